@@ -1,0 +1,5 @@
+"""`python -m iceberg_cli`."""
+
+from iceberg_cli.cli import main
+
+main()

@@ -1,0 +1,603 @@
+"""stage -> bind -> commit -> sweep: the only place where things happen, and the only deleter.
+
+1. Write order: data and delete files, manifests, manifest list, metadata, pointer. Each references only what is
+   already durable. Delete order: after the pointer, bottom-up.
+2. Outcomes are three. `Unknown` deletes nothing. Files are discarded only after a proved refusal.
+3. Deleted is a subset of shown AND of unreachable now. Liveness is by path.
+4. Marking fails closed: a retained manifest list or manifest that cannot be read whole stops the run.
+5. One `as_of_ms` per run, stored in the plan, reused by every replan.
+6. A replan that would remove more than was shown stops the run (`StalePlan`).
+7. Unknown fields and properties survive every rewrite of somebody's metadata.
+8. Interlocks are refusals, not warnings: of the effect, not of the view.
+9. Intent is journalled before each effect, the outcome after it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from iceberg_cli.committers import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.committers.retries import Retries
+from iceberg_cli.engines import Event, OnEvent
+from iceberg_cli.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    Interrupted,
+    Refused,
+    StalePlan,
+)
+from iceberg_cli.iceberg.strict_json import loads
+from iceberg_cli.journal import PLAN_FILE, Journal, StepState
+from iceberg_cli.plan import Base, Plan, Report, Step, Task, encode
+from iceberg_cli.removals import Removals
+
+_SWEEP_BATCH = 5_000
+
+
+class Verb(Protocol):
+    """What `apply` needs of a verb besides its plan."""
+
+    @property
+    def operation(self) -> str:
+        """Its name on the command line."""
+        ...
+
+    def make(self, task: Task, inputs: Sequence[bytes]) -> bytes:
+        """The content of a task's new file. Pure."""
+        ...
+
+
+class Table(Protocol):
+    """What `apply` needs of a table, whatever its format."""
+
+    @property
+    def location(self) -> str:
+        """The table's base location."""
+        ...
+
+    def load(self) -> Base:
+        """Look at the pointer and read what it points to."""
+        ...
+
+    def replan(self, plan: Plan) -> Plan:
+        """The same question asked of the table as loaded last, with its removals."""
+        ...
+
+    def retries(self) -> Retries:
+        """`commit.retry.*` of the table as loaded last."""
+        ...
+
+    def bind(self, step: Step, *, timestamp_ms: int, commit_uuid: str) -> Attempt:
+        """This attempt's commit on the table as loaded last."""
+        ...
+
+    def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """One swap."""
+        ...
+
+    def settle(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """What came of an earlier swap."""
+        ...
+
+    def effects_visible(self, step: Step) -> bool:
+        """Whether the table as loaded last already is as the step would leave it."""
+        ...
+
+    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt:
+        """The attempt that an intent of the journal describes, byte for byte."""
+        ...
+
+    def not_live(self, removals: Removals, start: int, stop: int) -> list[int]:
+        """The rows of `[start, stop)` that the table does not reach now."""
+        ...
+
+    def staging_path(self, operation_id: str, task: Task) -> str:
+        """Where a task's new file goes; unique, and it names the operation."""
+        ...
+
+    def stage(self, jobs: Sequence[tuple[str, Task]], make: Callable[[Task, Sequence[bytes]], bytes]) -> None:
+        """Build new files from old ones, put-if-absent."""
+        ...
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete files; the ones still there, with the reason."""
+        ...
+
+    def journal(self, operation_id: str) -> Journal:
+        """The journal of an operation: empty, or as it was left."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Shell:
+    """Clock, ids and limits of one run. Tests give their own."""
+
+    now_ms: Callable[[], int]
+    new_uuid: Callable[[], str]
+    sleep_ms: Callable[[float], None]
+    on_event: OnEvent
+    host: str
+    process_id: int
+    limit_deletes: int | None = None
+    deadline_ms: int | None = None  # a point in time
+    stop_requested: Callable[[], bool] = field(default=lambda: False)
+    deletes_left: int = 0
+
+    def __post_init__(self) -> None:
+        """Start the count of deletions."""
+        self.deletes_left = -1 if self.limit_deletes is None else self.limit_deletes
+
+    def check_stop(self, state: str) -> None:
+        """Stop at a safe point if a signal asked for it."""
+        if self.stop_requested():
+            raise Interrupted("Stopped by a signal", state=state, next_step="`resume` finishes it.")
+
+    def out_of_time(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline_ms is not None and self.now_ms() >= self.deadline_ms
+
+
+def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
+    """Carry out a plan that an operator has seen.
+
+    Args:
+        plan: with its removals.
+        table: where it applies; loaded anew for every attempt.
+        verb: makes the content of staged files.
+        shell: clock, ids, limits.
+
+    Returns:
+        What happened: done, nothing_to_do, waiting for its grace, or partial.
+
+    Raises:
+        Refused: an interlock forbids it. StalePlan: the table moved and more would go.
+        CommitConflict, CommitStateUnknown, CorruptFile, BackendUnavailable, Interrupted.
+    """
+    started_ms = shell.now_ms()
+    if plan.blocked_by:
+        raise Refused(
+            f"Cannot {plan.operation} {plan.table['name']}: " + "; ".join(plan.blocked_by),
+            next_step="--dry-run shows what would be done.",
+        )
+    if not plan.due:
+        return Report(operation=plan.operation, operation_id=None, status="nothing_to_do")
+    removals = plan.removals
+    assert removals is not None
+    operation_id = shell.new_uuid()
+    base = table.load()
+    if base.table_uuid != plan.base.table_uuid:
+        raise Refused(
+            f"Cannot apply this plan: it was made for table {plan.base.table_uuid}, "
+            f"and {plan.table['name']} is {base.table_uuid}"
+        )
+    journal = table.journal(operation_id)
+    shell.check_stop("Nothing was changed.")
+    journal.append(
+        "begin",
+        {
+            "operation": plan.operation,
+            "table_uuid": base.table_uuid,
+            "at_ms": started_ms,
+            "host": shell.host,
+            "process_id": shell.process_id,
+        },
+    )
+    journal.put("removals-0.parquet", removals.to_parquet())
+    journal.put(PLAN_FILE, encode(plan.to_json(removals_file="removals-0.parquet")))
+    return _Run(shown=plan, table=table, verb=verb, shell=shell, journal=journal).finish(started_ms)
+
+
+def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str, Verb]) -> Report:
+    """Finish, undo or explain an operation that was interrupted.
+
+    Args:
+        table: where its journal is.
+        operation_id: which one.
+        shell: clock, ids, limits.
+        verbs: by operation name.
+
+    Returns:
+        The report of the operation; `notes` say what state it was found in.
+
+    Raises:
+        As `apply`; CorruptFile for a journal or plan that cannot be read whole: nothing is deleted then.
+    """
+    started_ms = shell.now_ms()
+    journal = table.journal(operation_id)
+    operation = journal.operation()
+    if operation is None or operation.closed is not None:
+        journal.clean_up()
+        return Report(operation="resume", operation_id=operation_id, status="nothing_to_do")
+    base = table.load()
+    if operation.table_uuid != base.table_uuid:
+        raise Refused(
+            f"Cannot resume {operation_id}: its journal is of table {operation.table_uuid}, this is {base.table_uuid}"
+        )
+    shown = load_plan(journal)
+    if shown is None:
+        journal.close("nothing was done")
+        note = "It had stopped before it did anything; nothing is left to do."
+        return Report(
+            operation=operation.operation, operation_id=operation_id, status="nothing_to_do", notes=(note,)
+        )
+    run = _Run(
+        shown=shown, table=table, verb=verbs[operation.operation], shell=shell, journal=journal, resumed=True
+    )
+    return run.finish(started_ms)
+
+
+def abandon(table: Table, operation_id: str) -> None:
+    """Close an operation without finishing it: its files stay as they are.
+
+    Raises:
+        Refused: its commit may still happen, so its outcome must be settled first.
+    """
+    journal = table.journal(operation_id)
+    operation = journal.operation()
+    if operation is not None and operation.closed is None:
+        if operation.next_action() == "ask-the-catalog":
+            raise Refused(
+                f"Cannot abandon {operation_id}: its commit has no known outcome yet",
+                next_step="`resume` settles it first.",
+            )
+        for state in operation.steps.values():
+            if state.outcome != "committed":
+                table.delete(state.staged)
+        journal.close("abandoned")
+    else:
+        journal.clean_up()
+
+
+def load_plan(journal: Journal) -> Plan | None:
+    """The plan that an operation was started with; None if it died before it was written.
+
+    Raises:
+        CorruptFile: the plan or its removals cannot be read whole.
+    """
+    path = f"{journal.folder}/{PLAN_FILE}"
+    try:
+        document = loads(journal.get(PLAN_FILE), path)
+    except FileNotFoundError:
+        return None
+    name = document["removals"]["file"]
+    removals = Removals.from_parquet(journal.get(name), f"{journal.folder}/{name}")
+    return Plan.from_json(document, removals=removals, path=path)
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """One operation under way. `journal` is the truth; nothing here outlives the process."""
+
+    shown: Plan
+    table: Table
+    verb: Verb
+    shell: Shell
+    journal: Journal
+    resumed: bool = False
+    notes: list[str] = field(default_factory=list)
+    kept_again: int = 0
+
+    def finish(self, started_ms: int) -> Report:
+        """Every step from where the journal stands, then close."""
+        for step in self.shown.steps:
+            state = self._state(step)
+            if state.done:
+                continue
+            if state.intent is not None and state.outcome in (None, "unknown"):
+                self._settle(step, state)
+            state = self._state(step)
+            if state.outcome != "committed" and not self._commit(step):
+                return self._report("nothing_to_do", started_ms)
+            if not self._sweep(step):
+                waiting = self._state(step).sweep_after_ms is not None
+                return self._report("waiting" if waiting else "partial", started_ms)
+            self.journal.append("step-done", {"step": step.name})
+        report = self._report("done", started_ms)
+        self.journal.close("done")
+        return report
+
+    def _state(self, step: Step) -> StepState:
+        operation = self.journal.operation()
+        return StepState() if operation is None else operation.steps.get(step.name, StepState())
+
+    def _report(self, status: str, started_ms: int) -> Report:
+        counts: dict[str, int] = {}
+        reclaimed = 0
+        failed: list[Mapping[str, str]] = []
+        location = None
+        for step in self.shown.steps:
+            state = self._state(step)
+            location = state.metadata_location or location
+            reclaimed += state.deleted_bytes
+            if state.removals_file is not None:
+                removals = self._removals(state.removals_file)
+                failed += [{"path": removals.table["path"][row].as_py()} for row in state.failed]
+        for body in self.journal.bodies("sweep-outcome"):
+            for kind, count in body["by_kind"].items():
+                counts[f"deleted_{kind}s_count"] = counts.get(f"deleted_{kind}s_count", 0) + count
+        return Report(
+            operation=self.shown.operation,
+            operation_id=self.journal.operation_id,
+            status=status,
+            metadata_location=location,
+            counts=counts,
+            reclaimed_bytes=reclaimed,
+            failed_deletes=tuple(failed),
+            kept_again=self.kept_again,
+            notes=tuple(self.notes),
+            duration_ms=self.shell.now_ms() - started_ms,
+        )
+
+    def _removals(self, name: str) -> Removals:
+        if name == "removals-0.parquet" and self.shown.removals is not None:
+            return self.shown.removals
+        return Removals.from_parquet(self.journal.get(name), f"{self.journal.folder}/{name}")
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def _commit(self, step: Step) -> bool:
+        """Commit one step, or find that it has nothing left to do.
+
+        Returns:
+            False if the operation ended because its first step is no longer due.
+        """
+        first = step is self.shown.steps[0]
+        self.table.load()
+        retries = self.table.retries()
+        waits = retries.waits_ms()
+        staged: dict[str, str] = {}
+        while True:
+            self.shell.check_stop("Nothing was changed." if first else "Earlier steps are done.")
+            base = self.table.load()
+            current, now_step = self._replanned(step, base, first=first)
+            if now_step is None:
+                if first:
+                    self.journal.close("nothing to do any more")
+                    return False
+                self.journal.append("sweep-only", self._no_sweep(step))
+                return True
+            removals_file = self._keep_removals(current)
+            if now_step.change is None:
+                self.journal.append("sweep-only", {**self._no_sweep(step), "removals_file": removals_file})
+                return True
+            staged |= self._stage(now_step, staged)
+            outcome = self._attempt(now_step, removals_file, current.grace_ms)
+            match outcome:
+                case Committed():
+                    self._discard([path for name, path in staged.items() if name not in _names(now_step)])
+                    return True
+                case Unknown(cause=cause):
+                    raise CommitStateUnknown(
+                        f"Cannot tell whether the commit of {self.shown.table['name']} happened: {cause}",
+                        next_step=f"`resume` settles operation {self.journal.operation_id}.",
+                    )
+                case Conflict(reason=reason):
+                    wait_ms = next(waits, None)
+                    if wait_ms is None:
+                        self._discard(list(staged.values()))
+                        self.journal.close("conflict")
+                        raise CommitConflict(
+                            f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times"
+                        )
+                    self.shell.sleep_ms(wait_ms)
+
+    def _no_sweep(self, step: Step) -> dict[str, Any]:
+        return {"step": step.name, "removals_file": None, "sweep_after_ms": None}
+
+    def _replanned(self, step: Step, base: Base, *, first: bool) -> tuple[Plan, Step | None]:
+        """The plan for the base at hand and the step's place in it."""
+        if first and base == self.shown.base and not self.resumed:
+            return self.shown, step
+        current = self.table.replan(self.shown)
+        if current.blocked_by:
+            self._close_unsent()
+            raise Refused(
+                f"Cannot {self.shown.operation} {self.shown.table['name']} any more: "
+                + "; ".join(current.blocked_by)
+            )
+        more = current.beyond(self.shown)
+        if more:
+            self._close_unsent()
+            raise StalePlan(
+                f"Cannot go on: the table moved, and {len(more)} things that were not shown would go, such as {more[0]}",
+                next_step="Plan again and look at it.",
+            )
+        return current, next((found for found in current.steps if found.name == step.name), None)
+
+    def _close_unsent(self) -> None:
+        operation = self.journal.operation()
+        if operation is not None and all(
+            state.outcome in (None, "conflict") for state in operation.steps.values()
+        ):
+            for state in operation.steps.values():
+                self._discard(list(state.staged))
+            self.journal.close("refused")
+
+    def _keep_removals(self, current: Plan) -> str:
+        assert current.removals is not None
+        if current is self.shown:
+            return "removals-0.parquet"
+        name = f"removals-{current.removals.digest[:16]}.parquet"
+        self.journal.put(name, current.removals.to_parquet())
+        return name
+
+    def _stage(self, step: Step, staged: Mapping[str, str]) -> dict[str, str]:
+        """Build what this plan still lacks: task name -> path."""
+        missing = [task for task in step.tasks if task.name not in staged]
+        known = {path.rsplit("/", 1)[-1]: path for path in self._state(step).staged}
+        paths = {task.name: self.table.staging_path(self.journal.operation_id, task) for task in missing}
+        if not missing:
+            return {}
+        new = [path for path in paths.values() if path.rsplit("/", 1)[-1] not in known]
+        if new:
+            self.journal.append("stage", {"step": step.name, "paths": new})
+        self.table.stage([(paths[task.name], task) for task in missing], self.verb.make)
+        return paths
+
+    def _attempt(self, step: Step, removals_file: str, grace_ms: int) -> Committed | Conflict | Unknown:
+        now_ms = self.shell.now_ms()
+        attempt = self.table.bind(step, timestamp_ms=now_ms, commit_uuid=self.shell.new_uuid())
+        self.journal.append(
+            "commit-intent",
+            {
+                "step": step.name,
+                "base_location": attempt.base_location,
+                "metadata_location": attempt.metadata_location,
+                "digest": attempt.digest,
+                "timestamp_ms": attempt.commit.timestamp_ms,
+                "commit_uuid": attempt.commit.commit_uuid,
+                "updates": step.to_json()["change"]["updates"],
+                "removals_file": removals_file,
+                "grace_ms": grace_ms,
+            },
+        )
+        outcome = self.table.commit(attempt)
+        self._record_outcome(step, outcome, grace_ms)
+        if isinstance(outcome, Conflict):
+            self._discard(_own_files(attempt))
+        elif isinstance(outcome, Committed):
+            self._discard(list(attempt.scratch))
+        return outcome
+
+    def _record_outcome(self, step: Step, outcome: Committed | Conflict | Unknown, grace_ms: int) -> None:
+        committed = isinstance(outcome, Committed)
+        self.journal.append(
+            "commit-outcome",
+            {
+                "step": step.name,
+                "outcome": type(outcome).__name__.lower(),
+                "metadata_location": outcome.metadata_location if isinstance(outcome, Committed) else None,
+                "sweep_after_ms": self.shell.now_ms() + grace_ms if committed and grace_ms else None,
+            },
+        )
+
+    def _settle(self, step: Step, state: StepState) -> None:
+        """Find out what came of a swap that was sent, or send the same one again."""
+        assert state.intent is not None
+        self.table.load()
+        attempt = self.table.rebind(step, state.intent)
+        outcome = self.table.settle(attempt)
+        if isinstance(outcome, Unknown) and self.table.effects_visible(step):
+            # Somebody's metadata has every effect of ours; the sweep recomputes what is live in any case.
+            outcome = Committed(metadata_location=attempt.metadata_location)
+        if isinstance(outcome, Unknown):
+            # The base is still current, so the same swap, with the same content, can be sent again.
+            outcome = self.table.commit(attempt)
+        self._record_outcome(step, outcome, int(state.intent["grace_ms"]))
+        match outcome:
+            case Committed():
+                self._discard(list(attempt.scratch))
+                self.notes.append("Its commit had happened." if self.resumed else "The commit happened.")
+            case Conflict():
+                self._discard(_own_files(attempt))
+                self.notes.append("Its commit had been refused; it was planned again.")
+            case Unknown(cause=cause):
+                raise CommitStateUnknown(
+                    f"Cannot tell yet whether the commit of {self.shown.table['name']} happened: {cause}",
+                    next_step=f"`resume` asks again for operation {self.journal.operation_id}.",
+                )
+
+    def _discard(self, paths: Sequence[str]) -> None:
+        """Delete files of ours that nothing references: the swap that would have named them was refused."""
+        if paths:
+            self.table.delete(paths)
+
+    # -- sweep -------------------------------------------------------------------------------------------------
+
+    def _sweep(self, step: Step) -> bool:
+        """Delete what the step's removals list and the table does not reach now.
+
+        Returns:
+            False if something is left: the grace is not over, a limit was reached, or a deletion failed.
+        """
+        state = self._state(step)
+        if state.removals_file is None:
+            return True
+        if state.sweep_after_ms is not None and self.shell.now_ms() < state.sweep_after_ms:
+            return False
+        removals = self._removals(state.removals_file)
+        start, stop = removals.of_step(step.name)
+        swept = [*state.swept]
+        todo = [(row, row + 1) for row in state.failed] + list(_gaps(start, stop, swept))
+        done = start
+        for first, last in todo:
+            for batch in range(first, last, _SWEEP_BATCH):
+                end = min(batch + _SWEEP_BATCH, last)
+                if self.shell.deletes_left >= 0:
+                    end = min(end, batch + self.shell.deletes_left)
+                if end <= batch or self.shell.out_of_time():
+                    self.notes.append("Stopped at the limit that was asked for; `resume` goes on.")
+                    return False
+                self.shell.check_stop("The commit is done. Some unreferenced files are still there.")
+                self._sweep_rows(step, removals, batch, end)
+                done += end - batch
+                self.shell.on_event(Event(phase="deleting files", done=done - start, total=stop - start))
+        return not self._state(step).failed
+
+    def _sweep_rows(self, step: Step, removals: Removals, start: int, stop: int) -> None:
+        rows = self.table.not_live(removals, start, stop)
+        self.kept_again += (stop - start) - len(rows)
+        self.journal.append("sweep-intent", {"step": step.name, "start": start, "stop": stop})
+        table = removals.table.take(rows)
+        paths = table["path"].to_pylist()
+        failures = self.table.delete(paths)
+        gone = [path not in failures for path in paths]
+        by_kind: dict[str, int] = {}
+        size_bytes = 0
+        for kind, size, is_gone in zip(
+            table["kind"].to_pylist(), table["size_bytes"].to_pylist(), gone, strict=True
+        ):
+            if is_gone:
+                by_kind[kind] = by_kind.get(kind, 0) + 1
+                size_bytes += size or 0
+        self.journal.append(
+            "sweep-outcome",
+            {
+                "step": step.name,
+                "start": start,
+                "stop": stop,
+                "by_kind": by_kind,
+                "bytes": size_bytes,
+                "failed": [row for row, is_gone in zip(rows, gone, strict=True) if not is_gone],
+                "reasons": sorted(set(failures.values()))[:5],
+            },
+        )
+        if self.shell.deletes_left >= 0:
+            self.shell.deletes_left -= stop - start
+
+
+def _names(step: Step) -> set[str]:
+    return {task.name for task in step.tasks}
+
+
+def _own_files(attempt: Attempt) -> list[str]:
+    """What a refused attempt may have left behind and nobody can reference."""
+    return [*attempt.scratch, *([attempt.metadata_location] if attempt.own_name else [])]
+
+
+def _gaps(start: int, stop: int, done: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The row ranges of `[start, stop)` that are in none of `done`."""
+    for first, last in sorted(done):
+        if first > start:
+            yield start, min(first, stop)
+        start = max(start, last)
+    if start < stop:
+        yield start, stop
+
+
+def system_shell(*, on_event: OnEvent, host: str, process_id: int, **limits: Any) -> Shell:
+    """The clock, ids and sleep of a real run."""
+    import uuid
+
+    return Shell(
+        now_ms=lambda: time.time_ns() // 1_000_000,  # noqa: TID251 - this is the shell
+        new_uuid=lambda: str(uuid.uuid4()),
+        sleep_ms=lambda ms: time.sleep(ms / 1_000),
+        on_event=on_event,
+        host=host,
+        process_id=process_id,
+        **limits,
+    )

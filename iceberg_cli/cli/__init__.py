@@ -1,0 +1,93 @@
+"""The command line: flags in, exit code out. One module for each command."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+from iceberg_cli import __version__
+from iceberg_cli.cli import apply_plan, demo, expire_snapshots, inspect, plan, resume
+from iceberg_cli.cli.run import leave_with
+from iceberg_cli.errors import IcebergCliError, UsageError
+
+EXIT_CODES = """\b
+Exit codes:
+  0   done, or nothing to do
+  1   bug (traceback)
+  2   usage
+  3   something is due (only with --exit-code)
+  10  table not found
+  11  refused by policy or interlock
+  12  conflict, nothing changed
+  13  commit state unknown, nothing deleted: run resume
+  14  committed, some deletions failed or it was stopped: run resume
+  15  the table breaks its specification or a file is corrupt
+  16  backend unavailable
+"""
+
+app = typer.Typer(
+    name="iceberg-cli",
+    help="Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"iceberg-cli {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it."""
+
+
+for module in (inspect, plan, expire_snapshots, apply_plan, resume, demo):
+    module.register(app)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    argv = sys.argv[1:] if arguments is None else arguments
+    sys.exit(run(argv))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line.
+
+    Returns:
+        Its exit code.
+    """
+    as_json = any(
+        text == "--format=json" or (text == "--format" and following == "json")
+        for text, following in zip(argv, [*argv[1:], ""], strict=True)
+    )
+    try:
+        code = app(args=argv, prog_name="iceberg-cli", standalone_mode=False)
+    except IcebergCliError as error:
+        return leave_with(error, as_json=as_json)
+    except click.exceptions.Abort:
+        return leave_with(UsageError("Not confirmed"), as_json=as_json)
+    except click.ClickException as error:
+        return leave_with(
+            UsageError(error.format_message(), next_step="`iceberg-cli --help` lists commands and options."),
+            as_json=as_json,
+        )
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,99 @@
+"""`apply`: carry out a saved plan."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from iceberg_cli.cli.carry_out import Carry, carry_options, finish, settle_open
+from iceberg_cli.cli.run import Run, command
+from iceberg_cli.errors import StalePlan, UsageError
+from iceberg_cli.plan import Plan
+
+
+def load(path: str) -> Plan:
+    """A plan that `plan --output` wrote, whole or not at all.
+
+    Raises:
+        UsageError: no such file. CorruptFile: the plan and its removals do not fit.
+    """
+    from iceberg_cli.iceberg.strict_json import loads
+    from iceberg_cli.removals import Removals
+
+    try:
+        with open(path, "rb") as file:
+            document = loads(file.read(), path)
+        recorded = document.get("removals") or {}
+        name = recorded.get("file")
+        if not name or os.path.basename(name) != name:
+            raise UsageError(f"{path} was not written by `plan --output`: it names no removals file")
+        beside = os.path.join(os.path.dirname(path), name)
+        with open(beside, "rb") as file:
+            removals = Removals.from_parquet(file.read(), beside)
+    except OSError as error:
+        raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
+    return Plan.from_json(document, removals=removals, path=path)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "apply")
+    @carry_options
+    def apply_plan(
+        run: Run,
+        carry: Carry,
+        plan_file: Annotated[str, typer.Argument(metavar="PLAN_FILE", help="What `plan --output` wrote.")],
+        replan: Annotated[
+            bool,
+            typer.Option(
+                "--replan", help="Print what would go beyond the file if it were planned now; write nothing."
+            ),
+        ] = False,
+    ) -> None:
+        """Carry out a saved plan.
+
+        If the table has moved it is planned again, with the file's own options and time, and refused (11) if
+        anything would go or change that the file does not list.
+        """
+        from iceberg_cli import render
+        from iceberg_cli.apply import apply
+        from iceberg_cli.verbs import VERBS
+
+        shown = load(plan_file)
+        opened = run.open(shown.table["name"])
+        if replan or carry.dry_run:
+            more = opened.replan(shown).beyond(shown)
+            run.progress.close()
+            if run.json:
+                render.print_json(
+                    {"schema": "iceberg-cli/replan/1", "beyond": list(more), "plan": shown.to_json()}
+                )
+            else:
+                if not replan:
+                    render.show_plan(run.out, shown, verbose=run.verbose)
+                for line in more:
+                    run.out.print(render.printable(f"beyond the file: {line}"))
+                if not more:
+                    run.out.print("Planned now, nothing would go that the file does not list.")
+            if more and not replan:
+                raise StalePlan(
+                    "Cannot apply this plan: the table moved and more would go",
+                    next_step="Plan again and look at it.",
+                )
+            return
+        shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
+        if not carry.no_resume:
+            settle_open(run, opened, shell)
+        if not run.json and not run.quiet:
+            render.show_plan(run.out, shown, verbose=run.verbose)
+        files = shown.removals.count if shown.removals is not None else 0
+        if shown.due and not run.confirm(
+            f"Commit this to {opened.name} and delete {render.count(files, 'files')}?", yes=carry.yes
+        ):
+            raise typer.Exit(0)
+        with run.stoppable():
+            report = apply(shown, opened, VERBS[shown.operation], shell)
+        finish(run, report, opened.name)

@@ -1,0 +1,144 @@
+"""Show, ask, do: the second half of every verb that writes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from iceberg_cli.cli.run import Run
+from iceberg_cli.errors import DeletesFailed, Refused
+
+if TYPE_CHECKING:
+    from iceberg_cli.plan import Plan, Report
+    from iceberg_cli.table import IcebergTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carry:
+    """The options of commands that carry something out."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Show the plan, write nothing.")] = False
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="With --dry-run: exit 3 if something is due.")
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    no_resume: Annotated[
+        bool, typer.Option("--no-resume", help="Leave the table's open operations alone.")
+    ] = False
+    limit_deletes: Annotated[
+        int | None, typer.Option(metavar="N", help="Stop cleanly after N deletions.")
+    ] = None
+    deadline: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Stop cleanly after this time.")
+    ] = None
+
+
+def carry_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Let a command's parameter `carry` stand for the options of `Carry`."""
+    signature = inspect.signature(function, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "carry"]
+    hints = inspect.get_annotations(Carry, eval_str=True)
+
+    def call(**values: Any) -> None:
+        carry = Carry(**{item.name: values.pop(item.name) for item in fields(Carry)})
+        function(carry=carry, **values)
+
+    shared = [
+        inspect.Parameter(
+            item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hints[item.name]
+        )
+        for item in fields(Carry)
+    ]
+    kept = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    call.__signature__ = inspect.Signature([*kept, *shared])  # type: ignore[attr-defined]
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    return call
+
+
+def carry_out(run: Run, carry: Carry, table: IcebergTable, make_plan: Callable[[], Plan]) -> None:
+    """Settle what is open, plan, show, ask, do, report.
+
+    Raises:
+        typer.Exit: 3 with --exit-code and something due; 14 where deletions failed.
+    """
+    from iceberg_cli import render
+    from iceberg_cli.apply import apply
+    from iceberg_cli.verbs import VERBS
+
+    shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
+    if not carry.dry_run and not carry.no_resume:
+        settle_open(run, table, shell)
+    plan = make_plan()
+    run.progress.close()
+    if carry.dry_run:
+        show_dry_run(run, plan, exit_code=carry.exit_code)
+        return
+    if not run.json and not run.quiet:
+        render.show_plan(run.out, plan, verbose=run.verbose)
+    if plan.blocked_by:
+        raise Refused(
+            f"Cannot {plan.operation} {table.name}: " + "; ".join(plan.blocked_by),
+            next_step="--dry-run shows what would be done.",
+        )
+    if plan.due:
+        files = plan.removals.count if plan.removals is not None else 0
+        if not run.confirm(
+            f"Commit this to {table.name} and delete {render.count(files, 'files')}?", yes=carry.yes
+        ):
+            raise typer.Exit(0)
+    with run.stoppable():
+        report = apply(plan, table, VERBS[plan.operation], shell)
+    finish(run, report, table.name)
+
+
+def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
+    """Print a plan that is not carried out.
+
+    Raises:
+        typer.Exit: 3 where `exit_code` is set and something is due.
+    """
+    from iceberg_cli import render
+
+    if run.json:
+        render.print_json(plan.to_json())
+    elif not run.quiet:
+        render.show_plan(run.out, plan, verbose=run.verbose)
+    if exit_code and plan.due:
+        raise typer.Exit(3)
+
+
+def finish(run: Run, report: Report, name: str) -> None:
+    """Print the report; leave with 14 where a deletion failed.
+
+    Raises:
+        typer.Exit: 14.
+    """
+    run.show_report(report, name)
+    if report.failed_deletes:
+        raise typer.Exit(DeletesFailed.exit_code)
+
+
+def settle_open(run: Run, table: IcebergTable, shell: Any) -> None:
+    """Finish the table's open operations whose grace is over, so that cron needs no second line."""
+    from iceberg_cli.render import show_report
+    from iceberg_cli.settling import settle_all
+
+    if table.committer.read_only_reason() is not None:
+        return
+    with run.stoppable():
+        for report in settle_all(table, shell):
+            run.progress.close()
+            if not run.quiet:
+                show_report(run.out if not run.json else _stderr(), report, table.name)
+
+
+def _stderr() -> Any:
+    import sys
+
+    from iceberg_cli.render import console
+
+    return console(sys.stderr)

@@ -1,0 +1,31 @@
+"""`demo`: a small warehouse to try everything on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from iceberg_cli.cli.run import Run, command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "demo")
+    def demo(
+        run: Run,
+        folder: Annotated[
+            str, typer.Argument(metavar="DIR", help="A folder that does not exist yet or is empty.")
+        ],
+    ) -> None:
+        """Create a small warehouse: a v2 and a v3 table with some forty snapshots, a branch, tags and deletion vectors."""
+        from iceberg_cli import render
+        from iceberg_cli.demo import create_demo
+
+        tables = create_demo(folder, now_ms=run.as_of_ms)
+        if run.json:
+            render.print_json({"schema": "iceberg-cli/demo/1", "tables": list(tables.locations)})
+        elif not run.quiet:
+            for location in tables.locations:
+                run.out.print(render.printable(location))

@@ -1,0 +1,6 @@
+"""`inspect`."""
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Nothing yet."""

@@ -1,0 +1,165 @@
+"""`plan`: what is due, why, and what it would free; or one verb's plan, saved to a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from iceberg_cli.cli.expire_snapshots import (
+    CleanMetadata,
+    Cleanup,
+    Grace,
+    OlderThan,
+    RetainLast,
+    SnapshotId,
+    policy_of,
+)
+from iceberg_cli.cli.run import Run, TableArgument, command
+from iceberg_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from iceberg_cli.plan import Plan
+
+SURVEY_SCHEMA = "iceberg-cli/survey/1"
+VERBS = ("expire-snapshots",)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "plan")
+    def plan(
+        run: Run,
+        table: TableArgument,
+        verb: Annotated[
+            str | None, typer.Argument(metavar="[VERB]", help="expire-snapshots; without it, every verb.")
+        ] = None,
+        output: Annotated[
+            str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan.")
+        ] = None,
+        exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
+        older_than: OlderThan = None,
+        retain_last: RetainLast = None,
+        snapshot_id: SnapshotId = None,
+        clean_metadata: CleanMetadata = False,
+        cleanup: Cleanup = "all",
+        grace: Grace = "0s",
+    ) -> None:
+        """Show what maintenance is due, why, and what it would free. Writes nothing to the table.
+
+        With a verb, --output saves its plan: the document in FILE, the files that go beside it in
+        FILE.removals.parquet. `apply FILE` carries it out.
+        """
+        if verb is not None and verb not in VERBS:
+            raise UsageError(f"{verb!r} is no verb that can be planned; there is {', '.join(VERBS)}")
+        if output is not None and verb is None:
+            raise UsageError("--output needs a verb: a file holds one verb's plan")
+        policy = policy_of(
+            run,
+            older_than=older_than,
+            retain_last=retain_last,
+            snapshot_id=snapshot_id,
+            clean_metadata=clean_metadata,
+            cleanup=cleanup,
+            grace=grace,
+        )
+        opened = run.open(table)
+        made = opened.plan_expiry(policy, as_of_ms=run.as_of_ms)
+        run.progress.close()
+        _show_open_operations(run, opened)
+        if output is not None:
+            save(made, output)
+        if verb is None:
+            _show_survey(run, table, [made])
+        else:
+            _show(run, made, output)
+        if exit_code and made.due:
+            raise typer.Exit(3)
+
+
+def save(plan: Plan, path: str) -> None:
+    """Write a plan and, beside it, its removals; existing files are replaced.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    from iceberg_cli.plan import encode
+
+    beside = f"{path}.removals.parquet"
+    assert plan.removals is not None
+    try:
+        for name, data in (
+            (beside, plan.removals.to_parquet()),
+            (path, encode(plan.to_json(removals_file=os.path.basename(beside)))),
+        ):
+            with open(name, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise UsageError(f"Cannot write the plan to {error.filename or path}: {error.strerror}") from error
+
+
+def _show(run: Run, made: Plan, output: str | None) -> None:
+    from iceberg_cli import render
+
+    if run.json:
+        render.print_json(
+            made.to_json(
+                removals_file=None if output is None else f"{os.path.basename(output)}.removals.parquet"
+            )
+        )
+    elif not run.quiet:
+        render.show_plan(run.out, made, verbose=run.verbose)
+        if output is not None:
+            run.out.print(
+                render.printable(f"Saved to {output}. Carry it out with: iceberg-cli apply {output}")
+            )
+
+
+def _show_survey(run: Run, name: str, plans: list[Plan]) -> None:
+    """Every verb, the one that frees most first."""
+    from iceberg_cli import render
+
+    ranked = sorted(plans, key=lambda made: -(made.removals.size_bytes if made.removals is not None else 0))
+    if run.json:
+        render.print_json(
+            {
+                "schema": SURVEY_SCHEMA,
+                "table": dict(plans[0].table),
+                "due": any(made.due for made in plans),
+                "plans": [made.to_json() for made in ranked],
+            }
+        )
+        return
+    if run.quiet:
+        return
+    rows = []
+    for made in ranked:
+        removals = made.removals
+        going = sum(not verdict.keep for verdict in made.verdicts if verdict.subject == "snapshot")
+        frees = (
+            "-"
+            if removals is None
+            else f"{render.count(removals.count, 'files')}, {render.size(removals.size_bytes)}"
+        )
+        what = f"{render.count(going, 'snapshots')} expire" if made.due else "nothing to do"
+        blocked = "; ".join(made.blocked_by)
+        rows.append(
+            (made.operation, what, frees, f"iceberg-cli {made.operation} {name}" if made.due else "", blocked)
+        )
+    render.table_of(run.out, ("verb", "what is due", "frees", "command", "blocked by"), rows)
+
+
+def _show_open_operations(run: Run, opened: object) -> None:
+    from iceberg_cli import render
+    from iceberg_cli.settling import explain, operations
+    from iceberg_cli.table import IcebergTable
+
+    assert isinstance(opened, IcebergTable)
+    for operation in operations(opened):
+        line = f"open operation {operation.operation_id} ({operation.operation}): {explain(operation, now_ms=run.started_ms)}"
+        render.console(sys.stderr).print(render.printable(line))

@@ -1,0 +1,249 @@
+"""What every command shares: options, opening the table, asking, and leaving with the right exit code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from iceberg_cli.cli.values import duration_ms, key_value, positive, time_ms
+from iceberg_cli.errors import IcebergCliError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from iceberg_cli.apply import Shell
+    from iceberg_cli.plan import Report
+    from iceberg_cli.render import Progress
+    from iceberg_cli.table import IcebergTable
+
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="A table's folder or URI, a metadata.json (read-only), or CATALOG.NAMESPACE.TABLE.",
+    ),
+]
+SHARED = "Options of every command"
+
+
+@dataclass(kw_only=True)
+class Run:
+    """The options that every command shares, and what follows from them."""
+
+    output_format: Annotated[
+        str, typer.Option("--format", metavar="text|json", help="json: one document on standard output.")
+    ] = "text"
+    engine: Annotated[str, typer.Option(metavar="auto|local|spark", help="Where scans run.")] = "auto"
+    spark_master: Annotated[str | None, typer.Option(metavar="URL", help="An existing Spark master.")] = None
+    spark_remote: Annotated[str | None, typer.Option(metavar="URL", help="A Spark Connect server.")] = None
+    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark configuration.")] = None
+    catalog_config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A .pyiceberg.yaml to read catalogs from.")
+    ] = None
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="K=V", help="Passed to the storage; K=@FILE and K=env:NAME keep secrets out of arguments."
+        ),
+    ] = None
+    unsafe_allow_root: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URI", help="Delete in this folder too, although it is not the table's own."),
+    ] = None
+    unsafe_trust_lists: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-trust-lists", help="Believe manifest lists that hold fewer files than the summary says."
+        ),
+    ] = False
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="The 'now' of every age decision (ISO 8601 or epoch ms)."),
+    ] = None
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every row and every option.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on standard error.")] = False
+    stop: list[int] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be carried out before anything is opened."""
+        if self.output_format not in ("text", "json"):
+            raise UsageError(f"--format must be text or json, not {self.output_format!r}")
+        if self.engine not in ("auto", "local", "spark"):
+            raise UsageError(f"--engine must be auto, local or spark, not {self.engine!r}")
+        if self.engine == "spark" or self.spark_master or self.spark_remote or self.spark_conf:
+            raise UsageError("The Spark engine is not built yet", next_step="Use --engine local.")
+        self.started_ms = now_ms()
+        self.as_of_ms = (
+            time_ms(self.as_of, "--as-of", now_ms=self.started_ms) if self.as_of else self.started_ms
+        )
+
+    @property
+    def json(self) -> bool:
+        """Whether one JSON document is asked for."""
+        return self.output_format == "json"
+
+    @functools.cached_property
+    def progress(self) -> Progress:
+        """Draws on standard error."""
+        from iceberg_cli.render import Progress
+
+        return Progress(sys.stderr, enabled=not (self.no_progress or self.quiet))
+
+    @functools.cached_property
+    def out(self) -> Console:
+        """Where text goes."""
+        from iceberg_cli.render import console
+
+        return console(sys.stderr if self.json else sys.stdout, color="NO_COLOR" not in os.environ)
+
+    def open(self, name: str) -> IcebergTable:
+        """Open the table that the operator named.
+
+        Raises:
+            UsageError, TableNotFound, CorruptFile, BackendUnavailable.
+        """
+        from iceberg_cli.opening import open_table
+
+        return open_table(
+            name,
+            storage_options=dict(self._storage_options()),
+            catalog_config=self.catalog_config,
+            allow_roots=tuple(self.unsafe_allow_root or ()),
+            trust_lists=self.unsafe_trust_lists,
+            on_event=self.progress,
+        )
+
+    def _storage_options(self) -> Iterator[tuple[str, str]]:
+        for text in self.storage_option or ():
+            key, value = key_value(text, "--storage-option")
+            if value.startswith("@"):
+                try:
+                    with open(value[1:], encoding="utf-8") as file:
+                        value = file.read().strip()
+                except OSError as error:
+                    raise UsageError(
+                        f"--storage-option {key}: cannot read {error.filename}: {error.strerror}"
+                    ) from error
+            elif value.startswith("env:"):
+                if value[4:] not in os.environ:
+                    raise UsageError(f"--storage-option {key}: the environment has no {value[4:]}")
+                value = os.environ[value[4:]]
+            yield key, value
+
+    def shell(self, *, limit_deletes: int | None = None, deadline: str | None = None) -> Shell:
+        """Clock, ids, limits and the signals of this run."""
+        from iceberg_cli.apply import system_shell
+
+        until_ms = None if deadline is None else self.started_ms + duration_ms(deadline, "--deadline")
+        return system_shell(
+            on_event=self.progress,
+            host=socket.gethostname(),
+            process_id=os.getpid(),
+            limit_deletes=positive(limit_deletes, "--limit-deletes"),
+            deadline_ms=until_ms,
+            stop_requested=lambda: bool(self.stop),
+        )
+
+    def confirm(self, question: str, *, yes: bool) -> bool:
+        """Ask on the terminal. Without one, and without --yes, refuse: it never waits for an answer that cannot come."""
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise UsageError(
+                "Nobody can be asked: standard input is no terminal",
+                next_step="Add --yes, or look with --dry-run.",
+            )
+        self.progress.close()
+        return typer.confirm(question, default=False, err=True)
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """SIGINT and SIGTERM ask to stop at the next safe point; a second one stops at once."""
+
+        def request(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a handler
+            if self.stop:
+                raise KeyboardInterrupt
+            self.stop.append(number)
+
+        before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def show_report(self, report: Report, table: str) -> None:
+        """Print what happened."""
+        from iceberg_cli import render
+
+        self.progress.close()
+        if self.json:
+            render.print_json(report.to_json())
+        elif not self.quiet:
+            render.show_report(self.out, report, table)
+
+
+def now_ms() -> int:
+    """The clock of the surface, in ms since the epoch."""
+    import time
+
+    return time.time_ns() // 1_000_000  # noqa: TID251 - this is the shell
+
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def command(app: typer.Typer, name: str) -> Callable[[Function], Function]:
+    """Register a command whose parameter `run` stands for all shared options."""
+
+    def register(function: Function) -> Function:
+        signature = inspect.signature(function, eval_str=True)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "run"]
+        hints = inspect.get_annotations(Run, eval_str=True)
+        shared = [item for item in fields(Run) if item.init]
+
+        def call(**values: Any) -> None:
+            run = Run(**{item.name: values.pop(item.name) for item in shared})
+            function(run=run, **values)
+
+        parameters = [
+            *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+            *(
+                inspect.Parameter(
+                    item.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=item.default,
+                    annotation=hints[item.name],
+                )
+                for item in shared
+            ),
+        ]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        call.__name__ = function.__name__
+        app.command(name, help=inspect.cleandoc(function.__doc__ or ""))(call)
+        return function
+
+    return register
+
+
+def leave_with(error: IcebergCliError, *, as_json: bool) -> int:
+    """Print an error and return its exit code."""
+    from iceberg_cli import render
+
+    if as_json:
+        render.print_json(render.error_document(error))
+    else:
+        render.show_error(render.console(sys.stderr, color="NO_COLOR" not in os.environ), error)
+    return error.exit_code

@@ -1,0 +1,152 @@
+"""Tables of a SQL catalog, in the schemas V0 and V1 of Java's JdbcCatalog; PyIceberg's SqlCatalog has V1.
+
+The commit is one `UPDATE` that names the base and must match one row.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from iceberg_cli.committers import Attempt, Outcome, Unknown
+from iceberg_cli.committers.pointer import prepare_named
+from iceberg_cli.committers.readback import settle_pointer
+from iceberg_cli.committers.swap import Sent, commit_by_swap
+from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
+from iceberg_cli.iceberg.update import Commit
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.redaction import redact
+
+_TABLES = "iceberg_tables"
+_WAIT_S = 30
+
+_catalog_name = sa.column("catalog_name", sa.String)
+_namespace = sa.column("table_namespace", sa.String)
+_name = sa.column("table_name", sa.String)
+_location = sa.column("metadata_location", sa.String)
+_previous = sa.column("previous_metadata_location", sa.String)
+_type = sa.column("iceberg_type", sa.String)
+_rows = sa.table(_TABLES, _catalog_name, _namespace, _name, _location, _previous, _type)
+
+
+class SqlCommitter:
+    """One row of `iceberg_tables`.
+
+    Args:
+        uri: SQLAlchemy's database URL.
+        catalog_name: first part of the row's key.
+        namespace: second part, levels joined by dots.
+        table: third part.
+        storage: where the metadata files are.
+
+    Raises:
+        UsageError: the URL cannot be used, or its driver is not installed.
+    """
+
+    def __init__(self, uri: str, *, catalog_name: str, namespace: str, table: str, storage: Storage) -> None:
+        self._name = f"{catalog_name}.{namespace}.{table}"
+        self._key = (_catalog_name == catalog_name) & (_namespace == namespace) & (_name == table)
+        self._storage = storage
+        self._sent = Sent()
+        self._engine, self._secrets = _open_engine(uri)
+        self._typed: bool | None = None
+
+    def read_only_reason(self) -> str | None:
+        """None: whether the database lets us write shows when we do."""
+        return None
+
+    def current(self) -> str:
+        """The row's metadata location, as it is spelled there."""
+        try:
+            with self._engine.connect() as connection:
+                where = self._key & self._of_tables(connection)
+                location = connection.execute(sa.select(_location).where(where)).scalar_one_or_none()
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            raise BackendUnavailable(
+                f"Cannot ask the catalog for {self._name}: {self._said(error)}"
+            ) from error
+        if location is None:
+            raise TableNotFound(f"Cannot find the table {self._name} in its catalog.")
+        return str(location)
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """The attempt under a name of its own."""
+        return prepare_named(commit, base_location=base_location)
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """Write the file, then update the row where it still names the base."""
+        return commit_by_swap(
+            attempt,
+            first=self._sent.first(attempt),
+            current=self.current,
+            swap=self._swap,
+            storage=self._storage,
+        )
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """Look into the current metadata's log, over a new connection."""
+        return settle_pointer(attempt, self.current, self._storage)
+
+    def _swap(self, attempt: Attempt) -> bool | Unknown:
+        try:
+            with self._engine.connect() as connection:
+                where = self._key & self._of_tables(connection) & (_location == attempt.base_location)
+                values = {_location: attempt.metadata_location, _previous: attempt.base_location}
+                # What the inspection began must not hold an old view of the row.
+                connection.rollback()
+                matched = connection.execute(sa.update(_rows).where(where).values(values)).rowcount
+                if matched == 1:
+                    connection.commit()
+                    return True
+                connection.rollback()
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            return Unknown(
+                cause=f"the catalog did not confirm the change of {self._name}: {self._said(error)}"
+            )
+        if matched == 0:
+            return False
+        return Unknown(cause=f"the catalog counts {matched} rows for {self._name}; the change was taken back")
+
+    def _of_tables(self, connection: sa.Connection) -> sa.ColumnElement[bool]:
+        """The condition that a row is a table's: V0 of the schema has no views and no column for it."""
+        if self._typed is None:
+            inspector = sa.inspect(connection)
+            if not inspector.has_table(_TABLES):
+                raise TableNotFound(f"Cannot find {self._name}: its database holds no Iceberg catalog.")
+            self._typed = any(column["name"] == _type.name for column in inspector.get_columns(_TABLES))
+        return (_type == "TABLE") | _type.is_(None) if self._typed else sa.true()
+
+    def _said(self, error: Exception) -> str:
+        cause = getattr(error, "orig", None) or error
+        return redact(" ".join(str(cause).split()), self._secrets)
+
+
+def _open_engine(uri: str) -> tuple[sa.Engine, list[str]]:
+    """An engine without a pool, so that every question gets a connection of its own, and its secrets."""
+    try:
+        url = sa.make_url(uri)
+        backend = url.get_backend_name()
+        if backend == "postgresql" and "psycopg2" in (url.drivername, url.get_driver_name()):
+            driver = "psycopg2" if find_spec("psycopg2") else "psycopg"
+            url = url.set(drivername=f"postgresql+{driver}")
+        arguments: dict[str, Any] = {}
+        if backend == "sqlite":
+            arguments = {"timeout": _WAIT_S}
+            _check_file(url)
+        elif backend == "postgresql":
+            arguments = {"connect_timeout": _WAIT_S}
+        secrets = [url.password] if isinstance(url.password, str) else []
+        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments), secrets
+    except (sa.exc.ArgumentError, ImportError, ValueError) as error:
+        raise UsageError(f"Cannot open the catalog's database: {redact(str(error))}") from error
+
+
+def _check_file(url: sa.URL) -> None:
+    """SQLite would make an empty database of a mistyped name."""
+    name = url.database or ""
+    if name and not name.startswith(("file:", ":")) and not os.path.exists(name):
+        raise BackendUnavailable(f"Cannot open the catalog: there is no database file {name}.")

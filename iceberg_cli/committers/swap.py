@@ -1,0 +1,82 @@
+"""Write our metadata file, then let the catalog exchange one location for another: order and outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.committers.pointer import digest_of
+from iceberg_cli.committers.readback import settle_pointer
+from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.storage import Storage
+
+Swap = Callable[[Attempt], "bool | Unknown"]
+"""True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on."""
+
+
+class Sent:
+    """The attempts that this object's owner has sent."""
+
+    def __init__(self) -> None:
+        self._locations: set[str] = set()
+
+    def first(self, attempt: Attempt) -> bool:
+        """Is it certain that nobody sent this attempt before? From now on it is not."""
+        first = attempt.fresh and attempt.metadata_location not in self._locations
+        self._locations.add(attempt.metadata_location)
+        return first
+
+
+def commit_by_swap(
+    attempt: Attempt, *, first: bool, current: Callable[[], str], swap: Swap, storage: Storage
+) -> Outcome:
+    """Commit through a catalog that compares and exchanges.
+
+    Args:
+        attempt: its metadata location is its own.
+        first: no earlier try can have been sent.
+        current: the catalog's metadata location, as it spells it.
+        swap: one conditional exchange of `base_location` for `metadata_location`.
+        storage: where the metadata file goes.
+
+    Raises:
+        BackendUnavailable, TableNotFound: nothing was sent, now or before.
+    """
+    try:
+        now = current()
+        if now != attempt.base_location:
+            refused = Conflict(reason=f"the table has moved from {attempt.base_location} to {now}")
+            return refused if first else settle_pointer(attempt, current, storage)
+        # While the base is current nobody deletes an earlier try's file: absent, it shows there was none.
+        first = _written_now(attempt, storage) or first
+    except (BackendUnavailable, TableNotFound) as error:
+        if first:
+            raise
+        return Unknown(cause=str(error))
+    match swap(attempt):
+        case True:
+            return Committed(metadata_location=attempt.metadata_location)
+        case False if first:
+            return Conflict(reason=f"another writer moved the table from {attempt.base_location}")
+        case False:
+            return settle_pointer(attempt, current, storage)
+        case Unknown(cause=cause):
+            settled = settle_pointer(attempt, current, storage)
+            return Unknown(cause=f"{cause}; {settled.cause}") if isinstance(settled, Unknown) else settled
+
+
+def _written_now(attempt: Attempt, storage: Storage) -> bool:
+    """Write the metadata file; False when an earlier try did.
+
+    Raises:
+        BackendUnavailable: the storage said so, or another file has the name.
+    """
+    try:
+        storage.put_if_absent(attempt.metadata_location, attempt.data)
+    except FileExistsError:
+        if digest_of(storage.read(attempt.metadata_location)) == attempt.digest:
+            return False
+        raise BackendUnavailable(
+            f"Cannot write {attempt.metadata_location}: another file is there."
+        ) from None
+    return True

@@ -1,0 +1,68 @@
+"""The engine port: run pure functions over many files. Engines never commit and never delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """How far a phase is. `total` is None where it is not known yet."""
+
+    phase: str
+    done: int
+    total: int | None
+
+
+OnEvent = Callable[[Event], None]
+
+
+class Engine(Protocol):
+    """Runs pure functions over whole collections of files."""
+
+    @property
+    def name(self) -> str:
+        """As in `--engine`."""
+        ...
+
+    def scan(
+        self,
+        items: Sequence[Item],
+        path_of: Callable[[Item], str],
+        parse: Callable[[Sequence[tuple[Item, bytes | None]]], Parsed],
+        *,
+        phase: str,
+        missing_ok: bool = False,
+        on_event: OnEvent,
+    ) -> Iterator[Parsed]:
+        """Read each file once, whole, and parse them in batches of a bounded number of bytes.
+
+        Args:
+            items: one per file.
+            path_of: the file of an item.
+            parse: pure; gets items with their files' bytes, in the order of `items`.
+            phase: name for progress.
+            missing_ok: hand a file that is gone to `parse` as None instead of stopping.
+            on_event: progress.
+
+        Returns:
+            What `parse` returned, batch by batch, in the order of `items`.
+
+        Raises:
+            CorruptFile: a file is gone and `missing_ok` is not set.
+            BackendUnavailable: the storage did not answer.
+        """
+        ...
+
+    def build(self, jobs: Sequence[tuple[str, Callable[[], bytes]]]) -> None:
+        """Write each job's bytes to its path, put-if-absent.
+
+        Args:
+            jobs: unique path and the pure function that makes its content.
+        """
+        ...

@@ -1,0 +1,207 @@
+"""Records of Avro containers as Arrow columns.
+
+Two executors run one plan and give the same columns: `avro_lockstep` decodes a field of many blocks at a time with
+numpy, `avro_narrow` goes record by record. The first wins where many blocks can be walked side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.avro import Container
+from iceberg_cli.iceberg.avro_hash import hash_strings
+from iceberg_cli.iceberg.avro_lockstep import decode_lockstep
+from iceberg_cli.iceberg.avro_narrow import decode_narrow
+from iceberg_cli.iceberg.avro_plan import PADDING_BYTES, Bools, Column, Ints, Malformed, Node, Plan, Raw
+
+Executor = Literal["auto", "lockstep", "narrow"]
+
+# Blocks walked side by side, on average over the steps, from which lockstep is the faster one.
+LOCKSTEP_LANES = 64
+
+
+def decode_records(plan: Plan, containers: Sequence[Container], *, executor: Executor = "auto") -> pa.Table:
+    """Decode all records of containers of one writer schema.
+
+    Args:
+        plan: what to decode, compiled for that schema.
+        containers: their inflated blocks together stay below 2 GiB.
+        executor: `auto`, or one of the two, for tests.
+
+    Returns:
+        `file` (int32, index into `containers`) and one column per wanted field that the schema has, in file order,
+        block order, record order.
+
+    Raises:
+        CorruptFile: the bytes are no records of the schema.
+    """
+    blocks = [(index, block) for index, container in enumerate(containers) for block in container.blocks]
+    sizes = np.array([len(block.payload) for _, block in blocks], np.int64)
+    counts = np.array([block.count for _, block in blocks], np.int64)
+    files = np.array([index for index, _ in blocks], np.int32)
+    ends = np.cumsum(sizes, dtype=np.int64)
+    buffer = b"".join([*(block.payload for _, block in blocks), bytes(PADDING_BYTES)])
+    if len(buffer) > np.iinfo(np.int32).max:
+        msg = "more than 2 GiB of blocks at once"
+        raise ValueError(msg)
+    try:
+        if _wide(counts) if executor == "auto" else executor == "lockstep":
+            raws = decode_lockstep(plan, buffer, ends - sizes, ends, counts)
+        else:
+            extents = zip((ends - sizes).tolist(), ends.tolist(), counts.tolist(), strict=True)
+            raws = decode_narrow(plan, buffer, list(extents))
+        arrays = _Assembler(raws, np.frombuffer(buffer, np.uint8)).columns(plan.columns)
+    except Malformed as error:
+        index, block = blocks[int(np.searchsorted(ends, error.end))]
+        raise CorruptFile(containers[index].path, block.offset, error.reason) from None
+    names = ["file", *(column.name for column in plan.columns)]
+    return pa.table([pa.array(np.repeat(files, counts)), *arrays], names=names)
+
+
+def _wide(counts: Ints) -> bool:
+    return bool(len(counts)) and int(counts.sum()) >= LOCKSTEP_LANES * int(counts.max())
+
+
+class _Assembler:
+    """Raw values to Arrow arrays."""
+
+    def __init__(self, raws: list[Raw], buffer: npt.NDArray[np.uint8]) -> None:
+        self.raws = raws
+        self.buffer = buffer
+
+    def columns(self, columns: Sequence[Column]) -> list[pa.Array]:
+        """One array per column."""
+        return [self._column(column) for column in columns]
+
+    def _column(self, column: Column) -> pa.Array:
+        valid: Bools | None = None
+        for guard in column.guards:
+            valid = self._both(valid, self._raw(guard).valid)
+        node = column.node
+        if not column.hashed:
+            return self.array(node, valid)
+        if node.null_index is not None:
+            valid = self._both(valid, self._raw(node).valid)
+            node = node.value
+        raw = self._raw(node)
+        assert raw.values is not None
+        assert raw.lengths is not None
+        return _numbers(hash_strings(self.buffer, raw.values, raw.lengths), valid)
+
+    def _raw(self, node: Node) -> Raw:
+        assert node.out is not None
+        return self.raws[node.out]
+
+    @staticmethod
+    def _both(one: Bools | None, other: Bools | None) -> Bools | None:
+        if one is None or other is None:
+            return other if one is None else one
+        return one & other
+
+    def array(self, node: Node, valid: Bools | None) -> pa.Array:
+        """The node's values; `valid` comes from the optional union around it."""
+        if node.kind == "union":
+            if node.null_index is None:
+                return self.array(node.children[0], valid)
+            return self.array(node.value, self._both(valid, self._raw(node).valid))
+        raw = self._raw(node)
+        match node.kind:
+            case "null":
+                return pa.nulls(raw.size)
+            case "record":
+                return self._struct(node, raw.size, valid)
+            case "array" | "map":
+                return self._list(node, raw, valid)
+            case "string" | "bytes":
+                return self._text(node, raw, valid)
+            case "fixed":
+                return self._fixed(node.type.size_bytes, raw, valid)
+            case "enum":
+                return pa.array(node.type.symbols, pa.string()).take(_numbers(raw.values, valid))
+            case "int":
+                assert raw.values is not None
+                return _numbers(raw.values.astype(np.int32), valid)
+            case _:
+                return _numbers(raw.values, valid)
+
+    def _struct(self, node: Node, size: int, valid: Bools | None) -> pa.Array:
+        children = [self.array(child, None) for child in node.children]
+        fields = [pa.field(f.name, child.type) for f, child in zip(node.type.fields, children, strict=True)]
+        return pa.Array.from_buffers(pa.struct(fields), size, [_bitmap(valid)], children=children)
+
+    def _list(self, node: Node, raw: Raw, valid: Bools | None) -> pa.Array:
+        assert raw.lengths is not None
+        offsets = np.zeros(len(raw.lengths) + 1, np.int32)
+        np.cumsum(raw.lengths, out=offsets[1:])
+        items = [self.array(child, None) for child in node.children]
+        if node.type.is_map:
+            pair = items if node.kind == "map" else items[0].flatten()
+            kind: pa.DataType = pa.map_(pair[0].type, pair[1].type)
+            fields = [pa.field("key", pair[0].type, nullable=False), pa.field("value", pair[1].type)]
+            child = pa.Array.from_buffers(pa.struct(fields), len(pair[0]), [None], children=pair)
+            if pair[0].null_count:
+                raise Malformed(len(self.buffer) - PADDING_BYTES, "a map with a null key")
+        else:
+            child = items[0]
+            kind = pa.list_(child.type)
+        return pa.Array.from_buffers(kind, len(raw.lengths), [_bitmap(valid), pa.py_buffer(offsets)], children=[child])
+
+    def _text(self, node: Node, raw: Raw, valid: Bools | None) -> pa.Array:
+        assert raw.values is not None
+        assert raw.lengths is not None
+        values = gather(self.buffer, raw.values, raw.lengths, valid)
+        if node.kind == "bytes":
+            return values
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowInvalid:
+            raise Malformed(_first_bad_text(values, raw.values), "a string is not UTF-8") from None
+
+    def _fixed(self, size_bytes: int, raw: Raw, valid: Bools | None) -> pa.Array:
+        assert raw.values is not None
+        starts = raw.values if valid is None else np.where(valid, raw.values, 0)
+        data = self.buffer[np.minimum(starts[:, None] + np.arange(size_bytes), len(self.buffer) - 1)]
+        buffers = [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(data))]
+        return pa.Array.from_buffers(pa.binary(size_bytes), len(starts), buffers)
+
+
+def gather(buffer: npt.NDArray[np.uint8], starts: Ints, lengths: Ints, valid: Bools | None) -> pa.Array:
+    """Binary values out of a buffer that they lie in, in order.
+
+    The values and the gaps between them are one Arrow array without a copy; taking every other element of it is
+    the ragged copy, done by Arrow.
+    """
+    if not len(starts):
+        return pa.array([], pa.binary())
+    ends = np.where(lengths > 0, starts + lengths, 0)
+    reached = np.maximum.accumulate(ends)
+    offsets = np.empty((len(starts), 2), np.int32)
+    offsets[:, 0] = np.where(lengths > 0, starts, reached)
+    offsets[:, 1] = reached
+    tiles = pa.Array.from_buffers(
+        pa.binary(), 2 * len(starts) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
+    )
+    return tiles.take(_numbers(np.arange(0, 2 * len(starts), 2), valid))
+
+
+def _first_bad_text(values: pa.Array, starts: Ints) -> int:
+    for index, value in enumerate(values):
+        try:
+            (value.as_py() or b"").decode()
+        except UnicodeDecodeError:
+            return int(starts[index]) + 1
+    raise AssertionError(values)
+
+
+def _numbers(values: Any, valid: Bools | None) -> pa.Array:
+    return pa.array(values, mask=None if valid is None else ~valid)
+
+
+def _bitmap(valid: Bools | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -1,0 +1,295 @@
+"""expire-snapshots: which snapshots, refs, schemas, specs and files a table no longer needs.
+
+`plan` decides what the commit removes and asks which files only the expired snapshots reach. It reads nothing: the
+question is `Step.reach`, answered by the shell through an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.retention import (
+    DAY_MS,
+    DEFAULT_MAX_SNAPSHOT_AGE_MS,
+    DEFAULT_MIN_SNAPSHOTS_TO_KEEP,
+    MAX_LONG,
+    Judgement,
+    Retention,
+    age,
+    judge,
+)
+from iceberg_cli.plan import Base, Change, NamedFile, Option, Plan, Reach, SnapshotFiles, Step, Verdict
+
+OPERATION = "expire-snapshots"
+_YOUNG_MS = DAY_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpirePolicy:
+    """What the operator asked for; None where nothing was said.
+
+    `older_than_ms` is a point in time, in ms since the epoch.
+    """
+
+    older_than_ms: int | None = None
+    retain_last: int | None = None
+    snapshot_ids: tuple[int, ...] = ()
+    clean_metadata: bool = False
+    cleanup: str = "all"  # all, metadata, none
+    grace_ms: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form; ids as strings."""
+        return {
+            "older_than_ms": self.older_than_ms,
+            "retain_last": self.retain_last,
+            "snapshot_ids": [str(snapshot_id) for snapshot_id in self.snapshot_ids],
+            "clean_metadata": self.clean_metadata,
+            "cleanup": self.cleanup,
+            "grace_ms": self.grace_ms,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ExpirePolicy:
+        """Inverse of `to_json`."""
+        return cls(
+            **{**value, "snapshot_ids": tuple(int(snapshot_id) for snapshot_id in value["snapshot_ids"])}
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What `--clean-metadata` must know of the kept snapshots: ids that their manifests and deletes use."""
+
+    partition_spec_ids: frozenset[int]
+    equality_field_ids: frozenset[int]
+
+
+def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int) -> Retention:
+    """The policy with its gaps filled from table properties and documented defaults.
+
+    Raises:
+        UsageError: `retain_last` below 1, or a cut-off after `as_of_ms`.
+        InvalidMetadata: a retention property is no number.
+    """
+    if policy.retain_last is not None and policy.retain_last < 1:
+        raise UsageError(f"--retain-last must be at least 1, not {policy.retain_last}")
+    if policy.older_than_ms is not None and policy.older_than_ms > as_of_ms:
+        raise UsageError("--older-than is in the future: every snapshot would be older")
+    if policy.older_than_ms is not None:
+        cutoff = Option(value=policy.older_than_ms, source="--older-than")
+    else:
+        max_age = _from_property(metadata, "history.expire.max-snapshot-age-ms", DEFAULT_MAX_SNAPSHOT_AGE_MS)
+        cutoff = Option(value=as_of_ms - int(max_age.value), source=max_age.source)
+    if policy.retain_last is not None:
+        minimum = Option(value=policy.retain_last, source="--retain-last")
+    else:
+        minimum = _from_property(
+            metadata, "history.expire.min-snapshots-to-keep", DEFAULT_MIN_SNAPSHOTS_TO_KEEP
+        )
+    return Retention(
+        cutoff_ms=cutoff,
+        min_snapshots_to_keep=minimum,
+        max_ref_age_ms=_from_property(metadata, "history.expire.max-ref-age-ms", MAX_LONG),
+        snapshot_ids=frozenset(policy.snapshot_ids),
+        by_age=not policy.snapshot_ids or policy.older_than_ms is not None or policy.retain_last is not None,
+    )
+
+
+def _from_property(metadata: TableMetadata, name: str, default: int) -> Option:
+    if name in metadata.properties:
+        return Option(value=metadata.property_int(name, default), source=f"table property {name}")
+    return Option(value=default, source="default")
+
+
+def kept_snapshots(
+    metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int
+) -> tuple[SnapshotFiles, ...]:
+    """The snapshots whose manifests must be read before `plan` can be called with `clean_metadata`."""
+    judgement = judge(metadata, retention_of(metadata, policy, as_of_ms=as_of_ms), as_of_ms=as_of_ms)
+    return tuple(snapshot_files(s) for s in metadata.snapshots if s.snapshot_id in judgement.kept)
+
+
+def plan(
+    metadata: TableMetadata,
+    policy: ExpirePolicy,
+    *,
+    base: Base,
+    table: Mapping[str, Any],
+    as_of_ms: int,
+    facts: Facts | None = None,
+) -> Plan:
+    """What expiring snapshots would do.
+
+    Args:
+        metadata: the table as loaded for `base`.
+        policy: what the operator asked for.
+        base: the version that the plan is made from.
+        table: how the plan names the table.
+        as_of_ms: the "now" of every age, in ms since the epoch.
+        facts: needed when `policy.clean_metadata` is set.
+
+    Returns:
+        A plan of no step (nothing is due) or of one.
+
+    Raises:
+        UsageError: the policy makes no sense.
+        InvalidMetadata: a retention property is no number.
+    """
+    retention = retention_of(metadata, policy, as_of_ms=as_of_ms)
+    judgement = judge(metadata, retention, as_of_ms=as_of_ms)
+    dropped = _dropped_metadata(metadata, judgement, facts) if facts is not None else ()
+    updates: list[Mapping[str, Any]] = [
+        {"action": "remove-snapshot-ref", "ref-name": name} for name in judgement.dropped_refs
+    ]
+    if judgement.expired:
+        updates.append({"action": "remove-snapshots", "snapshot-ids": sorted(judgement.expired)})
+    schema_ids = [int(verdict.id) for verdict in dropped if verdict.subject == "schema" and not verdict.keep]
+    spec_ids = [
+        int(verdict.id) for verdict in dropped if verdict.subject == "partition-spec" and not verdict.keep
+    ]
+    if schema_ids:
+        updates.append({"action": "remove-schemas", "schema-ids": schema_ids})
+    if spec_ids:
+        updates.append({"action": "remove-partition-specs", "spec-ids": spec_ids})
+    step = Step(
+        name="expire",
+        change=Change(updates=tuple(updates)),
+        reach=None
+        if policy.cleanup == "none"
+        else _reach(metadata, judgement, content=policy.cleanup == "all"),
+    )
+    return Plan(
+        operation=OPERATION,
+        table=table,
+        base=base,
+        as_of_ms=as_of_ms,
+        options=_options(retention, policy),
+        policy=policy.to_json(),
+        verdicts=(*judgement.verdicts, *dropped),
+        warnings=(*judgement.warnings, *_warnings(retention, policy, judgement, as_of_ms=as_of_ms)),
+        blocked_by=(*_interlocks(metadata), *judgement.problems),
+        steps=(step,) if updates else (),
+        grace_ms=policy.grace_ms,
+    )
+
+
+def _options(retention: Retention, policy: ExpirePolicy) -> dict[str, Option]:
+    return {
+        "older_than_ms": retention.cutoff_ms,
+        "retain_last": retention.min_snapshots_to_keep,
+        "max_ref_age_ms": retention.max_ref_age_ms,
+        "snapshot_ids": Option(
+            value=[str(snapshot_id) for snapshot_id in sorted(retention.snapshot_ids)],
+            source="--snapshot-id" if retention.snapshot_ids else "default",
+        ),
+        "by_age": Option(value=retention.by_age, source="default" if retention.by_age else "--snapshot-id"),
+        "clean_metadata": _chosen("--clean-metadata", policy.clean_metadata, default=False),
+        "cleanup": _chosen("--cleanup", policy.cleanup, default="all"),
+        "grace_ms": _chosen("--grace", policy.grace_ms, default=0),
+    }
+
+
+def _chosen(flag: str, value: Any, *, default: Any) -> Option:
+    return Option(value=value, source="default" if value == default else flag)
+
+
+def _interlocks(metadata: TableMetadata) -> tuple[str, ...]:
+    if str(metadata.properties.get("gc.enabled", "true")).strip().lower() == "false":
+        return ("table property gc.enabled=false: another table may use these files",)
+    return ()
+
+
+def _warnings(
+    retention: Retention, policy: ExpirePolicy, judgement: Judgement, *, as_of_ms: int
+) -> tuple[str, ...]:
+    warnings = []
+    young_ms = as_of_ms - int(retention.cutoff_ms.value)
+    if judgement.expired and retention.by_age and young_ms < _YOUNG_MS and policy.grace_ms < _YOUNG_MS:
+        warnings.append(
+            f"the cut-off is only {age(young_ms)} old; readers and writers may still use what expires. "
+            "With --grace 24h the files wait until the next run or `resume`"
+        )
+    future = [
+        v.id for v in judgement.verdicts if v.subject == "snapshot" and (v.timestamp_ms or 0) > as_of_ms
+    ]
+    if future:
+        warnings.append(
+            f"{len(future)} snapshots lie in the future, the newest is {future[0]}; their age counts as zero"
+        )
+    return tuple(warnings)
+
+
+def _dropped_metadata(metadata: TableMetadata, judgement: Judgement, facts: Facts) -> tuple[Verdict, ...]:
+    """Schemas and specs, each with its verdict."""
+    kept = [s for s in metadata.snapshots if s.snapshot_id in judgement.kept]
+    named = {s.schema_id for s in kept}
+    verdicts = []
+    for schema in metadata.schemas:
+        if schema.schema_id == metadata.current_schema_id:
+            keep, reason = True, "kept: current schema"
+        elif None in named:
+            keep, reason = True, "kept: a kept snapshot does not say which schema it has"
+        elif schema.schema_id in named:
+            keep, reason = True, "kept: schema of a kept snapshot"
+        elif facts.equality_field_ids & schema.types_by_id().keys():
+            keep, reason = True, "kept: has a field that a live equality delete uses"
+        else:
+            keep, reason = False, "goes: no kept snapshot and no live equality delete needs it"
+        verdicts.append(Verdict(subject="schema", id=str(schema.schema_id), keep=keep, reason=reason))
+    for spec in metadata.partition_specs:
+        if spec.spec_id == metadata.default_spec_id:
+            keep, reason = True, "kept: default partition spec"
+        elif spec.spec_id in facts.partition_spec_ids:
+            keep, reason = True, "kept: spec of a kept manifest"
+        else:
+            keep, reason = False, "goes: no kept manifest has it"
+        verdicts.append(Verdict(subject="partition-spec", id=str(spec.spec_id), keep=keep, reason=reason))
+    return tuple(verdicts)
+
+
+def _reach(metadata: TableMetadata, judgement: Judgement, *, content: bool) -> Reach:
+    expired = [s for s in metadata.snapshots if s.snapshot_id not in judgement.kept]
+    kept = [s for s in metadata.snapshots if s.snapshot_id in judgement.kept]
+    statistics = [(s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.statistics]
+    statistics += [
+        (s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.partition_statistics
+    ]
+    gone = {s.snapshot_id for s in expired}
+    return Reach(
+        expired=tuple(snapshot_files(s) for s in expired),
+        kept=tuple(snapshot_files(s) for s in kept),
+        expired_files=tuple(
+            NamedFile(
+                path=path,
+                kind="statistics_file",
+                size_bytes=size_bytes,
+                reason=f"statistics of expired snapshot {snapshot_id}",
+            )
+            for snapshot_id, path, size_bytes in statistics
+            if snapshot_id in gone
+        ),
+        kept_files=frozenset(path for snapshot_id, path, _ in statistics if snapshot_id not in gone),
+        content=content,
+    )
+
+
+def snapshot_files(snapshot: Snapshot) -> SnapshotFiles:
+    """Where to start reading what a snapshot reaches, with the summary's totals where they are numbers."""
+    summary = snapshot.summary or {}
+    return SnapshotFiles(
+        snapshot_id=snapshot.snapshot_id,
+        manifest_list=snapshot.manifest_list,
+        manifests=snapshot.manifests or (),
+        total_data_files=_count(summary.get("total-data-files")),
+        total_delete_files=_count(summary.get("total-delete-files")),
+        added_data_files=_count(summary.get("added-data-files")),
+    )
+
+
+def _count(text: object) -> int | None:
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None

@@ -1,0 +1,272 @@
+"""JSON from storage, read strictly: whole, bounded, and with one meaning only.
+
+The standard parser accepts more than JSON (NaN, duplicate keys, half a surrogate pair) and can be made to
+recurse or to spend minutes on one number. All of that is refused with `CorruptFile` naming path and place;
+nothing else is raised.
+
+Values are to be treated as immutable: equal small objects, which schemas repeat by the thousand, are one
+object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from iceberg_cli.errors import CorruptFile
+
+MAX_BYTES: Final = 256 * 2**20
+MAX_DEPTH: Final = 64
+MAX_CONTAINERS: Final = (
+    4_000_000  # objects and arrays; each costs tens of bytes more in memory than in the file
+)
+MAX_COMMAS: Final = 32_000_000
+
+_I64_MIN: Final = -(2**63)
+_I64_MAX: Final = 2**63 - 1
+_I64_DIGITS: Final = 20  # of the longest one, with its sign
+_INTERNED_LENGTH: Final = 24
+_SHARED_PAIRS: Final = 8
+_SHARED_OBJECTS: Final = 8192
+
+_NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"{}[]'))
+_STEP: Final = np.zeros(256, np.int8)
+_STEP[list(b"{[")] = 1
+_STEP[list(b"}]")] = -1
+_LONE_SURROGATE: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_NAME: Final = re.compile(r"\.zstd?\.metadata\.json$|\.metadata\.json\.zstd?$")
+_GZIP_NAME: Final = re.compile(r"\.gz\.metadata\.json$|\.metadata\.json\.gz$")
+_MAX_RATIO: Final = 1000
+_RATIO_FLOOR_BYTES: Final = 2**20
+_CHUNK_BYTES: Final = 4 * 2**20
+
+
+class _RefusedError(ValueError):
+    """What a parser hook found; `place` is a key or None."""
+
+    def __init__(self, place: str | None, reason: str) -> None:
+        super().__init__(reason)
+        self.place = place
+        self.reason = reason
+
+
+def loads(data: bytes | bytearray, path: str) -> dict[str, Any]:
+    """The JSON object that `data` spells.
+
+    Args:
+        data: at most 256 MiB of UTF-8 without byte order mark.
+        path: file it came from, for messages.
+
+    Returns:
+        Objects as dicts in the file's key order; integers fit a signed 64-bit long.
+
+    Raises:
+        CorruptFile: no JSON object, or one with a second meaning or beyond a bound.
+    """
+    _check_bounds(data, path)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptFile(path, error.start, "not UTF-8") from None
+    sharing = _Sharing()
+    decoder = json.JSONDecoder(
+        object_pairs_hook=sharing.to_object,
+        parse_int=_to_int,
+        parse_float=_to_float,
+        parse_constant=_no_constant,
+    )
+    try:
+        value = decoder.decode(text)
+    except _RefusedError as refused:
+        raise CorruptFile(path, refused.place, refused.reason) from None
+    except json.JSONDecodeError as error:
+        offset = len(text[: error.pos].encode("utf-8"))
+        raise CorruptFile(path, offset, f"not JSON: {error.msg}") from None
+    if not isinstance(value, dict):
+        raise CorruptFile(path, 0, f"a JSON object is expected, not {_kind(value)}")
+    return value
+
+
+def dumps(value: Mapping[str, Any]) -> bytes:
+    """Compact JSON in UTF-8, keys in the order of `value`, as the Java library writes it.
+
+    Raises:
+        ValueError: a float is not finite.
+    """
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8")
+
+
+def decode_metadata_file(data: bytes, path: str) -> dict[str, Any]:
+    """The JSON object of a metadata file that is plain, gzip or zstd; its first bytes decide, not its name.
+
+    Raises:
+        CorruptFile: see `loads`; also a compressed stream that is cut short, followed by something, damaged,
+            or that inflates beyond 256 MiB or (above 1 MiB) a thousandfold.
+
+    Spec: Appendix F, "Naming for GZIP compressed Metadata JSON files".
+    """
+    if data.startswith(_GZIP_MAGIC):
+        return loads(_gunzip(data, path), path)
+    if data.startswith(_ZSTD_MAGIC):
+        return loads(_unzstd(data, path), path)
+    return loads(data, path)
+
+
+def encode_metadata_file(data: bytes, name: str) -> bytes:
+    """`data` compressed as the name says: `.gz.metadata.json` and `.metadata.json.gz` gzip, `.zst` zstd.
+
+    The same bytes and name always give the same file: gzip carries no time.
+    """
+    if _GZIP_NAME.search(name):
+        compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+        return compressor.compress(data) + compressor.flush()
+    if _ZSTD_NAME.search(name):
+        import pyarrow as pa
+
+        return bytes(pa.compress(data, codec="zstd", asbytes=True))
+    return data
+
+
+def _check_bounds(data: bytes | bytearray, path: str) -> None:
+    """Refuse what the parser must not even see: its memory and its stack are not ours to lose."""
+    if len(data) > MAX_BYTES:
+        raise CorruptFile(path, MAX_BYTES, f"{len(data)} bytes of JSON; at most {MAX_BYTES} are read")
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise CorruptFile(path, 0, "a byte order mark before the JSON")
+    containers = data.count(b"{") + data.count(b"[")
+    if containers > MAX_CONTAINERS or data.count(b",") > MAX_COMMAS:
+        raise CorruptFile(
+            path,
+            None,
+            f"more than {MAX_CONTAINERS} objects and arrays or {MAX_COMMAS} commas in one JSON file",
+        )
+    plain = data
+    if b"\\" in data:
+        # Same length, so that offsets stay; what is left of "\\" is the start of an escape that is no quote.
+        plain = data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
+        if surrogate := _LONE_SURROGATE.search(plain):
+            raise CorruptFile(path, surrogate.start(), "half of a surrogate pair")
+    structure = np.frombuffer(plain.translate(None, _NOT_STRUCTURE), np.uint8)
+    outside = (np.cumsum(structure == ord('"'), dtype=np.int32) & 1) == 0
+    depth = np.cumsum(_STEP[structure] * outside, dtype=np.int32)
+    too_deep = np.flatnonzero(depth > MAX_DEPTH)
+    if too_deep.size:
+        offset = np.flatnonzero(np.isin(np.frombuffer(plain, np.uint8), list(b'"{}[]')))[too_deep[0]]
+        raise CorruptFile(path, int(offset), f"nested more than {MAX_DEPTH} deep")
+
+
+class _Sharing:
+    """Builds objects of one file; equal leaves become one object, equal short strings one string."""
+
+    __slots__ = ("objects", "strings")
+
+    def __init__(self) -> None:
+        self.strings: dict[str, str] = {}
+        self.objects: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def to_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            raise _RefusedError(_first_duplicate(pairs), "the key appears twice in one object")
+        strings = self.strings
+        for key, item in pairs:
+            if type(item) is str and len(item) <= _INTERNED_LENGTH:
+                value[key] = strings.setdefault(item, item)
+        if len(pairs) > _SHARED_PAIRS:
+            return value
+        # The types belong to the key because 1, 1.0 and true are equal in Python.
+        identity = (*pairs, *map(type, value.values()))
+        try:
+            shared = self.objects.setdefault(identity, value)
+        except TypeError:  # an array or object inside: no leaf
+            return value
+        if len(self.objects) > _SHARED_OBJECTS:
+            self.objects.clear()
+        return shared
+
+
+def _first_duplicate(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return key
+        seen.add(key)
+    raise AssertionError(pairs)
+
+
+def _to_int(digits: str) -> int:
+    # Longer ones are not converted at all: that takes quadratic time, or fails, with thousands of digits.
+    if len(digits) <= _I64_DIGITS and _I64_MIN <= (value := int(digits)) <= _I64_MAX:
+        return value
+    raise _RefusedError(None, f"the integer {digits[:24]}… of {len(digits)} digits does not fit 64 bits")
+
+
+def _to_float(digits: str) -> float:
+    value = float(digits)
+    if value - value == 0:  # neither infinite nor NaN
+        return value
+    raise _RefusedError(None, f"the number {digits[:24]} is beyond a double")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _RefusedError(None, f"{name} is not JSON")
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    names = {list: "an array", str: "a string", bool: "true or false"}
+    return names.get(type(value), "a number")
+
+
+def _inflated_limit(data: bytes) -> int:
+    return min(MAX_BYTES, max(_RATIO_FLOOR_BYTES, _MAX_RATIO * len(data)))
+
+
+def _gunzip(data: bytes, path: str) -> bytearray:
+    limit = _inflated_limit(data)
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    inflated = bytearray()
+    rest = data
+    try:
+        while not inflater.eof:
+            chunk = inflater.decompress(rest, _CHUNK_BYTES)
+            if not chunk and not inflater.eof:
+                raise CorruptFile(path, len(data), "the gzip stream is cut short")
+            inflated += chunk
+            if len(inflated) > limit:
+                raise CorruptFile(path, None, f"gzip of {len(data)} bytes inflates beyond {limit} bytes")
+            rest = inflater.unconsumed_tail
+    except zlib.error as error:
+        raise CorruptFile(path, None, f"damaged gzip: {error}") from None
+    if inflater.unused_data:
+        raise CorruptFile(
+            path, len(data) - len(inflater.unused_data), "bytes follow the end of the gzip stream"
+        )
+    return inflated
+
+
+def _unzstd(data: bytes, path: str) -> bytearray:
+    import pyarrow as pa
+
+    limit = _inflated_limit(data)
+    inflated = bytearray()
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                inflated += chunk
+                if len(inflated) > limit:
+                    raise CorruptFile(path, None, f"zstd of {len(data)} bytes inflates beyond {limit} bytes")
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(path, None, f"damaged zstd: {error}") from None
+    return inflated

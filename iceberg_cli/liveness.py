@@ -1,0 +1,291 @@
+"""Answers to reachability questions, read through an engine: what goes, and what is live now.
+
+Marking fails closed: a kept manifest list or manifest that is missing or cannot be read whole raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.iceberg.expire_snapshots import Facts
+from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource, read_entries, read_manifest_lists
+from iceberg_cli.iceberg.reachability import (
+    NO_KEYS,
+    Keys,
+    among,
+    check_list,
+    content_removals,
+    key_set,
+    keys_of,
+    keys_of_strings,
+    live,
+    sources_of,
+)
+from iceberg_cli.paths import canonical, liveness_key
+from iceberg_cli.plan import NamedFile, Reach, SnapshotFiles
+from iceberg_cli.removals import SCHEMA
+
+_REMOVAL_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """The manifests of some snapshots, each once: rows of manifest lists plus `snapshot_id` of the first that lists it.
+
+    `lists` are (path, bytes) of the lists that were read; `missing` lists that are gone.
+    """
+
+    rows: pa.Table
+    keys: Keys
+    lists: tuple[tuple[str, int], ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Liveness:
+    """Reads of one run. A manifest that was read whole is not read again: manifests never change."""
+
+    engine: Engine
+    on_event: OnEvent
+    trust_lists: bool = False
+    _live: dict[str, Keys] = field(default_factory=dict)
+
+    def manifests(self, snapshots: Sequence[SnapshotFiles], *, phase: str, required: bool) -> Manifests:
+        """The manifests of `snapshots`; a manifest belongs to the first snapshot that lists it.
+
+        Args:
+            snapshots: in the order of preference.
+            phase: name for progress.
+            required: stop at a list that is missing or may be cut short; otherwise note it.
+
+        Raises:
+            CorruptFile: a list cannot be read whole.
+        """
+        parts: list[pa.Table] = []
+        keys = NO_KEYS
+        lists: list[tuple[str, int]] = []
+        missing: list[str] = []
+        with_list = [snapshot for snapshot in snapshots if snapshot.manifest_list is not None]
+
+        def parse(
+            batch: Sequence[tuple[SnapshotFiles, bytes | None]],
+        ) -> list[tuple[SnapshotFiles, int, pa.Table | None]]:
+            found = [(snapshot, data) for snapshot, data in batch if data is not None]
+            rows = read_manifest_lists(
+                [(snapshot.manifest_list or "", data) for snapshot, data in found], format_version=1
+            )
+            lists = rows["list"].to_numpy()
+            bounds = np.searchsorted(lists, np.arange(len(found) + 1))
+            rows = rows.drop_columns(["list"])
+            tables = [
+                rows.slice(start, stop - start) for start, stop in pairwise(bounds)
+            ]
+            gone = [(snapshot, 0, None) for snapshot, data in batch if data is None]
+            return [*gone, *((s, len(data), rows) for (s, data), rows in zip(found, tables, strict=True))]
+
+        scanned = self.engine.scan(
+            with_list,
+            lambda snapshot: snapshot.manifest_list or "",
+            parse,
+            phase=phase,
+            missing_ok=not required,
+            on_event=self.on_event,
+        )
+        for snapshot, size_bytes, rows in (item for batch in scanned for item in batch):
+            if rows is None:
+                missing.append(snapshot.manifest_list or "")
+                continue
+            lists.append((snapshot.manifest_list or "", size_bytes))
+            if required and not self.trust_lists:
+                check_list(snapshot, rows)
+            keys = self._add_new(parts, keys, rows, snapshot.snapshot_id)
+        for snapshot in snapshots:
+            if snapshot.manifest_list is None and snapshot.manifests:
+                keys = self._add_new(parts, keys, _inline_rows(snapshot), snapshot.snapshot_id)
+        rows = pa.concat_tables(parts).combine_chunks() if parts else _no_rows()
+        return Manifests(rows=rows, keys=keys, lists=tuple(lists), missing=tuple(missing))
+
+    @staticmethod
+    def _add_new(parts: list[pa.Table], keys: Keys, rows: pa.Table, snapshot_id: int) -> Keys:
+        """Append the rows whose manifest is not known yet."""
+        found = keys_of(rows["manifest_path"])
+        new = ~among(found, keys)
+        if not new.any():
+            return keys
+        rows = rows.filter(pa.array(new))
+        parts.append(rows.append_column("snapshot_id", pa.array([snapshot_id] * rows.num_rows, pa.int64())))
+        return key_set([keys, found[new]])
+
+    def entries(
+        self, rows: pa.Table, columns: Sequence[str], *, phase: str, missing_ok: bool = False
+    ) -> Iterator[tuple[list[ManifestSource], EntryBatch]]:
+        """The entries of manifests, batch by batch, each with the sources that its `manifest` column counts in."""
+
+        def parse(
+            batch: Sequence[tuple[ManifestSource, bytes | None]],
+        ) -> tuple[list[ManifestSource], Sequence[EntryBatch]]:
+            sources = [replace(source, data=data) for source, data in batch if data is not None]
+            return sources, read_entries(sources, columns=columns)
+
+        scanned = self.engine.scan(
+            sources_of(rows),
+            lambda source: source.path,
+            parse,
+            phase=phase,
+            missing_ok=missing_ok,
+            on_event=self.on_event,
+        )
+        for sources, batches in scanned:
+            for batch in batches:
+                yield sources, batch
+
+    def live_keys(self, manifests: Manifests, *, phase: str) -> Keys:
+        """Keys of the live files in `manifests`, sorted."""
+        paths = manifests.rows["manifest_path"].to_pylist()
+        unread = pa.array([path not in self._live for path in paths], pa.bool_())
+        for sources, batch in self.entries(
+            manifests.rows.filter(unread), ("status", "file_path"), phase=phase
+        ):
+            entries = live(batch.table)
+            keys = keys_of(entries["file_path"])
+            owners = entries["manifest"].to_numpy()  # ascending: entries come in the order of their manifests
+            for index in batch.sources:
+                first, stop = np.searchsorted(owners, (index, index + 1))
+                self._live[sources[index].path] = np.unique(keys[first:stop])
+        return key_set([self._live[path] for path in paths])
+
+    def everything_live(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> Keys:
+        """Keys of all that these snapshots reach: files, manifests, lists, and what metadata names directly."""
+        manifests = self.manifests(snapshots, phase="reading manifest lists", required=True)
+        lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.manifest_list is not None]
+        content = self.live_keys(manifests, phase="reading manifests")
+        return key_set([content, manifests.keys, keys_of_strings([*lists, *named])])
+
+    def facts(self, snapshots: Sequence[SnapshotFiles]) -> Facts:
+        """Which partition specs and equality fields the kept snapshots use."""
+        manifests = self.manifests(snapshots, phase="reading manifest lists", required=True)
+        field_ids: set[int] = set()
+        deletes = manifests.rows.filter(pc.equal(manifests.rows["content"], 1))
+        for _, batch in self.entries(deletes, ("status", "equality_ids"), phase="reading delete manifests"):
+            ids = live(batch.table)["equality_ids"].combine_chunks()
+            field_ids.update(pc.unique(pc.list_flatten(ids)).to_pylist())
+        spec_ids = pc.unique(manifests.rows["partition_spec_id"]).to_pylist()
+        return Facts(partition_spec_ids=frozenset(spec_ids), equality_field_ids=frozenset(field_ids))
+
+    def answer(self, reach: Reach, *, step: str) -> tuple[pa.Table, list[str]]:
+        """Which files do the expired snapshots reach that the kept ones do not?
+
+        Returns:
+            Rows of `removals.SCHEMA`, each path once; and warnings.
+
+        Raises:
+            CorruptFile: anything that must be read cannot be read whole.
+        """
+        kept = self.manifests(reach.kept, phase="reading kept manifest lists", required=True)
+        newest_first = tuple(reversed(reach.expired))
+        expired = self.manifests(newest_first, phase="reading expired manifest lists", required=False)
+        only_expired = expired.rows.filter(
+            pa.array(~among(keys_of(expired.rows["manifest_path"]), kept.keys))
+        )
+        warnings = [f"{path} of an expired snapshot is gone already" for path in expired.missing[:5]]
+        kept_keys = key_set(
+            [
+                kept.keys,
+                keys_of_strings(
+                    [s.manifest_list for s in reach.kept if s.manifest_list] + sorted(reach.kept_files)
+                ),
+            ]
+        )
+        parts: list[pa.Table] = []
+        if reach.content and only_expired.num_rows:
+            kept_keys = key_set([kept_keys, self.live_keys(kept, phase="reading kept manifests")])
+            parts.extend(self._content(only_expired, kept_keys))
+        named = [*_manifest_files(only_expired), *_lists(expired, reach), *reach.expired_files]
+        parts.append(_named_removals(named, kept_keys))
+        table = pa.concat_tables(parts).combine_chunks()
+        steps = pa.array([step] * table.num_rows, pa.string())
+        return table.add_column(0, "step", steps).select(SCHEMA.names).cast(SCHEMA), warnings
+
+    def _content(self, rows: pa.Table, kept_keys: Keys) -> Iterator[pa.Table]:
+        seen = NO_KEYS
+        last = dict(zip(rows["manifest_path"].to_pylist(), rows["snapshot_id"].to_pylist(), strict=True))
+        for sources, batch in self.entries(
+            rows, _REMOVAL_COLUMNS, phase="reading expired manifests", missing_ok=True
+        ):
+            reasons = [f"last reached by expired snapshot {last[source.path]}" for source in sources]
+            table, keys = content_removals(batch.table, kept_keys, seen, reasons)
+            seen = key_set([seen, keys])
+            yield table
+
+
+def _inline_rows(snapshot: SnapshotFiles) -> pa.Table:
+    """The manifests that a v1 snapshot names itself, as rows of a list without counts."""
+    empty = _no_rows().drop_columns(["snapshot_id"])
+    count = len(snapshot.manifests)
+    columns = {name: pa.nulls(count, empty.schema.field(name).type) for name in empty.column_names}
+    columns["manifest_path"] = pa.array(snapshot.manifests, pa.string())
+    for name in ("content", "sequence_number", "min_sequence_number", "partition_spec_id"):
+        columns[name] = pa.array([0] * count, empty.schema.field(name).type)
+    return pa.table(columns).cast(pa.schema([field.with_nullable(True) for field in empty.schema]))
+
+
+def _no_rows() -> pa.Table:
+    from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
+
+    return MANIFEST_LIST_SCHEMA.empty_table().append_column("snapshot_id", pa.array([], pa.int64()))
+
+
+def _manifest_files(rows: pa.Table) -> list[NamedFile]:
+    return [
+        NamedFile(
+            path=path,
+            kind="manifest_file",
+            size_bytes=length,
+            reason=f"last listed by expired snapshot {snapshot_id}",
+        )
+        for path, length, snapshot_id in zip(
+            rows["manifest_path"].to_pylist(),
+            rows["manifest_length"].to_pylist(),
+            rows["snapshot_id"].to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def _lists(expired: Manifests, reach: Reach) -> list[NamedFile]:
+    owner = {s.manifest_list: s.snapshot_id for s in reach.expired}
+    return [
+        NamedFile(
+            path=path,
+            kind="manifest_list",
+            size_bytes=size_bytes,
+            reason=f"manifest list of expired snapshot {owner[path]}",
+        )
+        for path, size_bytes in expired.lists
+    ]
+
+
+def _named_removals(files: Sequence[NamedFile], kept: Keys) -> pa.Table:
+    """Files named one by one, without those that something kept needs, each path once."""
+    chosen: dict[str, NamedFile] = {}
+    for file in files:
+        chosen.setdefault(liveness_key(file.path), file)
+    unique = list(chosen.values())
+    paths = pa.array([file.path for file in unique], pa.string())
+    table = pa.table(
+        {
+            "path": pa.array([canonical(file.path) for file in unique], pa.string()),
+            "as_written": paths,
+            "kind": pa.array([file.kind for file in unique], pa.string()),
+            "size_bytes": pa.array([file.size_bytes for file in unique], pa.int64()),
+            "reason": pa.array([file.reason for file in unique], pa.string()),
+        }
+    )
+    return table.filter(pa.array(~among(keys_of(paths), kept)))

@@ -1,0 +1,125 @@
+"""From what the operator typed to an open table: storage, committer and engine are picked here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from iceberg_cli.committers import Attempt, Committer, Outcome, Unknown
+from iceberg_cli.committers.filesystem import open_folder
+from iceberg_cli.engines import OnEvent
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.errors import Refused
+from iceberg_cli.iceberg.update import Commit
+from iceberg_cli.paths import canonical, scheme_of
+from iceberg_cli.storage.relocated import RelocatedStorage
+from iceberg_cli.storage.routing import RoutedStorage
+from iceberg_cli.table import IcebergTable
+
+_CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
+_METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
+_THREADS = {"file": 4}
+_REMOTE_THREADS = 32
+
+
+def open_table(
+    name: str,
+    *,
+    storage_options: Mapping[str, str],
+    catalog_config: str | None = None,
+    allow_roots: tuple[str, ...] = (),
+    trust_lists: bool = False,
+    on_event: OnEvent,
+) -> IcebergTable:
+    """Open the table that `name` means.
+
+    Args:
+        name: a folder or URI, a metadata file, or `catalog.namespace.table`.
+        storage_options: for the storage adapters.
+        catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own places.
+        allow_roots: folders outside the table's own in which files may be deleted too.
+        trust_lists: believe manifest lists that look cut short.
+        on_event: progress.
+
+    Returns:
+        The table, loaded once.
+
+    Raises:
+        UsageError, TableNotFound, CorruptFile, BackendUnavailable.
+    """
+    committer: Committer
+    if _CATALOG_NAME.fullmatch(name):
+        from iceberg_cli.committers.catalog import open_catalog_table
+
+        committer, options = open_catalog_table(
+            name, config_file=catalog_config, storage_options=storage_options
+        )
+        storage = RoutedStorage(dict(options), trusted_folders=_trusted(committer.current(), allow_roots))
+        opened = None
+    else:
+        opened = name.rstrip("/") or name
+        storage = RoutedStorage(dict(storage_options), trusted_folders=_trusted(opened, allow_roots))
+        committer = open_folder(opened, storage)
+    table = _table(name, storage, committer, allow_roots, on_event, trust_lists=trust_lists)
+    table.load()
+    if opened is None:
+        return table
+    folder = opened.rsplit("/", 2)[0] if opened.endswith(_METADATA_SUFFIXES) else opened
+    if storage.canonical(folder) == canonical(table.location.rstrip("/")):
+        return table
+    moved = RelocatedStorage(storage, original=table.location, copy=folder)
+    copy = _Copy(committer=committer, folder=folder, original=table.location)
+    relocated = _table(name, moved, copy, allow_roots, on_event, trust_lists=trust_lists)
+    relocated.load()
+    return relocated
+
+
+def _table(
+    name: str,
+    storage: RoutedStorage | RelocatedStorage,
+    committer: Committer,
+    allow_roots: tuple[str, ...],
+    on_event: OnEvent,
+    *,
+    trust_lists: bool,
+) -> IcebergTable:
+    threads = _THREADS.get(scheme_of(committer.current()), _REMOTE_THREADS)
+    return IcebergTable(
+        name=name,
+        storage=storage,
+        committer=committer,
+        engine=LocalEngine(storage, threads=threads),
+        on_event=on_event,
+        allow_roots=allow_roots,
+        trust_lists=trust_lists,
+    )
+
+
+def _trusted(opened: str, allow_roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Local folders that the operator named: links in and above them are the operator's own."""
+    return tuple(path for path in (opened, *allow_roots) if scheme_of(path) == "file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Copy:
+    """The committer of a table that was copied to another place: it shows the table and commits nothing."""
+
+    committer: Committer
+    folder: str
+    original: str
+
+    def read_only_reason(self) -> str:
+        return f"{self.folder} is a copy: the table's own location is {self.original}"
+
+    def current(self) -> str:
+        return self.committer.current()
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:  # noqa: ARG002 - the port's signature
+        raise Refused(f"Cannot commit to {self.folder}: {self.read_only_reason()}")
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        raise Refused(f"Cannot commit {attempt.metadata_location}: {self.read_only_reason()}")
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        return Unknown(cause=f"{attempt.metadata_location} cannot be looked up: {self.read_only_reason()}")

@@ -1,0 +1,141 @@
+"""Which object does a path name, and does it belong to a table? Strings only; nothing is looked up.
+
+Paths are the literal strings that manifests record. They are never percent-decoded: `k=50%25` is a folder's
+real name. Three questions have three answers:
+
+- `canonical`: the storage key, one spelling for one object, used to read and to delete;
+- `liveness_key`: the key with scheme and authority dropped, used to decide what stays. It is coarser on purpose:
+  where `s3://`, `s3a://` or `hdfs:/` spell one object in two ways the file is kept, and a false match
+  between two buckets keeps a file that could have gone;
+- `Roots.own`: is a canonical key inside the table's own locations?
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//([^/]*))?")
+_SCHEME_PATTERN = r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
+_S3_ALIASES = frozenset({"s3", "s3a", "s3n"})
+_SUSPICIOUS = re.compile(
+    r"(^|/)\.\.?(/|$)|%2e|%2f|%5c|\\|[\x00-\x1f\x7f]|[\u2044\u2215\u29f8\uff0f]", re.IGNORECASE
+)
+_SUSPICIOUS_PATTERN = r"(?i)(^|/)\.\.?(/|$)|%2e|%2f|%5c|\\|[\x00-\x1f\x7f]|[\x{2044}\x{2215}\x{29f8}\x{ff0f}]"
+_LOCAL_NOISE = re.compile(r"/(?:\.?/)+")
+
+
+def scheme_of(path: str) -> str:
+    """The scheme in lower case; "file" for a plain path, "s3" for its aliases."""
+    match = _SCHEME.match(path)
+    if match is None:
+        return "file"
+    scheme = match.group(1).lower()
+    return "s3" if scheme in _S3_ALIASES else scheme
+
+
+def canonical(path: str) -> str:
+    """The one spelling of the object that `path` names.
+
+    Args:
+        path: `/a/b`, `file:/a/b`, `file:///a/b`, `s3a://bucket/key`, or any `scheme://authority/key`.
+
+    Returns:
+        `/a/b` for local files, with repeated slashes and `/./` collapsed and `..` left alone; `s3://bucket/key` with
+        the key verbatim; anything else with its scheme in lower case.
+    """
+    match = _SCHEME.match(path)
+    if match is None:
+        return _LOCAL_NOISE.sub("/", path) if path.startswith(("/", "./", "../")) else path
+    scheme, rest = scheme_of(path), path[match.end() :]
+    if scheme == "file":
+        return _LOCAL_NOISE.sub("/", rest)
+    return f"{scheme}:{match.group(2) or ''}{rest}"
+
+
+def liveness_key(path: str) -> str:
+    """`path` without scheme and authority, repeated slashes and `/./` collapsed."""
+    return _LOCAL_NOISE.sub("/", _SCHEME.sub("", path))
+
+
+def is_suspicious(path: str) -> bool:
+    """Whether a path could mean another place than it says: dot segments, encoded ones, control characters."""
+    match = _SCHEME.match(path)
+    return _SUSPICIOUS.search(path[match.end() :] if match else path) is not None
+
+
+def canonical_column(paths: Any) -> Any:
+    """`canonical` over an Arrow string array or chunked array of any length."""
+    import pyarrow as pa
+
+    return pa.array([canonical(path) for path in paths.to_pylist()], pa.string())
+
+
+def liveness_key_column(paths: Any) -> Any:
+    """`liveness_key` over an Arrow string array, vectorised.
+
+    Args:
+        paths: n strings without nulls.
+
+    Returns:
+        n strings.
+    """
+    import pyarrow.compute as pc
+
+    if len(paths) == 0:
+        return paths
+    match = _SCHEME.match(paths[0].as_py())
+    prefix = match.group(0) if match else ""
+    if prefix and pc.all(pc.starts_with(paths, prefix)).as_py():
+        keys = pc.utf8_slice_codeunits(paths, len(prefix))
+    else:
+        keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
+    if pc.any(pc.or_(pc.match_substring(keys, "//"), pc.match_substring(keys, "/./"))).as_py():
+        keys = pc.replace_substring_regex(keys, r"/(\.?/)+", "/")
+    return keys
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The canonical folders that a table owns, each without a trailing slash and at least one segment deep."""
+
+    folders: tuple[str, ...]
+
+    @classmethod
+    def of(cls, locations: Sequence[str]) -> Roots:
+        """Roots from a table's locations; those that name a whole bucket, `/` or nothing are left out."""
+        kept: list[str] = []
+        for location in locations:
+            folder = canonical(location).rstrip("/")
+            if not is_suspicious(location) and _depth(folder) >= 1 and folder not in kept:
+                kept.append(folder)
+        return cls(tuple(kept))
+
+    def own(self, path: str) -> bool:
+        """Whether a canonical path is inside one of the folders and means what it says."""
+        return not is_suspicious(path) and any(path.startswith(folder + "/") for folder in self.folders)
+
+    def own_column(self, paths: Any) -> Any:
+        """`own` over an Arrow string array of canonical paths.
+
+        Returns:
+            n booleans.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        inside = pa.array([False] * len(paths), pa.bool_())
+        for folder in self.folders:
+            inside = pc.or_(inside, pc.starts_with(paths, folder + "/"))
+        keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
+        return pc.and_(inside, pc.invert(pc.match_substring_regex(keys, _SUSPICIOUS_PATTERN)))
+
+
+def _depth(folder: str) -> int:
+    match = _SCHEME.match(folder)
+    rest = folder[match.end() :] if match else folder
+    if not match and not folder.startswith("/"):
+        return 0
+    return len([segment for segment in rest.split("/") if segment])

@@ -1,0 +1,327 @@
+"""Plan, Verdict, Task, Reach, Step, Base, Report: plain values that can be printed, saved, compared and refused.
+
+JSON forms are `plan/1` and `report/1` of the command line. Snapshot ids and other 64-bit ids are strings there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from iceberg_cli.errors import CorruptFile, UsageError
+
+if TYPE_CHECKING:
+    from iceberg_cli.removals import Removals
+
+PLAN_SCHEMA = "iceberg-cli/plan/1"
+REPORT_SCHEMA = "iceberg-cli/report/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The version of a table that a plan was made from.
+
+    `version` is the metadata location (Iceberg) or the table version (Delta).
+    """
+
+    table_uuid: str
+    version: str
+    refs: Mapping[str, int] = field(default_factory=dict)
+    last_sequence_number: int = 0
+    next_row_id: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form; ids as strings."""
+        return {
+            "table_uuid": self.table_uuid,
+            "version": self.version,
+            "refs": {name: str(snapshot_id) for name, snapshot_id in sorted(self.refs.items())},
+            "last_sequence_number": self.last_sequence_number,
+            "next_row_id": None if self.next_row_id is None else str(self.next_row_id),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Base:
+        """Inverse of `to_json`."""
+        return cls(
+            table_uuid=value["table_uuid"],
+            version=value["version"],
+            refs={name: int(snapshot_id) for name, snapshot_id in value["refs"].items()},
+            last_sequence_number=value["last_sequence_number"],
+            next_row_id=None if value["next_row_id"] is None else int(value["next_row_id"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A value that decided something, and where it came from."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One candidate, keep or not, and why."""
+
+    subject: str  # snapshot, branch, tag, schema, partition-spec
+    id: str
+    keep: bool
+    reason: str
+    timestamp_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "subject": self.subject,
+            "id": self.id,
+            "keep": self.keep,
+            "reason": self.reason,
+            "timestamp_ms": self.timestamp_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A new file to build from old ones."""
+
+    name: str  # unique in the step; part of the new file's name
+    kind: str
+    inputs: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {"name": self.name, "kind": self.kind, "inputs": list(self.inputs)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a commit does, in the wire form of the format: Iceberg's REST updates, Delta's draft actions.
+
+    It carries no number that exists only once the base is known.
+    """
+
+    updates: tuple[Mapping[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {"updates": [dict(update) for update in self.updates]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFiles:
+    """Where to start reading what one snapshot reaches."""
+
+    snapshot_id: int
+    manifest_list: str | None
+    manifests: tuple[str, ...] = ()  # v1: named by the snapshot itself
+    total_data_files: int | None = None  # the summary's, to notice a list that was cut short
+    total_delete_files: int | None = None
+    added_data_files: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedFile:
+    """A file that metadata names directly, such as a statistics file."""
+
+    path: str
+    kind: str
+    size_bytes: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """A question: which files do `expired` reach that `kept` do not?"""
+
+    expired: tuple[SnapshotFiles, ...]
+    kept: tuple[SnapshotFiles, ...]
+    expired_files: tuple[NamedFile, ...] = ()
+    kept_files: frozenset[str] = frozenset()
+    content: bool = True  # False: manifests and lists only, data and delete files stay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One stage -> bind -> commit -> sweep, any part absent."""
+
+    name: str
+    requires: str | None = None  # what must hold when it starts, in words
+    tasks: tuple[Task, ...] = ()
+    change: Change | None = None
+    reach: Reach | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form; the answer to `reach` is in the plan's removals."""
+        return {
+            "name": self.name,
+            "requires": self.requires,
+            "tasks": [task.to_json() for task in self.tasks],
+            "change": None if self.change is None else self.change.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one verb would do to one table, and why."""
+
+    operation: str
+    table: Mapping[str, Any]  # name as typed, location, format, format_version
+    base: Base
+    as_of_ms: int
+    options: Mapping[str, Option]
+    policy: Mapping[str, Any]  # what the operator asked for; planning again starts from it
+    verdicts: tuple[Verdict, ...] = ()
+    warnings: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    grace_ms: int = 0
+    removals: Removals | None = None  # None until `reach` is answered
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.steps)
+
+    def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
+        """The `plan/1` document, the same for the same plan."""
+        removals = self.removals
+        return {
+            "schema": PLAN_SCHEMA,
+            "operation": self.operation,
+            "table": dict(self.table),
+            "base": self.base.to_json(),
+            "as_of_ms": self.as_of_ms,
+            "options": {
+                name: {"value": option.value, "source": option.source}
+                for name, option in self.options.items()
+            },
+            "policy": dict(self.policy),
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "warnings": list(self.warnings),
+            "blocked_by": list(self.blocked_by),
+            "steps": [step.to_json() for step in self.steps],
+            "grace_ms": self.grace_ms,
+            "removals": None
+            if removals is None
+            else {
+                "count": removals.count,
+                "bytes": removals.size_bytes,
+                "by_kind": dict(removals.by_kind),
+                "digest": removals.digest,
+                "file": removals_file,
+            },
+            "due": self.due,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], *, removals: Removals | None, path: str) -> Plan:
+        """Inverse of `to_json`.
+
+        Raises:
+            UsageError: not a plan, or of a version that is not known here.
+            CorruptFile: the removals are not those that the plan was written with.
+        """
+        if value.get("schema") != PLAN_SCHEMA:
+            raise UsageError(
+                f"{path} is not a plan of this version: schema is {value.get('schema')!r}, not {PLAN_SCHEMA!r}"
+            )
+        recorded = value["removals"]
+        if (
+            recorded is not None
+            and removals is not None
+            and (recorded["count"], recorded["digest"]) != (removals.count, removals.digest)
+        ):
+            raise CorruptFile(path, "removals", "count or digest differs from the removals file")
+        return cls(
+            operation=value["operation"],
+            table=value["table"],
+            base=Base.from_json(value["base"]),
+            as_of_ms=value["as_of_ms"],
+            options={
+                name: Option(value=option["value"], source=option["source"])
+                for name, option in value["options"].items()
+            },
+            policy=value["policy"],
+            verdicts=tuple(Verdict(**verdict) for verdict in value["verdicts"]),
+            warnings=tuple(value["warnings"]),
+            blocked_by=tuple(value["blocked_by"]),
+            steps=tuple(_step_from_json(step) for step in value["steps"]),
+            grace_ms=value["grace_ms"],
+            removals=removals,
+        )
+
+    def with_removals(self, removals: Removals, *, warnings: Sequence[str] = ()) -> Plan:
+        """The same plan with `reach` answered."""
+        return replace(self, removals=removals, warnings=(*self.warnings, *warnings))
+
+    def beyond(self, shown: Plan) -> tuple[str, ...]:
+        """What this plan would remove or change that `shown` does not list, in words; empty if nothing.
+
+        Rule: a replan that would remove more than was shown stops the run.
+        """
+        seen = {(verdict.subject, verdict.id) for verdict in shown.verdicts if not verdict.keep}
+        more = [
+            f"{verdict.subject} {verdict.id}: {verdict.reason}"
+            for verdict in self.verdicts
+            if not verdict.keep and (verdict.subject, verdict.id) not in seen
+        ]
+        if self.removals is not None and shown.removals is not None:
+            more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals).to_pylist())
+        return tuple(more)
+
+
+def _step_from_json(value: Mapping[str, Any]) -> Step:
+    change = value["change"]
+    return Step(
+        name=value["name"],
+        requires=value["requires"],
+        tasks=tuple(
+            Task(name=task["name"], kind=task["kind"], inputs=tuple(task["inputs"]))
+            for task in value["tasks"]
+        ),
+        change=None if change is None else Change(updates=tuple(change["updates"])),
+    )
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    """A document as UTF-8 JSON, two spaces of indent, one newline at the end; non-ASCII is escaped."""
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What happened."""
+
+    operation: str
+    operation_id: str | None
+    status: str  # done, nothing_to_do, waiting, partial, conflict, unknown, refused
+    metadata_location: str | None = None
+    committed_snapshot_id: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    reclaimed_bytes: int = 0
+    failed_deletes: tuple[Mapping[str, str], ...] = ()
+    kept_again: int = 0  # removals that the table reaches again and that therefore stay
+    notes: tuple[str, ...] = ()
+    duration_ms: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The `report/1` document."""
+        return {
+            "schema": REPORT_SCHEMA,
+            "operation": self.operation,
+            "operation_id": self.operation_id,
+            "status": self.status,
+            "metadata_location": self.metadata_location,
+            "committed_snapshot_id": None
+            if self.committed_snapshot_id is None
+            else str(self.committed_snapshot_id),
+            **self.counts,
+            "reclaimed_bytes": self.reclaimed_bytes,
+            "failed_deletes": [dict(failure) for failure in self.failed_deletes],
+            "kept_again": self.kept_again,
+            "notes": list(self.notes),
+            "duration_ms": self.duration_ms,
+        }

@@ -1,0 +1,276 @@
+"""Plans, reports, inspections and errors as text; progress. The only importer of rich.
+
+Whatever comes from a table passes `printable`: no control character of it reaches the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+from iceberg_cli.engines import Event
+from iceberg_cli.errors import IcebergCliError
+from iceberg_cli.iceberg.retention import age
+from iceberg_cli.plan import Plan, Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ERROR_SCHEMA = "iceberg-cli/error/1"
+_KIND_NAMES = {
+    "data_file": "data files",
+    "position_delete_file": "position delete files",
+    "equality_delete_file": "equality delete files",
+    "statistics_file": "statistics files",
+    "manifest_file": "manifests",
+    "manifest_list": "manifest lists",
+    "metadata_file": "metadata files",
+}
+_SHOWN_ROWS = 60
+_QUIET_SECONDS = 1.0
+
+
+def printable(value: object) -> str:
+    """Text in which control, format and unassigned characters are spelled out."""
+    text = str(value)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char if not unicodedata.category(char).startswith("C") else f"\\u{ord(char):04x}" for char in text
+    )
+
+
+def size(bytes_: int | None) -> str:
+    """Bytes in words, such as "12.3 MiB"."""
+    if bytes_ is None:
+        return "?"
+    value = float(bytes_)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{bytes_} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def moment(timestamp_ms: int | None) -> str:
+    """A time in ISO 8601, UTC, to the second; years that the calendar lacks stay numbers."""
+    if timestamp_ms is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def count(number: int, noun: str) -> str:
+    """Such as "1 manifest" or "2 manifests"."""
+    return f"{number:,} {noun}" if number != 1 else f"1 {noun.removesuffix('s')}"
+
+
+def console(stream: TextIO | None = None, *, color: bool = True) -> Console:
+    """A console that wraps nothing when its output is no terminal."""
+    from rich.console import Console
+
+    out = stream or sys.stdout
+    width = None if out.isatty() else 200
+    return Console(
+        file=out, width=width, no_color=not color or None, highlight=False, markup=False, emoji=False
+    )
+
+
+def table_of(
+    target: Console, columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
+    """Print a table of strings."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in columns:
+        grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(printable(value) for value in row))
+    target.print(grid)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """The one document on standard output."""
+    json.dump(document, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def show_plan(target: Console, plan: Plan, *, verbose: bool = False) -> None:
+    """What would happen, candidate by candidate, then the totals."""
+    table = plan.table
+    target.print(
+        printable(
+            f"{plan.operation}: {table['name']}, {table['format']} v{table['format_version']} at {table['location']}"
+        )
+    )
+    target.print(printable(f"as of {moment(plan.as_of_ms)}, on {plan.base.version}"))
+    for name, option in plan.options.items():
+        if option.source != "default" or verbose:
+            target.print(printable(f"  {name} = {_option_text(name, option.value)}  ({option.source})"))
+    show_verdicts(target, plan, verbose=verbose)
+    show_removals(target, plan)
+    for warning in plan.warnings:
+        target.print(printable(f"warning: {warning}"), style="yellow")
+    for reason in plan.blocked_by:
+        target.print(printable(f"blocked by: {reason}"), style="bold red")
+    if not plan.due:
+        target.print("Nothing to do: no snapshot, ref, schema or spec would go.")
+
+
+def _option_text(name: str, value: object) -> str:
+    if name == "older_than_ms" and isinstance(value, int):
+        return moment(value)
+    return age(value) if name.endswith("_ms") and isinstance(value, int) else str(value)
+
+
+def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
+    """One row for each verdict; long runs of equal reasons are cut unless asked for."""
+    verdicts = plan.verdicts
+    cut = 0
+    if not verbose and len(verdicts) > _SHOWN_ROWS:
+        cut = len(verdicts) - _SHOWN_ROWS
+        verdicts = verdicts[: _SHOWN_ROWS // 2] + verdicts[-_SHOWN_ROWS // 2 :]
+    rows = [
+        (
+            verdict.subject,
+            verdict.id,
+            moment(verdict.timestamp_ms),
+            "keep" if verdict.keep else "go",
+            verdict.reason,
+        )
+        for verdict in verdicts
+    ]
+    table_of(target, ("what", "id", "time", "", "why"), rows)
+    if cut:
+        target.print(f"({cut:,} rows in the middle are left out; --verbose shows all)")
+    snapshots = [verdict for verdict in plan.verdicts if verdict.subject == "snapshot"]
+    going = sum(not verdict.keep for verdict in snapshots)
+    target.print(f"{going:,} of {count(len(snapshots), 'snapshots')} go, {len(snapshots) - going:,} stay.")
+
+
+def show_removals(target: Console, plan: Plan) -> None:
+    """Files by kind, then the total."""
+    removals = plan.removals
+    if removals is None or not removals.count:
+        target.print("No file goes.")
+        return
+    rows = [
+        (_KIND_NAMES[kind], f"{numbers['count']:,}", size(numbers["bytes"]))
+        for kind, numbers in removals.by_kind.items()
+    ]
+    table_of(target, ("files that go", "count", "bytes"), rows, right=("count", "bytes"))
+    target.print(f"In total {count(removals.count, 'files')}, {size(removals.size_bytes)}.")
+
+
+def show_report(target: Console, report: Report, table: str) -> None:
+    """What happened."""
+    for note in report.notes:
+        target.print(printable(note))
+    sentences = {
+        "done": "Done.",
+        "nothing_to_do": "Nothing to do.",
+        "waiting": "Committed. The files wait for their grace; the next run or `resume` deletes them.",
+        "partial": "Committed. Some files that may go are still there; the next run or `resume` deletes them.",
+    }
+    target.print(printable(f"{report.operation} {table}: {sentences.get(report.status, report.status)}"))
+    for name, number in report.counts.items():
+        kind = name.removeprefix("deleted_").removesuffix("s_count")
+        target.print(f"  deleted {_KIND_NAMES.get(kind, kind)}: {number:,}")
+    if report.reclaimed_bytes:
+        target.print(f"  reclaimed: {size(report.reclaimed_bytes)}")
+    if report.kept_again:
+        target.print(f"  kept, because the table reaches them again: {report.kept_again:,}")
+    if report.metadata_location:
+        target.print(printable(f"  table is at {report.metadata_location}"))
+    for failure in report.failed_deletes[:_SHOWN_ROWS]:
+        target.print(printable(f"  still there: {failure['path']}"), style="red")
+    if report.operation_id:
+        target.print(f"  operation {report.operation_id}, {report.duration_ms / 1_000:.1f} s")
+
+
+def error_document(error: IcebergCliError) -> dict[str, Any]:
+    """The `error/1` document."""
+    return {
+        "schema": ERROR_SCHEMA,
+        "exit_code": error.exit_code,
+        "error": type(error).__name__,
+        "message": error.message,
+        "state": error.state,
+        "next": error.next_step,
+    }
+
+
+def show_error(target: Console, error: IcebergCliError) -> None:
+    """One line for what cannot be done, one for the state of things, one for what to do."""
+    target.print(printable(f"error: {error.message}"), style="bold red")
+    for line in (error.state, error.next_step):
+        if line:
+            target.print(printable(line))
+
+
+@dataclass
+class Progress:
+    """Draws phases that take longer than a second: a bar on a terminal, a line every few seconds elsewhere."""
+
+    stream: TextIO
+    enabled: bool = True
+    clock: Callable[[], float] = time.monotonic
+    _phase: str = ""
+    _started: float = 0.0
+    _printed: float = 0.0
+    _bar: Any = field(default=None)
+    _task: Any = field(default=None)
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        now = self.clock()
+        if event.phase != self._phase:
+            self.close()
+            self._phase, self._started, self._printed = event.phase, now, now
+        if not self.enabled or now - self._started < _QUIET_SECONDS:
+            return
+        if self.stream.isatty():
+            self._draw(event)
+        elif now - self._printed >= 5 * _QUIET_SECONDS:
+            self._printed = now
+            self.stream.write(self._line(event, now) + "\n")
+            self.stream.flush()
+
+    def _line(self, event: Event, now: float) -> str:
+        rate = event.done / (now - self._started)
+        left = f", {age(int((event.total - event.done) / rate * 1_000))} left" if event.total and rate else ""
+        of = f" of {event.total:,}" if event.total else ""
+        return f"{event.phase}: {event.done:,}{of}, {rate:,.0f} a second{left}"
+
+    def _draw(self, event: Event) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        if self._bar is None:
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=console(self.stream),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(event.phase, total=event.total)
+        self._bar.update(self._task, completed=event.done, total=event.total)
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

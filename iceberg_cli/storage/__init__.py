@@ -1,0 +1,80 @@
+"""The storage port: bytes at a path.
+
+An adapter is chosen by the path's scheme. Paths are the literal strings that tables record: they are
+never percent-decoded, and only `canonical` decides when two spellings name one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileInfo:
+    """One stored object."""
+
+    path: str  # canonical storage key
+    size_bytes: int
+    modified_ms: int  # by the storage's clock
+
+
+class Storage(Protocol):
+    """Bytes at a path. Every sentence below is a test of `tests/conformance`.
+
+    Errors: `FileNotFoundError` (gone), `FileExistsError` (put_if_absent), `BackendUnavailable` (anything
+    else that the backend says).
+    """
+
+    def canonical(self, path: str) -> str:
+        """The one spelling of the object that `path` names: `/a/b` or `s3://bucket/key`. No I/O."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole object."""
+        ...
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the object's end."""
+        ...
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and modification time."""
+        ...
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Create the object whole and durable, or raise `FileExistsError` and leave the old one as it is.
+
+        A reader sees no object or all of it, also after a crash. Parent folders are made. May be empty.
+        """
+        ...
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every object under `folder` + "/", at any depth, by path; nothing of a sibling with that prefix."""
+        ...
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete objects, never folders, never through a symbolic link to a folder.
+
+        Returns:
+            The paths that are still there, each with the reason. A path that is gone already is a success.
+        """
+        ...
+
+    def prune(self, folder: str) -> None:
+        """Remove the empty folders under `folder`, and itself if empty then; object stores have none."""
+        ...
+
+
+def open_storage(options: Mapping[str, str] | None = None, *, trusted_folders: Sequence[str] = ()) -> Storage:
+    """The storage for paths of all schemes, each handled by its adapter.
+
+    Args:
+        options: for the adapters, under their own names or PyIceberg's (`s3.endpoint` and the like).
+        trusted_folders: local folders that the operator named. Deleting accepts symbolic links in and above
+            them and none below; without any, no part of a deleted local path may be a symbolic link.
+    """
+    from iceberg_cli.storage.routing import RoutedStorage
+
+    return RoutedStorage(options or {}, trusted_folders=trusted_folders)

@@ -1,0 +1,260 @@
+"""Files of the machine's own file systems, by plain system calls.
+
+Not fsspec's local file system: it offers neither hard links, nor flushing of folders, nor a way to unlink
+inside a folder that is held open, and without these three a file cannot be created whole and durable, nor
+deleted without the risk that a folder is swapped for a symbolic link meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat as stat_module
+from collections.abc import Iterator, Mapping, Sequence
+
+from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage.local_write import FOLDER, link_named, link_unnamed, make_folder, unlink_quietly
+
+_FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
+
+
+class LocalStorage:
+    """Files below `/`; canonical paths look like `/a/b`.
+
+    Args:
+        trusted_folders: folders that the operator named. `delete` accepts symbolic links in them and above
+            them, and none below them. Without any, no part of a deleted path may be a symbolic link.
+        unnamed_temporaries: write new files without a name first, where the system can, so that a crash
+            leaves nothing behind. Otherwise a crash can leave `.iceberg-cli-<uuid>.tmp`, which the cleaners
+            of all engines treat as hidden.
+    """
+
+    def __init__(self, *, trusted_folders: Sequence[str] = (), unnamed_temporaries: bool = True) -> None:
+        self._working_folder = os.getcwd()
+        self._unnamed = unnamed_temporaries and hasattr(os, "O_TMPFILE")
+        trusted = {"/", *(self.canonical(folder) for folder in trusted_folders)}
+        self._trusted = sorted(trusted, key=len, reverse=True)
+
+    def canonical(self, path: str) -> str:
+        """`/a/b` for `/a/b`, `file:/a/b`, `file:///a/b` and `file://localhost/a/b`.
+
+        Doubled slashes and `.` go. `..` stays, because what it means depends on symbolic links. Relative
+        paths start at the working folder of the moment when this object was made.
+
+        Raises:
+            UsageError: the path is empty or names another host.
+        """
+        rest = path
+        if scheme := _FILE_SCHEME.match(path):
+            if scheme["host"] and scheme["host"].lower() != "localhost":
+                raise UsageError(f"Cannot use {path}: files of another host are out of reach.")
+            rest = path[scheme.end() :]
+        if not rest:
+            raise UsageError(f"Cannot use {path!r} as a path: it names no file.")
+        if not rest.startswith("/"):
+            rest = f"{self._working_folder}/{rest}"
+        if "//" in rest or "/./" in rest or rest.endswith(("/", "/.")):
+            rest = "/" + "/".join(part for part in rest.split("/") if part not in {"", "."})
+        return rest
+
+    def read(self, path: str) -> bytes:
+        """The whole file."""
+        with _translated("read", path):
+            descriptor = _open_file(self.canonical(path))
+            with os.fdopen(descriptor, "rb") as file:
+                return file.read()
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the file's end."""
+        with _translated("read", path):
+            descriptor = _open_file(self.canonical(path))
+            with os.fdopen(descriptor, "rb") as file:
+                file.seek(offset)
+                return file.read(length)
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and modification time; of the file itself where the name is a symbolic link."""
+        key = self.canonical(path)
+        with _translated("look at", path):
+            status = os.stat(key)
+            if stat_module.S_ISDIR(status.st_mode):
+                raise FileNotFoundError(errno.ENOENT, "a folder is there, no file", key)
+            return _info(key, status)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Write a file without a name, flush it, link it to its name, flush the folder.
+
+        A link never replaces what is there, in one step of the file system. Renaming would replace it, and
+        opening the name exclusively would show others a half-written file.
+        """
+        key = self.canonical(path)
+        folder, _, name = key.rpartition("/")
+        with _translated("write", path, new=True):
+            make_folder(folder or "/")
+            if os.path.lexists(key):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
+            parent = os.open(folder or "/", FOLDER)
+            try:
+                # Hadoop would hold the new content against the checksum of the file that had the name before.
+                unlink_quietly(f".{name}.crc", parent)
+                if not (self._unnamed and link_unnamed(parent, name, data)):
+                    link_named(parent, name, data)
+                os.fsync(parent)
+            finally:
+                os.close(parent)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every file under the folder by path. Symbolic links to folders are not entered."""
+        root = self.canonical(folder)
+        with _translated("list", folder):
+            yield from _walk("" if root == "/" else root)
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Unlink files and Hadoop's hidden checksum files beside them.
+
+        Each folder is opened part by part without following links, and files are unlinked inside the open
+        folder: a folder that is swapped for a link in the meantime leads nowhere.
+        """
+        kept: dict[str, str] = {}
+        folders: dict[str, list[tuple[str, str]]] = {}
+        for path in paths:
+            try:
+                key = self.canonical(path)
+            except UsageError as error:
+                kept[path] = error.message
+                continue
+            if "\0" in key or ".." in key.split("/"):
+                kept[path] = "the path contains '..' or a NUL character"
+                continue
+            folder, _, name = key.rpartition("/")
+            folders.setdefault(folder or "/", []).append((path, name))
+        for folder, names in folders.items():
+            kept.update(self._delete_in(folder, names))
+        return kept
+
+    def prune(self, folder: str) -> None:
+        """Remove empty folders from the bottom up; links to folders are neither entered nor removed."""
+        key = self.canonical(folder)
+        with _translated("clean up", folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            root = self._open_without_links(key)
+            try:
+                for _, folders, _, parent in os.fwalk(".", topdown=False, dir_fd=root):
+                    for name in folders:
+                        with contextlib.suppress(OSError):  # not empty, or a link
+                            os.rmdir(name, dir_fd=parent)
+            finally:
+                os.close(root)
+            with contextlib.suppress(OSError):
+                os.rmdir(key)
+
+    def _delete_in(self, folder: str, names: Sequence[tuple[str, str]]) -> dict[str, str]:
+        """Unlink `names`, pairs of the caller's spelling and the file name, inside one folder."""
+        try:
+            parent = self._open_without_links(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except (OSError, UnicodeEncodeError) as error:
+            return dict.fromkeys((path for path, _ in names), _reason(error))
+        try:
+            reasons = ((path, _unlink(name, parent)) for path, name in names)
+            return {path: reason for path, reason in reasons if reason}
+        finally:
+            os.close(parent)
+
+    def _open_without_links(self, folder: str) -> int:
+        """A descriptor of the folder; `OSError` with ELOOP when a link is met below the trusted folders."""
+        inside = f"{folder.rstrip('/')}/"
+        root = next(trusted for trusted in self._trusted if inside.startswith(f"{trusted.rstrip('/')}/"))
+        descriptor = os.open(root, FOLDER)
+        for part in inside[len(root) :].split("/"):
+            if not part:
+                continue
+            try:
+                deeper = os.open(part, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+            except OSError:
+                with contextlib.suppress(FileNotFoundError):
+                    if stat_module.S_ISLNK(os.lstat(part, dir_fd=descriptor).st_mode):
+                        text = f"it is reached through the symbolic link {part}"
+                        raise OSError(errno.ELOOP, text) from None
+                raise
+            finally:
+                os.close(descriptor)
+            descriptor = deeper
+        return descriptor
+
+
+@contextlib.contextmanager
+def _translated(verb: str, path: str, *, new: bool = False) -> Iterator[None]:
+    """The errors of the file system as the port names them; `new`: the path is about to be created."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError) as error:
+        if new:
+            raise BackendUnavailable(f"Cannot {verb} {path}: {_reason(error)}.") from error
+        raise FileNotFoundError(errno.ENOENT, _reason(error), path) from error
+    except OSError as error:
+        raise BackendUnavailable(f"Cannot {verb} {path}: {_reason(error)}.") from error
+    except ValueError as error:  # a NUL character: no file can have that name
+        if new:
+            raise BackendUnavailable(f"Cannot {verb} {path!r}: {error}.") from error
+        raise FileNotFoundError(errno.ENOENT, str(error), path) from error
+
+
+def _reason(error: OSError | UnicodeEncodeError) -> str:
+    text = error.strerror if isinstance(error, OSError) else error.reason
+    return text or str(error)
+
+
+def _open_file(key: str) -> int:
+    """A descriptor of a regular file. A pipe must not make us wait for its other end."""
+    descriptor = os.open(key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat_module.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat_module.S_ISDIR(mode):
+        raise FileNotFoundError(errno.ENOENT, "a folder is there, no file", key)
+    raise OSError(errno.EINVAL, "it is not a regular file", key)
+
+
+def _info(key: str, status: os.stat_result) -> FileInfo:
+    return FileInfo(path=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+
+def _walk(folder: str) -> Iterator[FileInfo]:
+    """Files below `folder` in the order of their full paths."""
+    try:
+        with os.scandir(folder or "/") as entries:
+            found = [
+                (f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name) for entry in entries
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in sorted(found):  # with its slash, a folder sorts where its content belongs
+        key = f"{folder}/{name}"
+        if name.endswith("/"):
+            yield from _walk(key[:-1])
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(key)
+            if stat_module.S_ISREG(status.st_mode):
+                yield _info(key, status)
+
+
+def _unlink(name: str, parent: int) -> str | None:
+    """Unlink one file and its checksum companion in an open folder; the reason if it is still there."""
+    try:
+        if stat_module.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+            return "it is a folder"
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        return _reason(error) if isinstance(error, OSError) else str(error)
+    unlink_quietly(f".{name}.crc", parent)
+    return None

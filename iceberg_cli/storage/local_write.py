@@ -1,0 +1,101 @@
+"""Creating and replacing local files whole and durable: the steps under `LocalStorage`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Put `data` in the place of the local file `path`, whole and durable. For advisory files only.
+
+    Raises:
+        OSError: the file system's own error.
+    """
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/.iceberg-cli-{uuid.uuid4()}.tmp"
+    parent = os.open(folder or "/", FOLDER)
+    try:
+        _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), data)
+        unlink_quietly(f".{name}.crc", parent)
+        os.replace(temporary, path)
+        os.fsync(parent)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    finally:
+        os.close(parent)
+
+
+def make_folder(folder: str) -> None:
+    """Make the folder and those above it, each flushed into the one that holds it."""
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder)
+    make_folder(above)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder)
+    descriptor = os.open(above, FOLDER)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write and flush; closes the descriptor."""
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def link_unnamed(parent: int, name: str, data: bytes) -> bool:
+    """Create `name` from a file that never had another name; False where the system cannot."""
+    try:
+        descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=parent)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+        try:
+            os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=parent, follow_symlinks=True)
+        except FileExistsError:
+            raise
+        except OSError:
+            return False
+    return True
+
+
+def link_named(parent: int, name: str, data: bytes) -> None:
+    """Create `name` from a hidden temporary file beside it."""
+    temporary = f".iceberg-cli-{uuid.uuid4()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o666, dir_fd=parent)
+    try:
+        _write(descriptor, data)
+        os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            text = "this file system offers no hard links, without which a file cannot be created safely"
+            raise OSError(error.errno, text) from error
+        raise
+    finally:
+        unlink_quietly(temporary, parent)
+
+
+def unlink_quietly(name: str, parent: int) -> None:
+    """Unlink what is only a companion or a leftover: failing does no harm."""
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=parent)

@@ -1,0 +1,299 @@
+"""Objects in S3 and services that speak its protocol, over the connection that s3fs keeps.
+
+Requests go to the client inside s3fs, not through its file functions: those strip slashes from keys and cut
+keys at `?versionId=`, and their exclusive `open` overwrites an object when nothing was written. Keys here are
+the literal strings that tables record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import s3fs
+from botocore.exceptions import BotoCoreError, ClientError
+from fsspec.asyn import sync
+
+from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage.redaction import redact
+
+SCHEMES = ("s3", "s3a", "s3n")
+
+_LOCATION = re.compile(rf"(?:{'|'.join(SCHEMES)})://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
+_TRANSPORT_ERRORS = (BotoCoreError, ClientError, aiohttp.ClientError, OSError)
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
+_MARK = "iceberg-cli-put"
+_BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
+_WAITS_S = (0.1, 0.2, 0.4, 0.8)  # before the second try and so on
+
+# PyIceberg's names of options, and what s3fs calls them.
+_OPTION_NAMES = {
+    "s3.endpoint": "endpoint_url",
+    "s3.access-key-id": "key",
+    "s3.secret-access-key": "secret",
+    "s3.session-token": "token",
+    "s3.region": "region",
+    "s3.anonymous": "anon",
+    "client.access-key-id": "key",
+    "client.secret-access-key": "secret",
+    "client.session-token": "token",
+    "client.region": "region",
+}
+_OPTIONS = ("endpoint_url", "key", "secret", "token", "region", "anon")
+
+
+class S3Storage:
+    """Objects of S3; canonical paths look like `s3://bucket/key`.
+
+    Args:
+        options: `endpoint_url`, `key`, `secret`, `token`, `region`, `anon`, or PyIceberg's names of these
+            (`s3.endpoint`, `s3.access-key-id`, `s3.secret-access-key`, `s3.session-token`, `s3.region`).
+            Others are ignored. What is absent comes from the environment, as botocore finds it.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        known = {_OPTION_NAMES[name]: value for name, value in options.items() if name in _OPTION_NAMES}
+        known |= {name: options[name] for name in _OPTIONS if name in options}
+        self._secrets = [known[name] for name in ("secret", "token") if name in known]
+        region = known.get("region")
+        self._files = s3fs.S3FileSystem(
+            anon=known.get("anon", "").lower() in {"1", "true", "yes"},
+            key=known.get("key"),
+            secret=known.get("secret"),
+            token=known.get("token"),
+            endpoint_url=known.get("endpoint_url"),
+            client_kwargs={"region_name": region} if region else {},
+            # `_ask` sends requests again, where that is safe.
+            config_kwargs={"retries": {"total_max_attempts": 1}},
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
+
+    def canonical(self, path: str) -> str:
+        """`s3://bucket/key` for the schemes s3, s3a and s3n; the key stays as it is, character for character.
+
+        Raises:
+            UsageError: the path names no bucket.
+        """
+        if not (match := _LOCATION.fullmatch(path)):
+            raise UsageError(f"Cannot use {path}: it is not of the form s3://bucket/key.")
+        return f"s3://{match[1]}/{match[2] or ''}"
+
+    def read(self, path: str) -> bytes:
+        """The whole object."""
+        return self._get(path)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the object's end."""
+        if length == 0:
+            self.stat(path)
+            return b""
+        try:
+            return self._get(path, Range=f"bytes={offset}-{offset + length - 1}")
+        except BackendUnavailable as error:
+            if _status(error.__cause__) == 416:  # the offset is at or after the end
+                return b""
+            raise
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and the storage's own modification time."""
+        bucket, key = self._split(path)
+        try:
+            head = self._call("head_object", Bucket=bucket, Key=key)
+        except _TRANSPORT_ERRORS as error:
+            raise self._translated("look at", path, error) from error
+        return _info(bucket, key, head["ContentLength"], head["LastModified"])
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """PUT with `If-None-Match: *`, and a mark of this call in the object's metadata.
+
+        A request whose answer was lost is sent again, here and unseen inside the HTTP client. An object that
+        bears the mark is therefore ours, even when the last answer was that it exists already.
+        """
+        mark = str(uuid.uuid4())
+        for wait_s in (*_WAITS_S, None):
+            try:
+                self._put(path, data, mark)
+            except _TRANSPORT_ERRORS as error:
+                if _status(error) == 412:
+                    if self._bears(path, mark):
+                        return
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+                # 409: another conditional request is under way, and ours wrote nothing.
+                if wait_s is None or not (_transient(error) or _status(error) == 409):
+                    raise self._translated("write", path, error) from error
+                sync(self._files.loop, asyncio.sleep, wait_s)
+            else:
+                return
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every object under the folder by key, page by page."""
+        bucket, key = self._split(folder, may_be_bucket=True)
+        prefix = f"{key.removesuffix('/')}/" if key else ""
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
+        while True:
+            try:
+                page = self._call("list_objects_v2", **request)
+            except _TRANSPORT_ERRORS as error:
+                raise self._translated("list", folder, error) from error
+            for item in page.get("Contents", ()):
+                if item["Key"] != prefix:  # the folder's own marker is not under the folder
+                    yield _info(bucket, item["Key"], item["Size"], item["LastModified"])
+            if not page["IsTruncated"]:
+                return
+            if not page.get("NextContinuationToken"):
+                raise BackendUnavailable(
+                    f"Cannot list {folder}: a page says that more follow, but not where."
+                )
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete in batches; in a bucket with versions this adds delete markers and removes no version."""
+        kept: dict[str, str] = {}
+        buckets: dict[str, dict[str, str]] = {}
+        for path in paths:
+            try:
+                bucket, key = self._split(path)
+            except UsageError as error:
+                kept[path] = error.message
+                continue
+            buckets.setdefault(bucket, {})[key] = path
+        for bucket, keys in buckets.items():
+            # The request is XML, which cannot say some characters.
+            alone = [key for key in keys if _NOT_IN_XML.search(key)]
+            together = [key for key in keys if not _NOT_IN_XML.search(key)]
+            reasons = self._delete_alone(bucket, alone)
+            for start in range(0, len(together), _BATCH):
+                reasons |= self._delete_batch(bucket, together[start : start + _BATCH])
+            kept |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
+        return kept
+
+    def prune(self, folder: str) -> None:
+        """Nothing: there are no folders."""
+
+    def _delete_batch(self, bucket: str, keys: Sequence[str]) -> dict[str, str]:
+        request = {"Quiet": True, "Objects": [{"Key": key} for key in keys]}
+        try:
+            answer = self._call("delete_objects", Bucket=bucket, Delete=request)
+        except _TRANSPORT_ERRORS as error:
+            return dict.fromkeys(keys, _reason(error))
+        return {
+            failure["Key"]: f"{failure.get('Code', 'error')}: {failure.get('Message', '')}"
+            for failure in answer.get("Errors", ())
+            if failure.get("Code") != "NoSuchKey"
+        }
+
+    def _delete_alone(self, bucket: str, keys: Iterable[str]) -> dict[str, str]:
+        reasons = {}
+        for key in keys:
+            try:
+                self._call("delete_object", Bucket=bucket, Key=key)
+            except (*_TRANSPORT_ERRORS, ValueError) as error:
+                reasons[key] = _reason(error)
+        return reasons
+
+    def _put(self, path: str, data: bytes, mark: str) -> None:
+        bucket, key = self._split(path)
+        self._call(
+            "put_object",
+            waits_s=(),
+            Bucket=bucket,
+            Key=key,
+            Body=data,
+            IfNoneMatch="*",
+            Metadata={_MARK: mark},
+        )
+
+    def _bears(self, path: str, mark: str) -> bool:
+        bucket, key = self._split(path)
+        try:
+            head = self._call("head_object", Bucket=bucket, Key=key)
+        except _TRANSPORT_ERRORS as error:
+            translated = self._translated("look at", path, error)
+            if isinstance(translated, FileNotFoundError):
+                return False
+            raise translated from error
+        return bool(head.get("Metadata", {}).get(_MARK) == mark)
+
+    def _get(self, path: str, **request: Any) -> bytes:
+        bucket, key = self._split(path)
+        try:
+            answer: bytes = self._call("get_object", Bucket=bucket, Key=key, **request)["Body"]
+        except _TRANSPORT_ERRORS as error:
+            raise self._translated("read", path, error) from error
+        return answer
+
+    def _call(self, method: str, *, waits_s: Sequence[float] = _WAITS_S, **request: Any) -> dict[str, Any]:
+        """One request and its whole answer, asked again after each wait when the failure may pass."""
+        answer: dict[str, Any] = sync(self._files.loop, self._ask, method, waits_s, request)
+        return answer
+
+    async def _ask(self, method: str, waits_s: Sequence[float], request: Mapping[str, Any]) -> dict[str, Any]:
+        for wait_s in waits_s:
+            try:
+                return await self._ask_once(method, request)
+            except _TRANSPORT_ERRORS as error:
+                if not _transient(error):
+                    raise
+            await asyncio.sleep(wait_s)
+        return await self._ask_once(method, request)
+
+    async def _ask_once(self, method: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        client = await self._files.set_session()
+        answer: dict[str, Any] = await getattr(client, method)(**request)
+        if method == "get_object":
+            async with answer["Body"] as body:
+                answer["Body"] = await body.read()
+        return answer
+
+    def _split(self, path: str, *, may_be_bucket: bool = False) -> tuple[str, str]:
+        bucket, _, key = self.canonical(path).removeprefix("s3://").partition("/")
+        if not key and not may_be_bucket:
+            raise UsageError(f"Cannot use {path}: it names a bucket and no object.")
+        return bucket, key
+
+    def _translated(self, verb: str, path: str, error: Exception) -> Exception:
+        code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
+        if code in {"NoSuchKey", "404", "NotFound"}:
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        reason = redact(_reason(error), self._secrets)
+        return BackendUnavailable(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
+
+
+def _status(error: BaseException | None) -> int | None:
+    """The HTTP status of an answer, or None when there was no answer."""
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status if isinstance(status, int) else None
+    return None
+
+
+def _transient(error: Exception) -> bool:
+    """May the same request succeed, or have succeeded, without anything being changed here?"""
+    status = _status(error)
+    if status is None:
+        return not isinstance(error, ClientError) and type(error).__name__ not in {
+            "NoCredentialsError",
+            "PartialCredentialsError",
+            "ParamValidationError",
+        }
+    return status >= 500 or status in {408, 429}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ClientError):
+        details = error.response.get("Error", {})
+        return f"{details.get('Code', _status(error))}: {details.get('Message', '')}".strip(": ")
+    return str(error) or type(error).__name__
+
+
+def _info(bucket: str, key: str, size_bytes: int, modified: Any) -> FileInfo:
+    modified_ms = round(modified.timestamp() * 1000)
+    return FileInfo(path=f"s3://{bucket}/{key}", size_bytes=size_bytes, modified_ms=modified_ms)

@@ -1,0 +1,63 @@
+"""A copy of a table in another place than its metadata says: paths of the original are read from the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from iceberg_cli.paths import canonical
+from iceberg_cli.storage import FileInfo, Storage
+
+
+class RelocatedStorage:
+    """Reads below `original` come from `copy`; everything else goes where it says. Never written to.
+
+    Args:
+        storage: that has the copy.
+        original: the table's location by its metadata.
+        copy: the folder that was opened.
+    """
+
+    def __init__(self, storage: Storage, *, original: str, copy: str) -> None:
+        self._storage = storage
+        spelled = original.rstrip("/")
+        # Some writers drop a leading "./" in manifests that they keep in the metadata.
+        self._originals = tuple(dict.fromkeys((spelled, canonical(spelled), spelled.removeprefix("./"))))
+        self._copy = copy.rstrip("/")
+
+    def _moved(self, path: str) -> str:
+        for original in self._originals:
+            for spelling in (path, canonical(path)):
+                if spelling.startswith(original + "/"):
+                    return self._copy + spelling[len(original) :]
+        return path
+
+    def canonical(self, path: str) -> str:
+        """The key of the copy's file."""
+        return self._storage.canonical(self._moved(path))
+
+    def read(self, path: str) -> bytes:
+        """The copy's file."""
+        return self._storage.read(self._moved(path))
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """A part of the copy's file."""
+        return self._storage.read_range(self._moved(path), offset, length)
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and time of the copy's file."""
+        return self._storage.stat(self._moved(path))
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """The copy's files."""
+        return self._storage.list(self._moved(folder))
+
+    def put_if_absent(self, path: str, data: bytes) -> None:  # noqa: ARG002 - the port's signature
+        """Refused: a copy has no committer."""
+        raise AssertionError(f"{path} belongs to a copy, which is read-only")
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Refused: a copy has no committer."""
+        return dict.fromkeys(paths, "it belongs to a copy, which is read-only")
+
+    def prune(self, folder: str) -> None:
+        """Nothing: a copy is read-only."""

