@@ -8,15 +8,12 @@ Spec: Iceberg v3, "Manifests", "Snapshots", "Row Lineage", "File System Tables".
 
 from __future__ import annotations
 
-import io
 import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from iceberg_cli.deletion_vector import DeletionVector, encode
 from iceberg_cli.demo_commits import (
@@ -33,21 +30,11 @@ from iceberg_cli.demo_commits import (
     plan_manifests,
     summarise,
 )
+from iceberg_cli.demo_files import arrow_schema, parquet_file, position_delete_file
 from iceberg_cli.iceberg import puffin, strict_json
 from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.iceberg.single_value import to_bytes
 from iceberg_cli.iceberg.transforms import human, parse, result_type
-
-_PATH_FIELD_ID = 2147483546  # reserved fields of position delete files
-_POSITION_FIELD_ID = 2147483545
-_ARROW_TYPES = {
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "decimal(9,2)": pa.decimal128(9, 2),
-}
 
 
 class TableBuilder:
@@ -105,26 +92,13 @@ class TableBuilder:
 
     def data_file(self, rows: pa.Table, partition: Mapping[str, Any] | None = None) -> Entry:
         """Write a data file; its entry is for `commit`."""
-        fields = [
-            pa.field(
-                f["name"], _ARROW_TYPES[f["type"]], nullable=not f["required"], metadata=_field_id(f["id"])
-            )
-            for f in self.schema["fields"]
-        ]
-        entry = self._parquet(rows.cast(pa.schema(fields)), partition or {}, "", self.types)
+        file = parquet_file(rows.cast(arrow_schema(self.schema)), self.types)
+        entry = self._data_entry(file, partition or {}, "")
         return entry | {"content": 0, "sort_order_id": 0}
 
     def position_deletes(self, positions: Mapping[str, Sequence[int]], partition: Mapping[str, Any]) -> Entry:
         """Write a position delete file for data files of one partition, by path."""
-        pairs = sorted((path, at) for path, some in positions.items() for at in some)
-        fields = [
-            pa.field("file_path", pa.string(), nullable=False, metadata=_field_id(_PATH_FIELD_ID)),
-            pa.field("pos", pa.int64(), nullable=False, metadata=_field_id(_POSITION_FIELD_ID)),
-        ]
-        columns = [[path for path, _ in pairs], [at for _, at in pairs]]
-        table = pa.table(columns, schema=pa.schema(fields))
-        types = {_PATH_FIELD_ID: "string", _POSITION_FIELD_ID: "long"}
-        return self._parquet(table, partition, "-deletes", types) | {"content": 1}
+        return self._data_entry(position_delete_file(positions), partition, "-deletes") | {"content": 1}
 
     def deletion_vectors(self, positions: Mapping[str, Sequence[int]]) -> tuple[list[Entry], list[Key]]:
         """Write one Puffin file with a deletion vector for each data file.
@@ -256,30 +230,14 @@ class TableBuilder:
         os.utime(path, (self.time_ms / 1000, self.time_ms / 1000))
         return path
 
-    def _parquet(
-        self, rows: pa.Table, partition: Mapping[str, Any], suffix: str, types: Mapping[int, str]
+    def _data_entry(
+        self, file: tuple[bytes, Mapping[str, Any]], partition: Mapping[str, Any], suffix: str
     ) -> Entry:
-        """Write rows as Parquet; return the entry's path, sizes and statistics."""
-        buffer = io.BytesIO()
-        pq.write_table(rows, buffer, compression="zstd")
-        data = buffer.getvalue()
-        group = pq.read_metadata(io.BytesIO(data)).row_group(0)
-        ids = [int(field.metadata[b"PARQUET:field_id"]) for field in rows.schema]
-        bounds = {i: _bounds(types[i], column) for i, column in zip(ids, rows.columns, strict=True)}
+        """Write a Parquet file, given with its statistics, into its partition's folder."""
+        data, statistics = file
         folder = "".join(f"{name}={self._shown(name, value)}/" for name, value in partition.items())
-        return {
-            "file_path": self._write(f"data/{folder}00000-{self._uuid()}-00001{suffix}.parquet", data),
-            "file_format": "PARQUET",
-            "partition": dict(partition),
-            "record_count": len(rows),
-            "file_size_in_bytes": len(data),
-            "column_sizes": {i: group.column(at).total_compressed_size for at, i in enumerate(ids)},
-            "value_counts": dict.fromkeys(ids, len(rows)),
-            "null_value_counts": {i: c.null_count for i, c in zip(ids, rows.columns, strict=True)},
-            "lower_bounds": {i: both[0] for i, both in bounds.items()},
-            "upper_bounds": {i: both[1] for i, both in bounds.items()},
-            "split_offsets": [4],
-        }
+        path = self._write(f"data/{folder}00000-{self._uuid()}-00001{suffix}.parquet", data)
+        return {"file_path": path, "file_format": "PARQUET", "partition": dict(partition), **statistics}
 
     def _shown(self, name: str, value: Any) -> str:
         field = next(f for f in self.spec["fields"] if f["name"] == name)
@@ -324,14 +282,3 @@ class TableBuilder:
             "lower_bound": to_bytes(type_, min(values)),
             "upper_bound": to_bytes(type_, max(values)),
         }
-
-
-def _field_id(field_id: int) -> dict[str, str]:
-    return {"PARQUET:field_id": str(field_id)}
-
-
-def _bounds(type_: str, column: pa.ChunkedArray) -> tuple[bytes, bytes]:
-    both = pc.min_max(column)
-    integer = {"date": pa.int32(), "timestamptz": pa.int64()}.get(type_)
-    lower, upper = ((both[end].cast(integer) if integer else both[end]).as_py() for end in ("min", "max"))
-    return to_bytes(type_, lower), to_bytes(type_, upper)

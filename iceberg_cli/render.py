@@ -150,7 +150,7 @@ def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
         )
         for verdict in verdicts
     ]
-    table_of(target, ("what", "id", "time", "", "why"), rows)
+    table_of(target, ("what", "id", "time", "verdict", "why"), rows)
     if cut:
         target.print(f"({cut:,} rows in the middle are left out; --verbose shows all)")
     snapshots = [verdict for verdict in plan.verdicts if verdict.subject == "snapshot"]

@@ -10,7 +10,7 @@ PATH = f"{LOCATION}/metadata/v1.metadata.json"
 
 
 def a_snapshot(snapshot_id: int, **changes: Any) -> dict[str, Any]:
-    """A snapshot as v2 writes it; `changes` spell keys with `_`; None removes a key."""
+    """A snapshot as v2 writes it; `changes` spell keys with `_`."""
     snapshot: dict[str, Any] = {
         "sequence-number": snapshot_id,
         "snapshot-id": snapshot_id,
@@ -54,6 +54,7 @@ def a_document(version: int, *snapshot_ids: int, **changes: Any) -> dict[str, An
     }
     if version == 1:
         del document["last-sequence-number"]
+        document["snapshots"] = [without(snapshot, "sequence-number") for snapshot in document["snapshots"]]
         document["schema"] = schema
         document["partition-spec"] = []
     if version == 3:

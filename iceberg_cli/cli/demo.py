@@ -19,13 +19,14 @@ def register(app: typer.Typer) -> None:
             str, typer.Argument(metavar="DIR", help="A folder that does not exist yet or is empty.")
         ],
     ) -> None:
-        """Create a small warehouse: a v2 and a v3 table with some forty snapshots, a branch, tags and deletion vectors."""
+        """Create a small warehouse: a v2 and a v3 table, some forty snapshots, a branch, tags, deletion vectors."""
         from iceberg_cli import render
         from iceberg_cli.demo import create_demo
 
         tables = create_demo(folder, now_ms=run.as_of_ms)
         if run.json:
-            render.print_json({"schema": "iceberg-cli/demo/1", "tables": list(tables.locations)})
+            render.print_json({"schema": "iceberg-cli/demo/1", "tables": [tables.events, tables.orders]})
         elif not run.quiet:
-            for location in tables.locations:
+            for location in (tables.events, tables.orders):
                 run.out.print(render.printable(location))
+            run.out.print(render.printable(f"Now try: iceberg-cli inspect {tables.events}"))

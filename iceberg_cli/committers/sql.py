@@ -22,7 +22,6 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
 
 _TABLES = "iceberg_tables"
-_WAIT_S = 30
 
 _catalog_name = sa.column("catalog_name", sa.String)
 _namespace = sa.column("table_namespace", sa.String)
@@ -42,17 +41,27 @@ class SqlCommitter:
         namespace: second part, levels joined by dots.
         table: third part.
         storage: where the metadata files are.
+        wait_s: how long to wait for a connection, or for a lock of SQLite's.
 
     Raises:
         UsageError: the URL cannot be used, or its driver is not installed.
     """
 
-    def __init__(self, uri: str, *, catalog_name: str, namespace: str, table: str, storage: Storage) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        catalog_name: str,
+        namespace: str,
+        table: str,
+        storage: Storage,
+        wait_s: int = 30,
+    ) -> None:
         self._name = f"{catalog_name}.{namespace}.{table}"
         self._key = (_catalog_name == catalog_name) & (_namespace == namespace) & (_name == table)
         self._storage = storage
         self._sent = Sent()
-        self._engine, self._secrets = _open_engine(uri)
+        self._engine, self._secrets = _open_engine(uri, wait_s)
         self._typed: bool | None = None
 
     def read_only_reason(self) -> str | None:
@@ -92,24 +101,29 @@ class SqlCommitter:
         return settle_pointer(attempt, self.current, self._storage)
 
     def _swap(self, attempt: Attempt) -> bool | Unknown:
+        """One transaction. Before its COMMIT is sent an error changes nothing; after that, nobody can tell."""
+        values = {_location: attempt.metadata_location, _previous: attempt.base_location}
         try:
             with self._engine.connect() as connection:
                 where = self._key & self._of_tables(connection) & (_location == attempt.base_location)
-                values = {_location: attempt.metadata_location, _previous: attempt.base_location}
                 # What the inspection began must not hold an old view of the row.
                 connection.rollback()
                 matched = connection.execute(sa.update(_rows).where(where).values(values)).rowcount
-                if matched == 1:
-                    connection.commit()
-                    return True
-                connection.rollback()
+                if matched != 1:
+                    connection.rollback()
+                    return False
+                return self._confirmed(connection)
+        except (sa.exc.SQLAlchemyError, OSError) as error:
+            raise BackendUnavailable(f"Cannot commit to {self._name}: {self._said(error)}") from error
+
+    def _confirmed(self, connection: sa.Connection) -> bool | Unknown:
+        try:
+            connection.commit()
         except (sa.exc.SQLAlchemyError, OSError) as error:
             return Unknown(
-                cause=f"the catalog did not confirm the change of {self._name}: {self._said(error)}"
+                cause=f"the catalog did not confirm the commit to {self._name}: {self._said(error)}"
             )
-        if matched == 0:
-            return False
-        return Unknown(cause=f"the catalog counts {matched} rows for {self._name}; the change was taken back")
+        return True
 
     def _of_tables(self, connection: sa.Connection) -> sa.ColumnElement[bool]:
         """The condition that a row is a table's: V0 of the schema has no views and no column for it."""
@@ -125,7 +139,7 @@ class SqlCommitter:
         return redact(" ".join(str(cause).split()), self._secrets)
 
 
-def _open_engine(uri: str) -> tuple[sa.Engine, list[str]]:
+def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
     """An engine without a pool, so that every question gets a connection of its own, and its secrets."""
     try:
         url = sa.make_url(uri)
@@ -135,10 +149,10 @@ def _open_engine(uri: str) -> tuple[sa.Engine, list[str]]:
             url = url.set(drivername=f"postgresql+{driver}")
         arguments: dict[str, Any] = {}
         if backend == "sqlite":
-            arguments = {"timeout": _WAIT_S}
+            arguments = {"timeout": wait_s}
             _check_file(url)
         elif backend == "postgresql":
-            arguments = {"connect_timeout": _WAIT_S}
+            arguments = {"connect_timeout": wait_s}
         secrets = [url.password] if isinstance(url.password, str) else []
         return sa.create_engine(url, poolclass=NullPool, connect_args=arguments), secrets
     except (sa.exc.ArgumentError, ImportError, ValueError) as error:

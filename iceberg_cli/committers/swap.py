@@ -11,7 +11,10 @@ from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.storage import Storage
 
 Swap = Callable[[Attempt], "bool | Unknown"]
-"""True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on."""
+"""True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on.
+
+It raises BackendUnavailable where it is certain that this call changed nothing and never will.
+"""
 
 
 class Sent:
@@ -52,8 +55,14 @@ def commit_by_swap(
     except (BackendUnavailable, TableNotFound) as error:
         if first:
             raise
-        return Unknown(cause=str(error))
-    match swap(attempt):
+        return Unknown(cause=error.message)
+    try:
+        swapped = swap(attempt)
+    except BackendUnavailable as error:
+        if first:
+            raise
+        swapped = Unknown(cause=error.message)
+    match swapped:
         case True:
             return Committed(metadata_location=attempt.metadata_location)
         case False if first:

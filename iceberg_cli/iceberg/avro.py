@@ -83,7 +83,12 @@ def read_container(data: bytes | memoryview, path: str) -> Container:
 
 
 def write_container(
-    schema_json: str, metadata: Mapping[str, bytes], blocks: Iterable[tuple[int, bytes]], *, codec: str, sync: bytes
+    schema_json: str,
+    metadata: Mapping[str, bytes],
+    blocks: Iterable[tuple[int, bytes]],
+    *,
+    codec: str,
+    sync: bytes,
 ) -> bytes:
     """An Avro file.
 
@@ -137,7 +142,9 @@ def _read_long(view: memoryview, position: int, path: str) -> tuple[int, int]:
 def _read_bytes(view: memoryview, position: int, path: str) -> tuple[bytes, int]:
     length, start = _read_long(view, position, path)
     if not 0 <= length <= len(view) - start:
-        raise CorruptFile(path, position, f"length {length} does not fit into the {len(view)} bytes of the file")
+        raise CorruptFile(
+            path, position, f"length {length} does not fit into the {len(view)} bytes of the file"
+        )
     return bytes(view[start : start + length]), start + length
 
 

@@ -23,7 +23,7 @@ from iceberg_cli.iceberg.avro_plan import PADDING_BYTES, Bools, Column, Ints, Ma
 Executor = Literal["auto", "lockstep", "narrow"]
 
 # Blocks walked side by side, on average over the steps, from which lockstep is the faster one.
-LOCKSTEP_LANES = 64
+LOCKSTEP_LANES = 24
 
 
 def decode_records(plan: Plan, containers: Sequence[Container], *, executor: Executor = "auto") -> pa.Table:
@@ -150,7 +150,9 @@ class _Assembler:
         else:
             child = items[0]
             kind = pa.list_(child.type)
-        return pa.Array.from_buffers(kind, len(raw.lengths), [_bitmap(valid), pa.py_buffer(offsets)], children=[child])
+        return pa.Array.from_buffers(
+            kind, len(raw.lengths), [_bitmap(valid), pa.py_buffer(offsets)], children=[child]
+        )
 
     def _text(self, node: Node, raw: Raw, valid: Bools | None) -> pa.Array:
         assert raw.values is not None

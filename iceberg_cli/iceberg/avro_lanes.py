@@ -10,7 +10,7 @@ The cost is numpy calls, so a reader looks at 8 bytes (or 64, for runs of number
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,14 +60,14 @@ class Lanes:
         try:
             return view[p]
         except IndexError:
-            fail(p > e, e, "a record reaches beyond its block")
+            raise _beyond(p, e) from None
 
     def byte(self, p: Ints, e: Ints) -> Bytes:
         """The bytes at the positions, which do not move."""
         try:
             return self.bytes.take(p)
         except IndexError:
-            fail(p > e, e, "a record reaches beyond its block")
+            raise _beyond(p, e) from None
 
     def read(self, p: Ints, e: Ints) -> Ints:
         """One zigzag number per lane."""
@@ -139,7 +139,9 @@ class Lanes:
         rows = np.flatnonzero(stops == 0)
         at, ends = p[rows], e[rows]
         two = self.byte(at, ends) > 0x7F
-        fail(two & (self.byte(at + 1, ends) > 0x7F), ends, "a number does not end, or takes more than 10 bytes")
+        fail(
+            two & (self.byte(at + 1, ends) > 0x7F), ends, "a number does not end, or takes more than 10 bytes"
+        )
         p[rows] += 1 + two
 
     def skip_many(self, p: Ints, e: Ints, counts: Ints) -> None:
@@ -208,11 +210,14 @@ class Lanes:
             p += head
 
 
-def fail(bad: npt.NDArray[np.bool_], e: Ints, reason: str) -> NoReturn | None:
+def fail(bad: npt.NDArray[np.bool_], e: Ints, reason: str) -> None:
     """Raise for the first bad lane, if there is one."""
     if np.count_nonzero(bad):
         raise Malformed(int(e[int(np.argmax(bad))]), reason)
-    return None
+
+
+def _beyond(p: Ints, e: Ints) -> Malformed:
+    return Malformed(int(e[int(np.argmax(p - e))]), "a record reaches beyond its block")
 
 
 def _after_nth(stops: Words, n: Words) -> Words:

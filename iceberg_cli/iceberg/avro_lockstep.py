@@ -115,6 +115,13 @@ def _ignore(_p: Ints, _e: Ints, _s: Ints) -> None:
     """A value without bytes."""
 
 
+def _jump(size: int) -> Step:
+    def run(p: Ints, _e: Ints, _s: Ints) -> None:
+        p += size
+
+    return run
+
+
 class _Compiler:
     """Turns nodes into closures over one buffer."""
 
@@ -123,7 +130,9 @@ class _Compiler:
         self.sinks: list[dict[str, _Sink]] = [{} for _ in range(outs)]
         self.scopes: dict[int, _Scope] = {}
 
-    def _sink(self, node: Node, scope: _Scope, name: str, dtype: Any = np.int64) -> Callable[[Ints, Any], None]:
+    def _sink(
+        self, node: Node, scope: _Scope, name: str, dtype: Any = np.int64
+    ) -> Callable[[Ints, Any], None]:
         assert node.out is not None
         sink = self.sinks[node.out][name] = _Sink(scope, dtype)
         return sink.put
@@ -158,7 +167,7 @@ class _Compiler:
         if size == 0:
             return _ignore
         if size is not None:
-            return lambda p, _e, _s: np.add(p, size, out=p) and None
+            return _jump(size)
         numbers = varints_in(node.type)
         if numbers is not None:
             return self._skip_numbers(numbers)
@@ -243,7 +252,7 @@ class _Compiler:
                 rows = np.flatnonzero(index == branch)
                 if len(rows):
                     at = p[rows]
-                    step(at, e[rows], s[rows])
+                    step(at, e[rows], s[rows] if keeps else s)
                     p[rows] = at
 
         if null is None:
@@ -429,8 +438,7 @@ class _Compiler:
                 inner = self.scopes[node.out]
                 scope, order = inner, _item_order(inner, order, found["lengths"])
         for child in node.children:
-            collect_child = child.keeps
-            if collect_child:
+            if child.keeps:
                 self.collect(child, scope, order, raws)
 
 
@@ -458,5 +466,3 @@ def _repeat(step: Callable[[Ints, Ints], None], p: Ints, e: Ints, count: Ints) -
             return
         rows = alive if rows is None else rows[alive]
         p, e, count = p[alive], e[alive], count[alive] - least
-
-

@@ -120,9 +120,13 @@ class _Builder:
         if kind in _PRIMITIVES:
             return AvroType(kind=kind, min_bytes=_PRIMITIVES[kind], logical=logical)
         if kind == "array":
-            return _container("array", self.build(node.get("items"), namespace=namespace, depth=depth + 1), logical)
+            return _container(
+                "array", self.build(node.get("items"), namespace=namespace, depth=depth + 1), logical
+            )
         if kind == "map":
-            return _container("map", self.build(node.get("values"), namespace=namespace, depth=depth + 1), logical)
+            return _container(
+                "map", self.build(node.get("values"), namespace=namespace, depth=depth + 1), logical
+            )
         if kind in _NAMED:
             return self._define(node, kind, logical, namespace, depth)
         return self._reference(kind, namespace)
@@ -148,7 +152,10 @@ class _Builder:
         if any(child.kind == "union" for child in children):
             raise BadSchemaError("union directly inside a union")
         return AvroType(
-            kind="union", children=children, min_bytes=1 + min(c.min_bytes for c in children), **_totals(children)
+            kind="union",
+            children=children,
+            min_bytes=1 + min(c.min_bytes for c in children),
+            **_totals(children),
         )
 
     def _define(

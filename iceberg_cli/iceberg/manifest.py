@@ -45,7 +45,7 @@ __all__ = [
 EXISTING, ADDED, DELETED = 0, 1, 2  # status
 DATA, DELETES = 0, 1  # content of a manifest
 
-_BATCH_BYTES = 64 << 20  # of inflated blocks that are decoded at once; more would only cost memory
+_BATCH_BYTES = 32 << 20  # of inflated blocks that are decoded at once; more would only cost memory
 _COUNTS = pa.map_(pa.int32(), pa.int64())
 _BOUNDS = pa.map_(pa.int32(), pa.binary())
 
@@ -219,7 +219,12 @@ def read_entries(
 
 
 def _decode(
-    group: _Group, sources: Sequence[ManifestSource], columns: Sequence[str], executor: Executor, *, live_only: bool
+    group: _Group,
+    sources: Sequence[ManifestSource],
+    columns: Sequence[str],
+    executor: Executor,
+    *,
+    live_only: bool,
 ) -> None:
     """Decode what waits in `group`, check it and append its table."""
     first = group.containers[0]
@@ -245,7 +250,9 @@ def _decode(
     group.indices, group.containers, group.waiting_bytes = [], [], 0
 
 
-def _column(raw: pa.Table, name: str, sources: Sequence[ManifestSource], files: npt.NDArray[np.int32]) -> pa.Array:
+def _column(
+    raw: pa.Table, name: str, sources: Sequence[ManifestSource], files: npt.NDArray[np.int32]
+) -> pa.Array:
     column = _COLUMNS[name]
     if name not in raw.column_names:
         if name == "content":
@@ -274,7 +281,9 @@ def _check(table: pa.Table, sources: Sequence[ManifestSource]) -> None:
     counts = np.bincount(files.astype(np.int64) * 3 + status, minlength=3 * len(sources)).reshape(-1, 3)
     for source, (existing, added, deleted) in zip(sources, counts.tolist(), strict=True):
         listed = (source.existing_files_count, source.added_files_count, source.deleted_files_count)
-        for name, expected, found in zip(("existing", "added", "deleted"), listed, (existing, added, deleted), strict=True):
+        for name, expected, found in zip(
+            ("existing", "added", "deleted"), listed, (existing, added, deleted), strict=True
+        ):
             if expected is not None and expected != found:
                 reason = f"{found} {name} entries, its manifest list says {expected}"
                 raise CorruptFile(source.path, None, reason)

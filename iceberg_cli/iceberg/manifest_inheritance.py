@@ -99,7 +99,9 @@ def _row_ids(
     sources: Sequence[Source],
 ) -> pa.Array:
     """Explicit ids stay; live data files without one get consecutive ranges in file order."""
-    firsts = np.array([-1 if s.first_row_id is None or s.content else s.first_row_id for s in sources], np.int64)
+    firsts = np.array(
+        [-1 if s.first_row_id is None or s.content else s.first_row_id for s in sources], np.int64
+    )
     first = firsts[files]
     null = column.is_null().to_numpy(zero_copy_only=False)
     assigned = null & (status != _DELETED) & (first >= 0)

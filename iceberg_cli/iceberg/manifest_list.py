@@ -127,7 +127,9 @@ def _read_group(group: Sequence[tuple[int, Container]], version: int, executor: 
     files = raw["file"].to_numpy()
     columns = [_column(plan, raw, field, version, paths, files) for field in _FIELDS]
     lists = np.array([index for index, _ in group], np.int32)[files]
-    return pa.table([pa.array(lists), *columns], schema=pa.schema([pa.field("list", _I32), *MANIFEST_LIST_SCHEMA]))
+    return pa.table(
+        [pa.array(lists), *columns], schema=pa.schema([pa.field("list", _I32), *MANIFEST_LIST_SCHEMA])
+    )
 
 
 def _column(
@@ -136,7 +138,9 @@ def _column(
     required = field.required_from is not None and field.required_from <= version
     if field.name in plan.missing:
         if required:
-            raise CorruptFile(paths[0], f"field {field.name}", f"required in format version {version}, but not there")
+            raise CorruptFile(
+                paths[0], f"field {field.name}", f"required in format version {version}, but not there"
+            )
         return pa.repeat(pa.scalar(field.default, field.type), len(raw))
     column = raw[field.name].combine_chunks()
     if field.name == "partitions":
@@ -144,7 +148,9 @@ def _column(
     column = cast_column(column, field.type, field.name, paths[0])
     if column.null_count and required:
         row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise CorruptFile(paths[files[row]], f"field {field.name}", f"required in format version {version}, but null")
+        raise CorruptFile(
+            paths[files[row]], f"field {field.name}", f"required in format version {version}, but null"
+        )
     if field.default is not None:
         column = column.fill_null(field.default)
     if pa.types.is_integer(field.type) and field.name not in _MAY_BE_NEGATIVE:
@@ -192,4 +198,6 @@ def _summaries(column: pa.Array, node: Node, path: str) -> pa.Array:
         found = items.field(ids.index(field_id)) if field_id in ids else pa.nulls(len(items), field.type)
         children.append(cast_column(found, field.type, field.name, path))
     child = pa.Array.from_buffers(_FIELD_SUMMARY, len(items), [None], children=children)
-    return pa.Array.from_buffers(pa.list_(_FIELD_SUMMARY), len(column), column.buffers()[:2], children=[child])
+    return pa.Array.from_buffers(
+        pa.list_(_FIELD_SUMMARY), len(column), column.buffers()[:2], children=[child]
+    )

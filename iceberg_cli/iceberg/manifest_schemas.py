@@ -111,7 +111,11 @@ def _partition_type(transform: str, source: Any, field_id: int) -> Any:
         raise ValueError(msg)  # noqa: TRY004 - the value is wrong, not the caller's types
     if source in _PRIMITIVES:
         avro = _PRIMITIVES[source]
-        return avro if isinstance(avro, str) else {**avro, **({"name": f"uuid_{field_id}"} if source == "uuid" else {})}
+        return (
+            avro
+            if isinstance(avro, str)
+            else {**avro, **({"name": f"uuid_{field_id}"} if source == "uuid" else {})}
+        )
     if found := _DECIMAL.fullmatch(source):
         precision, scale = int(found[1]), int(found[2])
         size = ((10**precision).bit_length() + 8) // 8

@@ -19,7 +19,14 @@ from iceberg_cli.iceberg.manifest_schemas import manifest_list_schema, manifest_
 BLOCK_BYTES = 64_000  # what Avro's Java library cuts blocks at
 
 _ENTRY_FIELDS = ("status", "snapshot_id", "sequence_number", "file_sequence_number")
-_MAPS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+_MAPS = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
 _V1_BLOCK_SIZE_BYTES = 64 << 20  # "Always write a default in v1"
 
 

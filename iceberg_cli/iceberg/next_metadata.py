@@ -108,7 +108,7 @@ class _Draft:
             case (
                 SetStatistics() | SetPartitionStatistics() | RemoveStatistics() | RemovePartitionStatistics()
             ):
-                self.metadata = with_statistics(metadata, update)
+                self.metadata = _with_statistics(metadata, update)
             case _:
                 assert_never(update)
 
@@ -258,11 +258,10 @@ def _without_definitions(
             return replace(metadata, partition_specs=specs)
 
 
-def with_statistics(
+def _with_statistics(
     metadata: TableMetadata,
     update: SetStatistics | SetPartitionStatistics | RemoveStatistics | RemovePartitionStatistics,
 ) -> TableMetadata:
-    """Metadata with a statistics file set or removed."""
     match update:
         case SetStatistics(statistics=file):
             others = tuple(f for f in metadata.statistics if f.snapshot_id != file.snapshot_id)

@@ -1,0 +1,96 @@
+"""Rows of an Arrow table as JSON text, a column at a time: one string per row.
+
+Output is ASCII, so that it prints in every locale and no control character reaches a terminal.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.iceberg.inspect_values import compact
+
+_NEEDS_ESCAPES: Final = r'[^ !#-\[\]-~]'
+_NOT_FINITE: Final = ("nan", "NaN", "inf", "-inf")
+
+
+def json_rows(
+    table: pa.Table, *, ids: Collection[str] = (), bare: Mapping[str, Collection[int | str]] | None = None
+) -> pa.Array:
+    """One JSON object per row.
+
+    Args:
+        table: n rows of integers, booleans, strings, binary values (base64), lists of those, and maps to those.
+        ids: integer columns that are written as strings, because they hold 64-bit ids.
+        bare: for a column of maps to strings, the keys whose strings are numbers or booleans already.
+
+    Returns:
+        n strings.
+    """
+    parts: list[pa.Array | str] = []
+    for index, name in enumerate(table.column_names):
+        column = table[name].combine_chunks()
+        parts.append(("{" if index == 0 else ", ") + json.dumps(name) + ": ")
+        if pa.types.is_map(column.type):
+            parts.append(_maps(compact(column), (bare or {}).get(name, ())))
+        elif pa.types.is_list(column.type):
+            parts.append(_lists(compact(column)))
+        else:
+            parts.append(_scalars(column, as_text=name in ids))
+    if not parts:
+        return pa.array(["{}"] * table.num_rows, pa.string())
+    return pc.binary_join_element_wise(*parts, "}", "")
+
+
+def quoted(values: pa.Array) -> pa.Array:
+    """n strings as JSON strings; null stays null."""
+    if pc.any(pc.match_substring_regex(values, _NEEDS_ESCAPES)).as_py():
+        encoded = values.dictionary_encode()
+        return pa.array([json.dumps(text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
+    return pc.binary_join_element_wise('"', values, '"', "")
+
+
+def _scalars(values: pa.Array, *, as_text: bool = False) -> pa.Array:
+    """n JSON values."""
+    kind = values.type
+    if pa.types.is_string(kind):
+        shown = quoted(values)
+    elif pa.types.is_binary(kind):
+        plain = [None if v is None else f'"{base64.b64encode(v).decode()}"' for v in values.to_pylist()]
+        shown = pa.array(plain, pa.string())
+    elif as_text:
+        shown = pc.binary_join_element_wise('"', values.cast(pa.string()), '"', "")
+    else:
+        shown = values.cast(pa.string())
+    return pc.fill_null(shown, "null")
+
+
+def _maps(column: pa.Array, bare: Collection[int | str]) -> pa.Array:
+    keys, values = column.keys, column.items
+    shown = _scalars(values)
+    if len(bare) and pa.types.is_string(values.type):
+        number = pc.is_in(keys, value_set=pa.array(sorted(bare), keys.type))
+        number = pc.and_(number, pc.invert(pc.is_in(values, value_set=pa.array(_NOT_FINITE))))
+        shown = pc.if_else(number, pc.fill_null(values, "null"), shown)
+    keys = keys.cast(pa.string()) if not pa.types.is_string(keys.type) else keys
+    pairs = pc.binary_join_element_wise(quoted(keys), shown, ": ")
+    return _joined(column, pairs, "{", "}")
+
+
+def _lists(column: pa.Array) -> pa.Array:
+    return _joined(column, _scalars(column.values), "[", "]")
+
+
+def _joined(column: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
+    """`items` of each list or map, between brackets; null where there is none."""
+    kind = pa.list_(pa.string())
+    lists = pa.Array.from_buffers(
+        kind, len(column), column.buffers()[:2], column.null_count, column.offset, children=[items]
+    )
+    shown = pc.binary_join_element_wise(opening, pc.binary_join(lists, ", "), closing, "")
+    return pc.fill_null(shown, "null")

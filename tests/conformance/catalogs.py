@@ -1,0 +1,85 @@
+"""Catalogs that the committer suite runs on, each described by values that another process can use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from iceberg_cli.committers import Committer
+from iceberg_cli.committers.filesystem import FilesystemCommitter
+from iceberg_cli.committers.memory import MemoryCatalog, MemoryCommitter
+from iceberg_cli.committers.sql import SqlCommitter
+from iceberg_cli.storage import Storage, open_storage
+from tests.conformance.tables import first_metadata
+
+# The statements of Java's JdbcCatalog: JdbcUtil.V0_CREATE_CATALOG_SQL, and the column that V1 adds.
+V0 = """CREATE TABLE iceberg_tables (
+    catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL,
+    metadata_location VARCHAR(1000), previous_metadata_location VARCHAR(1000),
+    PRIMARY KEY (catalog_name, table_namespace, table_name))"""
+V1_COLUMN = "ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Where one table is: everything but `memory` can be opened in another process."""
+
+    kind: Literal["filesystem", "sql", "memory"]
+    folder: str
+    uri: str = ""
+    memory: MemoryCatalog | None = None
+
+    def open(self, storage: Storage | None = None, **more: Any) -> Committer:
+        storage = storage or open_storage()
+        match self.kind:
+            case "filesystem":
+                return FilesystemCommitter(self.folder, storage)
+            case "sql":
+                return SqlCommitter(
+                    self.uri, catalog_name="cat", namespace="a.b", table="t", storage=storage, **more
+                )
+            case "memory":
+                assert self.memory is not None
+                return MemoryCommitter(self.memory, "a.b.t", storage)
+
+
+def make_table(catalog: Catalog, properties: dict[str, str] | None = None, *, schema: str = "V1") -> Catalog:
+    """Make the table's first version."""
+    storage = open_storage()
+    ending = (
+        ".gz.metadata.json"
+        if (properties or {}).get("write.metadata.compression-codec")
+        else ".metadata.json"
+    )
+    name = f"v1{ending}" if catalog.kind == "filesystem" else f"00000-first{ending}"
+    location = f"{catalog.folder}/metadata/{name}"
+    storage.put_if_absent(location, first_metadata(catalog.folder, properties))
+    if catalog.kind == "memory":
+        assert catalog.memory is not None
+        catalog.memory.locations["a.b.t"] = location
+    if catalog.kind == "sql":
+        execute(catalog.uri, V0, *([V1_COLUMN] if schema == "V1" else []))
+        insert_row(catalog.uri, location, iceberg_type="TABLE" if schema == "V1" else None)
+    return catalog
+
+
+def execute(uri: str, *statements: str, **parameters: str | None) -> list[Any]:
+    """Run statements in one transaction; the rows of the last."""
+    engine = sa.create_engine(uri, poolclass=NullPool)
+    with engine.begin() as connection:
+        results = [connection.execute(sa.text(statement), parameters) for statement in statements]
+        return list(results[-1]) if results[-1].returns_rows else []
+
+
+def insert_row(uri: str, location: str, *, table: str = "t", iceberg_type: str | None = None) -> None:
+    columns = "catalog_name, table_namespace, table_name, metadata_location"
+    values = "'cat', 'a.b', :table, :location"
+    if iceberg_type is not None:
+        columns, values = f"{columns}, iceberg_type", f"{values}, :iceberg_type"
+    parameters = {"table": table, "location": location}
+    if iceberg_type is not None:
+        parameters["iceberg_type"] = iceberg_type
+    execute(uri, f"INSERT INTO iceberg_tables ({columns}) VALUES ({values})", **parameters)

@@ -1,0 +1,91 @@
+"""Committers and storages that lose answers, refuse, or stop: ports like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from iceberg_cli.committers import Attempt, Committer, Conflict, Outcome, Unknown
+from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.iceberg.update import Commit
+from iceberg_cli.storage import FileInfo, Storage
+
+Fault = Literal["none", "lost before", "lost after", "conflict"]
+
+
+class FaultyCommitter:
+    """Does with each commit what the script says, then what the committer inside does."""
+
+    def __init__(self, inside: Committer, *script: Fault) -> None:
+        self.inside = inside
+        self.script = list(script)
+
+    def read_only_reason(self) -> str | None:
+        return self.inside.read_only_reason()
+
+    def current(self) -> str:
+        return self.inside.current()
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        return self.inside.prepare(commit, base_location=base_location)
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        match self.script.pop(0) if self.script else "none":
+            case "lost before":
+                return Unknown(cause="the request was lost")
+            case "lost after":
+                self.inside.commit(attempt)
+                return Unknown(cause="the answer was lost")
+            case "conflict":
+                return Conflict(reason="another writer was first")
+            case _:
+                return self.inside.commit(attempt)
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        return self.inside.settle(attempt)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class FaultyStorage:
+    """Stops, or fails, before or after the next put."""
+
+    def __init__(
+        self,
+        inside: Storage,
+        *,
+        put: Literal["killed before", "killed after", "failed before", "failed after"],
+    ) -> None:
+        self.inside = inside
+        self.put = put
+
+    def canonical(self, path: str) -> str:
+        return self.inside.canonical(path)
+
+    def read(self, path: str) -> bytes:
+        return self.inside.read(path)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self.inside.read_range(path, offset, length)
+
+    def stat(self, path: str) -> FileInfo:
+        return self.inside.stat(path)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        error = (
+            Killed() if self.put.startswith("killed") else BackendUnavailable("Cannot write: no space left")
+        )
+        if self.put.endswith("after"):
+            self.inside.put_if_absent(path, data)
+        raise error
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        return self.inside.list(folder)
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        return self.inside.delete(paths)
+
+    def prune(self, folder: str) -> None:
+        self.inside.prune(folder)
