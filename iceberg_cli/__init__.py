@@ -1,1 +1,28 @@
+"""Maintain Apache Iceberg tables. A pure core decides and a thin shell acts.
+
+    cli -> render -> settling, opening -> apply -> table -> liveness, journal -> committers, engines
+        -> storage -> iceberg -> plan -> removals, paths, deletion_vector -> errors
+
+`iceberg/` is sans-I/O: bytes and columns come in, values come out. A verb is a function `plan(state, policy, ...) -> Plan`;
+a `Plan` is a value that can be printed, saved, compared and refused. `apply.py` is the only place where things happen,
+`stage -> bind -> commit -> sweep`, journalled, and its docstring holds the rules that keep data safe. Storage,
+committers and engines are ports; others plug in by the entry points `iceberg_cli.storage` and `iceberg_cli.committers`.
+
+What grows with snapshots is a frozen dataclass; what grows with files is an Arrow table or a numpy array.
+
+Where building showed something better than the first design:
+
+- Avro is decoded by a bounds-checked numpy decoder of our own that walks many blocks in lockstep. It cannot hang, needs no
+  child process, and small manifests take a scalar path over the same plan. So DataFusion is not needed for reading.
+- Reachability is a set of 64-bit hashes of kept paths (`iceberg/reachability.py`), not an anti join in SQL: 8 bytes a
+  file, and the second look before the sweep costs nothing for manifests that were read in the same run. The hash is
+  of the path without scheme and authority, so that two spellings of one object keep it.
+- A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
+  intent with the digest, and `resume` can send the very same swap again.
+- An open operation is finished, not rolled back: its plan was confirmed, and planning again may only remove less.
+- A table's folder opened in another place than its metadata says is a copy: it is read there and never written to.
+- Local files go through plain system calls instead of fsspec: `link`, `fsync` and unlinking inside an opened folder
+  are what the safety rules stand on.
+"""
+
 __version__ = "0.1.0"

@@ -637,6 +637,10 @@ def test_a_duplicate_key_is_named_and_broken_text_has_its_byte_offset() -> None:
     with pytest.raises(CorruptFile) as broken:
         loads('{"é":1,}'.encode(), PATH)
     assert broken.value.offset == 8
+    filler = b'{"\\"":[' + b'"{[",' * 300_000 + b'0],"b":'
+    with pytest.raises(CorruptFile) as deep:
+        loads(filler + b"[" * 70, PATH)
+    assert deep.value.offset == len(filler) + 63
 
 
 @pytest.mark.parametrize("name", ["00003-a.gz.metadata.json", "v3.metadata.json.gz", "v3.gz.metadata.json"])

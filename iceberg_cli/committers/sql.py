@@ -108,6 +108,9 @@ class SqlCommitter:
                 where = self._key & self._of_tables(connection) & (_location == attempt.base_location)
                 # What the inspection began must not hold an old view of the row.
                 connection.rollback()
+                if self._engine.dialect.name == "sqlite":
+                    # Two writers that both read first would be told at once that the database is locked.
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
                 matched = connection.execute(sa.update(_rows).where(where).values(values)).rowcount
                 if matched != 1:
                     connection.rollback()

@@ -12,7 +12,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.storage import Storage
 
 # Wide enough that the columnar decoder has many blocks to work on, small enough for 400 MB of memory.
-_BATCH_BYTES = 32 << 20
+_BATCH_BYTES = 16 << 20
 _BATCH_FILES = 1_024
 
 

@@ -25,7 +25,7 @@ MAX_INFLATED_BYTES = 1 << 30  # of one file
 class Block(NamedTuple):
     """One block: how many records, where it starts in the file, its inflated bytes."""
 
-    count: int
+    records: int
     offset: int
     payload: bytes | memoryview
 
@@ -45,7 +45,7 @@ class Container:
     @property
     def count(self) -> int:
         """Records in all blocks."""
-        return sum(block.count for block in self.blocks)
+        return sum(block.records for block in self.blocks)
 
 
 def read_container(data: bytes | memoryview, path: str) -> Container:

@@ -6,6 +6,7 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import pyarrow as pa
 from isal import isal_zlib
@@ -13,6 +14,7 @@ from isal import isal_zlib
 MAX_BLOCK_BYTES = 64 << 20
 MAX_RATIO = 1_000
 FREE_BYTES = 1 << 20  # below this size no ratio is asked for
+_DEFLATE_ERROR = cast("type[Exception]", isal_zlib.error)
 _XZ_MEMORY_BYTES = 128 << 20
 
 
@@ -67,7 +69,7 @@ def _inflate_deflate(data: memoryview, limit: int) -> bytes:
     engine = isal_zlib.decompressobj(wbits=-15)
     try:
         out: bytes = engine.decompress(data, limit + 1)
-    except isal_zlib.error as error:
+    except _DEFLATE_ERROR as error:
         msg = f"deflate: {error}"
         raise BadBlockError(msg) from None
     rest = engine.unused_data

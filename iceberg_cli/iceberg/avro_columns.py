@@ -43,7 +43,7 @@ def decode_records(plan: Plan, containers: Sequence[Container], *, executor: Exe
     """
     blocks = [(index, block) for index, container in enumerate(containers) for block in container.blocks]
     sizes = np.array([len(block.payload) for _, block in blocks], np.int64)
-    counts = np.array([block.count for _, block in blocks], np.int64)
+    counts = np.array([block.records for _, block in blocks], np.int64)
     files = np.array([index for index, _ in blocks], np.int32)
     ends = np.cumsum(sizes, dtype=np.int64)
     buffer = b"".join([*(block.payload for _, block in blocks), bytes(PADDING_BYTES)])
@@ -124,11 +124,8 @@ class _Assembler:
                 return self._fixed(node.type.size_bytes, raw, valid)
             case "enum":
                 return pa.array(node.type.symbols, pa.string()).take(_numbers(raw.values, valid))
-            case "int":
-                assert raw.values is not None
-                return _numbers(raw.values.astype(np.int32), valid)
             case _:
-                return _numbers(raw.values, valid)
+                return _numbers(raw.values, valid, narrow=node.kind == "int")
 
     def _struct(self, node: Node, size: int, valid: Bools | None) -> pa.Array:
         children = [self.array(child, None) for child in node.children]
@@ -201,8 +198,8 @@ def _first_bad_text(values: pa.Array, starts: Ints) -> int:
     raise AssertionError(values)
 
 
-def _numbers(values: Any, valid: Bools | None) -> pa.Array:
-    return pa.array(values, mask=None if valid is None else ~valid)
+def _numbers(values: Any, valid: Bools | None, *, narrow: bool = False) -> pa.Array:
+    return pa.array(values.astype(np.int32) if narrow else values, mask=None if valid is None else ~valid)
 
 
 def _bitmap(valid: Bools | None) -> pa.Buffer | None:

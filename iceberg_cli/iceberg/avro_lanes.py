@@ -90,7 +90,7 @@ class Lanes:
         p += length
         if np.count_nonzero(stops) != len(stops):
             self._read_long_ones(np.flatnonzero(stops == 0), payload, p, e)
-        number = (payload >> 1).view(np.int64)
+        number: Ints = (payload >> 1).view(np.int64)
         number ^= -(payload & 1).view(np.int64)
         return number
 
@@ -225,11 +225,11 @@ def _after_nth(stops: Words, n: Words) -> Words:
     counts = np.bitwise_count(stops.view(np.uint8)).view("<u8")
     prefix = counts * _LOW_BITS  # byte k: set bits in bytes 0 to k
     reached = ((prefix | _HIGH_BITS) - n * _LOW_BITS) & _HIGH_BITS
-    byte = np.uint64(8) - np.bitwise_count(reached)
-    shift = byte << 3
+    byte: Any = np.uint64(8) - np.bitwise_count(reached)
+    shift: Words = byte << 3
     before = ((prefix << 8) >> shift) & 0xFF
     bits = (stops >> shift) & 0xFF
-    index = _SELECT.take((bits << 3) + (n - before - _ONE))
+    index: Any = _SELECT.take((bits << 3) + (n - before - _ONE))
     shift += index
     shift += _ONE
     return shift

@@ -6,14 +6,13 @@ end of the record at the latest: cursors only move forward, and lengths are chec
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from iceberg_cli.iceberg.avro_narrow_values import Reader, Sink, Step
 from iceberg_cli.iceberg.avro_plan import (
     Malformed,
     Node,
@@ -24,23 +23,6 @@ from iceberg_cli.iceberg.avro_plan import (
     varints_in,
     varints_then_bytes,
 )
-
-Step = Callable[[int, int], int]  # (position, end of the block) -> position after the value
-_MAX_PATTERN = 1_000
-_FLOAT = struct.Struct("<f")
-_DOUBLE = struct.Struct("<d")
-
-
-class _Sink:
-    """Growing lists behind one Raw."""
-
-    __slots__ = ("lengths", "size", "valid", "values")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.values: list[Any] = []
-        self.lengths: list[int] = []
-        self.valid: list[bool] = []
 
 
 def decode_narrow(plan: Plan, buffer: bytes, blocks: Sequence[tuple[int, int, int]]) -> list[Raw]:
@@ -76,14 +58,14 @@ def _decode_block(step: Step, start: int, end: int, count: int) -> None:
         raise Malformed(end, f"{end - position} bytes after the last record of a block")
 
 
-def _collect(node: Node, sinks: list[_Sink], raws: list[Raw]) -> None:
+def _collect(node: Node, sinks: list[Sink], raws: list[Raw]) -> None:
     if node.out is not None:
         raws[node.out] = _raw(node, sinks[node.out])
     for child in node.children:
         _collect(child, sinks, raws)
 
 
-def _raw(node: Node, sink: _Sink) -> Raw:
+def _raw(node: Node, sink: Sink) -> Raw:
     dtype: Any = {"boolean": np.bool_, "float": np.float32, "double": np.float64}.get(node.kind, np.int64)
     values = np.array(sink.values, dtype)
     lengths = np.array(sink.lengths, np.int64)
@@ -100,44 +82,12 @@ def _raw(node: Node, sink: _Sink) -> Raw:
             return Raw(len(values), values)
 
 
-@lru_cache(maxsize=512)
-def _numbers(count: int) -> re.Pattern[bytes]:
-    return re.compile(rb"(?:[\x80-\xff]{0,9}+[\x00-\x7f]){%d}+" % count)
-
-
 class _Compiler:
     """Turns nodes into closures over one buffer."""
 
     def __init__(self, buffer: bytes, outs: int) -> None:
-        self.buffer = buffer
-        self.sinks = [_Sink() for _ in range(outs)]
-
-    def read_long(self, position: int, end: int) -> tuple[int, int]:
-        """A zigzag number, and the position after it."""
-        byte = self.buffer[position]
-        if byte < 0x80:
-            return (byte >> 1) ^ -(byte & 1), position + 1
-        value, shift = byte & 0x7F, 7
-        for index in range(position + 1, min(position + 10, end)):
-            byte = self.buffer[index]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if value >> 64:
-                    break
-                return (value >> 1) ^ -(value & 1), index + 1
-            shift += 7
-        raise Malformed(end, "a number does not end, or is wider than 64 bits")
-
-    def skip_numbers(self, position: int, end: int, count: int) -> int:
-        """The position after `count` numbers."""
-        while count:
-            now = min(count, _MAX_PATTERN)
-            found = _numbers(now).match(self.buffer, position, end)
-            if found is None:
-                raise Malformed(end, "a number does not end, or takes more than 10 bytes")
-            position = found.end()
-            count -= now
-        return position
+        self.reader = Reader(buffer)
+        self.sinks = [Sink() for _ in range(outs)]
 
     def step(self, node: Node) -> Step:
         """The closure that decodes or steps over one value of `node`."""
@@ -151,7 +101,8 @@ class _Compiler:
             case "array" | "map":
                 return self._list(node)
             case _:
-                return self._leaf(node)
+                assert node.out is not None
+                return self.reader.kept_value(node, self.sinks[node.out])
 
     def _skip(self, node: Node) -> Step:
         size = leading_bytes(node.type)
@@ -159,22 +110,16 @@ class _Compiler:
             return lambda position, _end: position + size
         numbers = varints_in(node.type)
         if numbers is not None:
-            return lambda position, end: self.skip_numbers(position, end, numbers)
+            return lambda position, end: self.reader.skip_numbers(position, end, numbers)
         match node.kind:
             case "string" | "bytes":
-                return self._skip_bytes
+                return self.reader.skip_bytes
             case "record":
                 return self._record(node)
             case "union":
                 return self._union(node)
             case _:
                 return self._skip_list(node)
-
-    def _skip_bytes(self, position: int, end: int) -> int:
-        length, position = self.read_long(position, end)
-        if not 0 <= length <= end - position:
-            raise Malformed(end, f"length {length} with {end - position} bytes left")
-        return position + length
 
     def _record(self, node: Node) -> Step:
         steps = _merged(self, node)
@@ -196,7 +141,7 @@ class _Compiler:
         fill = self._filler(node.value) if null_index is not None and node.keeps else None
 
         def run(position: int, end: int) -> int:
-            index, position = self.read_long(position, end)
+            index, position = self.reader.read_long(position, end)
             if not 0 <= index < len(steps):
                 raise Malformed(end, f"union index {index} of {len(steps)}")
             if sink is not None:
@@ -233,7 +178,7 @@ class _Compiler:
         def run(position: int, end: int) -> int:
             total = 0
             while True:
-                count, size, position = self.block_header(position, end, least)
+                count, size, position = self.reader.block_header(position, end, least)
                 if not count:
                     sink.lengths.append(total)
                     return position
@@ -247,26 +192,13 @@ class _Compiler:
 
         return run
 
-    def block_header(self, position: int, end: int, least: int) -> tuple[int, int | None, int]:
-        """Number of items, the block's size in bytes if it is given, and the position after the header."""
-        count, position = self.read_long(position, end)
-        size = None
-        if count < 0:
-            count = -count
-            size, position = self.read_long(position, end)
-            if not 0 <= size <= end - position:
-                raise Malformed(end, f"array block of {size} bytes with {end - position} bytes left")
-        if count * least > end - position or (count and not least):
-            raise Malformed(end, f"array of {count} items with {end - position} bytes left")
-        return count, size, position
-
     def _skip_list(self, node: Node) -> Step:
         least = least_item_bytes(node)
         items = self._items(node)
 
         def run(position: int, end: int) -> int:
             while True:
-                count, size, position = self.block_header(position, end, least)
+                count, size, position = self.reader.block_header(position, end, least)
                 if not count:
                     return position
                 position = items(position, end, count) if size is None else position + size
@@ -280,9 +212,9 @@ class _Compiler:
         if node.kind == "array":
             item = node.children[0].type
             if (numbers := varints_in(item)) is not None:
-                return lambda position, end, count: self.skip_numbers(position, end, numbers * count)
+                return lambda position, end, count: self.reader.skip_numbers(position, end, numbers * count)
             if (leading := varints_then_bytes(item)) is not None:
-                return lambda position, end, count: self._skip_pairs(position, end, count, leading)
+                return lambda position, end, count: self.reader.skip_pairs(position, end, count, leading)
         steps = [self._skip(child) for child in node.children]
 
         def run(position: int, end: int, count: int) -> int:
@@ -295,91 +227,6 @@ class _Compiler:
 
         return run
 
-    def _skip_pairs(self, position: int, end: int, count: int, leading: int) -> int:
-        """Items of `leading` numbers and one string; one number of one byte and a short string are common."""
-        buffer = self.buffer
-        for _ in range(count):
-            length = buffer[position + 1]
-            if leading == 1 and not (length & 0x81 or buffer[position] & 0x80):
-                position += 2 + (length >> 1)
-            else:
-                position = self._skip_bytes(self.skip_numbers(position, end, leading), end)
-            if position > end:
-                break
-        return position
-
-    def _leaf(self, node: Node) -> Step:
-        assert node.out is not None
-        sink = self.sinks[node.out]
-        match node.kind:
-            case "string" | "bytes":
-                return self._kept_bytes(sink)
-            case "int" | "long" | "enum":
-                return self._kept_number(node, sink)
-            case "boolean":
-                return self._kept_boolean(sink)
-            case "float" | "double":
-                return self._kept_float(_FLOAT if node.kind == "float" else _DOUBLE, sink)
-            case _:  # null, fixed
-                return self._kept_fixed(node.type.size_bytes, sink)
-
-    def _kept_bytes(self, sink: _Sink) -> Step:
-        starts, lengths = sink.values.append, sink.lengths.append
-
-        def run(position: int, end: int) -> int:
-            length, position = self.read_long(position, end)
-            if not 0 <= length <= end - position:
-                raise Malformed(end, f"length {length} with {end - position} bytes left")
-            starts(position)
-            lengths(length)
-            return position + length
-
-        return run
-
-    def _kept_number(self, node: Node, sink: _Sink) -> Step:
-        low, high = -(1 << 31), 1 << 31
-        if node.kind == "enum":
-            low, high = 0, len(node.type.symbols)
-        elif node.kind == "long":
-            low, high = -(1 << 63), 1 << 63
-        append = sink.values.append
-
-        def run(position: int, end: int) -> int:
-            value, position = self.read_long(position, end)
-            if not low <= value < high:
-                raise Malformed(end, f"{value} is no {node.kind}")
-            append(value)
-            return position
-
-        return run
-
-    def _kept_boolean(self, sink: _Sink) -> Step:
-        def run(position: int, end: int) -> int:
-            value = self.buffer[position]
-            if value > 1:
-                raise Malformed(end, f"{value} is no boolean")
-            sink.values.append(value)
-            return position + 1
-
-        return run
-
-    def _kept_float(self, form: struct.Struct, sink: _Sink) -> Step:
-        def run(position: int, _end: int) -> int:
-            sink.values.append(form.unpack_from(self.buffer, position)[0])
-            return position + form.size
-
-        return run
-
-    def _kept_fixed(self, size_bytes: int, sink: _Sink) -> Step:
-        def run(position: int, end: int) -> int:
-            if size_bytes > end - position:
-                raise Malformed(end, "a fixed value reaches beyond its block")
-            sink.size += 1
-            sink.values.append(position)
-            return position + size_bytes
-
-        return run
-
 
 def _merged(compiler: _Compiler, node: Node) -> list[Step]:
     """One step per field; neighbouring numbers that nobody wants are stepped over together."""
@@ -389,7 +236,7 @@ def _merged(compiler: _Compiler, node: Node) -> list[Step]:
     def flush() -> None:
         nonlocal numbers
         if count := numbers:
-            steps.append(lambda position, end: compiler.skip_numbers(position, end, count))
+            steps.append(lambda position, end: compiler.reader.skip_numbers(position, end, count))
         numbers = 0
 
     for child in node.children:

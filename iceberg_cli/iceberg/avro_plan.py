@@ -17,6 +17,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro_schema import AvroType
 
 PADDING_BYTES = 80  # after the last block, so that a window can be gathered at every position
+MAX_ITEMS = 1 << 20  # of one block of an array or map: more than any file has columns or row groups
 VARINTS = ("int", "long", "enum")
 _MAP_KEY = AvroType(kind="string", min_bytes=1)
 
@@ -25,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class Malformed(Exception):
-    """Bytes that are no record of the schema. `end` is a position in the buffer after the block's start, up to its end."""
+    """Bytes that are no record of the schema. `end` is a position after the block's start, up to its end."""
 
     def __init__(self, end: int, reason: str) -> None:
         super().__init__(reason)
@@ -58,7 +59,10 @@ class Raw:
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """One step. `children` are as in `AvroType`, and a map has its key before its value. `null_index` is set on a union of null and one other type."""
+    """One step. `children` are as in `AvroType`, and a map has its key before its value.
+
+    `null_index` is set on a union of null and one other type.
+    """
 
     type: AvroType
     children: tuple[Node, ...] = ()

@@ -155,7 +155,7 @@ class _Builder:
             kind="union",
             children=children,
             min_bytes=1 + min(c.min_bytes for c in children),
-            **_totals(children),
+            **_sized(children),
         )
 
     def _define(
@@ -176,7 +176,7 @@ class _Builder:
             types = tuple(f.type for f in fields)
             built = AvroType(
                 kind="record", children=types, fields=fields, logical=logical,
-                min_bytes=min(sum(t.min_bytes for t in types), 1 << 40), **_totals(types),
+                min_bytes=min(sum(t.min_bytes for t in types), 1 << 40), **_sized(types),
             )  # fmt: skip
         self.named[name] = built
         return built
@@ -195,15 +195,15 @@ class _Builder:
         ids = [f.field_id for f in fields if f.field_id is not None]
         if len({f.name for f in fields}) != len(fields) or len(set(ids)) != len(ids):
             raise BadSchemaError("record with two fields of one name or id")
-        _totals(f.type for f in fields)
+        _sized(f.type for f in fields)
         return fields
 
 
 def _container(kind: str, item: AvroType, logical: str | None) -> AvroType:
-    return AvroType(kind=kind, children=(item,), min_bytes=1, logical=logical, **_totals((item,)))
+    return AvroType(kind=kind, children=(item,), min_bytes=1, logical=logical, **_sized((item,)))
 
 
-def _totals(children: Iterable[AvroType]) -> dict[str, int]:
+def _sized(children: Iterable[AvroType]) -> dict[str, Any]:
     """Nodes and depth of a parent of `children`; a name used often counts as often."""
     children = tuple(children)
     nodes = 1 + sum(c.nodes for c in children)

@@ -49,6 +49,7 @@ _GZIP_NAME: Final = re.compile(r"\.gz\.metadata\.json$|\.metadata\.json\.gz$")
 _MAX_RATIO: Final = 1000
 _RATIO_FLOOR_BYTES: Final = 2**20
 _CHUNK_BYTES: Final = 4 * 2**20
+_SCANNED_BYTES: Final = 2**19  # the scan for depth needs ten times as much memory
 
 
 class _RefusedError(ValueError):
@@ -156,13 +157,36 @@ def _check_bounds(data: bytes | bytearray, path: str) -> None:
         plain = data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         if surrogate := _LONE_SURROGATE.search(plain):
             raise CorruptFile(path, surrogate.start(), "half of a surrogate pair")
-    structure = np.frombuffer(plain.translate(None, _NOT_STRUCTURE), np.uint8)
-    outside = (np.cumsum(structure == ord('"'), dtype=np.int32) & 1) == 0
-    depth = np.cumsum(_STEP[structure] * outside, dtype=np.int32)
-    too_deep = np.flatnonzero(depth > MAX_DEPTH)
-    if too_deep.size:
-        offset = np.flatnonzero(np.isin(np.frombuffer(plain, np.uint8), list(b'"{}[]')))[too_deep[0]]
-        raise CorruptFile(path, int(offset), f"nested more than {MAX_DEPTH} deep")
+    deepest = _first_too_deep(plain.translate(None, _NOT_STRUCTURE))
+    if deepest is not None:
+        offset = _offset_of_structure(plain, deepest)
+        raise CorruptFile(path, offset, f"nested more than {MAX_DEPTH} deep")
+
+
+def _first_too_deep(structure: bytes | bytearray) -> int | None:
+    """Which of the quotes and brackets goes too deep; None if none does. Looks at one chunk at a time."""
+    depth_before, quotes_before = 0, 0
+    for start in range(0, len(structure), _SCANNED_BYTES):
+        chunk = np.frombuffer(structure, np.uint8, min(_SCANNED_BYTES, len(structure) - start), start)
+        quotes = np.cumsum(chunk == ord('"'), dtype=np.int32) + quotes_before
+        depth = np.cumsum(_STEP[chunk] * (quotes & 1 == 0), dtype=np.int32) + depth_before
+        too_deep = np.flatnonzero(depth > MAX_DEPTH)
+        if too_deep.size:
+            return start + int(too_deep[0])
+        depth_before, quotes_before = int(depth[-1]), int(quotes[-1]) & 1
+    return None
+
+
+def _offset_of_structure(plain: bytes | bytearray, index: int) -> int:
+    """The byte offset of the quote or bracket with this index among all of them."""
+    for start in range(0, len(plain), _SCANNED_BYTES):
+        chunk = plain[start : start + _SCANNED_BYTES]
+        count = len(chunk.translate(None, _NOT_STRUCTURE))
+        if index < count:
+            marked = np.isin(np.frombuffer(chunk, np.uint8), list(b'"{}[]'))
+            return start + int(np.flatnonzero(marked)[index])
+        index -= count
+    raise AssertionError(index)
 
 
 class _Sharing:

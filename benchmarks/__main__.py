@@ -1,0 +1,21 @@
+"""`python -m benchmarks NAME --size S|M|L --minutes N`."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks import expire
+
+
+def main() -> None:
+    """Parse the command line and run one benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("name", choices=["expire"])
+    parser.add_argument("--size", choices=["S", "M", "L"], default="S")
+    parser.add_argument("--minutes", type=float, default=5, help="start no further pair after this time")
+    parser.add_argument("--folder", help="where the tables are made, and left; default: a temporary folder")
+    arguments = parser.parse_args()
+    expire.main(arguments.size, arguments.minutes, arguments.folder)
+
+
+main()

@@ -1,0 +1,181 @@
+"""`python -m benchmarks expire`: inspect and expire-snapshots against PyIceberg, iceberg-go and the physical floor."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.measure import HEADER, OURS, PYTHON, Run, compare, run
+from benchmarks.tables import SIZES, STEP_MS, Made, Size, make_table
+
+ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
+PAIRS = {"S": 5, "M": 3, "L": 1}
+DAILY = 24
+
+FLOOR = """
+import sys
+from isal import isal_zlib
+from iceberg_cli.iceberg.avro import read_container
+for path in open(sys.argv[1]).read().split():
+    with open(path, "rb") as file:
+        read_container(file.read(), path)
+"""
+PYICEBERG_LOAD = "from pyiceberg.table import StaticTable; import sys; t = StaticTable.from_metadata(sys.argv[1]); t.current_snapshot()"
+PYICEBERG_FILES = "from pyiceberg.table import StaticTable; import sys; print(StaticTable.from_metadata(sys.argv[1]).inspect.files().num_rows)"
+
+
+def main(size_name: str, minutes: float, folder: str | None) -> None:
+    """Build the tables, run both sides, print the ratios."""
+    size = SIZES[size_name]
+    until = time.monotonic() + minutes * 60
+    root = folder or tempfile.mkdtemp(prefix="iceberg-cli-bench-")
+    try:
+        print(f"table {size_name}: {size.snapshots} snapshots of {size.files_per_snapshot} files, in {root}")
+        made, copy = build(root, size)
+        print(f"  {made.files} files ever, {made.live_files} live, {made.metadata_bytes / 1e6:.0f} MB of metadata")
+        print(HEADER)
+        go = find_iceberg_go()
+        pairs = PAIRS[size_name]
+        compare(
+            "--help", "import typer", lambda: run([*OURS, "--help"]), lambda: run([PYTHON, "-c", "import typer"]),
+            pairs=7, bar=2.5, until=until,
+        )
+        measure_inspect(made, size_name, go, pairs, until)
+        measure_expiry(made, copy, size, go, pairs, until)
+        if size_name != "L":
+            measure_big_metadata(root, go, pairs, until)
+    finally:
+        if folder is None:
+            shutil.rmtree(root)
+
+
+def build(root: str, size: Size) -> tuple[Made, str]:
+    """The table and a pristine copy of it made of hard links."""
+    location = f"{root}/wh/db/t"
+    if os.path.isdir(location):
+        shutil.rmtree(location)
+        shutil.rmtree(f"{root}/pristine", ignore_errors=True)
+    made = make_table(location, size)
+    copy = f"{root}/pristine"
+    subprocess.run(["cp", "-al", location, copy], check=True)
+    return made, copy
+
+
+def find_iceberg_go() -> str | None:
+    """iceberg-go's command line: on the PATH, or installed where Go is there."""
+    found = shutil.which("iceberg")
+    if found or not shutil.which("go"):
+        return found
+    target = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "iceberg-cli" / "go"
+    if not (target / "iceberg").exists():
+        print(f"installing {ICEBERG_GO}")
+        env = {**os.environ, "GOBIN": str(target)}
+        if subprocess.run(["go", "install", ICEBERG_GO], env=env, check=False, capture_output=True).returncode:
+            print("iceberg-go cannot be installed here; its rows are left out")
+            return None
+    return str(target / "iceberg")
+
+
+def measure_inspect(made: Made, size_name: str, go: str | None, pairs: int, until: float) -> None:
+    """Summary and files, read only."""
+    metadata = f"{made.location}/metadata/v1.metadata.json"
+    summary = lambda: run([*OURS, "inspect", made.location, "--format", "json"])  # noqa: E731
+    load = lambda: run([PYTHON, "-c", PYICEBERG_LOAD, metadata])  # noqa: E731
+    compare("inspect (summary)", "PyIceberg, load", summary, load, pairs=pairs, bar=1 / 5, until=until)
+    if go:
+        command = [*go_command(go, made.location), "info", "db.t"]
+        compare("inspect (summary)", "iceberg-go info", summary, lambda: run(command), pairs=pairs, bar=5, until=until)
+    if size_name != "L":
+        files = lambda: run([*OURS, "inspect", made.location, "files", "-o", f"{made.location}.files.parquet", "-q"])  # noqa: E731
+        theirs = lambda: run([PYTHON, "-c", PYICEBERG_FILES, metadata])  # noqa: E731
+        compare("inspect files, Parquet", "PyIceberg files()", files, theirs, pairs=pairs, bar=1 / 6, until=until)
+
+
+def measure_expiry(made: Made, copy: str, size: Size, go: str | None, pairs: int, until: float) -> None:
+    """Plan against the floor; whole expiry and the daily job against iceberg-go."""
+    manifests = Path(f"{made.location}.manifests")
+    manifests.write_text("\n".join(glob.glob(f"{made.location}/metadata/m-*.avro")))
+    cutoff = [str(made.last_ms), "--retain-last", str(size.kept)]
+    plan = lambda: run([*OURS, "expire-snapshots", made.location, "-n", "-q", "--older-than", *cutoff])  # noqa: E731
+    floor = lambda: run([PYTHON, "-c", FLOOR, str(manifests)])  # noqa: E731
+    compare("expiry plan", "floor: read, inflate", plan, floor, pairs=pairs, bar=3.5, until=until)
+    if not go:
+        return
+    for name, kept in (("whole expiry with deletes", size.kept), ("the daily job", size.snapshots - DAILY)):
+        left: list[set[str]] = []
+        options = ["--older-than", str(made.last_ms), "--retain-last", str(kept), "--yes", "-q"]
+        go_options = ["--older-than", "1s", "--retain-last", str(kept), "--yes"]
+        compare(
+            name,
+            "iceberg-go",
+            watched(lambda o=options: run([*OURS, "expire-snapshots", made.location, *o]), made, left),
+            watched(lambda o=go_options: run([*go_command(go, made.location), "expire-snapshots", *o, "db.t"]), made, left),
+            pairs=pairs,
+            bar=1 / 4,
+            prepare=lambda: restore(made.location, copy),
+            until=until,
+        )
+        different = [len(left[0] ^ other) for other in left if other != left[0]]
+        print(f"  files left by both: {'the same' if not different else f'{different} differ'} ({len(left[0])})")
+    restore(made.location, copy)
+
+
+def watched(work: Callable[[], Run], made: Made, left: list[set[str]]) -> Callable[[], Run]:
+    """`work`, and note which data files, manifests and lists are there afterwards."""
+
+    def call() -> Run:
+        result = work()
+        names = set(os.listdir(f"{made.location}/data")) | set(os.listdir(f"{made.location}/metadata"))
+        left.append({name for name in names if name.endswith((".avro", ".parquet"))})
+        return result
+
+    return call
+
+
+def restore(location: str, copy: str) -> None:
+    """Put the pristine table back in its place."""
+    shutil.rmtree(location)
+    subprocess.run(["cp", "-al", copy, location], check=True)
+
+
+def go_command(go: str, location: str) -> list[str]:
+    """iceberg-go on the Hadoop catalog that holds `location`."""
+    return [go, "--catalog", "hadoop", "--warehouse", str(Path(location).parents[1])]
+
+
+def measure_big_metadata(root: str, go: str | None, pairs: int, until: float) -> None:
+    """A metadata.json of 23 MB: 10,000 snapshots and 2,000 schemas."""
+    location = f"{root}/wh/db/wide"
+    shutil.rmtree(location, ignore_errors=True)
+    made = make_table(location, Size(2, 10, 1))
+    path = Path(f"{location}/metadata/v1.metadata.json")
+    metadata = json.loads(path.read_text())
+    last = metadata["snapshots"][-1]
+    old = [
+        {**last, "snapshot-id": 10 + i, "parent-snapshot-id": 9 + i, "timestamp-ms": made.last_ms - (10_000 - i) * STEP_MS,
+         "sequence-number": 1, "schema-id": i // 5}
+        for i in range(9_998)
+    ]
+    old[0].pop("parent-snapshot-id")
+    metadata["snapshots"] = [*old, *metadata["snapshots"]]
+    fields = metadata["schemas"][0]["fields"]
+    metadata["schemas"] = [
+        {"type": "struct", "schema-id": n,
+         "fields": [*fields, *({"id": 100 + k, "name": f"column_{k}", "required": False, "type": "string", "doc": "added"}
+                    for k in range(n % 130))]}
+        for n in range(2_000)
+    ]
+    metadata["last-column-id"] = 1_000
+    path.write_text(json.dumps(metadata, separators=(",", ":")))
+    print(f"  metadata.json of {path.stat().st_size / 1e6:.0f} MB")
+    ours = lambda: run([*OURS, "inspect", location, "--format", "json"])  # noqa: E731
+    if go:
+        theirs = lambda: run([*go_command(go, location), "info", "db.wide"])  # noqa: E731
+        compare("inspect (summary), wide", "iceberg-go info", ours, theirs, pairs=pairs, bar=1, until=until)

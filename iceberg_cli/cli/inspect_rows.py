@@ -1,0 +1,149 @@
+"""How `inspect` puts rows out: as a table, as one JSON document, or into a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from iceberg_cli.cli.run import Run
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.inspect import column_names
+from iceberg_cli.inspection import FILE_ROWS, Inspection
+
+_SHOWN_ROWS = 50
+_SPOOL_BYTES = 32 << 20
+
+
+def show(run: Run, shown: Inspection, what: str, *, limit: int | None) -> None:
+    """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens."""
+    from iceberg_cli.render_inspection import show_rows
+
+    wanted = limit if limit is not None or run.verbose else _SHOWN_ROWS
+    more = False
+    if what in FILE_ROWS:
+        names = {str(field_id): name for field_id, name in column_names(shown.table.metadata).items()}
+        lines = _lines(shown, what, limit=None if wanted is None else wanted + 1)
+        rows = [{**json.loads(line), "columns": names} for line in lines]
+    else:
+        rows = shown.rows(what, limit=None if wanted is None else wanted + 1)
+    run.progress.close()
+    if wanted is not None and len(rows) > wanted:
+        more = limit is None
+        rows = rows[-wanted:] if shown.newest_last(what) else rows[:wanted]
+    show_rows(run.out, what, rows, location=shown.table.location, more=more, verbose=run.verbose)
+
+
+def print_document(run: Run, shown: Inspection, what: str, *, limit: int | None) -> None:
+    """One JSON document on standard output, and none if something cannot be read."""
+    head = shown.header(what)
+    if what not in FILE_ROWS:
+        from iceberg_cli.render import print_json
+
+        rows = shown.rows(what, limit=limit)
+        run.progress.close()
+        print_json({**head, "row_count": len(rows), "rows": rows})
+        return
+    if what != "partitions":
+        head["columns"] = {str(field_id): name for field_id, name in column_names(shown.table.metadata).items()}
+    # Rows wait until the last one is read: half a document followed by an error would be no document.
+    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, mode="w+", encoding="ascii") as spool:
+        total = 0
+        for line in _lines(shown, what, limit=limit):
+            spool.write(f"{',' if total else ''}\n    {line}")
+            total += 1
+        run.progress.close()
+        spool.seek(0)
+        sys.stdout.write(json.dumps({**head, "row_count": total}, indent=2).removesuffix("\n}") + ',\n  "rows": [')
+        shutil.copyfileobj(spool, sys.stdout, 1 << 20)
+        sys.stdout.write("\n  ]\n}\n" if total else "]\n}\n")
+
+
+def _lines(shown: Inspection, what: str, *, limit: int | None) -> Iterator[str]:
+    """Rows of `FILE_ROWS` as JSON objects."""
+    from iceberg_cli.iceberg.inspect_json import json_rows
+    from iceberg_cli.iceberg.inspect_rows import ID_COLUMNS
+
+    shower = shown.shower()
+    bare = shower.bare()
+    for table in shown.tables(what, shower, limit=limit):
+        yield from json_rows(table, ids=ID_COLUMNS, bare=bare).to_pylist()
+
+
+def save(run: Run, shown: Inspection, what: str, path: str, *, limit: int | None) -> None:
+    """Write rows to a file, which is there whole or not at all.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    write = _write_parquet if path.endswith(".parquet") else _write_lines
+    try:
+        with _whole(path) as file:
+            total = write(file, shown, what, limit)
+    except OSError as error:
+        raise UsageError(f"Cannot write {error.filename or path}: {error.strerror or error}") from error
+    run.progress.close()
+    from iceberg_cli.render import count, print_json, printable
+
+    if run.json:
+        print_json({**shown.header(what), "row_count": total, "output": path})
+    elif not run.quiet:
+        run.out.print(printable(f"{count(total, 'rows')} of {what} written to {path}"))
+
+
+@contextmanager
+def _whole(path: str) -> Iterator[IO[bytes]]:
+    """A file beside `path` that takes its name when all went well."""
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "xb") as file:
+            yield file
+        os.replace(part, path)
+    except BaseException:
+        if os.path.exists(part):
+            os.remove(part)
+        raise
+
+
+def _write_lines(file: IO[bytes], shown: Inspection, what: str, limit: int | None) -> int:
+    lines: Iterator[str]
+    if what in FILE_ROWS:
+        lines = _lines(shown, what, limit=limit)
+    else:
+        lines = (json.dumps(row) for row in shown.rows(what, limit=limit))
+    total = 0
+    while batch := list(islice(lines, 4_096)):
+        file.write(("\n".join(batch) + "\n").encode())
+        total += len(batch)
+    return total
+
+
+def _write_parquet(file: IO[bytes], shown: Inspection, what: str, limit: int | None) -> int:
+    import pyarrow.parquet as pq
+
+    if what not in FILE_ROWS:
+        # Objects and lists have another shape in every row: they are JSON text in a file of columns.
+        rows = [{key: _flat(value) for key, value in row.items()} for row in shown.rows(what, limit=limit)]
+        pq.write_table(pa.Table.from_pylist(rows), file)
+        return len(rows)
+    from iceberg_cli.iceberg.inspect_rows import FILES_SCHEMA, PARTITIONS_SCHEMA
+
+    total = 0
+    schema = PARTITIONS_SCHEMA if what == "partitions" else FILES_SCHEMA
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for table in shown.tables(what, shown.shower(), limit=limit):
+            writer.write_table(table)
+            total += table.num_rows
+    return total
+
+
+def _flat(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict | list) else value

@@ -1,0 +1,225 @@
+"""Reads what `inspect` shows, through the table's engine. Nothing here writes to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg import expire_snapshots
+from iceberg_cli.iceberg import inspect as rows_of
+from iceberg_cli.iceberg.inspect_summary import (
+    DATA_COLUMNS,
+    DELETE_COLUMNS,
+    RECOUNT_BYTES,
+    Facts,
+    Tally,
+    small_bytes,
+    summarize,
+)
+from iceberg_cli.liveness import Liveness
+from iceberg_cli.table import base_of
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.inspect_rows import Shower
+    from iceberg_cli.iceberg.metadata import Snapshot
+    from iceberg_cli.table import IcebergTable
+
+METADATA_ROWS = ("snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log")
+MANIFEST_ROWS = ("manifests", "row-ids")
+FILE_ROWS = ("files", "deletes", "partitions")
+OF_SNAPSHOT = ("summary", *MANIFEST_ROWS, *FILE_ROWS)
+_NEWEST_LAST = ("snapshots", "history", "metadata-log")
+_CHUNK_ROWS = 8_192
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """Reads about one snapshot of one table.
+
+    Args:
+        table: opened and loaded.
+        snapshot: the one that is shown; None for a table without data.
+        as_of_ms: the "now" of ages, in ms since the epoch.
+    """
+
+    table: IcebergTable
+    snapshot: Snapshot | None
+    as_of_ms: int
+
+    def header(self, what: str) -> dict[str, Any]:
+        """How the document begins; what is about a snapshot names it."""
+        head = rows_of.header(
+            self.table.metadata,
+            what,
+            name=self.table.name,
+            metadata_location=self.table.metadata_location,
+            as_of_ms=self.as_of_ms,
+        )
+        if what in OF_SNAPSHOT:
+            head["snapshot_id"] = None if self.snapshot is None else str(self.snapshot.snapshot_id)
+        return head
+
+    # -- summary -------------------------------------------------------------------------------------------------
+
+    def summary(self, *, recount: bool) -> dict[str, Any]:
+        """The whole document of a summary.
+
+        Args:
+            recount: read all manifests, however large they are together.
+
+        Raises:
+            CorruptFile: a file that was read cannot be read whole.
+        """
+        table = self.table
+        liveness, manifests = self._manifests()
+        length = pc.sum(manifests["manifest_length"]).as_py() or 0
+        # A v1 snapshot may name manifests without their lengths.
+        known = not manifests["manifest_length"].null_count
+        recounted = recount or (known and length <= RECOUNT_BYTES)
+        tally = Tally(small_bytes=small_bytes(table.metadata))
+        deletes = manifests.filter(pc.equal(manifests["content"], 1))
+        for _, batch in liveness.entries(deletes, DELETE_COLUMNS, phase="reading delete manifests"):
+            tally.add_deletes(batch.table)
+        if recounted:
+            data = manifests.filter(pc.equal(manifests["content"], 0))
+            for _, batch in liveness.entries(data, DATA_COLUMNS, phase="reading data manifests"):
+                tally.add_data(batch.table)
+        facts = Facts(
+            manifests=manifests,
+            tally=tally,
+            recounted=recounted,
+            metadata_bytes=self._metadata_bytes(),
+            read_only=table.committer.read_only_reason(),
+            suggestions=tuple(self._suggestions()),
+            open_operations=tuple(table.open_operations()),
+        )
+        shown = summarize(table.metadata, self.snapshot, facts, as_of_ms=self.as_of_ms)
+        return {**self.header("summary"), **shown}
+
+    def _manifests(self) -> tuple[Liveness, pa.Table]:
+        """The rows of the snapshot's manifest list, in its order."""
+        table = self.table
+        liveness = Liveness(engine=table.engine, on_event=table.on_event, trust_lists=True)
+        wanted = () if self.snapshot is None else (expire_snapshots.snapshot_files(self.snapshot),)
+        # A list that may have been cut short is shown too: the summary puts both counts side by side.
+        manifests = liveness.manifests(wanted, phase="reading the manifest list", required=False)
+        if manifests.missing:
+            raise CorruptFile(manifests.missing[0], None, "the snapshot needs this manifest list and it is not there")
+        return liveness, manifests.rows
+
+    def _metadata_bytes(self) -> int | None:
+        try:
+            return self.table.storage.stat(self.table.metadata_location).size_bytes
+        except FileNotFoundError:
+            return None
+
+    def _suggestions(self) -> Iterator[dict[str, Any]]:
+        """What `plan` would have to do, decided without reading a manifest."""
+        table = self.table
+        plan = expire_snapshots.plan(
+            table.metadata,
+            expire_snapshots.ExpirePolicy(),
+            base=base_of(table.metadata, table.metadata_location),
+            table=table.describe(),
+            as_of_ms=self.as_of_ms,
+        )
+        if plan.due:
+            going = [verdict.subject for verdict in plan.verdicts if not verdict.keep]
+            yield {
+                "operation": plan.operation,
+                "snapshots": going.count("snapshot"),
+                "refs": going.count("branch") + going.count("tag"),
+                "blocked_by": list(plan.blocked_by),
+            }
+
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def rows(self, what: str, *, limit: int | None) -> list[dict[str, Any]]:
+        """Rows that metadata or the manifest list hold.
+
+        Args:
+            what: of `METADATA_ROWS` or `MANIFEST_ROWS`.
+            limit: the newest so many of a log, the first so many of the rest; None for all.
+        """
+        metadata = self.table.metadata
+        makers: dict[str, Callable[[], list[dict[str, Any]]]] = {
+            "snapshots": lambda: rows_of.snapshot_rows(metadata),
+            "refs": lambda: rows_of.ref_rows(metadata),
+            "history": lambda: rows_of.history_rows(metadata),
+            "schemas": lambda: rows_of.schema_rows(metadata),
+            "specs": lambda: rows_of.spec_rows(metadata),
+            "properties": lambda: rows_of.property_rows(metadata),
+            "statistics": lambda: rows_of.statistics_rows(metadata),
+            "metadata-log": lambda: rows_of.metadata_log_rows(
+                metadata, metadata_location=self.table.metadata_location
+            ),
+            "manifests": lambda: self._manifest_rows(limit),
+            "row-ids": self._row_ids,
+        }
+        rows = makers[what]()
+        if limit is None:
+            return rows
+        return rows[-limit:] if what in _NEWEST_LAST else rows[:limit]
+
+    @staticmethod
+    def newest_last(what: str) -> bool:
+        """Whether a limit keeps the end of the rows, not their beginning."""
+        return what in _NEWEST_LAST
+
+    def _manifest_rows(self, limit: int | None) -> list[dict[str, Any]]:
+        return self.shower().manifests(self._manifests()[1].slice(0, limit))
+
+    def _row_ids(self) -> list[dict[str, Any]]:
+        from iceberg_cli.iceberg.inspect_rows import manifest_row_ids
+
+        return [*rows_of.snapshot_row_ids(self.table.metadata), *manifest_row_ids(self._manifests()[1])]
+
+    def shower(self) -> Shower:
+        """Spells bounds and partitions of this table."""
+        from iceberg_cli.iceberg.inspect_rows import Shower
+
+        return Shower(self.table.metadata, self.table.metadata_location)
+
+    def tables(self, what: str, shower: Shower, *, limit: int | None) -> Iterator[pa.Table]:
+        """Rows of `files`, `deletes` or `partitions`, some thousand at a time.
+
+        Raises:
+            CorruptFile: a manifest cannot be read whole.
+        """
+        left = limit
+        parts = self._partitions(shower) if what == "partitions" else self._files(what, shower)
+        for part in parts:
+            if left is not None:
+                part = part.slice(0, left)
+                left -= part.num_rows
+            yield part
+            if left == 0:
+                return
+
+    def _files(self, what: str, shower: Shower) -> Iterator[pa.Table]:
+        from iceberg_cli.iceberg.inspect_rows import FILES_COLUMNS
+
+        liveness, manifests = self._manifests()
+        if what == "deletes":
+            manifests = manifests.filter(pc.equal(manifests["content"], 1))
+        for sources, batch in liveness.entries(manifests, FILES_COLUMNS, phase="reading manifests"):
+            for spec_id, entries in shower.by_spec(sources, batch):
+                for start in range(0, entries.num_rows, _CHUNK_ROWS):
+                    chunk = entries.slice(start, _CHUNK_ROWS)
+                    yield shower.files(spec_id, chunk)
+
+    def _partitions(self, shower: Shower) -> Iterator[pa.Table]:
+        from iceberg_cli.iceberg.inspect_partitions import Partitions
+        from iceberg_cli.iceberg.inspect_rows import PARTITIONS_COLUMNS
+
+        liveness, manifests = self._manifests()
+        partitions = Partitions(self.table.metadata, shower)
+        for sources, batch in liveness.entries(manifests, PARTITIONS_COLUMNS, phase="reading manifests"):
+            for spec_id, entries in shower.by_spec(sources, batch):
+                partitions.add(spec_id, entries)
+        yield partitions.table()

@@ -1,0 +1,224 @@
+"""What the live tests ask of Spark, of the other readers, of our program and of the folder under them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+import sqlite3
+from contextlib import closing, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from iceberg_cli.cli import run
+
+Rows = list[tuple[Any, ...]]
+JOURNAL = "_iceberg_cli"
+
+
+def session(root: Path, *, packages: str) -> Any:
+    """A Spark session whose catalogs `hadoop` and `jdbc` keep their tables below `root` and cache nothing."""
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.jars.packages": packages,
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(root / "spark-warehouse"),
+        "spark.sql.sources.partitionOverwriteMode": "dynamic",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    }
+    for name, kind in (("hadoop", "hadoop"), ("jdbc", "jdbc")):
+        settings |= {
+            f"spark.sql.catalog.{name}": "org.apache.iceberg.spark.SparkCatalog",
+            f"spark.sql.catalog.{name}.type": kind,
+            f"spark.sql.catalog.{name}.warehouse": str(root / name),
+            f"spark.sql.catalog.{name}.cache-enabled": "false",
+        }
+    settings |= {
+        "spark.sql.catalog.jdbc.uri": f"jdbc:sqlite:{root}/jdbc.db",
+        "spark.sql.catalog.jdbc.jdbc.schema-version": "V1",
+        "spark.sql.catalog.jdbc.jdbc.busy_timeout": "30000",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("iceberg-cli live tests")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A table's files and its catalog row, set aside."""
+
+    folders: tuple[tuple[Path, Path], ...]  # (the table's, the copy)
+    pointer: tuple[str, str | None] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lake:
+    """One catalog, its warehouse, and the tables of its namespace `db`."""
+
+    spark: Any
+    catalog: str
+    warehouse: Path
+    database: Path | None  # the SQLite file of the JDBC catalog
+    config: Path  # PyIceberg's
+
+    # -- Spark -------------------------------------------------------------------------------------------------
+
+    def name(self, table: str) -> str:
+        """As Spark and PyIceberg call it."""
+        return f"{self.catalog}.db.{table}"
+
+    def sql(self, table: str, text: str) -> list[Any]:
+        """Run one statement; `{t}` stands for the table's name and `{c}` for the catalog's."""
+        return list(self.spark.sql(text.replace("{t}", self.name(table)).replace("{c}", self.catalog)).collect())
+
+    def java(self, table: str) -> Any:
+        """Iceberg Java's own `Table`, loaded now."""
+        util = self.spark._jvm.org.apache.iceberg.spark.Spark3Util
+        return util.loadIcebergTable(self.spark._jsparkSession, self.name(table))
+
+    def rows(self, table: str, snapshot_id: int | None = None, *, row_ids: bool = False) -> Rows:
+        """All rows of a snapshot, or of main, as Spark reads them, in a fixed order."""
+        columns = "*, _row_id, _last_updated_sequence_number" if row_ids else "*"
+        version = "" if snapshot_id is None else f" VERSION AS OF {snapshot_id}"
+        return in_order(tuple(row) for row in self.sql(table, f"SELECT {columns} FROM {{t}}{version}"))
+
+    def expire_with_spark(self, table: str, *, older_than_ms: int, retain_last: int, clean: bool = False) -> dict[str, int]:
+        """The result row of Spark's procedure."""
+        moment = datetime.fromtimestamp(older_than_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+        (row,) = self.sql(
+            table,
+            f"CALL {{c}}.system.expire_snapshots(table => '{{t}}', older_than => TIMESTAMP '{moment}',"
+            f" retain_last => {retain_last}, clean_expired_metadata => {str(clean).lower()})",
+        )
+        return dict(row.asDict())
+
+    # -- metadata and files ------------------------------------------------------------------------------------
+
+    def metadata_location(self, table: str) -> str:
+        """Where Iceberg Java finds the current metadata."""
+        location = self.java(table).operations().current().metadataFileLocation()
+        return str(location).removeprefix("file:")
+
+    def metadata(self, table: str) -> dict[str, Any]:
+        """The current metadata as JSON."""
+        data = Path(self.metadata_location(table)).read_bytes()
+        document: dict[str, Any] = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        return document
+
+    def snapshot_ids(self, table: str) -> list[int]:
+        """In the order of the metadata."""
+        return [snapshot["snapshot-id"] for snapshot in self.metadata(table).get("snapshots", [])]
+
+    def folders(self, table: str) -> tuple[Path, ...]:
+        """The table's folder, and the one beside it where its data may be."""
+        both = (self.warehouse / "db" / table, self.warehouse / "db" / f"{table}-data")
+        return tuple(folder for folder in both if folder.exists())
+
+    def files(self, table: str) -> set[str]:
+        """Every file of the table, without our journal and Hadoop's checksum files."""
+        return {
+            str(path)
+            for folder in self.folders(table)
+            for path in folder.rglob("*")
+            if path.is_file() and JOURNAL not in path.parts and not path.name.endswith(".crc")
+        }
+
+    def reachable(self, table: str) -> set[str]:
+        """Every file that some snapshot reaches, as Iceberg's metadata tables list them."""
+        paths = [row[0] for row in self.sql(table, "SELECT DISTINCT file_path FROM {t}.all_files")]
+        paths += [row[0] for row in self.sql(table, "SELECT DISTINCT path FROM {t}.all_manifests")]
+        paths += [row[0] for row in self.sql(table, "SELECT manifest_list FROM {t}.snapshots")]
+        return {path.removeprefix("file:") for path in paths}
+
+    def save(self, table: str, aside: Path) -> Saved:
+        """Copy the table aside, so that the very same table can be operated on twice: metadata holds absolute paths."""
+        pairs = tuple((folder, aside / folder.name) for folder in self.folders(table))
+        for folder, copy in pairs:
+            shutil.copytree(folder, copy)
+        return Saved(pairs, self._pointer(table))
+
+    def restore(self, table: str, saved: Saved) -> None:
+        """Put back what `save` copied."""
+        for folder, copy in saved.folders:
+            shutil.rmtree(folder)
+            shutil.copytree(copy, folder)
+        if self.database is not None and saved.pointer is not None:
+            with closing(sqlite3.connect(self.database, timeout=30)) as connection, connection:
+                connection.execute(
+                    "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? WHERE table_name = ?",
+                    (*saved.pointer, table),
+                )
+
+    def _pointer(self, table: str) -> tuple[str, str | None] | None:
+        if self.database is None:
+            return None
+        with closing(sqlite3.connect(self.database, timeout=30)) as connection:
+            query = "SELECT metadata_location, previous_metadata_location FROM iceberg_tables WHERE table_name = ?"
+            found: tuple[str, str | None] = connection.execute(query, (table,)).fetchone()
+            return found
+
+    # -- other readers -----------------------------------------------------------------------------------------
+
+    def rows_of_pyiceberg(self, table: str, snapshot_id: int) -> Rows:
+        """A snapshot's rows as PyIceberg reads them, through the catalog where there is one."""
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.table import StaticTable
+
+        if self.database is None:
+            opened: Any = StaticTable.from_metadata(self.metadata_location(table))
+        else:
+            catalog = load_catalog("jdbc", type="sql", uri=f"sqlite:///{self.database}")
+            opened = catalog.load_table(f"db.{table}")
+        arrow = opened.scan(snapshot_id=snapshot_id).to_arrow()
+        return in_order(tuple(row.values()) for row in arrow.to_pylist())
+
+    def rows_of_duckdb(self, table: str, snapshot_id: int) -> Rows:
+        """A snapshot's rows as DuckDB reads them from the current metadata file."""
+        import duckdb
+        import duckdb_extension_avro
+        import duckdb_extension_iceberg
+
+        with duckdb.connect() as connection:
+            for module in (duckdb_extension_avro, duckdb_extension_iceberg):
+                (file,) = Path(module.__path__[0]).rglob("*.duckdb_extension")
+                connection.execute(f"LOAD '{file}'")
+            location = self.metadata_location(table)
+            codec = ", metadata_compression_codec => 'gzip'" if location.endswith(".gz.metadata.json") else ""
+            text = f"SELECT * FROM iceberg_scan('{location}', snapshot_from_id => {snapshot_id}::UBIGINT{codec})"
+            return in_order(connection.execute(text).fetchall())
+
+    # -- our program -------------------------------------------------------------------------------------------
+
+    def argument(self, table: str) -> str:
+        """As our command line calls it."""
+        return str(self.warehouse / "db" / table) if self.database is None else self.name(table)
+
+    def options(self) -> list[str]:
+        """That every command of ours needs here."""
+        return ["--format", "json", "--no-progress", *([] if self.database is None else ["--catalog-config", str(self.config)])]
+
+    def cli(self, command: str, target: str, *arguments: object) -> tuple[int, dict[str, Any]]:
+        """Run one command of ours in this process: exit code and JSON document."""
+        out = io.StringIO()
+        with redirect_stdout(out):
+            code = run([command, target, *map(str, arguments), *self.options()])
+        text = out.getvalue()
+        return code, json.loads(text) if text else {}
+
+
+def in_order(rows: Any) -> Rows:
+    """Rows in an order that does not depend on their types; nulls sort by their spelling."""
+    return sorted((tuple(row) for row in rows), key=repr)

@@ -1,0 +1,167 @@
+"""Laws of retention, and its equality with a literal reading of the specification."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy, plan, retention_of
+from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.iceberg.retention import Judgement, judge
+from iceberg_cli.iceberg.update import updates_from_json, with_updates
+from iceberg_cli.plan import Base, Plan
+from tests.metadata_documents import PATH
+from tests.strategies import ANY_POLICY, BY_AGE, BY_ID, NOW_MS, tables
+
+EXAMPLES = settings(max_examples=200, deadline=None)
+DEFAULT_AGE_MS = 5 * 24 * 60 * 60 * 1_000
+FOR_EVER_MS = 2**63 - 1
+
+
+def judged(table: TableMetadata, policy: ExpirePolicy) -> Judgement:
+    return judge(table, retention_of(table, policy, as_of_ms=NOW_MS), as_of_ms=NOW_MS)
+
+
+def planned(table: TableMetadata, policy: ExpirePolicy) -> Plan:
+    base = Base(table_uuid=table.table_uuid or "", version=PATH)
+    return plan(table, policy, base=base, table={"name": "t"}, as_of_ms=NOW_MS)
+
+
+def applied(table: TableMetadata, made: Plan) -> TableMetadata:
+    updates = [update for step in made.steps if step.change for update in step.change.updates]
+    return with_updates(table, updates_from_json(updates), base_location=PATH, timestamp_ms=NOW_MS)
+
+
+def property_of(table: TableMetadata, name: str, default: int) -> int:
+    return int(table.properties.get(f"history.expire.{name}", default))
+
+
+def kept_by_the_specification(table: TableMetadata, policy: ExpirePolicy) -> tuple[set[int], set[str]]:
+    """"Snapshot Retention Policy", step by step; step 5 as Java has it. Options stand before properties."""
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots}
+    max_age_ms = property_of(table, "max-snapshot-age-ms", DEFAULT_AGE_MS)
+    if policy.older_than_ms is not None:
+        max_age_ms = NOW_MS - policy.older_than_ms
+    minimum = policy.retain_last or property_of(table, "min-snapshots-to-keep", 1)
+    max_ref_age_ms = property_of(table, "max-ref-age-ms", FOR_EVER_MS)
+
+    def age_ms(snapshot_id: int) -> int:
+        return NOW_MS - snapshots[snapshot_id].timestamp_ms
+
+    def ancestry(snapshot_id: int | None) -> list[int]:
+        line = []
+        while snapshot_id in snapshots:
+            line.append(snapshot_id)
+            snapshot_id = snapshots[snapshot_id].parent_snapshot_id
+        return line
+
+    # 1. Start with an empty set of snapshots to retain.
+    retained: set[int] = set()
+    # 2. Remove any refs (other than main) where the referenced snapshot is older than max-ref-age-ms.
+    refs = {
+        name: ref
+        for name, ref in table.refs.items()
+        if name == "main" or age_ms(ref.snapshot_id) <= (ref.max_ref_age_ms or max_ref_age_ms)
+    }
+    # 3. For each branch and tag, add the referenced snapshot to the retained set.
+    retained |= {ref.snapshot_id for ref in refs.values()}
+    # 4. For each branch, add its ancestors to the retained set until
+    branches = [ref for ref in refs.values() if ref.type == "branch"]
+    for ref in branches:
+        for position, snapshot_id in enumerate(ancestry(ref.snapshot_id)):
+            # a. the snapshot is older than max-snapshot-age-ms, AND
+            older = age_ms(snapshot_id) > (ref.max_snapshot_age_ms or max_age_ms)
+            # b. the snapshot is not one of the first min-snapshots-to-keep in the branch.
+            if older and position >= (ref.min_snapshots_to_keep or minimum):
+                break
+            retained.add(snapshot_id)
+    # 5. Expire any snapshot not in the set. Java: but for those that no ref knows, while they are young.
+    known = retained | {each for ref in branches for each in ancestry(ref.snapshot_id)}
+    retained |= {each for each in snapshots if each not in known and age_ms(each) <= max_age_ms}
+    return retained, set(table.refs) - set(refs)
+
+
+@EXAMPLES
+@given(tables(), BY_AGE)
+def test_the_verdict_is_that_of_the_specification_read_literally(
+    table: TableMetadata, policy: ExpirePolicy
+) -> None:
+    found = judged(table, policy)
+    retained, dropped = kept_by_the_specification(table, policy)
+    assert found.kept == retained
+    assert set(found.dropped_refs) == dropped
+
+
+@EXAMPLES
+@given(tables(), ANY_POLICY)
+def test_what_is_kept_and_what_goes_are_all_there_is_and_every_one_has_a_reason(
+    table: TableMetadata, policy: ExpirePolicy
+) -> None:
+    found = judged(table, policy)
+    snapshots = [verdict for verdict in found.verdicts if verdict.subject == "snapshot"]
+    kept = {int(verdict.id) for verdict in snapshots if verdict.keep}
+    going = {int(verdict.id) for verdict in snapshots if not verdict.keep}
+    assert sorted(int(v.id) for v in snapshots) == sorted(s.snapshot_id for s in table.snapshots)
+    assert (kept, going) == (found.kept, set(found.expired))
+    refs = [verdict for verdict in found.verdicts if verdict.subject != "snapshot"]
+    assert sorted(verdict.id for verdict in refs) == sorted(table.refs)
+    words = ("kept: ", "expires: ", "dropped: ")
+    assert all(verdict.reason.startswith(words) for verdict in found.verdicts)
+    assert all(verdict.reason.startswith("kept: ") == verdict.keep for verdict in found.verdicts)
+
+
+@EXAMPLES
+@given(tables(), ANY_POLICY)
+def test_main_and_the_head_of_every_kept_ref_stay(table: TableMetadata, policy: ExpirePolicy) -> None:
+    found = judged(table, policy)
+    kept_refs = {name: ref for name, ref in table.refs.items() if name not in found.dropped_refs}
+    assert "main" not in found.dropped_refs
+    assert {ref.snapshot_id for ref in kept_refs.values()} <= found.kept
+
+
+@EXAMPLES
+@given(tables(), BY_ID)
+def test_snapshot_ids_alone_expire_only_those_and_never_a_ref_s(
+    table: TableMetadata, policy: ExpirePolicy
+) -> None:
+    found = judged(table, policy)
+    heads = {ref.snapshot_id for ref in table.refs.values()}
+    present = {snapshot.snapshot_id for snapshot in table.snapshots}
+    named = set(policy.snapshot_ids)
+    assert set(found.expired) == (named & present) - heads
+    assert len(found.problems) == len(named & heads)
+    assert len(found.warnings) == len(named - present)
+    assert found.dropped_refs == ()
+
+
+@EXAMPLES
+@given(tables(), BY_AGE | BY_ID)
+def test_planning_again_after_the_commit_finds_nothing(table: TableMetadata, policy: ExpirePolicy) -> None:
+    after = applied(table, planned(table, policy))
+    assert not planned(after, policy).due
+
+
+@EXAMPLES
+@given(tables(), ANY_POLICY)
+def test_the_commit_leaves_exactly_what_the_verdicts_keep(
+    table: TableMetadata, policy: ExpirePolicy
+) -> None:
+    made = planned(table, policy)
+    after = applied(table, made)
+    kept = {(v.subject, v.id) for v in made.verdicts if v.keep}
+    left = {("snapshot", str(s.snapshot_id)) for s in after.snapshots}
+    assert left | {(ref.type, name) for name, ref in after.refs.items()} == kept
+    assert after.current_snapshot_id == table.current_snapshot_id
+
+
+@EXAMPLES
+@given(tables(), BY_AGE, BY_AGE)
+def test_the_plan_is_the_same_each_time_and_contains_itself(
+    table: TableMetadata, policy: ExpirePolicy, other: ExpirePolicy
+) -> None:
+    made = planned(table, policy)
+    assert made.to_json() == planned(table, policy).to_json()
+    assert made.beyond(made) == ()
+    more = {v.id for v in planned(table, other).verdicts if not v.keep} - {
+        v.id for v in made.verdicts if not v.keep
+    }
+    assert bool(planned(table, other).beyond(made)) == bool(more)
