@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.avro import write_container
 from iceberg_cli.iceberg.manifest_schemas import manifest_schema, partition_struct
 from iceberg_cli.iceberg.manifest_writer import write_manifest_list
 
-COLUMNS = 10
+COLUMNS = 20
 GROUP = 34
 SHRINK = (1.0, 0.9, 0.8, 0.7)
 BLOCK_BYTES = 64_000
@@ -142,7 +142,7 @@ class _Writer:
             rows[:, self.place + digit] = 48 + files // 10 ** (DIGITS - 1 - digit) % 10
         seeds = np.random.default_rng(int(files[0]))
         for mark in self.marks:
-            rows[:, mark : mark + 8] = seeds.integers(0, 256, (len(files), 8), np.uint8)
+            rows[:, mark : mark + 3] = seeds.integers(0, 256, (len(files), 3), np.uint8)
         return rows
 
     def manifest(

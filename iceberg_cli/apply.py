@@ -14,9 +14,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from iceberg_cli.committers import Attempt, Committed, Conflict, Unknown
@@ -25,16 +26,16 @@ from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.errors import (
     CommitConflict,
     CommitStateUnknown,
+    CorruptFile,
     Interrupted,
     Refused,
     StalePlan,
+    TakenOver,
 )
 from iceberg_cli.iceberg.strict_json import loads
-from iceberg_cli.journal import PLAN_FILE, Journal, StepState
-from iceberg_cli.plan import Base, Plan, Report, Step, Task, encode
-from iceberg_cli.removals import Removals
-
-_SWEEP_BATCH = 5_000
+from iceberg_cli.journal import PLAN_FILE, VERSION, Journal, Operation, StepState
+from iceberg_cli.plan import Base, Change, Plan, Report, Step, Task, encode
+from iceberg_cli.removals import KINDS, Removals
 
 
 class Verb(Protocol):
@@ -94,8 +95,8 @@ class Table(Protocol):
         """The rows of `[start, stop)` that the table does not reach now."""
         ...
 
-    def staging_path(self, operation_id: str, task: Task) -> str:
-        """Where a task's new file goes; unique, and it names the operation."""
+    def staging_path(self, prefix: str, task: Task) -> str:
+        """Where a task's new file goes; `prefix` names the operation and is used once."""
         ...
 
     def stage(self, jobs: Sequence[tuple[str, Task]], make: Callable[[Task, Sequence[bytes]], bytes]) -> None:
@@ -123,6 +124,7 @@ class Shell:
     process_id: int
     limit_deletes: int | None = None
     deadline_ms: int | None = None  # a point in time
+    sweep_batch: int = 5_000  # files whose deletion is journalled at once
     stop_requested: Callable[[], bool] = field(default=lambda: False)
     deletes_left: int = 0
 
@@ -175,19 +177,25 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
         )
     journal = table.journal(operation_id)
     shell.check_stop("Nothing was changed.")
+    rows = removals.to_parquet()
+    document = encode(plan.to_json(removals_file=_removals_name(rows)))
     journal.append(
         "begin",
         {
+            "version": VERSION,
             "operation": plan.operation,
             "table_uuid": base.table_uuid,
             "at_ms": started_ms,
+            "plan_digest": hashlib.sha256(document).hexdigest(),
             "host": shell.host,
             "process_id": shell.process_id,
         },
     )
-    journal.put("removals-0.parquet", removals.to_parquet())
-    journal.put(PLAN_FILE, encode(plan.to_json(removals_file="removals-0.parquet")))
-    return _Run(shown=plan, table=table, verb=verb, shell=shell, journal=journal).finish(started_ms)
+    name = _removals_name(rows)
+    journal.put(name, rows)
+    journal.put(PLAN_FILE, document)
+    run = _Run(shown=plan, shown_file=name, table=table, verb=verb, shell=shell, journal=journal)
+    return run.finish(started_ms)
 
 
 def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str, Verb]) -> Report:
@@ -211,25 +219,29 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
     if operation is None or operation.closed is not None:
         journal.clean_up()
         return Report(operation="resume", operation_id=operation_id, status="nothing_to_do")
-    base = table.load()
-    if operation.table_uuid != base.table_uuid:
-        raise Refused(
-            f"Cannot resume {operation_id}: its journal is of table {operation.table_uuid}, this is {base.table_uuid}"
-        )
-    shown = load_plan(journal)
-    if shown is None:
+    _check_table(table, operation)
+    loaded = load_plan(journal)
+    _take_over(journal, shell)
+    if loaded is None:
         journal.close("nothing was done")
         note = "It had stopped before it did anything; nothing is left to do."
         return Report(
             operation=operation.operation, operation_id=operation_id, status="nothing_to_do", notes=(note,)
         )
     run = _Run(
-        shown=shown, table=table, verb=verbs[operation.operation], shell=shell, journal=journal, resumed=True
+        shown=loaded[0],
+        shown_file=loaded[1],
+        table=table,
+        verb=verbs[operation.operation],
+        shell=shell,
+        journal=journal,
+        resumed=True,
     )
+    table.delete([path for state in operation.steps.values() for path in state.litter])
     return run.finish(started_ms)
 
 
-def abandon(table: Table, operation_id: str) -> None:
+def abandon(table: Table, operation_id: str, shell: Shell) -> None:
     """Close an operation without finishing it: its files stay as they are.
 
     Raises:
@@ -237,34 +249,75 @@ def abandon(table: Table, operation_id: str) -> None:
     """
     journal = table.journal(operation_id)
     operation = journal.operation()
-    if operation is not None and operation.closed is None:
-        if operation.next_action() == "ask-the-catalog":
-            raise Refused(
-                f"Cannot abandon {operation_id}: its commit has no known outcome yet",
-                next_step="`resume` settles it first.",
-            )
-        for state in operation.steps.values():
-            if state.outcome != "committed":
-                table.delete(state.staged)
-        journal.close("abandoned")
-    else:
+    if operation is None or operation.closed is not None:
         journal.clean_up()
+        return
+    base = _check_table(table, operation)
+    states = operation.steps.values()
+    open_intents = [state.intent for state in states if state.intent and state.outcome in (None, "unknown")]
+    if any(intent["base_location"] == base.version for intent in open_intents):
+        raise Refused(
+            f"Cannot abandon {operation_id}: its commit has no known outcome yet and can still happen",
+            next_step="`resume` settles it first.",
+        )
+    _take_over(journal, shell)
+    for state in states:
+        unreferenced = state.intent is None or state.outcome == "conflict"
+        table.delete([*state.litter, *(state.staged if unreferenced else ())])
+    journal.close("abandoned")
 
 
-def load_plan(journal: Journal) -> Plan | None:
-    """The plan that an operation was started with; None if it died before it was written.
+def _check_table(table: Table, operation: Operation) -> Base:
+    """The table as it is now, which must be the operation's own."""
+    base = table.load()
+    if operation.table_uuid != base.table_uuid:
+        raise Refused(
+            f"Cannot go on with operation {operation.operation_id}: its journal is of table {operation.table_uuid}, "
+            f"and this is {base.table_uuid}"
+        )
+    return base
+
+
+def _take_over(journal: Journal, shell: Shell) -> None:
+    """From now on no other process can append to the journal, nor have an effect that an append precedes."""
+    journal.append("resume", {"at_ms": shell.now_ms(), "host": shell.host, "process_id": shell.process_id})
+
+
+def load_plan(journal: Journal) -> tuple[Plan, str] | None:
+    """The plan that an operation was started with and its removals' name; None if it died before they were written.
 
     Raises:
         CorruptFile: the plan or its removals cannot be read whole.
     """
     path = f"{journal.folder}/{PLAN_FILE}"
+    operation = journal.operation()
     try:
-        document = loads(journal.get(PLAN_FILE), path)
+        data = journal.get(PLAN_FILE)
     except FileNotFoundError:
+        if operation is not None and operation.steps:
+            raise CorruptFile(path, None, "the journal has steps of this plan and it is not there") from None
         return None
+    if operation is None or operation.plan_digest != hashlib.sha256(data).hexdigest():
+        raise CorruptFile(path, None, "it is not the plan that the journal began with")
+    document = loads(data, path)
     name = document["removals"]["file"]
-    removals = Removals.from_parquet(journal.get(name), f"{journal.folder}/{name}")
-    return Plan.from_json(document, removals=removals, path=path)
+    return Plan.from_json(document, removals=load_removals(journal, name), path=path), name
+
+
+def load_removals(journal: Journal, name: str) -> Removals:
+    """Removals that an operation has kept.
+
+    Raises:
+        CorruptFile: they are not what they were named after.
+    """
+    path = f"{journal.folder}/{name}"
+    try:
+        rows = journal.get(name)
+    except FileNotFoundError:
+        raise CorruptFile(path, None, "the journal names this file and it is not there") from None
+    if name != _removals_name(rows):
+        raise CorruptFile(path, None, "it is not the file that was written under this name")
+    return Removals.from_parquet(rows, path)
 
 
 @dataclass(kw_only=True)
@@ -272,6 +325,7 @@ class _Run:
     """One operation under way. `journal` is the truth; nothing here outlives the process."""
 
     shown: Plan
+    shown_file: str  # its removals in the journal
     table: Table
     verb: Verb
     shell: Shell
@@ -279,6 +333,7 @@ class _Run:
     resumed: bool = False
     notes: list[str] = field(default_factory=list)
     kept_again: int = 0
+    removals: dict[str, Removals] = field(default_factory=dict)  # by file name in the journal
 
     def finish(self, started_ms: int) -> Report:
         """Every step from where the journal stands, then close."""
@@ -304,7 +359,7 @@ class _Run:
         return StepState() if operation is None else operation.steps.get(step.name, StepState())
 
     def _report(self, status: str, started_ms: int) -> Report:
-        counts: dict[str, int] = {}
+        counts = {f"deleted_{kind}s_count": 0 for kind in KINDS}
         reclaimed = 0
         failed: list[Mapping[str, str]] = []
         location = None
@@ -317,7 +372,7 @@ class _Run:
                 failed += [{"path": removals.table["path"][row].as_py()} for row in state.failed]
         for body in self.journal.bodies("sweep-outcome"):
             for kind, count in body["by_kind"].items():
-                counts[f"deleted_{kind}s_count"] = counts.get(f"deleted_{kind}s_count", 0) + count
+                counts[f"deleted_{kind}s_count"] = counts[f"deleted_{kind}s_count"] + count
         return Report(
             operation=self.shown.operation,
             operation_id=self.journal.operation_id,
@@ -332,9 +387,12 @@ class _Run:
         )
 
     def _removals(self, name: str) -> Removals:
-        if name == "removals-0.parquet" and self.shown.removals is not None:
+        if name == self.shown_file:
+            assert self.shown.removals is not None
             return self.shown.removals
-        return Removals.from_parquet(self.journal.get(name), f"{self.journal.folder}/{name}")
+        if name not in self.removals:
+            self.removals[name] = load_removals(self.journal, name)
+        return self.removals[name]
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -348,26 +406,28 @@ class _Run:
         self.table.load()
         retries = self.table.retries()
         waits = retries.waits_ms()
-        staged: dict[str, str] = {}
+        # What a run before this one staged goes: its names are its own, and it may still be writing them.
+        self._discard(step, self._state(step).staged)
+        staged: dict[Task, str] = {}
         while True:
             self.shell.check_stop("Nothing was changed." if first else "Earlier steps are done.")
             base = self.table.load()
             current, now_step = self._replanned(step, base, first=first)
             if now_step is None:
+                self._discard(step, list(staged.values()))
                 if first:
                     self.journal.close("nothing to do any more")
                     return False
                 self.journal.append("sweep-only", self._no_sweep(step))
                 return True
             removals_file = self._keep_removals(current)
+            staged = self._stage(now_step, staged)
             if now_step.change is None:
                 self.journal.append("sweep-only", {**self._no_sweep(step), "removals_file": removals_file})
                 return True
-            staged |= self._stage(now_step, staged)
-            outcome = self._attempt(now_step, removals_file, current.grace_ms)
+            outcome = self._attempt(now_step, removals_file, current.grace_ms, [*staged.values()])
             match outcome:
                 case Committed():
-                    self._discard([path for name, path in staged.items() if name not in _names(now_step)])
                     return True
                 case Unknown(cause=cause):
                     raise CommitStateUnknown(
@@ -377,7 +437,7 @@ class _Run:
                 case Conflict(reason=reason):
                     wait_ms = next(waits, None)
                     if wait_ms is None:
-                        self._discard(list(staged.values()))
+                        self._discard(step, list(staged.values()))
                         self.journal.close("conflict")
                         raise CommitConflict(
                             f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times"
@@ -402,67 +462,78 @@ class _Run:
         if more:
             self._close_unsent()
             raise StalePlan(
-                f"Cannot go on: the table moved, and {len(more)} things that were not shown would go, such as {more[0]}",
+                f"Cannot go on: the table moved, and {len(more)} things that were not shown would go, "
+                f"such as {more[0]}",
                 next_step="Plan again and look at it.",
             )
         return current, next((found for found in current.steps if found.name == step.name), None)
 
     def _close_unsent(self) -> None:
+        """Close the operation if none of its steps is under way: each is done, or was never committed."""
         operation = self.journal.operation()
-        if operation is not None and all(
-            state.outcome in (None, "conflict") for state in operation.steps.values()
-        ):
-            for state in operation.steps.values():
-                self._discard(list(state.staged))
+        assert operation is not None
+        states = operation.steps.values()
+        if all(state.done or state.outcome == "conflict" or state.intent is None for state in states):
+            for step in self.shown.steps:
+                if not self._state(step).done:
+                    self._discard(step, self._state(step).staged)
             self.journal.close("refused")
 
     def _keep_removals(self, current: Plan) -> str:
         assert current.removals is not None
         if current is self.shown:
-            return "removals-0.parquet"
-        name = f"removals-{current.removals.digest[:16]}.parquet"
-        self.journal.put(name, current.removals.to_parquet())
+            return self.shown_file
+        rows = current.removals.to_parquet()
+        name = _removals_name(rows)
+        self.journal.put(name, rows)
+        self.removals[name] = current.removals
         return name
 
-    def _stage(self, step: Step, staged: Mapping[str, str]) -> dict[str, str]:
-        """Build what this plan still lacks: task name -> path."""
-        missing = [task for task in step.tasks if task.name not in staged]
-        known = {path.rsplit("/", 1)[-1]: path for path in self._state(step).staged}
-        paths = {task.name: self.table.staging_path(self.journal.operation_id, task) for task in missing}
-        if not missing:
-            return {}
-        new = [path for path in paths.values() if path.rsplit("/", 1)[-1] not in known]
-        if new:
-            self.journal.append("stage", {"step": step.name, "paths": new})
-        self.table.stage([(paths[task.name], task) for task in missing], self.verb.make)
+    def _stage(self, step: Step, staged: Mapping[Task, str]) -> dict[Task, str]:
+        """Build what this plan still lacks, discard what it no longer needs: the path of each of its tasks."""
+        self._discard(step, [path for task, path in staged.items() if task not in step.tasks])
+        paths = {task: path for task, path in staged.items() if task in step.tasks}
+        missing = [task for task in step.tasks if task not in paths]
+        if missing:
+            prefix = f"{self.journal.operation_id}-{self.journal.next_number}"
+            new = {task: self.table.staging_path(prefix, task) for task in missing}
+            self.journal.append("stage", {"step": step.name, "paths": list(new.values())})
+            self.table.stage([(path, task) for task, path in new.items()], self.verb.make)
+            paths |= new
         return paths
 
-    def _attempt(self, step: Step, removals_file: str, grace_ms: int) -> Committed | Conflict | Unknown:
+    def _attempt(
+        self, step: Step, removals_file: str, grace_ms: int, staged: Sequence[str]
+    ) -> Committed | Conflict | Unknown:
         now_ms = self.shell.now_ms()
         attempt = self.table.bind(step, timestamp_ms=now_ms, commit_uuid=self.shell.new_uuid())
-        self.journal.append(
-            "commit-intent",
-            {
-                "step": step.name,
-                "base_location": attempt.base_location,
-                "metadata_location": attempt.metadata_location,
-                "digest": attempt.digest,
-                "timestamp_ms": attempt.commit.timestamp_ms,
-                "commit_uuid": attempt.commit.commit_uuid,
-                "updates": step.to_json()["change"]["updates"],
-                "removals_file": removals_file,
-                "grace_ms": grace_ms,
-            },
-        )
+        attempt = replace(attempt, fresh=True)
+        intent = {
+            "step": step.name,
+            "base_location": attempt.base_location,
+            "metadata_location": attempt.metadata_location,
+            "digest": attempt.digest,
+            "timestamp_ms": attempt.commit.timestamp_ms,
+            "commit_uuid": attempt.commit.commit_uuid,
+            "updates": [update.to_json() for update in attempt.commit.updates],
+            "removals_file": removals_file,
+            "grace_ms": grace_ms,
+            "scratch": list(attempt.scratch),
+            "own_files": [attempt.metadata_location] if attempt.own_name else [],
+        }
+        try:
+            self.journal.append("commit-intent", intent)
+        except TakenOver:
+            self.table.delete(staged)  # no commit that names them was ever about to be sent
+            raise
         outcome = self.table.commit(attempt)
-        self._record_outcome(step, outcome, grace_ms)
-        if isinstance(outcome, Conflict):
-            self._discard(_own_files(attempt))
-        elif isinstance(outcome, Committed):
-            self._discard(list(attempt.scratch))
+        self._record_outcome(step, attempt, outcome, grace_ms)
         return outcome
 
-    def _record_outcome(self, step: Step, outcome: Committed | Conflict | Unknown, grace_ms: int) -> None:
+    def _record_outcome(
+        self, step: Step, attempt: Attempt, outcome: Committed | Conflict | Unknown, grace_ms: int
+    ) -> None:
+        """Record what came of a swap, then delete what it left behind and nobody can reference."""
         committed = isinstance(outcome, Committed)
         self.journal.append(
             "commit-outcome",
@@ -473,6 +544,13 @@ class _Run:
                 "sweep_after_ms": self.shell.now_ms() + grace_ms if committed and grace_ms else None,
             },
         )
+        match outcome:
+            case Committed():
+                self.table.delete(attempt.scratch)
+            case Conflict():
+                self.table.delete(_own_files(attempt))
+            case Unknown():
+                pass  # whatever it wrote may be the table's
 
     def _settle(self, step: Step, state: StepState) -> None:
         """Find out what came of a swap that was sent, or send the same one again."""
@@ -480,19 +558,18 @@ class _Run:
         self.table.load()
         attempt = self.table.rebind(step, state.intent)
         outcome = self.table.settle(attempt)
-        if isinstance(outcome, Unknown) and self.table.effects_visible(step):
+        sent = replace(step, change=Change(updates=tuple(state.intent["updates"])))
+        if isinstance(outcome, Unknown) and self.table.effects_visible(sent):
             # Somebody's metadata has every effect of ours; the sweep recomputes what is live in any case.
             outcome = Committed(metadata_location=attempt.metadata_location)
         if isinstance(outcome, Unknown):
             # The base is still current, so the same swap, with the same content, can be sent again.
             outcome = self.table.commit(attempt)
-        self._record_outcome(step, outcome, int(state.intent["grace_ms"]))
+        self._record_outcome(step, attempt, outcome, int(state.intent["grace_ms"]))
         match outcome:
             case Committed():
-                self._discard(list(attempt.scratch))
                 self.notes.append("Its commit had happened." if self.resumed else "The commit happened.")
             case Conflict():
-                self._discard(_own_files(attempt))
                 self.notes.append("Its commit had been refused; it was planned again.")
             case Unknown(cause=cause):
                 raise CommitStateUnknown(
@@ -500,9 +577,10 @@ class _Run:
                     next_step=f"`resume` asks again for operation {self.journal.operation_id}.",
                 )
 
-    def _discard(self, paths: Sequence[str]) -> None:
-        """Delete files of ours that nothing references: the swap that would have named them was refused."""
+    def _discard(self, step: Step, paths: Sequence[str]) -> None:
+        """Delete staged files that nothing references, once it is recorded that nothing ever will."""
         if paths:
+            self.journal.append("discard", {"step": step.name, "paths": list(paths)})
             self.table.delete(paths)
 
     # -- sweep -------------------------------------------------------------------------------------------------
@@ -524,23 +602,26 @@ class _Run:
         todo = [(row, row + 1) for row in state.failed] + list(_gaps(start, stop, swept))
         done = start
         for first, last in todo:
-            for batch in range(first, last, _SWEEP_BATCH):
-                end = min(batch + _SWEEP_BATCH, last)
+            row = first
+            while row < last:
+                end = min(row + self.shell.sweep_batch, last)
                 if self.shell.deletes_left >= 0:
-                    end = min(end, batch + self.shell.deletes_left)
-                if end <= batch or self.shell.out_of_time():
+                    end = min(end, row + self.shell.deletes_left)
+                if end <= row or self.shell.out_of_time():
                     self.notes.append("Stopped at the limit that was asked for; `resume` goes on.")
                     return False
                 self.shell.check_stop("The commit is done. Some unreferenced files are still there.")
-                self._sweep_rows(step, removals, batch, end)
-                done += end - batch
+                self._sweep_rows(step, removals, row, end)
+                done += end - row
+                row = end
                 self.shell.on_event(Event(phase="deleting files", done=done - start, total=stop - start))
         return not self._state(step).failed
 
     def _sweep_rows(self, step: Step, removals: Removals, start: int, stop: int) -> None:
+        self.journal.append("sweep-intent", {"step": step.name, "start": start, "stop": stop})
+        # After the record, so that as little as possible can happen between the look and the deletion.
         rows = self.table.not_live(removals, start, stop)
         self.kept_again += (stop - start) - len(rows)
-        self.journal.append("sweep-intent", {"step": step.name, "start": start, "stop": stop})
         table = removals.table.take(rows)
         paths = table["path"].to_pylist()
         failures = self.table.delete(paths)
@@ -569,8 +650,8 @@ class _Run:
             self.shell.deletes_left -= stop - start
 
 
-def _names(step: Step) -> set[str]:
-    return {task.name for task in step.tasks}
+def _removals_name(rows: bytes) -> str:
+    return f"removals-{hashlib.sha256(rows).hexdigest()[:32]}.parquet"
 
 
 def _own_files(attempt: Attempt) -> list[str]:

@@ -5,6 +5,7 @@
     +- TableNotFound          10
     +- Refused                11   policy or interlock; nothing was changed
     |  +- StalePlan           11   the table moved and more would go than was shown
+    |  +- TakenOver           11   another process goes on with the operation
     +- CommitConflict         12   every attempt was provably refused; nothing was changed
     +- CommitStateUnknown     13   the swap may or may not have happened; nothing was deleted
     +- DeletesFailed          14   committed; some files are still there
@@ -59,6 +60,12 @@ class Refused(IcebergCliError):
 
 class StalePlan(Refused):
     """The table moved, and carrying out the plan anew would do more than was shown."""
+
+
+class TakenOver(Refused):
+    """Another process goes on with this operation."""
+
+    default_state = "What was done so far is in its journal; the other process finishes it."
 
 
 class CommitConflict(IcebergCliError):

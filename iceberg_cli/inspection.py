@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,12 +31,23 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.metadata import Snapshot
     from iceberg_cli.table import IcebergTable
 
-METADATA_ROWS = ("snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log")
+METADATA_ROWS = (
+    "snapshots",
+    "refs",
+    "history",
+    "schemas",
+    "specs",
+    "properties",
+    "statistics",
+    "metadata-log",
+)
 MANIFEST_ROWS = ("manifests", "row-ids")
 FILE_ROWS = ("files", "deletes", "partitions")
 OF_SNAPSHOT = ("summary", *MANIFEST_ROWS, *FILE_ROWS)
 _NEWEST_LAST = ("snapshots", "history", "metadata-log")
-_CHUNK_ROWS = 8_192
+_CHUNK_ROWS = 4_096
+# With all statistics decoded an entry takes some hundred times the bytes that it has in a compressed manifest.
+_GROUP_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +122,9 @@ class Inspection:
         # A list that may have been cut short is shown too: the summary puts both counts side by side.
         manifests = liveness.manifests(wanted, phase="reading the manifest list", required=False)
         if manifests.missing:
-            raise CorruptFile(manifests.missing[0], None, "the snapshot needs this manifest list and it is not there")
+            raise CorruptFile(
+                manifests.missing[0], None, "the snapshot needs this manifest list and it is not there"
+            )
         return liveness, manifests.rows
 
     def _metadata_bytes(self) -> int | None:
@@ -194,11 +209,12 @@ class Inspection:
         left = limit
         parts = self._partitions(shower) if what == "partitions" else self._files(what, shower)
         for part in parts:
-            if left is not None:
-                part = part.slice(0, left)
-                left -= part.num_rows
-            yield part
-            if left == 0:
+            if left is None:
+                yield part
+                continue
+            yield part.slice(0, left)
+            left = max(0, left - part.num_rows)
+            if not left:
                 return
 
     def _files(self, what: str, shower: Shower) -> Iterator[pa.Table]:
@@ -207,11 +223,11 @@ class Inspection:
         liveness, manifests = self._manifests()
         if what == "deletes":
             manifests = manifests.filter(pc.equal(manifests["content"], 1))
-        for sources, batch in liveness.entries(manifests, FILES_COLUMNS, phase="reading manifests"):
-            for spec_id, entries in shower.by_spec(sources, batch):
-                for start in range(0, entries.num_rows, _CHUNK_ROWS):
-                    chunk = entries.slice(start, _CHUNK_ROWS)
-                    yield shower.files(spec_id, chunk)
+        for rows in _groups(manifests):
+            for sources, batch in liveness.entries(rows, FILES_COLUMNS, phase="reading manifests"):
+                for spec_id, entries in shower.by_spec(sources, batch):
+                    for start in range(0, entries.num_rows, _CHUNK_ROWS):
+                        yield shower.files(spec_id, entries.slice(start, _CHUNK_ROWS))
 
     def _partitions(self, shower: Shower) -> Iterator[pa.Table]:
         from iceberg_cli.iceberg.inspect_partitions import Partitions
@@ -223,3 +239,12 @@ class Inspection:
             for spec_id, entries in shower.by_spec(sources, batch):
                 partitions.add(spec_id, entries)
         yield partitions.table()
+
+
+def _groups(manifests: pa.Table) -> Iterator[pa.Table]:
+    """Rows of a manifest list in order, about `_GROUP_BYTES` of manifests at a time."""
+    lengths = pc.fill_null(manifests["manifest_length"], _GROUP_BYTES).to_numpy()
+    groups = np.cumsum(lengths) // _GROUP_BYTES
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    for start, stop in pairwise([*starts.tolist(), manifests.num_rows]):
+        yield manifests.slice(start, stop - start)

@@ -2,8 +2,9 @@
 
 One folder for each operation, `<table>/_iceberg_cli/ops/<operation id>/`: both formats' cleaners skip names that
 start with an underscore. A record is a small JSON file, `000000.json` and up, created if absent and never changed;
-each carries the SHA-256 of the one before. Two processes that would write the same record are told apart by the
-create: one goes on, the other stops. Intent is recorded before an effect, the outcome after it.
+each carries the SHA-256 of the one before and of itself. Two processes that would write the same record are told
+apart by the create: one goes on, the other stops. Intent is recorded before an effect, the outcome after it; a
+process that resumes an operation records that first, so that the one before it can do nothing more.
 
 A closed operation's files are deleted, its last record at the end.
 """
@@ -16,12 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.errors import CorruptFile, Refused, TakenOver
 from iceberg_cli.storage import Storage
 
 FOLDER = "_iceberg_cli/ops"
 PLAN_FILE = "plan.json"
+VERSION = 1
 _SUFFIX = ".json"
+_READS = 3  # another process may be deleting a closed journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +40,12 @@ class StepState:
     """What is known of one step.
 
     `swept` are row ranges `[start, stop)` of the step's removals whose deletion was tried and recorded;
-    `failed` the rows among them that are still there.
+    `failed` the rows among them that are still there. `litter` are files of ours that may be there and that nothing
+    will ever reference: their names are not used again.
     """
 
     staged: tuple[str, ...] = ()
+    litter: tuple[str, ...] = ()
     intent: Mapping[str, Any] | None = None
     outcome: str | None = None  # committed, conflict, unknown; None while the intent has no answer
     metadata_location: str | None = None
@@ -60,7 +65,8 @@ class Operation:
     operation: str
     table_uuid: str
     started_ms: int
-    host: str
+    plan_digest: str
+    host: str  # of the process that began it or took it over last, as is the next
     process_id: int
     steps: Mapping[str, StepState] = field(default_factory=dict)
     closed: str | None = None
@@ -85,27 +91,45 @@ def fold(operation_id: str, records: Sequence[Record]) -> Operation:
     """An operation from its records. Pure.
 
     Raises:
-        CorruptFile: the records do not start with `begin`.
+        CorruptFile: the records do not start with `begin`, or one lacks a field.
+        Refused: a newer version of this program wrote them.
     """
     if not records or records[0].kind != "begin":
         raise CorruptFile(operation_id, None, "the journal does not start with a begin record")
-    begin = records[0].body
+    if records[0].body.get("version") != VERSION:
+        raise Refused(
+            f"Cannot read the journal of operation {operation_id}: it has version "
+            f"{records[0].body.get('version')!r}, and {VERSION} is known here",
+            next_step="Resume it with the version of iceberg-cli that began it.",
+        )
+    try:
+        return _fold(operation_id, records)
+    except (KeyError, TypeError) as error:
+        raise CorruptFile(operation_id, None, f"a record of the journal lacks a field: {error}") from error
+
+
+def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
+    begin = owner = records[0].body
     steps: dict[str, StepState] = {}
     closed = None
     for record in records[1:]:
         body = record.body
-        if record.kind == "close":
-            closed = body["status"]
-            continue
-        known = steps.get(body["step"], StepState())
-        steps[body["step"]] = _fold_step(known, record.kind, body)
+        match record.kind:
+            case "close":
+                closed = body["status"]
+            case "resume":
+                owner = body
+            case _:
+                known = steps.get(body["step"], StepState())
+                steps[body["step"]] = _fold_step(known, record.kind, body)
     return Operation(
         operation_id=operation_id,
         operation=begin["operation"],
         table_uuid=begin["table_uuid"],
         started_ms=begin["at_ms"],
-        host=begin["host"],
-        process_id=begin["process_id"],
+        plan_digest=begin["plan_digest"],
+        host=owner["host"],
+        process_id=owner["process_id"],
         steps=steps,
         closed=closed,
     )
@@ -116,6 +140,10 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
     match kind:
         case "stage":
             values["staged"] = (*state.staged, *body["paths"])
+        case "discard":
+            gone = set(body["paths"])
+            values["staged"] = tuple(path for path in state.staged if path not in gone)
+            values["litter"] = (*state.litter, *body["paths"])
         case "commit-intent":
             values.update(intent=body, outcome=None, removals_file=body["removals_file"])
         case "commit-outcome":
@@ -123,6 +151,7 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
                 outcome=body["outcome"],
                 metadata_location=body["metadata_location"],
                 sweep_after_ms=body["sweep_after_ms"],
+                litter=(*state.litter, *_litter_of(state.intent, body["outcome"])),
             )
         case "sweep-only":
             values.update(
@@ -142,6 +171,17 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
         case other:
             raise CorruptFile(body["step"], None, f"the journal has a record of unknown kind {other!r}")
     return StepState(**values)
+
+
+def _litter_of(intent: Mapping[str, Any] | None, outcome: str) -> Sequence[str]:
+    """What a swap leaves behind: its scratch files, and its own new files once it is refused."""
+    match outcome:
+        case "conflict" if intent is not None:
+            return [*intent["scratch"], *intent["own_files"]]
+        case "committed" if intent is not None:
+            return list(intent["scratch"])
+        case _:
+            return []
 
 
 class Journal:
@@ -171,6 +211,17 @@ class Journal:
 
     def read_back(self) -> Journal:
         """This journal with the records that are stored; see `load`."""
+        for _ in range(_READS - 1):
+            try:
+                return self._read_all()
+            except (FileNotFoundError, CorruptFile):
+                self._records, self._next, self._digest = [], 0, ""
+        try:
+            return self._read_all()
+        except FileNotFoundError as error:
+            raise CorruptFile(self.folder, None, f"a record of this journal went away: {error}") from error
+
+    def _read_all(self) -> Journal:
         names = (info.path.rsplit("/", 1)[-1] for info in self._storage.list(self.folder))
         numbers = sorted(
             int(name.removesuffix(_SUFFIX)) for name in names if name[:6].isdigit() and name[6:] == _SUFFIX
@@ -199,32 +250,52 @@ class Journal:
         try:
             value = json.loads(data)
             record = Record(kind=value["kind"], body=value["body"])
-            return record, value["previous"], hashlib.sha256(data).hexdigest()
+            previous = value["previous"]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFile(self._path(number), None, f"not a journal record: {error}") from error
+        if data != _encode(record.kind, record.body, previous):
+            raise CorruptFile(self._path(number), "digest", "the record is not as it was written")
+        return record, previous, hashlib.sha256(data).hexdigest()
 
     def append(self, kind: str, body: Mapping[str, Any]) -> None:
         """Record `kind`, durable when this returns.
 
         Raises:
-            Refused: another process has written this record: it has taken the operation over.
+            TakenOver: another process has written this record, or has closed the operation and deleted its journal.
         """
-        data = (json.dumps({"kind": kind, "previous": self._digest, "body": body}) + "\n").encode()
+        data = _encode(kind, body, self._digest)
         try:
             self._storage.put_if_absent(self._path(self._next), data)
         except FileExistsError:
-            raise Refused(
-                f"Cannot go on with operation {self.operation_id}: another process has taken it over",
-                state="What was done so far is in its journal; the other process finishes it.",
-                next_step="`resume --list` shows its state.",
-            ) from None
+            raise self._taken_over() from None
+        if self._next and not self._is_there(0):
+            self._delete_all()
+            raise self._taken_over()
         self._records.append(Record(kind=kind, body=dict(body)))
         self._next += 1
         self._digest = hashlib.sha256(data).hexdigest()
 
+    def _taken_over(self) -> TakenOver:
+        return TakenOver(
+            f"Cannot go on with operation {self.operation_id}: another process has taken it over",
+            next_step="`resume --list` shows its state.",
+        )
+
+    def _is_there(self, number: int) -> bool:
+        try:
+            self._storage.stat(self._path(number))
+        except FileNotFoundError:
+            return False
+        return True
+
     def operation(self) -> Operation | None:
         """The state of the operation; None if its begin record was never written."""
         return fold(self.operation_id, self._records) if self._records else None
+
+    @property
+    def next_number(self) -> int:
+        """The number of the record that is appended next. Only one process can append it."""
+        return self._next
 
     def bodies(self, kind: str) -> list[Mapping[str, Any]]:
         """The bodies of all records of a kind, in order."""
@@ -248,12 +319,28 @@ class Journal:
         self.clean_up()
 
     def clean_up(self) -> None:
-        """Delete a closed operation's files, the closing record last, then the folders that are empty."""
-        last = self._storage.canonical(self._path(self._next - 1))
-        paths = [info.path for info in self._storage.list(self.folder)]
-        self._storage.delete([path for path in paths if path != last])
-        self._storage.delete([last])
+        """Delete a closed operation's files, then the folders that are empty.
+
+        The first record goes first: without it no process can append. The closing record goes last: it explains what
+        is left. Where a deletion fails the rest stays for the next try.
+        """
+        first, last = (self._storage.canonical(self._path(number)) for number in (0, self._next - 1))
+        others = [info.path for info in self._storage.list(self.folder) if info.path not in (first, last)]
+        for paths in ([first], others, [last]):
+            if self._storage.delete(paths):
+                return
         self._storage.prune(self.folder.rsplit("/", 2)[0])
+
+    def _delete_all(self) -> None:
+        """Delete what this process wrote after another one had deleted the journal."""
+        self._storage.delete([info.path for info in self._storage.list(self.folder)])
+        self._storage.prune(self.folder.rsplit("/", 2)[0])
+
+
+def _encode(kind: str, body: Mapping[str, Any], previous: str) -> bytes:
+    """A record's file: one line of JSON that ends with the SHA-256 of what stands before."""
+    text = json.dumps({"kind": kind, "previous": previous, "body": body})[:-1]
+    return f'{text}, "digest": "{hashlib.sha256(text.encode()).hexdigest()}"}}\n'.encode()
 
 
 def open_operations(storage: Storage, table_location: str) -> list[str]:

@@ -6,22 +6,28 @@ Marking fails closed: a kept manifest list or manifest that is missing or cannot
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.engines import Engine, OnEvent, Source
 from iceberg_cli.iceberg.expire_snapshots import Facts
-from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource, read_entries, read_manifest_lists
+from iceberg_cli.iceberg.manifest import (
+    EntryBatch,
+    ManifestSource,
+    open_manifest,
+    read_entries,
+    read_manifest_lists,
+)
 from iceberg_cli.iceberg.reachability import (
     NO_KEYS,
     Keys,
     among,
-    check_list,
+    check_lists,
     content_removals,
+    first_listed,
     key_set,
     keys_of,
     keys_of_strings,
@@ -72,56 +78,36 @@ class Liveness:
         keys = NO_KEYS
         lists: list[tuple[str, int]] = []
         missing: list[str] = []
-        with_list = [snapshot for snapshot in snapshots if snapshot.manifest_list is not None]
 
         def parse(
             batch: Sequence[tuple[SnapshotFiles, bytes | None]],
-        ) -> list[tuple[SnapshotFiles, int, pa.Table | None]]:
-            found = [(snapshot, data) for snapshot, data in batch if data is not None]
-            rows = read_manifest_lists(
-                [(snapshot.manifest_list or "", data) for snapshot, data in found], format_version=1
-            )
-            lists = rows["list"].to_numpy()
-            bounds = np.searchsorted(lists, np.arange(len(found) + 1))
-            rows = rows.drop_columns(["list"])
-            tables = [
-                rows.slice(start, stop - start) for start, stop in pairwise(bounds)
-            ]
-            gone = [(snapshot, 0, None) for snapshot, data in batch if data is None]
-            return [*gone, *((s, len(data), rows) for (s, data), rows in zip(found, tables, strict=True))]
+        ) -> list[tuple[SnapshotFiles, bytes | None]]:
+            return list(batch)
 
-        scanned = self.engine.scan(
-            with_list,
-            lambda snapshot: snapshot.manifest_list or "",
+        batches = self.engine.scan(
+            [snapshot for snapshot in snapshots if snapshot.manifest_list is not None],
+            lambda snapshot: Source(snapshot.manifest_list or ""),
+            lambda _, data: data,
             parse,
             phase=phase,
             missing_ok=not required,
             on_event=self.on_event,
         )
-        for snapshot, size_bytes, rows in (item for batch in scanned for item in batch):
-            if rows is None:
-                missing.append(snapshot.manifest_list or "")
-                continue
-            lists.append((snapshot.manifest_list or "", size_bytes))
+        for batch in batches:
+            found = [(snapshot, data) for snapshot, data in batch if data is not None]
+            missing += [snapshot.manifest_list or "" for snapshot, data in batch if data is None]
+            lists += [(snapshot.manifest_list or "", len(data)) for snapshot, data in found]
+            rows = read_manifest_lists(
+                [(snapshot.manifest_list or "", data) for snapshot, data in found], format_version=1
+            )
             if required and not self.trust_lists:
-                check_list(snapshot, rows)
-            keys = self._add_new(parts, keys, rows, snapshot.snapshot_id)
-        for snapshot in snapshots:
-            if snapshot.manifest_list is None and snapshot.manifests:
-                keys = self._add_new(parts, keys, _inline_rows(snapshot), snapshot.snapshot_id)
+                check_lists([snapshot for snapshot, _ in found], rows)
+            keys = _add_new(parts, keys, rows, [snapshot for snapshot, _ in found])
+        inline = [snapshot for snapshot in snapshots if snapshot.manifest_list is None]
+        for snapshot in inline:
+            keys = _add_new(parts, keys, _inline_rows(snapshot), [snapshot])
         rows = pa.concat_tables(parts).combine_chunks() if parts else _no_rows()
         return Manifests(rows=rows, keys=keys, lists=tuple(lists), missing=tuple(missing))
-
-    @staticmethod
-    def _add_new(parts: list[pa.Table], keys: Keys, rows: pa.Table, snapshot_id: int) -> Keys:
-        """Append the rows whose manifest is not known yet."""
-        found = keys_of(rows["manifest_path"])
-        new = ~among(found, keys)
-        if not new.any():
-            return keys
-        rows = rows.filter(pa.array(new))
-        parts.append(rows.append_column("snapshot_id", pa.array([snapshot_id] * rows.num_rows, pa.int64())))
-        return key_set([keys, found[new]])
 
     def entries(
         self, rows: pa.Table, columns: Sequence[str], *, phase: str, missing_ok: bool = False
@@ -129,14 +115,16 @@ class Liveness:
         """The entries of manifests, batch by batch, each with the sources that its `manifest` column counts in."""
 
         def parse(
-            batch: Sequence[tuple[ManifestSource, bytes | None]],
+            batch: Sequence[tuple[ManifestSource, ManifestSource | None]],
         ) -> tuple[list[ManifestSource], Sequence[EntryBatch]]:
-            sources = [replace(source, data=data) for source, data in batch if data is not None]
-            return sources, read_entries(sources, columns=columns)
+            opened = [source for _, source in batch if source is not None]
+            found = [source for source, loaded in batch if loaded is not None]
+            return found, read_entries(opened, columns=columns)
 
         scanned = self.engine.scan(
             sources_of(rows),
-            lambda source: source.path,
+            lambda source: Source(source.path, source.length or 0),
+            open_manifest,
             parse,
             phase=phase,
             missing_ok=missing_ok,
@@ -225,6 +213,15 @@ class Liveness:
             yield table
 
 
+def _add_new(parts: list[pa.Table], keys: Keys, rows: pa.Table, snapshots: Sequence[SnapshotFiles]) -> Keys:
+    """Append the rows whose manifest is not known yet; `list` is an index into `snapshots`."""
+    rows, new = first_listed(rows, keys)
+    if len(new):
+        ids = np.array([snapshot.snapshot_id for snapshot in snapshots], np.int64)[rows["list"].to_numpy()]
+        parts.append(rows.drop_columns(["list"]).append_column("snapshot_id", pa.array(ids)))
+    return key_set([keys, new])
+
+
 def _inline_rows(snapshot: SnapshotFiles) -> pa.Table:
     """The manifests that a v1 snapshot names itself, as rows of a list without counts."""
     empty = _no_rows().drop_columns(["snapshot_id"])
@@ -233,7 +230,8 @@ def _inline_rows(snapshot: SnapshotFiles) -> pa.Table:
     columns["manifest_path"] = pa.array(snapshot.manifests, pa.string())
     for name in ("content", "sequence_number", "min_sequence_number", "partition_spec_id"):
         columns[name] = pa.array([0] * count, empty.schema.field(name).type)
-    return pa.table(columns).cast(pa.schema([field.with_nullable(True) for field in empty.schema]))
+    table = pa.table(columns).cast(empty.schema)
+    return table.add_column(0, "list", pa.array([0] * count, pa.int32()))
 
 
 def _no_rows() -> pa.Table:

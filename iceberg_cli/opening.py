@@ -61,6 +61,7 @@ def open_table(
         opened = name.rstrip("/") or name
         storage = RoutedStorage(dict(storage_options), trusted_folders=_trusted(opened, allow_roots))
         committer = open_folder(opened, storage)
+        name = storage.canonical(opened)  # a saved plan is carried out from any folder
     table = _table(name, storage, committer, allow_roots, on_event, trust_lists=trust_lists)
     table.load()
     if opened is None:

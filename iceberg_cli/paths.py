@@ -20,10 +20,10 @@ from typing import Any
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//([^/]*))?")
 _SCHEME_PATTERN = r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
 _S3_ALIASES = frozenset({"s3", "s3a", "s3n"})
-_SUSPICIOUS = re.compile(
-    r"(^|/)\.\.?(/|$)|%2e|%2f|%5c|\\|[\x00-\x1f\x7f]|[\u2044\u2215\u29f8\uff0f]", re.IGNORECASE
-)
-_SUSPICIOUS_PATTERN = r"(?i)(^|/)\.\.?(/|$)|%2e|%2f|%5c|\\|[\x00-\x1f\x7f]|[\x{2044}\x{2215}\x{29f8}\x{ff0f}]"
+# A slash inside a partition value is written as %2F and is harmless; a dot segment between encoded slashes is not.
+_DOT_SEGMENT = r"(^|/|%2f|%5c)(\.|%2e){1,2}(/|%2f|%5c|$)"
+_SUSPICIOUS = re.compile(_DOT_SEGMENT + r"|\\|[\x00-\x1f\x7f]|[\u2044\u2215\u29f8\uff0f]", re.IGNORECASE)
+_SUSPICIOUS_PATTERN = "(?i)" + _DOT_SEGMENT + r"|\\|[\x00-\x1f\x7f]|[\x{2044}\x{2215}\x{29f8}\x{ff0f}]"
 _LOCAL_NOISE = re.compile(r"/(?:\.?/)+")
 
 

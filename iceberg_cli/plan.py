@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import CorruptFile, UsageError
@@ -80,7 +81,13 @@ class Verdict:
             "keep": self.keep,
             "reason": self.reason,
             "timestamp_ms": self.timestamp_ms,
+            "timestamp": iso(self.timestamp_ms),
         }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Verdict:
+        """Inverse of `to_json`."""
+        return cls(**{name: value[name] for name in ("subject", "id", "keep", "reason", "timestamp_ms")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +201,7 @@ class Plan:
             "table": dict(self.table),
             "base": self.base.to_json(),
             "as_of_ms": self.as_of_ms,
+            "as_of": iso(self.as_of_ms),
             "options": {
                 name: {"value": option.value, "source": option.source}
                 for name, option in self.options.items()
@@ -222,19 +230,36 @@ class Plan:
 
         Raises:
             UsageError: not a plan, or of a version that is not known here.
-            CorruptFile: the removals are not those that the plan was written with.
+            CorruptFile: fields are missing or of another type, or the removals are not those that the plan was
+                written with.
         """
         if value.get("schema") != PLAN_SCHEMA:
             raise UsageError(
                 f"{path} is not a plan of this version: schema is {value.get('schema')!r}, not {PLAN_SCHEMA!r}"
             )
-        recorded = value["removals"]
-        if (
-            recorded is not None
-            and removals is not None
-            and (recorded["count"], recorded["digest"]) != (removals.count, removals.digest)
-        ):
+        try:
+            made = cls._parsed(value, removals)
+            recorded = value["removals"]
+            same = (
+                recorded is None
+                or removals is None
+                or (recorded["count"], recorded["digest"]) == (removals.count, removals.digest)
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptFile(path, None, f"not a plan as it was written: {error!r}") from error
+        if not same:
             raise CorruptFile(path, "removals", "count or digest differs from the removals file")
+        return made
+
+    @classmethod
+    def _parsed(cls, value: Mapping[str, Any], removals: Removals | None) -> Plan:
+        """The plan of a document; KeyError, TypeError, ValueError or AttributeError where it is none."""
+        for name in ("as_of_ms", "grace_ms"):
+            if type(value[name]) is not int:
+                raise TypeError(f"{name} is {value[name]!r}, not a whole number")
+        for text in (value["operation"], value["table"]["name"], *value["warnings"], *value["blocked_by"]):
+            if not isinstance(text, str):
+                raise TypeError(f"{text!r} is no text")
         return cls(
             operation=value["operation"],
             table=value["table"],
@@ -244,8 +269,8 @@ class Plan:
                 name: Option(value=option["value"], source=option["source"])
                 for name, option in value["options"].items()
             },
-            policy=value["policy"],
-            verdicts=tuple(Verdict(**verdict) for verdict in value["verdicts"]),
+            policy=dict(value["policy"]),
+            verdicts=tuple(Verdict.from_json(verdict) for verdict in value["verdicts"]),
             warnings=tuple(value["warnings"]),
             blocked_by=tuple(value["blocked_by"]),
             steps=tuple(_step_from_json(step) for step in value["steps"]),
@@ -284,6 +309,17 @@ def _step_from_json(value: Mapping[str, Any]) -> Step:
         ),
         change=None if change is None else Change(updates=tuple(change["updates"])),
     )
+
+
+def iso(timestamp_ms: int | None) -> str | None:
+    """The ISO 8601 twin of a time in ms since the epoch, UTC; None where the calendar has no such day."""
+    if timestamp_ms is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode(document: Mapping[str, Any]) -> bytes:

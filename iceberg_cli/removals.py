@@ -126,7 +126,9 @@ class Removals:
             CorruptFile: `path` is no such file.
         """
         try:
-            table = pq.read_table(pa.BufferReader(data), schema=SCHEMA)
-            return cls(table.combine_chunks())
+            table = pq.read_table(pa.BufferReader(data))
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(path, None, f"not a list of removals: {error}") from error
+        if not table.schema.equals(SCHEMA):
+            raise CorruptFile(path, None, "not a list of removals: its columns are others")
+        return cls(table.combine_chunks())

@@ -32,17 +32,18 @@ _KIND_NAMES = {
     "manifest_list": "manifest lists",
     "metadata_file": "metadata files",
 }
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _SHOWN_ROWS = 60
 _QUIET_SECONDS = 1.0
 
 
 def printable(value: object) -> str:
-    """Text in which control, format and unassigned characters are spelled out."""
+    """Text in which control and format characters, line separators and unassigned characters are spelled out."""
     text = str(value)
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        char if not unicodedata.category(char).startswith("C") else f"\\u{ord(char):04x}" for char in text
+        f"\\u{ord(char):04x}" if unicodedata.category(char) in _UNPRINTABLE else char for char in text
     )
 
 
@@ -77,9 +78,13 @@ def console(stream: TextIO | None = None, *, color: bool = True) -> Console:
     """A console that wraps nothing when its output is no terminal."""
     from rich.console import Console
 
+    class Stream(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would leave with 1, which means a bug
+
     out = stream or sys.stdout
     width = None if out.isatty() else 200
-    return Console(
+    return Stream(
         file=out, width=width, no_color=not color or None, highlight=False, markup=False, emoji=False
     )
 
@@ -184,6 +189,8 @@ def show_report(target: Console, report: Report, table: str) -> None:
     }
     target.print(printable(f"{report.operation} {table}: {sentences.get(report.status, report.status)}"))
     for name, number in report.counts.items():
+        if not number:
+            continue
         kind = name.removeprefix("deleted_").removesuffix("s_count")
         target.print(f"  deleted {_KIND_NAMES.get(kind, kind)}: {number:,}")
     if report.reclaimed_bytes:

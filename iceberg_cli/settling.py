@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from iceberg_cli.apply import Shell, resume
-from iceberg_cli.errors import StalePlan
+from iceberg_cli.errors import StalePlan, TakenOver
 from iceberg_cli.journal import Operation
 from iceberg_cli.plan import Report
 from iceberg_cli.table import IcebergTable
@@ -61,7 +61,8 @@ def explain(operation: Operation, *, now_ms: int) -> str:
 def settle_all(table: IcebergTable, shell: Shell) -> Iterator[Report]:
     """Finish the operations that nobody is working on and whose grace is over.
 
-    An operation that would now remove more than was shown is closed and told of; it does not stop the caller.
+    An operation that would now remove more than was shown is closed and told of; it does not stop the caller, nor
+    does one that another process takes over at the same time.
     """
     for operation_id in table.open_operations():
         operation = table.journal(operation_id).operation()
@@ -69,7 +70,7 @@ def settle_all(table: IcebergTable, shell: Shell) -> Iterator[Report]:
             continue
         try:
             report = resume(table, operation_id, shell, verbs=VERBS)
-        except StalePlan as error:
+        except (StalePlan, TakenOver) as error:
             report = Report(
                 operation=operation.operation if operation else "resume",
                 operation_id=operation_id,

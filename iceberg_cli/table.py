@@ -282,9 +282,9 @@ class IcebergTable:
 
     # -- staging and journal -----------------------------------------------------------------------------------
 
-    def staging_path(self, operation_id: str, task: Task) -> str:
+    def staging_path(self, prefix: str, task: Task) -> str:
         """Where a task's new file goes."""
-        return f"{self.location.rstrip('/')}/metadata/{operation_id}-{task.name}"
+        return f"{self.location.rstrip('/')}/metadata/{prefix}-{task.name}"
 
     def stage(self, jobs: Sequence[tuple[str, Task]], make: Callable[[Task, Sequence[bytes]], bytes]) -> None:
         """Build new files from old ones; one that is there already was built by an earlier try of the same job."""

@@ -220,6 +220,7 @@ class TableWriter:
         *,
         age_ms: int = 0,
         add: Iterable[str] = (),
+        again: Iterable[str] = (),
         remove: Iterable[str] = (),
         ref: str = "main",
         parent: int | None = None,
@@ -231,6 +232,7 @@ class TableWriter:
             snapshot_id: of the new snapshot.
             age_ms: before `NOW_MS`.
             add: names of new data files; each is written with one row.
+            again: names of data files that are there and are added once more.
             remove: names of live data files.
             ref: a branch; made if it is not there.
             parent: None: the branch's head, or for a new branch main's.
@@ -240,7 +242,7 @@ class TableWriter:
         head = refs.get(ref) or refs.get("main")
         parent = parent if parent is not None else head["snapshot-id"] if head else None
         sequence_number = self.document["last-sequence-number"] + 1
-        manifests = self._manifests(snapshot_id, sequence_number, parent, [*add], [*remove])
+        manifests = self._manifests(snapshot_id, sequence_number, parent, [*add], [*again], [*remove])
         self.manifests[snapshot_id] = manifests
         statuses = [status for manifest in manifests for status in manifest.files.values()]
         live = len(statuses) - statuses.count(DELETED)
@@ -301,7 +303,13 @@ class TableWriter:
         return path
 
     def _manifests(
-        self, snapshot_id: int, sequence_number: int, parent: int | None, add: list[str], remove: list[str]
+        self,
+        snapshot_id: int,
+        sequence_number: int,
+        parent: int | None,
+        add: list[str],
+        again: list[str],
+        remove: list[str],
     ) -> tuple[WrittenManifest, ...]:
         gone = {self.data_path(name) for name in remove}
         kept: list[WrittenManifest] = []
@@ -314,13 +322,13 @@ class TableWriter:
                 kept.append(manifest)
         for name in add:
             self._put(f"data/{name}.parquet", f"the rows of {name}".encode())
-        added = {self.data_path(name): ADDED for name in add}
+        added = {self.data_path(name): ADDED for name in [*add, *again]}
         return (*([self._manifest(snapshot_id, sequence_number, "m0", added)] if added else []), *kept)
 
     def _manifest(
         self, snapshot_id: int, sequence_number: int, name: str, files: Mapping[str, int]
     ) -> WrittenManifest:
-        entries = [
+        entries: list[Document] = [
             {
                 "status": status,
                 "snapshot_id": snapshot_id,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-import click
 import typer
 
 from iceberg_cli import __version__
@@ -12,30 +12,30 @@ from iceberg_cli.cli import apply_plan, demo, expire_snapshots, inspect, plan, r
 from iceberg_cli.cli.run import leave_with
 from iceberg_cli.errors import IcebergCliError, UsageError
 
-EXIT_CODES = """\b
-Exit codes:
-  0   done, or nothing to do
-  1   bug (traceback)
-  2   usage
-  3   something is due (only with --exit-code)
-  10  table not found
-  11  refused by policy or interlock
-  12  conflict, nothing changed
-  13  commit state unknown, nothing deleted: run resume
-  14  committed, some deletions failed or it was stopped: run resume
-  15  the table breaks its specification or a file is corrupt
-  16  backend unavailable
-"""
+EXIT_CODES = {
+    0: "done, or nothing to do",
+    1: "bug (traceback)",
+    2: "usage",
+    3: "something is due (only with --exit-code)",
+    10: "table not found",
+    11: "refused by policy or interlock",
+    12: "conflict, nothing changed",
+    13: "commit state unknown, nothing deleted: run resume",
+    14: "committed, some deletions failed or it was stopped: run resume",
+    15: "the table breaks its specification or a file is corrupt",
+    16: "backend unavailable",
+    130: "interrupted at once (Ctrl-C twice): run resume",
+    141: "nobody reads standard output any more",
+}
 
 app = typer.Typer(
     name="iceberg-cli",
     help="Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it.",
-    epilog=EXIT_CODES,
-    no_args_is_help=True,
+    epilog="\b\nExit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()),
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 
@@ -61,7 +61,12 @@ for module in (inspect, plan, expire_snapshots, apply_plan, resume, demo):
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
     argv = sys.argv[1:] if arguments is None else arguments
-    sys.exit(run(argv))
+    code = run(argv)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _reader_left()
+    sys.exit(code)
 
 
 def run(argv: list[str]) -> int:
@@ -72,15 +77,15 @@ def run(argv: list[str]) -> int:
     """
     as_json = any(
         text == "--format=json" or (text == "--format" and following == "json")
-        for text, following in zip(argv, [*argv[1:], ""], strict=True)
+        for text, following in zip(argv, [*argv, ""][1:], strict=True)
     )
     try:
-        code = app(args=argv, prog_name="iceberg-cli", standalone_mode=False)
+        return _invoke(argv)
     except IcebergCliError as error:
         return leave_with(error, as_json=as_json)
-    except click.exceptions.Abort:
+    except (typer.Abort, EOFError):
         return leave_with(UsageError("Not confirmed"), as_json=as_json)
-    except click.ClickException as error:
+    except typer.TyperException as error:
         return leave_with(
             UsageError(error.format_message(), next_step="`iceberg-cli --help` lists commands and options."),
             as_json=as_json,
@@ -88,6 +93,26 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
-        return 0
-    return code if isinstance(code, int) else 0
+        return _reader_left()
+
+
+def _invoke(argv: list[str]) -> int:
+    # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
+    root = typer.main.get_command(app)
+    if not argv:
+        with root.make_context("iceberg-cli", [], resilient_parsing=True) as context:
+            typer.echo(context.get_help(), err=True)
+        return UsageError.exit_code
+    try:
+        with root.make_context("iceberg-cli", list(argv)) as context:
+            root.invoke(context)
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    return 0
+
+
+def _reader_left() -> int:
+    """Leave as programs do that write to a closed pipe: not with 0, for what follows the output was not done."""
+    # The interpreter flushes standard output once more at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141

@@ -21,6 +21,7 @@ def load(path: str) -> Plan:
     """
     from iceberg_cli.iceberg.strict_json import loads
     from iceberg_cli.removals import Removals
+    from iceberg_cli.verbs import VERBS
 
     try:
         with open(path, "rb") as file:
@@ -34,7 +35,10 @@ def load(path: str) -> Plan:
             removals = Removals.from_parquet(file.read(), beside)
     except OSError as error:
         raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
-    return Plan.from_json(document, removals=removals, path=path)
+    plan = Plan.from_json(document, removals=removals, path=path)
+    if plan.operation not in VERBS:
+        raise UsageError(f"{path} is a plan of {plan.operation!r}, which is no verb here")
+    return plan
 
 
 def register(app: typer.Typer) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli.run import Run
+from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import DeletesFailed, Refused
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Carry:
         bool, typer.Option("--no-resume", help="Leave the table's open operations alone.")
     ] = False
     limit_deletes: Annotated[
-        int | None, typer.Option(metavar="N", help="Stop cleanly after N deletions.")
+        int | None, typer.Option(metavar="N", parser=integer, help="Stop cleanly after N deletions.")
     ] = None
     deadline: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Stop cleanly after this time.")

@@ -8,7 +8,7 @@ import typer
 
 from iceberg_cli.cli.carry_out import Carry, carry_options, carry_out
 from iceberg_cli.cli.run import Run, TableArgument, command
-from iceberg_cli.cli.values import duration_ms, positive, time_ms
+from iceberg_cli.cli.values import duration_ms, integer, positive, time_ms
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ RetainLast = Annotated[
     int | None,
     typer.Option(
         metavar="N",
+        parser=integer,
         help="Keep the newest N of each branch; default: history.expire.min-snapshots-to-keep, else 1.",
     ),
 ]
@@ -32,6 +33,7 @@ SnapshotId = Annotated[
     list[int] | None,
     typer.Option(
         metavar="ID",
+        parser=integer,
         help="Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); "
         "with --older-than or --retain-last, both.",
     ),

@@ -33,18 +33,22 @@ _OF_DELTA = {
     "protocol": "format_version in the summary",
     "features": "format_version in the summary, or properties",
 }
-Snapshot = Annotated[int | None, typer.Option("--snapshot", metavar="ID", help="This snapshot, not the current one.")]
+Snapshot = Annotated[
+    int | None, typer.Option("--snapshot", metavar="ID", help="This snapshot, not the current one.")
+]
 Ref = Annotated[str | None, typer.Option(metavar="NAME", help="The head of this branch or tag.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="The snapshot that was current at this time.")]
 Version = Annotated[int | None, typer.Option("--version", metavar="N", hidden=True)]
 Limit = Annotated[
-    int | None, typer.Option(metavar="N", help="At most N rows: the newest of a log, the first of anything else.")
+    int | None,
+    typer.Option(metavar="N", help="At most N rows: the newest of a log, the first of anything else."),
 ]
 Recount = Annotated[
     bool, typer.Option("--recount", help="Summary: count rows and bytes in all manifests, however large.")
 ]
 Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the rows to FILE.parquet or FILE.jsonl.")
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the rows to FILE.parquet or FILE.jsonl."),
 ]
 
 
@@ -61,7 +65,7 @@ def register(app: typer.Typer) -> None:
         at: At = None,
         version: Version = None,
         limit: Limit = None,
-        recount: Recount = False,  # noqa: FBT002 - a flag
+        recount: Recount = False,
         output: Output = None,
     ) -> None:
         """Show what a table is made of. Never writes to it.
@@ -71,7 +75,10 @@ def register(app: typer.Typer) -> None:
         """
         _check(what, chosen=[o for o in (snapshot, ref, at) if o is not None], version=version)
         if what == "summary" and (limit is not None or output is not None):
-            raise UsageError("--limit and --output are about rows; a summary has none", next_step=f"WHAT: {', '.join(WHAT[1:])}.")
+            raise UsageError(
+                "--limit and --output are about rows; a summary has none",
+                next_step=f"WHAT: {', '.join(WHAT[1:])}.",
+            )
         if what != "summary" and recount:
             raise UsageError(f"--recount is about the summary, not {what}")
         if output is not None and not output.endswith((".parquet", ".jsonl")):
@@ -100,16 +107,22 @@ def _check(what: str, *, chosen: list[object], version: int | None) -> None:
     """
     if what in _OF_DELTA:
         raise UsageError(
-            f"{what!r} is about Delta tables; this tool opens Iceberg tables", next_step=f"Look at {_OF_DELTA[what]}."
+            f"{what!r} is about Delta tables; this tool opens Iceberg tables",
+            next_step=f"Look at {_OF_DELTA[what]}.",
         )
     if what not in WHAT:
         raise UsageError(f"{what!r} cannot be inspected", next_step=f"WHAT is one of: {', '.join(WHAT)}.")
     if version is not None:
-        raise UsageError("--version is about Delta tables", next_step="For an Iceberg table: --snapshot ID, --ref NAME or --at TIME.")
+        raise UsageError(
+            "--version is about Delta tables",
+            next_step="For an Iceberg table: --snapshot ID, --ref NAME or --at TIME.",
+        )
     if len(chosen) > 1:
         raise UsageError("--snapshot, --ref and --at each name the snapshot; give one of them")
     if chosen and what in _OF_TABLE:
-        raise UsageError(f"--snapshot, --ref and --at do not change what {what} shows: it is about the whole table")
+        raise UsageError(
+            f"--snapshot, --ref and --at do not change what {what} shows: it is about the whole table"
+        )
 
 
 _OF_TABLE = ("snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log")

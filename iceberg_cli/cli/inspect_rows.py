@@ -10,13 +10,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import pyarrow as pa
 
 from iceberg_cli.cli.run import Run
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.inspect import column_names
+from iceberg_cli.iceberg.inspect_columns import column_names
 from iceberg_cli.inspection import FILE_ROWS, Inspection
 
 _SHOWN_ROWS = 50
@@ -25,7 +25,7 @@ _SPOOL_BYTES = 32 << 20
 
 def show(run: Run, shown: Inspection, what: str, *, limit: int | None) -> None:
     """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens."""
-    from iceberg_cli.render_inspection import show_rows
+    from iceberg_cli.render_inspection_rows import show_rows
 
     wanted = limit if limit is not None or run.verbose else _SHOWN_ROWS
     more = False
@@ -53,7 +53,9 @@ def print_document(run: Run, shown: Inspection, what: str, *, limit: int | None)
         print_json({**head, "row_count": len(rows), "rows": rows})
         return
     if what != "partitions":
-        head["columns"] = {str(field_id): name for field_id, name in column_names(shown.table.metadata).items()}
+        head["columns"] = {
+            str(field_id): name for field_id, name in column_names(shown.table.metadata).items()
+        }
     # Rows wait until the last one is read: half a document followed by an error would be no document.
     with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, mode="w+", encoding="ascii") as spool:
         total = 0
@@ -62,7 +64,9 @@ def print_document(run: Run, shown: Inspection, what: str, *, limit: int | None)
             total += 1
         run.progress.close()
         spool.seek(0)
-        sys.stdout.write(json.dumps({**head, "row_count": total}, indent=2).removesuffix("\n}") + ',\n  "rows": [')
+        sys.stdout.write(
+            json.dumps({**head, "row_count": total}, indent=2).removesuffix("\n}") + ',\n  "rows": ['
+        )
         shutil.copyfileobj(spool, sys.stdout, 1 << 20)
         sys.stdout.write("\n  ]\n}\n" if total else "]\n}\n")
 

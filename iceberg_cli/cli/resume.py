@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from iceberg_cli.cli.run import Run, TableArgument, command
+from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import DeletesFailed, Refused, UsageError
 
 
@@ -27,7 +28,7 @@ def register(app: typer.Typer) -> None:
             bool, typer.Option("--abandon", help="Close the operation without finishing it; its files stay.")
         ] = False,
         limit_deletes: Annotated[
-            int | None, typer.Option(metavar="N", help="Stop cleanly after N deletions.")
+            int | None, typer.Option(metavar="N", parser=integer, help="Stop cleanly after N deletions.")
         ] = None,
         deadline: Annotated[
             str | None, typer.Option(metavar="DURATION", help="Stop cleanly after this time.")
@@ -84,7 +85,7 @@ def register(app: typer.Typer) -> None:
                     f"{operation.operation_id} ({operation.operation}): {explain(operation, now_ms=run.started_ms)}"
                 )
             if abandon:
-                abandon_operation(opened, operation.operation_id)
+                abandon_operation(opened, operation.operation_id, shell)
                 continue
             with run.stoppable():
                 reports.append(resume_operation(opened, operation.operation_id, shell, verbs=VERBS))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+import typer
+
 from iceberg_cli.errors import UsageError
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_ISO_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+_NUMBER = r"[0-9]{1,18}"
+_DURATION = re.compile(rf"({_NUMBER}(?:\.{_NUMBER})?)(ms|s|m|h|d|w)")
+_ISO_DURATION = re.compile(
+    rf"P(?:({_NUMBER})W)?(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?"
+)
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _MAX_DURATION_MS = 1_000 * 365 * 86_400_000
 
@@ -40,7 +45,7 @@ def time_ms(text: str, option: str, *, now_ms: int) -> int:
     Raises:
         UsageError: unreadable, without a zone, or after `now_ms`.
     """
-    if text.isascii() and text.isdigit() and len(text) >= 11:
+    if re.fullmatch(r"[0-9]{11,18}", text):
         value = int(text)
     elif _DURATION.fullmatch(text) or text.startswith("P"):
         value = now_ms - duration_ms(text, option)
@@ -65,11 +70,22 @@ def size_bytes(text: str, option: str) -> int:
     Raises:
         UsageError: unreadable or zero.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text)
+    match = re.fullmatch(rf"({_NUMBER}(?:\.{_NUMBER})?) ?([A-Za-z]*)", text)
     unit = (match[2] or "B").upper() if match else ""
     if match is None or unit not in _SIZES or not float(match[1]):
         raise UsageError(f"{option}: {text!r} is no size; write 8MiB, 512MB or a number of bytes")
     return int(float(match[1]) * _SIZES[unit])
+
+
+def integer(text: str) -> int:
+    """A whole number, for options that take one.
+
+    Raises:
+        typer.BadParameter: anything else; typer adds the option's name.
+    """
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+        raise typer.BadParameter(f"{text!r} is no whole number")
+    return int(text)
 
 
 def positive(value: int | None, option: str) -> int | None:

@@ -113,12 +113,14 @@ def _properties(catalog: str, config_file: str | None) -> dict[str, str]:
 
 def _from_pyiceberg(catalog: str) -> Mapping[str, Any]:
     try:
+        import strictyaml
         from pyiceberg.utils.config import Config
     except ImportError as error:
         raise _not_installed(catalog, error) from error
     try:
         return Config().get_catalog_config(catalog) or {}
-    except (ValueError, OSError) as error:
+    except (strictyaml.YAMLError, OSError, ValueError, AttributeError) as error:
+        # The last is what PyIceberg says to a file that holds no mapping.
         raise UsageError(f"Cannot read PyIceberg's configuration: {redact(str(error))}") from error
 
 
@@ -129,10 +131,10 @@ def _from_file(catalog: str, config_file: str) -> Mapping[str, Any]:
         raise _not_installed(catalog, error) from error
     try:
         with open(config_file, encoding="utf-8") as file:
-            content: Mapping[str, Any] = strictyaml.load(file.read()).data
+            content: Any = strictyaml.load(file.read()).data
     except (strictyaml.YAMLError, OSError, ValueError) as error:
         raise UsageError(f"Cannot read the configuration {config_file}: {redact(str(error))}") from error
     for part in ("catalog", catalog):
-        found = {key.lower(): value for key, value in content.items()}.get(part.lower(), {})
-        content = found if isinstance(found, dict) else {}
-    return content
+        entries = content if isinstance(content, dict) else {}
+        content = {key.lower(): value for key, value in entries.items()}.get(part.lower())
+    return content if isinstance(content, dict) else {}

@@ -41,7 +41,7 @@ class SqlCommitter:
         namespace: second part, levels joined by dots.
         table: third part.
         storage: where the metadata files are.
-        wait_s: how long to wait for a connection, or for a lock of SQLite's.
+        wait_s: how long to wait for a connection or for another writer's lock.
 
     Raises:
         UsageError: the URL cannot be used, or its driver is not installed.
@@ -61,6 +61,7 @@ class SqlCommitter:
         self._key = (_catalog_name == catalog_name) & (_namespace == namespace) & (_name == table)
         self._storage = storage
         self._sent = Sent()
+        self._wait_s = wait_s
         self._engine, self._secrets = _open_engine(uri, wait_s)
         self._typed: bool | None = None
 
@@ -108,9 +109,7 @@ class SqlCommitter:
                 where = self._key & self._of_tables(connection) & (_location == attempt.base_location)
                 # What the inspection began must not hold an old view of the row.
                 connection.rollback()
-                if self._engine.dialect.name == "sqlite":
-                    # Two writers that both read first would be told at once that the database is locked.
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                self._begin(connection)
                 matched = connection.execute(sa.update(_rows).where(where).values(values)).rowcount
                 if matched != 1:
                     connection.rollback()
@@ -118,6 +117,16 @@ class SqlCommitter:
                 return self._confirmed(connection)
         except (sa.exc.SQLAlchemyError, OSError) as error:
             raise BackendUnavailable(f"Cannot commit to {self._name}: {self._said(error)}") from error
+
+    def _begin(self, connection: sa.Connection) -> None:
+        """Say how to wait for other writers."""
+        match self._engine.dialect.name:
+            case "sqlite":
+                # Two writers that both read first would be told at once that the database is locked.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            case "postgresql":
+                # By default the wait for a row that a dead client's transaction holds has no end.
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{max(self._wait_s, 1)}s'")
 
     def _confirmed(self, connection: sa.Connection) -> bool | Unknown:
         try:

@@ -50,8 +50,9 @@ def commit_by_swap(
         if now != attempt.base_location:
             refused = Conflict(reason=f"the table has moved from {attempt.base_location} to {now}")
             return refused if first else settle_pointer(attempt, current, storage)
-        # While the base is current nobody deletes an earlier try's file: absent, it shows there was none.
-        first = _written_now(attempt, storage) or first
+        # While the base is current nobody deletes an earlier try's file: absent, it shows there was none. Present,
+        # it shows that there was one, perhaps of a process that resumed this one's operation meanwhile.
+        first = _written_now(attempt, storage)
     except (BackendUnavailable, TableNotFound) as error:
         if first:
             raise

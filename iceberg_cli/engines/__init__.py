@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 Item = TypeVar("Item")
+Loaded = TypeVar("Loaded")
 Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to read; `size_bytes` is 0 where nothing records it."""
+
+    path: str
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +42,9 @@ class Engine(Protocol):
     def scan(
         self,
         items: Sequence[Item],
-        path_of: Callable[[Item], str],
-        parse: Callable[[Sequence[tuple[Item, bytes | None]]], Parsed],
+        source: Callable[[Item], Source],
+        load: Callable[[Item, bytes], Loaded],
+        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
         *,
         phase: str,
         missing_ok: bool = False,
@@ -44,8 +54,9 @@ class Engine(Protocol):
 
         Args:
             items: one per file.
-            path_of: the file of an item.
-            parse: pure; gets items with their files' bytes, in the order of `items`.
+            source: the file of an item.
+            load: pure; one file's bytes, made ready for `parse` (inflated, say). Runs in the readers.
+            parse: pure; gets items with what `load` made of them, in the order of `items`.
             phase: name for progress.
             missing_ok: hand a file that is gone to `parse` as None instead of stopping.
             on_event: progress.

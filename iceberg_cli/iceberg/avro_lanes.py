@@ -229,7 +229,8 @@ def _after_nth(stops: Words, n: Words) -> Words:
     shift: Words = byte << 3
     before = ((prefix << 8) >> shift) & 0xFF
     bits = (stops >> shift) & 0xFF
-    index: Any = _SELECT.take((bits << 3) + (n - before - _ONE))
+    entry: Any = (bits << 3) + (n - before - _ONE)
+    index = _SELECT.take(entry)
     shift += index
     shift += _ONE
     return shift

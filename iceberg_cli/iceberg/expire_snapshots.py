@@ -55,10 +55,16 @@ class ExpirePolicy:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ExpirePolicy:
-        """Inverse of `to_json`."""
-        return cls(
-            **{**value, "snapshot_ids": tuple(int(snapshot_id) for snapshot_id in value["snapshot_ids"])}
-        )
+        """Inverse of `to_json`.
+
+        Raises:
+            UsageError: a field is missing, unknown or of another type.
+        """
+        try:
+            ids = tuple(int(snapshot_id) for snapshot_id in value["snapshot_ids"])
+            return cls(**{**value, "snapshot_ids": ids})
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

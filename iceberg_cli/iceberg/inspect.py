@@ -6,14 +6,13 @@ names of Iceberg's metadata table of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.inspect_columns import column_names
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.retention import ancestors
-from iceberg_cli.iceberg.schema import NestedField, StructType, Type
 
 INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/1"
 Row = dict[str, Any]
@@ -260,44 +259,3 @@ def snapshot_row_ids(metadata: TableMetadata) -> list[Row]:
         }
         for snapshot in metadata.snapshots
     ]
-
-
-def column_names(metadata: TableMetadata) -> dict[int, str]:
-    """Dotted name of every column by field id; the current schema's word counts first, then the newest one's."""
-    names: dict[int, str] = {}
-    current = metadata.current_schema()
-    for schema in (current, *reversed(metadata.schemas)):
-        _add_names(schema.fields, "", names)
-    return names
-
-
-def column_types(metadata: TableMetadata) -> dict[int, Type]:
-    """Type of every column by field id, found as in `column_names`."""
-    types: dict[int, Type] = dict(metadata.current_schema().types_by_id())
-    for schema in reversed(metadata.schemas):
-        for field_id, type_ in schema.types_by_id().items():
-            types.setdefault(field_id, type_)
-    return types
-
-
-def _add_names(fields: Sequence[NestedField], prefix: str, names: dict[int, str]) -> None:
-    for field in fields:
-        name = prefix + field.name
-        names.setdefault(field.field_id, name)
-        _add_type_names(field.type, name, names)
-
-
-def _add_type_names(type_: Type, name: str, names: dict[int, str]) -> None:
-    if isinstance(type_, str):
-        return
-    if isinstance(type_, StructType):
-        _add_names(type_.fields, f"{name}.", names)
-        return
-    parts: Mapping[str, tuple[int, Type]]
-    if hasattr(type_, "element_id"):
-        parts = {"element": (type_.element_id, type_.element)}
-    else:
-        parts = {"key": (type_.key_id, type_.key), "value": (type_.value_id, type_.value)}
-    for part, (field_id, inner) in parts.items():
-        names.setdefault(field_id, f"{name}.{part}")
-        _add_type_names(inner, f"{name}.{part}", names)

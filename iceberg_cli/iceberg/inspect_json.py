@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.inspect_values import compact
 
-_NEEDS_ESCAPES: Final = r'[^ !#-\[\]-~]'
+_NEEDS_ESCAPES: Final = r"[^ !#-\[\]-~]"
 _NOT_FINITE: Final = ("nan", "NaN", "inf", "-inf")
 
 
@@ -48,15 +48,17 @@ def json_rows(
 
 
 def quoted(values: pa.Array) -> pa.Array:
-    """n strings as JSON strings; null stays null."""
+    """Strings as JSON strings; null stays null."""
     if pc.any(pc.match_substring_regex(values, _NEEDS_ESCAPES)).as_py():
         encoded = values.dictionary_encode()
-        return pa.array([json.dumps(text) for text in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
+        return pa.array([json.dumps(text) for text in encoded.dictionary.to_pylist()], pa.string()).take(
+            encoded.indices
+        )
     return pc.binary_join_element_wise('"', values, '"', "")
 
 
 def _scalars(values: pa.Array, *, as_text: bool = False) -> pa.Array:
-    """n JSON values."""
+    """JSON values."""
     kind = values.type
     if pa.types.is_string(kind):
         shown = quoted(values)

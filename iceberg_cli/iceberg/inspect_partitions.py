@@ -70,7 +70,9 @@ class Partitions:
         """The rows, of `PARTITIONS_SCHEMA`, by spec id and partition."""
         if not self._parts:
             return PARTITIONS_SCHEMA.empty_table()
-        sums = _grouped(pa.concat_tables(self._parts)).sort_by([("spec_id", "ascending"), ("key", "ascending")])
+        sums = _grouped(pa.concat_tables(self._parts)).sort_by(
+            [("spec_id", "ascending"), ("key", "ascending")]
+        )
         spec_ids, keys = sums["spec_id"].to_pylist(), sums["key"].to_pylist()
         shown = [self._partitions[pair] for pair in zip(spec_ids, keys, strict=True)]
         times = sums["last_updated_at_ms"].combine_chunks()

@@ -13,8 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.inspect import Row, column_types, id_text
-from iceberg_cli.iceberg.inspect_values import is_bare, is_number, map_texts, partition_summary_text, partition_texts
+from iceberg_cli.iceberg.inspect import Row, id_text
+from iceberg_cli.iceberg.inspect_columns import column_types
+from iceberg_cli.iceberg.inspect_values import (
+    is_bare,
+    is_number,
+    map_texts,
+    partition_summary_text,
+    partition_texts,
+)
 from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.metadata import PartitionField, TableMetadata
 from iceberg_cli.iceberg.reachability import live
@@ -141,8 +148,10 @@ class Shower:
         return pa.table(columns, schema=FILES_SCHEMA)
 
     def partitions(self, spec_id: int, column: pa.Array) -> pa.Array:
-        """n partition structs of one spec as maps from field name to text; null stays null."""
-        written = [column.type.field(i).name for i in range(column.type.num_fields)] if _is_struct(column) else []
+        """Partition structs of one spec as maps from field name to text; null stays null."""
+        written = (
+            [column.type.field(i).name for i in range(column.type.num_fields)] if _is_struct(column) else []
+        )
         children = column.flatten() if written else []
         fields = self._fields(spec_id)
         by_position = len(fields) == len(written)
@@ -151,7 +160,9 @@ class Shower:
             known = fields[index] if by_position else next((f for f in fields if f.field.name == name), None)
             names.append(known.field.name if known is not None else name)
             transform = parse("unknown" if known is None else known.field.transform)
-            shown.append(partition_texts(transform, "unknown" if known is None else known.source_type, values))
+            shown.append(
+                partition_texts(transform, "unknown" if known is None else known.source_type, values)
+            )
         return _maps(names, shown, len(column))
 
     def _fields(self, spec_id: int) -> list[_PartitionField]:
@@ -201,7 +212,9 @@ class Shower:
                     "contains_null": summary["contains_null"],
                     "contains_nan": summary["contains_nan"],
                     **{
-                        name: partition_summary_text(transform, type_, summary[name], path=row["manifest_path"])
+                        name: partition_summary_text(
+                            transform, type_, summary[name], path=row["manifest_path"]
+                        )
                         for name in ("lower_bound", "upper_bound")
                     },
                 }
@@ -235,7 +248,7 @@ def _is_struct(column: pa.Array) -> bool:
 
 
 def _maps(names: Sequence[str], columns: Sequence[pa.Array], size: int) -> pa.Array:
-    """n maps from the same names to the values of the columns."""
+    """Maps from the same names to the values of the columns."""
     width = len(names)
     offsets = pa.array(np.arange(size + 1, dtype=np.int32) * width)
     if not width:

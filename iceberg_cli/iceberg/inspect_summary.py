@@ -1,8 +1,8 @@
 """inspect: one screen about a table, from its metadata, the rows of one manifest list and what was read of manifests.
 
-Counts of files come from the manifest list and from delete manifests. Rows and bytes of data files come from the data
-manifests where those were read, and otherwise from the snapshot's summary, which other writers let drift; `sources` says
-which, and `disagreements` shows both where they differ.
+Counts of files come from the manifest list and from delete manifests. Rows and bytes of data files come from the
+data manifests where those were read, and otherwise from the snapshot's summary, which other writers let drift;
+`sources` says which, and `disagreements` shows both where they differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.inspect import Row, id_text, iso, ref_rows
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.reachability import Keys, key_set, keys_of, live, live_count
+from iceberg_cli.iceberg.reachability import Keys, key_set, keys_of, live
 
 RECOUNT_BYTES: Final = 16 << 20  # of manifests that are read without being asked
 DATA_COLUMNS: Final = ("status", "record_count", "file_size_in_bytes")
@@ -211,7 +211,7 @@ def _totals(snapshot: Snapshot | None, facts: Facts) -> tuple[Row, dict[str, str
         return totals, dict.fromkeys(names, "manifests")
     summary = _summary_numbers(snapshot)
     sources = dict.fromkeys(names, "summary")
-    counted = live_count(rows, 0)
+    counted = _live_data_files(rows)
     totals["data_files"] = summary.get("data_files") if counted is None else counted
     if counted is not None:
         sources["data_files"] = "manifest list"
@@ -225,14 +225,20 @@ def _summary_numbers(snapshot: Snapshot | None) -> dict[str, int]:
     """The totals that a snapshot's summary has as numbers."""
     summary: Mapping[str, str] = {} if snapshot is None else snapshot.summary or {}
     texts = {name: summary.get(key, "") for name, key in _IN_SUMMARY.items()}
-    return {name: int(text) for name, text in texts.items() if text.isascii() and text.isdigit() and len(text) < 20}
+    return {
+        name: int(text)
+        for name, text in texts.items()
+        if text.isascii() and text.isdigit() and len(text) < 20
+    }
 
 
 def _disagreements(snapshot: Snapshot | None, totals: Row, sources: Mapping[str, str]) -> list[Row]:
     """Totals that were counted and differ from what the snapshot's summary says."""
     counted = {
         **{name: totals[name] for name, source in sources.items() if source != "summary"},
-        "delete_files": totals["position_delete_files"] + totals["equality_delete_files"] + totals["deletion_vectors"],
+        "delete_files": totals["position_delete_files"]
+        + totals["equality_delete_files"]
+        + totals["deletion_vectors"],
         "deleted_records": totals["deleted_records"],
         "equality_delete_records": totals["equality_delete_records"],
     }
@@ -248,7 +254,9 @@ def _disagreements(snapshot: Snapshot | None, totals: Row, sources: Mapping[str,
 def _sizes(metadata: TableMetadata, totals: Row, facts: Facts) -> Row:
     files, size_bytes = totals["data_files"], totals["data_bytes"]
     return {
-        "target_size_bytes": metadata.property_int("write.target-file-size-bytes", _DEFAULT_TARGET_FILE_BYTES),
+        "target_size_bytes": metadata.property_int(
+            "write.target-file-size-bytes", _DEFAULT_TARGET_FILE_BYTES
+        ),
         "average_size_bytes": size_bytes // files if files and size_bytes is not None else None,
         "small_below_bytes": facts.tally.small_bytes,
         "small_files": facts.tally.small_files if facts.recounted else None,
@@ -276,8 +284,17 @@ def _row_lineage(metadata: TableMetadata, snapshot: Snapshot | None, rows: pa.Ta
         "first_row_id": None if snapshot is None else id_text(snapshot.first_row_id),
         "added_rows": None if snapshot is None else snapshot.added_rows,
         "data_manifests_without_first_row_id": without.num_rows,
-        "data_files_without_first_row_id": live_count(without, 0),
+        "data_files_without_first_row_id": _live_data_files(without),
     }
+
+
+def _live_data_files(rows: pa.Table) -> int | None:
+    """By the counts of a manifest list; None where a manifest has none (v1)."""
+    data = rows.filter(pc.equal(rows["content"], 0))
+    counts = [data[name] for name in ("added_files_count", "existing_files_count")]
+    if any(count.null_count for count in counts):
+        return None
+    return sum(pc.sum(count).as_py() or 0 for count in counts)
 
 
 def _ratio(part: int | None, whole: int | None) -> float | None:

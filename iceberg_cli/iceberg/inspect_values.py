@@ -87,7 +87,7 @@ def compact(column: pa.Array) -> pa.Array:
 
 
 def bound_texts(type_: Type, values: pa.Array, *, path: str, field: str) -> pa.Array:
-    """n binary single values as text; null stays null.
+    """Binary single values as text; null stays null.
 
     Raises:
         CorruptFile: naming `path` and `field`; a value is not of the type.
@@ -111,8 +111,12 @@ def bound_texts(type_: Type, values: pa.Array, *, path: str, field: str) -> pa.A
 
 
 def texts(type_: str, values: pa.Array) -> pa.Array:
-    """n values in Arrow's or Avro's representation of a type as text; null stays null."""
-    if type_ in UNITS_PER_SECOND and type_ != "time" and _on_calendar(values, 86_400 * UNITS_PER_SECOND[type_]):
+    """Values in Arrow's or Avro's representation of a type as text; null stays null."""
+    if (
+        type_ in UNITS_PER_SECOND
+        and type_ != "time"
+        and _on_calendar(values, 86_400 * UNITS_PER_SECOND[type_])
+    ):
         unit = "ns" if type_.endswith("_ns") else "us"
         shown = values.cast(pa.int64()).cast(pa.timestamp(unit)).cast(pa.string())
         shown = pc.replace_substring(shown, " ", "T", max_replacements=1)
@@ -121,13 +125,18 @@ def texts(type_: str, values: pa.Array) -> pa.Array:
         return pc.binary_join_element_wise(shown, zone, "")
     if type_ == "date" and _on_calendar(values, 1):
         return values.cast(pa.int32()).cast(pa.date32()).cast(pa.string())
+    if type_ in {"float", "double"}:
+        # Arrow leaves the point out of a whole number.
+        return pc.replace_substring_regex(values.cast(pa.string()), r"^(-?\d+)$", r"\1.0")
     if type_ in _NUMBERS or type_ == "string":
         return values.cast(pa.string())
     if (parts := decimal_parts(type_)) is not None and pa.types.is_decimal(values.type):
         return values.cast(pa.string())
     if parts is not None:
         scale = parts[1]
-        return _by_value(values, lambda v: _text(type_, make_decimal(int.from_bytes(v, "big", signed=True), scale)))
+        return _by_value(
+            values, lambda v: _text(type_, make_decimal(int.from_bytes(v, "big", signed=True), scale))
+        )
     return _by_value(values, lambda value: _text(type_, value))
 
 
@@ -140,7 +149,7 @@ def _on_calendar(values: pa.Array, units_per_day: int) -> bool:
 
 
 def partition_texts(transform: Transform, source_type: Type, values: pa.Array) -> pa.Array:
-    """n values of one partition field as text; null stays null."""
+    """Values of one partition field as text; null stays null."""
     if not isinstance(source_type, str):
         return _by_value(values, str)
     if transform.kind in _DATE_PARTS:
@@ -151,7 +160,9 @@ def partition_texts(transform: Transform, source_type: Type, values: pa.Array) -
     return texts(type_, values)
 
 
-def partition_summary_text(transform_text: str, source_type: Type, data: bytes | None, *, path: str) -> str | None:
+def partition_summary_text(
+    transform_text: str, source_type: Type, data: bytes | None, *, path: str
+) -> str | None:
     """One bound of a manifest's partition field summary as text."""
     if data is None:
         return None

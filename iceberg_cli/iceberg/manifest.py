@@ -6,7 +6,7 @@ Spec: "Manifests", "Sequence Number Inheritance", "First Row ID Inheritance"; Ap
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,8 @@ class ManifestSource:
     """A manifest's bytes and its row of the manifest list. None where the list does not say."""
 
     path: str
-    data: bytes
+    data: bytes = b""
+    container: Container | None = None  # once opened; `data` is not needed any more then
     length: int | None = None  # bytes
     content: int = DATA
     partition_spec_id: int | None = None
@@ -170,6 +171,22 @@ def manifest_metadata(container: Container) -> ManifestMetadata:
     )
 
 
+def open_manifest(source: ManifestSource, data: bytes) -> ManifestSource:
+    """`source` with its file's container, read strictly and inflated; threads may do this side by side.
+
+    Raises:
+        CorruptFile: bad bytes, or a length or content other than the manifest list says.
+    """
+    if source.length is not None and source.length != len(data):
+        reason = f"the file has {len(data)} bytes, its manifest list says {source.length}"
+        raise CorruptFile(source.path, None, reason)
+    container = read_container(data, source.path)
+    said = manifest_metadata(container).content
+    if said is not None and said != source.content:
+        raise CorruptFile(source.path, "content", f"{said}, but the manifest list says {source.content}")
+    return replace(source, data=b"", container=container)
+
+
 def read_entries(
     sources: Sequence[ManifestSource],
     *,
@@ -197,14 +214,8 @@ def read_entries(
         raise ValueError(msg)
     groups: dict[bytes, _Group] = {}
     for index, source in enumerate(sources):
-        if source.length is not None and source.length != len(source.data):
-            reason = f"the file has {len(source.data)} bytes, its manifest list says {source.length}"
-            raise CorruptFile(source.path, None, reason)
-        container = read_container(source.data, source.path)
-        said = manifest_metadata(container).content
-        if said is not None and said != source.content:
-            reason = f"{said}, but the manifest list says {source.content}"
-            raise CorruptFile(source.path, "content", reason)
+        container = source.container or open_manifest(source, source.data).container
+        assert container is not None
         group = groups.setdefault(container.schema_text, _Group())
         group.indices.append(index)
         group.containers.append(container)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile
 
 _ADDED, _DELETED = 1, 2
+_MAX_ROW_ID = 1 << 62  # no table comes near it, and sums below it are exact enough to compare
 
 
 class Source(Protocol):
@@ -106,6 +107,8 @@ def _row_ids(
     null = column.is_null().to_numpy(zero_copy_only=False)
     assigned = null & (status != _DELETED) & (first >= 0)
     consumed = np.where(assigned, records, 0)
+    if consumed.sum(dtype=np.float64) + float(firsts.max(initial=0)) >= float(_MAX_ROW_ID):
+        raise CorruptFile(sources[0].path, "field first_row_id", "record counts that add up beyond 64 bits")
     before = np.cumsum(consumed) - consumed
     starts = np.searchsorted(files, np.arange(len(sources)))
     base = np.append(before, 0)[starts][files] if len(files) else before

@@ -65,50 +65,73 @@ def among(keys: Keys, known: Keys) -> npt.NDArray[np.bool_]:
     return found
 
 
-def check_list(snapshot: SnapshotFiles, rows: pa.Table) -> None:
+def check_lists(snapshots: Sequence[SnapshotFiles], rows: pa.Table) -> None:
     """Refuse a manifest list that may be the beginning of a longer one.
 
-    A list records no length, and cut at a block boundary it is a legal shorter file. So the live files counted from its
-    rows may not be fewer than the snapshot summary's totals; a surplus is legal, other writers' totals drift.
+    A list records no length, and cut at a block boundary it is a legal shorter file. So the live files counted
+    from its rows may not be fewer than the snapshot summary's totals; a surplus is legal, other writers' totals drift.
+
+    Args:
+        snapshots: n snapshots.
+        rows: of their lists, with `list`, an index into `snapshots`.
 
     Raises:
-        CorruptFile: fewer files than the summary says; or, without totals, no row at all, or no row of the snapshot's own
-            although it added files.
+        CorruptFile: fewer files than the summary says; or, without totals, no row at all, or no row of the
+            snapshot's own although it added files.
     """
-    path = snapshot.manifest_list or f"snapshot {snapshot.snapshot_id}"
-    if snapshot.total_data_files is None and snapshot.total_delete_files is None:
-        if rows.num_rows == 0:
-            raise CorruptFile(
-                path, None, "the list is empty, and the snapshot's summary has no totals to confirm it"
-            )
-        own = pc.any(pc.equal(rows["added_snapshot_id"], snapshot.snapshot_id)).as_py()
-        if snapshot.added_data_files and not own:
-            raise CorruptFile(
-                path,
-                None,
-                f"snapshot {snapshot.snapshot_id} added files, and no manifest of its own is listed",
-            )
-        return
-    for content, total, what in (
-        (0, snapshot.total_data_files, "data files"),
-        (1, snapshot.total_delete_files, "delete files"),
-    ):
-        counted = live_count(rows, content)
-        if total is not None and counted is not None and counted < total:
-            raise CorruptFile(
-                path,
-                None,
-                f"its manifests hold {counted} {what}, and the snapshot's summary says {total}: it was cut short",
-            )
+    lists = rows["list"].to_numpy()
+    listed = np.bincount(lists, minlength=len(snapshots))
+    ids = np.array([snapshot.snapshot_id for snapshot in snapshots], np.int64)
+    own_rows = pc.fill_null(rows["added_snapshot_id"], 0).to_numpy() == ids[lists]
+    own = np.bincount(lists[own_rows], minlength=len(snapshots))
+    counted = {content: _live_counts(rows, content, len(snapshots)) for content in (0, 1)}
+    for index, snapshot in enumerate(snapshots):
+        path = snapshot.manifest_list or f"snapshot {snapshot.snapshot_id}"
+        if snapshot.total_data_files is None and snapshot.total_delete_files is None:
+            if not listed[index]:
+                raise CorruptFile(
+                    path, None, "the list is empty, and no totals in its snapshot's summary confirm it"
+                )
+            if snapshot.added_data_files and not own[index]:
+                reason = f"snapshot {snapshot.snapshot_id} added files, and no manifest of its own is listed"
+                raise CorruptFile(path, None, reason)
+            continue
+        for content, total, what in (
+            (0, snapshot.total_data_files, "data files"),
+            (1, snapshot.total_delete_files, "delete files"),
+        ):
+            files = counted[content][index]
+            if total is not None and 0 <= files < total:
+                reason = f"its manifests hold {files} {what}, its snapshot's summary says {total}: it was cut short"
+                raise CorruptFile(path, None, reason)
 
 
 def live_count(rows: pa.Table, content: int) -> int | None:
     """Live files in the manifests of one content, or None where a manifest has no counts (v1)."""
+    files = _live_files(rows.filter(pc.equal(rows["content"], content)))
+    return None if files.null_count else int(pc.sum(files).as_py() or 0)
+
+
+def _live_counts(rows: pa.Table, content: int, lists: int) -> npt.NDArray[np.int64]:
+    """Live files by list in the manifests of one content; -1 where a manifest has no counts (v1)."""
     of_content = rows.filter(pc.equal(rows["content"], content))
-    added, existing = of_content["added_files_count"], of_content["existing_files_count"]
-    if added.null_count or existing.null_count:
-        return None
-    return int((pc.sum(added).as_py() or 0) + (pc.sum(existing).as_py() or 0))
+    files = _live_files(of_content)
+    index = of_content["list"].to_numpy()
+    counts = np.bincount(index, pc.fill_null(files, 0).to_numpy(), minlength=lists).astype(np.int64)
+    counts[index[files.is_null().to_numpy()]] = -1
+    return counts
+
+
+def _live_files(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.add(rows["added_files_count"].cast("int64"), rows["existing_files_count"].cast("int64"))
+
+
+def first_listed(rows: pa.Table, known: Keys) -> tuple[pa.Table, Keys]:
+    """The rows whose manifest is not in `known`, each manifest once, with its first row; and their keys."""
+    keys = keys_of(rows["manifest_path"])
+    _, first = np.unique(keys, return_index=True)
+    chosen = np.sort(first[~among(keys[first], known)])
+    return rows.take(pa.array(chosen)), keys[chosen]
 
 
 def sources_of(rows: pa.Table) -> list[ManifestSource]:

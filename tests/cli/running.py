@@ -6,7 +6,10 @@ import contextlib
 import io
 import json
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
+
+import jsonschema
 
 from iceberg_cli.cli import run
 
@@ -21,13 +24,17 @@ class Ran:
 
     @property
     def json(self) -> dict[str, Any]:
-        """The one document on standard output; anything else there is an error."""
+        """The one document on standard output, which its JSON Schema describes; anything else is an error."""
         document: dict[str, Any] = json.loads(self.out)
+        name, version = document["schema"].removeprefix("iceberg-cli/").split("/")
+        schema = files("iceberg_cli") / "schemas" / f"{name}-{version}.json"
+        if schema.is_file():
+            jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(document)
         return document
 
 
 def iceberg_cli(*arguments: object) -> Ran:
-    """Run `iceberg-cli` with these arguments; standard output and error are no terminals."""
+    """Run `iceberg-cli` with these arguments; standard input, output and error are no terminals."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run([str(argument) for argument in arguments])
@@ -39,3 +46,15 @@ def expire(table: str, *arguments: object) -> Ran:
     ran = iceberg_cli("expire-snapshots", table, *arguments, "--yes", "--format", "json")
     assert ran.code == 0, ran.out + ran.err
     return ran
+
+
+def dry(table: str, *arguments: object) -> dict[str, Any]:
+    """The plan of `expire-snapshots TABLE ... --dry-run --format json`, which succeeds."""
+    ran = iceberg_cli("expire-snapshots", table, *arguments, "--dry-run", "--format", "json")
+    assert ran.code == 0, ran.out + ran.err
+    return ran.json
+
+
+def going(plan: dict[str, Any], subject: str = "snapshot") -> set[str]:
+    """Ids of what a plan removes."""
+    return {v["id"] for v in plan["verdicts"] if v["subject"] == subject and not v["keep"]}

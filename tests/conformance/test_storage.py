@@ -512,9 +512,9 @@ def test_no_hostile_path_deletes_anything_outside_the_table(tmp_path: Path) -> N
     assert (table / "data").is_dir()
 
 
-def test_sixty_thousand_files_go_in_seconds(tmp_path: Path) -> None:
+def test_six_thousand_files_go_within_half_a_second_of_work(tmp_path: Path) -> None:
     paths = []
-    for folder in range(60):
+    for folder in range(6):
         (tmp_path / str(folder)).mkdir()
         for number in range(1000):
             path = f"{tmp_path}/{folder}/{number}"
@@ -522,7 +522,7 @@ def test_sixty_thousand_files_go_in_seconds(tmp_path: Path) -> None:
             paths.append(path)
     started = time.process_time()
     assert LocalStorage().delete(paths) == {}
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 0.5
     assert list(LocalStorage().list(str(tmp_path))) == []
 
 

@@ -24,8 +24,12 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lake]]
     config = root / "pyiceberg.yaml"
     config.write_text(f"catalog:\n  jdbc:\n    type: sql\n    uri: sqlite:///{root}/jdbc.db\n")
     yield {
-        "hadoop": Lake(spark=spark, catalog="hadoop", warehouse=root / "hadoop", database=None, config=config),
-        "jdbc": Lake(spark=spark, catalog="jdbc", warehouse=root / "jdbc", database=root / "jdbc.db", config=config),
+        "hadoop": Lake(
+            spark=spark, catalog="hadoop", warehouse=root / "hadoop", database=None, config=config
+        ),
+        "jdbc": Lake(
+            spark=spark, catalog="jdbc", warehouse=root / "jdbc", database=root / "jdbc.db", config=config
+        ),
     }
     spark.stop()
 

@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +27,10 @@ def session(root: Path, *, packages: str) -> Any:
     settings = {
         "spark.jars.packages": packages,
         "spark.driver.memory": "2g",
+        # Hundreds of tiny queries: compiling them costs more than it saves.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -82,7 +87,9 @@ class Lake:
 
     def sql(self, table: str, text: str) -> list[Any]:
         """Run one statement; `{t}` stands for the table's name and `{c}` for the catalog's."""
-        return list(self.spark.sql(text.replace("{t}", self.name(table)).replace("{c}", self.catalog)).collect())
+        return list(
+            self.spark.sql(text.replace("{t}", self.name(table)).replace("{c}", self.catalog)).collect()
+        )
 
     def java(self, table: str) -> Any:
         """Iceberg Java's own `Table`, loaded now."""
@@ -95,7 +102,9 @@ class Lake:
         version = "" if snapshot_id is None else f" VERSION AS OF {snapshot_id}"
         return in_order(tuple(row) for row in self.sql(table, f"SELECT {columns} FROM {{t}}{version}"))
 
-    def expire_with_spark(self, table: str, *, older_than_ms: int, retain_last: int, clean: bool = False) -> dict[str, int]:
+    def expire_with_spark(
+        self, table: str, *, older_than_ms: int, retain_last: int, clean: bool = False
+    ) -> dict[str, int]:
         """The result row of Spark's procedure."""
         moment = datetime.fromtimestamp(older_than_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
         (row,) = self.sql(
@@ -129,12 +138,16 @@ class Lake:
 
     def files(self, table: str) -> set[str]:
         """Every file of the table, without our journal and Hadoop's checksum files."""
-        return {
-            str(path)
-            for folder in self.folders(table)
-            for path in folder.rglob("*")
-            if path.is_file() and JOURNAL not in path.parts and not path.name.endswith(".crc")
-        }
+        return {str(path) for path in self._all_files(table) if not path.name.endswith(".crc")}
+
+    def widowed_checksums(self, table: str) -> list[Path]:
+        """Hadoop's checksum files (`.name.crc`) beside which there is no `name`."""
+        found = [path for path in self._all_files(table) if path.name.endswith(".crc")]
+        return [path for path in found if not path.with_name(path.name[1:-4]).exists()]
+
+    def _all_files(self, table: str) -> Iterator[Path]:
+        for folder in self.folders(table):
+            yield from (path for path in folder.rglob("*") if path.is_file() and JOURNAL not in path.parts)
 
     def reachable(self, table: str) -> set[str]:
         """Every file that some snapshot reaches, as Iceberg's metadata tables list them."""
@@ -157,10 +170,9 @@ class Lake:
             shutil.copytree(copy, folder)
         if self.database is not None and saved.pointer is not None:
             with closing(sqlite3.connect(self.database, timeout=30)) as connection, connection:
-                connection.execute(
-                    "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? WHERE table_name = ?",
-                    (*saved.pointer, table),
-                )
+                columns = "metadata_location = ?, previous_metadata_location = ?"
+                update = f"UPDATE iceberg_tables SET {columns} WHERE table_name = ?"
+                connection.execute(update, (*saved.pointer, table))
 
     def _pointer(self, table: str) -> tuple[str, str | None] | None:
         if self.database is None:
@@ -197,7 +209,9 @@ class Lake:
                 connection.execute(f"LOAD '{file}'")
             location = self.metadata_location(table)
             codec = ", metadata_compression_codec => 'gzip'" if location.endswith(".gz.metadata.json") else ""
-            text = f"SELECT * FROM iceberg_scan('{location}', snapshot_from_id => {snapshot_id}::UBIGINT{codec})"
+            text = (
+                f"SELECT * FROM iceberg_scan('{location}', snapshot_from_id => {snapshot_id}::UBIGINT{codec})"
+            )
             return in_order(connection.execute(text).fetchall())
 
     # -- our program -------------------------------------------------------------------------------------------
@@ -208,7 +222,12 @@ class Lake:
 
     def options(self) -> list[str]:
         """That every command of ours needs here."""
-        return ["--format", "json", "--no-progress", *([] if self.database is None else ["--catalog-config", str(self.config)])]
+        return [
+            "--format",
+            "json",
+            "--no-progress",
+            *([] if self.database is None else ["--catalog-config", str(self.config)]),
+        ]
 
     def cli(self, command: str, target: str, *arguments: object) -> tuple[int, dict[str, Any]]:
         """Run one command of ours in this process: exit code and JSON document."""

@@ -36,7 +36,7 @@ def property_of(table: TableMetadata, name: str, default: int) -> int:
 
 
 def kept_by_the_specification(table: TableMetadata, policy: ExpirePolicy) -> tuple[set[int], set[str]]:
-    """"Snapshot Retention Policy", step by step; step 5 as Java has it. Options stand before properties."""
+    """ "Snapshot Retention Policy", step by step; step 5 as Java has it. Options stand before properties."""
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots}
     max_age_ms = property_of(table, "max-snapshot-age-ms", DEFAULT_AGE_MS)
     if policy.older_than_ms is not None:
@@ -142,9 +142,7 @@ def test_planning_again_after_the_commit_finds_nothing(table: TableMetadata, pol
 
 @EXAMPLES
 @given(tables(), ANY_POLICY)
-def test_the_commit_leaves_exactly_what_the_verdicts_keep(
-    table: TableMetadata, policy: ExpirePolicy
-) -> None:
+def test_the_commit_leaves_exactly_what_the_verdicts_keep(table: TableMetadata, policy: ExpirePolicy) -> None:
     made = planned(table, policy)
     after = applied(table, made)
     kept = {(v.subject, v.id) for v in made.verdicts if v.keep}

@@ -1,0 +1,96 @@
+"""The commands, their arguments and options, as plain values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from iceberg_cli.cli import app
+from iceberg_cli.cli.inspect import WHAT
+from iceberg_cli.cli.plan import VERBS
+
+NAME = "iceberg-cli"
+WRITTEN_BY = "written by .ci/generate.py"
+_ARGUMENT_CHOICES = {("inspect", "what"): WHAT, ("plan", "verb"): VERBS}
+_PATHS = ("FILE", "DIR", "TABLE", "PLAN_FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """An option or an argument of one command."""
+
+    names: tuple[str, ...]  # of an option: the short one first; of an argument: what the usage line calls it
+    metavar: str  # "" for a flag
+    help: str
+    choices: tuple[str, ...]
+    optional: bool
+    repeatable: bool
+
+    @property
+    def is_path(self) -> bool:
+        """Whether names of files complete it."""
+        return self.metavar in _PATHS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One command, or the program itself where `name` is empty."""
+
+    name: str
+    summary: str
+    description: tuple[str, ...]  # paragraphs
+    arguments: tuple[Parameter, ...]
+    options: tuple[Parameter, ...]
+
+    @property
+    def page(self) -> str:
+        """The name of its manual page."""
+        return f"{NAME}-{self.name}" if self.name else NAME
+
+
+HELP = Parameter(
+    names=("-h", "--help"),
+    metavar="",
+    help="Show the help and exit.",
+    choices=(),
+    optional=True,
+    repeatable=False,
+)
+
+
+def read_commands() -> tuple[Command, tuple[Command, ...]]:
+    """The program itself, and its commands in the order of its help."""
+    group: Any = typer.main.get_command(app)
+    return _command("", group), tuple(_command(name, found) for name, found in group.commands.items())
+
+
+def _command(name: str, found: Any) -> Command:
+    paragraphs = [" ".join(part.split()) for part in (found.help or "").split("\n\n")]
+    shown = [item for item in found.params if not item.hidden]
+    return Command(
+        name=name,
+        summary=re.split(r"(?<=\.)\s", paragraphs[0])[0].rstrip("."),
+        description=tuple(paragraphs),
+        arguments=tuple(_parameter(name, item) for item in shown if item.param_type_name == "argument"),
+        options=(*(_parameter(name, item) for item in shown if item.param_type_name == "option"), HELP),
+    )
+
+
+def _parameter(command: str, found: Any) -> Parameter:
+    is_option = found.param_type_name == "option"
+    metavar = "" if is_option and found.is_flag else (found.metavar or found.name.upper()).strip("[]")
+    spelled = tuple(metavar.split("|")) if re.fullmatch(r"[a-z|]+", metavar) else ()
+    text = found.help or ""
+    if is_option and isinstance(found.default, str):
+        text = f"{text} Default: {found.default}."
+    return Parameter(
+        names=tuple(sorted(found.opts, key=len)) if is_option else (metavar,),
+        metavar=metavar,
+        help=text,
+        choices=spelled if is_option else tuple(_ARGUMENT_CHOICES.get((command, found.name), ())),
+        optional=not found.required,
+        repeatable=is_option and found.multiple,
+    )

@@ -1,0 +1,80 @@
+"""Write `completions/` and `man/` from the commands themselves; with `--check`, fail where they are stale.
+
+The result depends on the commands, the version and the date that CHANGELOG.md gives it, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from command_tree import NAME, Command, read_commands
+from manual import man_page
+from shell_scripts import bash, fish, zsh
+
+from iceberg_cli import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("completions", "man")
+
+
+def release_date(changelog: str) -> str:
+    """The date that CHANGELOG.md gives the version.
+
+    Raises:
+        SystemExit: it has no such heading.
+    """
+    match = re.search(rf"^## {re.escape(__version__)} \((\d{{4}}-\d\d-\d\d)\)$", changelog, re.MULTILINE)
+    if match is None:
+        raise SystemExit(f"CHANGELOG.md has no heading `## {__version__} (YYYY-MM-DD)`")
+    return match[1]
+
+
+def generated() -> dict[str, str]:
+    """The text of every generated file, by its path in the repository."""
+    root, commands = read_commands()
+    date = release_date((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    scripts: dict[str, Callable[[Command, tuple[Command, ...]], str]] = {
+        f"completions/{NAME}.bash": bash,
+        f"completions/_{NAME}": zsh,
+        f"completions/{NAME}.fish": fish,
+    }
+    found = {path: write(root, commands) for path, write in scripts.items()}
+    for one in (root, *commands):
+        found[f"man/{one.page}.1"] = man_page(one, root, commands, date)
+    return found
+
+
+def stale() -> list[str]:
+    """The paths of generated files that are missing, differ, or belong to no command."""
+    wanted = generated()
+    present = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).glob("*")}
+    differ = {
+        path for path in present & wanted.keys() if (ROOT / path).read_text(encoding="utf-8") != wanted[path]
+    }
+    return sorted(differ | (present ^ wanted.keys()))
+
+
+def main() -> None:
+    """Write the files, or check them."""
+    if sys.argv[1:] == ["--check"]:
+        found = stale()
+        if found:
+            raise SystemExit(f"stale: {', '.join(found)}; run: python .ci/generate.py")
+        return
+    if sys.argv[1:]:
+        raise SystemExit("usage: python .ci/generate.py [--check]")
+    wanted = generated()
+    for path in stale():
+        target = ROOT / path
+        target.parent.mkdir(exist_ok=True)
+        if path in wanted:
+            target.write_text(wanted[path], encoding="utf-8")
+        else:
+            target.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Manual pages in the macros of man(7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from command_tree import NAME, WRITTEN_BY, Command, Parameter
+
+from iceberg_cli import __version__
+from iceberg_cli.cli import EXIT_CODES
+
+ENVIRONMENT = {
+    "PYICEBERG_HOME": "Folder of the .pyiceberg.yaml that names the catalogs; otherwise the home folder, then "
+    "the working folder.",
+    "PYICEBERG_CATALOG__NAME__KEY": "One setting of the catalog NAME, such as PYICEBERG_CATALOG__PROD__URI.",
+    "NO_COLOR": "If it is set, the output has no colour.",
+}
+TABLE_FORMS = {
+    "/data/wh/db/t, file:///data/wh/db/t, s3://bucket/wh/db/t": "The folder of a table.",
+    ".../metadata/00012-....metadata.json": "That metadata, read-only.",
+    "prod.sales.orders": "Table orders in namespace sales of catalog prod.",
+}
+
+
+def roff(text: str) -> str:
+    """Text as a manual page spells it."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"^([.'])", r"\\&\1", escaped)
+
+
+def man_page(command: Command, root: Command, commands: Iterable[Command], date: str) -> str:
+    """A manual page in the macros of man(7)."""
+    commands = tuple(commands)
+    shared = () if command is root else _shared(commands)
+    lines = [
+        f'.\\" {WRITTEN_BY}',
+        f'.TH {roff(command.page.upper())} 1 {date} "{NAME} {__version__}" "{NAME}"',
+        ".SH NAME",
+        f"{roff(command.page)} \\- {roff(_lower(command.summary))}",
+        ".SH SYNOPSIS",
+        *_synopsis(command),
+        ".SH DESCRIPTION",
+    ]
+    for number, paragraph in enumerate(command.description):
+        lines += [".PP"] * bool(number) + _sentences(paragraph)
+    if command is root:
+        lines += [".SH COMMANDS"]
+        for one in commands:
+            lines += [".TP", f".BR {roff(one.page)} (1)", *_sentences(one.summary + ".")]
+        lines += [".SH TABLES", *_definitions(TABLE_FORMS)]
+    if command.arguments:
+        lines += [".SH ARGUMENTS"]
+        for argument in command.arguments:
+            lines += [".TP", f".I {roff(argument.metavar)}", *_sentences(argument.help)]
+    lines += [".SH OPTIONS", *_options(option for option in command.options if option not in shared)]
+    if shared:
+        lines += [".SH OPTIONS OF EVERY COMMAND", *_options(shared)]
+    lines += [".SH ENVIRONMENT", *_definitions(ENVIRONMENT)]
+    lines += [".SH EXIT STATUS", *_definitions({str(code): f"{text}." for code, text in EXIT_CODES.items()})]
+    others = [one.page for one in (root, *commands) if one is not command]
+    lines += [".SH SEE ALSO", *(f".BR {roff(page)} (1){',' * (page != others[-1])}" for page in others)]
+    return "\n".join(lines) + "\n"
+
+
+def _lower(summary: str) -> str:
+    return summary[0].lower() + summary[1:]
+
+
+def _sentences(text: str) -> list[str]:
+    return [roff(sentence) for sentence in re.split(r"(?<=[.;:]) ", text)]
+
+
+def _shared(commands: tuple[Command, ...]) -> tuple[Parameter, ...]:
+    return tuple(option for option in commands[0].options if all(option in one.options for one in commands))
+
+
+def _synopsis(command: Command) -> list[str]:
+    shown = (roff(argument.metavar) for argument in command.arguments)
+    words = [
+        f".RI [ {name} ]" if argument.optional else f".I {name}"
+        for name, argument in zip(shown, command.arguments, strict=True)
+    ]
+    program = f".B {roff(f'{NAME} {command.name}'.strip())}"
+    return [program, *words, *([] if command.name else [".I COMMAND"]), ".RI [ OPTIONS ]"]
+
+
+def _options(options: Iterable[Parameter]) -> Iterator[str]:
+    for option in options:
+        names = ", ".join(f"\\fB{roff(name)}\\fR" for name in option.names)
+        value = f" \\fI{roff(option.metavar)}\\fR" if option.metavar else ""
+        yield from (".TP", names + value, *_sentences(option.help))
+        if option.repeatable:
+            yield "May be given more than once."
+
+
+def _definitions(terms: dict[str, str]) -> Iterator[str]:
+    for term, text in terms.items():
+        yield from (".TP", f".B {roff(term)}", *_sentences(text))

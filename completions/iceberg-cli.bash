@@ -1,0 +1,69 @@
+# bash completion for iceberg-cli, written by .ci/generate.py; needs bash 4
+_iceberg_cli_words() {
+    mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current")
+}
+
+_iceberg_cli_files() {
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$current")
+}
+
+_iceberg_cli() {
+    local current=${COMP_WORDS[COMP_CWORD]} command="" option="" awaiting="" word
+    local -i position=0 i
+    COMPREPLY=()
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        if [[ $word == "=" ]]; then
+            awaiting=$option
+        elif [[ -n $awaiting ]]; then
+            awaiting=""
+        elif [[ $word == -* ]]; then
+            option=$word
+            case $word in
+                --snapshot | --ref | --at | --limit | -o | --output | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --unsafe-allow-root | --as-of | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --limit-deletes | --deadline) awaiting=$word ;;
+            esac
+        elif [[ -z $command ]]; then
+            command=$word
+        else
+            position+=1
+        fi
+    done
+    if [[ $current == "=" ]]; then
+        current=""
+        awaiting=$option
+    fi
+    if [[ -n $awaiting ]]; then
+        case $awaiting in
+            --format) _iceberg_cli_words "text json" ;;
+            --engine) _iceberg_cli_words "auto local spark" ;;
+            --cleanup) _iceberg_cli_words "all metadata none" ;;
+            -o | --output | --catalog-config) _iceberg_cli_files ;;
+        esac
+    elif [[ $current == -* ]]; then
+        case $command in
+            "") _iceberg_cli_words "--version -h --help" ;;
+            "inspect") _iceberg_cli_words "--snapshot --ref --at --limit --recount -o --output --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "plan") _iceberg_cli_words "-o --output --exit-code --older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "expire-snapshots") _iceberg_cli_words "--older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "demo") _iceberg_cli_words "--format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+        esac
+    elif [[ -z $command ]]; then
+        _iceberg_cli_words "inspect plan expire-snapshots apply resume demo"
+    else
+        case "$command $position" in
+            "inspect 0") _iceberg_cli_files ;;
+            "inspect 1") _iceberg_cli_words "summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids" ;;
+            "plan 0") _iceberg_cli_files ;;
+            "plan 1") _iceberg_cli_words "expire-snapshots" ;;
+            "expire-snapshots 0") _iceberg_cli_files ;;
+            "apply 0") _iceberg_cli_files ;;
+            "resume 0") _iceberg_cli_files ;;
+            "demo 0") _iceberg_cli_files ;;
+        esac
+    fi
+}
+
+complete -F _iceberg_cli iceberg-cli

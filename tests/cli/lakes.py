@@ -1,0 +1,135 @@
+"""Small real tables in a temporary folder: by file names, and in PyIceberg's catalog on SQLite."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from iceberg_cli.storage.local import LocalStorage
+from tests.builders import DAY_MS, NOW_MS, TableWriter
+
+# Builders count ages from a moment that may be in the future of this machine's clock; these tables are older.
+LONG_AGO_MS = 1_500 * DAY_MS
+AS_OF_MS = NOW_MS - LONG_AGO_MS
+
+
+@dataclass(kw_only=True)
+class FolderTable:
+    """A table whose versions are `vN.metadata.json`, made by `TableWriter`."""
+
+    folder: Path
+    format_version: int = 2
+    properties: Mapping[str, str] = field(default_factory=dict)
+    writer: TableWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = TableWriter(
+            storage=LocalStorage(),
+            location=str(self.folder),
+            format_version=self.format_version,
+            properties=self.properties,
+        )
+
+    def commit(self, snapshot_id: int, *, age_ms: int = 0, **values: Any) -> None:
+        """As `TableWriter.commit`, ages before `AS_OF_MS`."""
+        self.writer.commit(snapshot_id, age_ms=LONG_AGO_MS + age_ms, **values)
+
+    def publish(self) -> str:
+        """Write the next version; returns how the command line names the table."""
+        self.writer.publish(f"v{self.writer.version + 1}.metadata.json")
+        return str(self.folder)
+
+    def files(self) -> set[str]:
+        """Every file below the table's folder."""
+        return set(listing(self.folder))
+
+
+def four_snapshots(folder: Path, **values: Any) -> FolderTable:
+    """Snapshots 1 to 4, nine to six days old; 2 removes what 1 added, 4 what 3 added. `keep` lives in all."""
+    table = FolderTable(folder=folder, **values)
+    table.commit(1, age_ms=9 * DAY_MS, add=["keep", "one"])
+    table.commit(2, age_ms=8 * DAY_MS, add=["two"], remove=["one"])
+    table.commit(3, age_ms=7 * DAY_MS, add=["three"], statistics=True)
+    table.commit(4, age_ms=6 * DAY_MS, add=["four"], remove=["three"])
+    return table
+
+
+# What expiring 1 to 3 of `four_snapshots` deletes: the manifests that hold what 4 took over are rewritten.
+GONE = {
+    "data/one.parquet",
+    "data/three.parquet",
+    "metadata/3.stats",
+    "metadata/snap-1.avro",
+    "metadata/snap-2.avro",
+    "metadata/snap-3.avro",
+    "metadata/1-m0.avro",
+    "metadata/3-m0.avro",
+}
+
+
+def listing(folder: Path) -> dict[str, str]:
+    """Path below `folder` -> SHA-256, for every file and symbolic link."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
+
+
+def rows(*ids: int) -> pa.Table:
+    """Rows with these ids."""
+    return pa.table({"id": list(ids), "name": [f"n{each}" for each in ids]}, schema=SCHEMA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogTable:
+    """A table in a SQLite catalog that both PyIceberg and the command line know as `lake`."""
+
+    catalog: SqlCatalog
+    folder: Path
+    database: Path
+    name: str = "lake.shop.events"
+
+    def open(self) -> Table:
+        """The table as PyIceberg sees it now."""
+        return self.catalog.load_table("shop.events")
+
+    def append(self, *ids: int) -> int:
+        """Commit rows; the new snapshot's id."""
+        table = self.open()
+        table.append(rows(*ids))
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        return snapshot.snapshot_id
+
+    def ids(self, snapshot_id: int | None = None) -> list[int]:
+        """The rows' ids as a reader gets them."""
+        found: list[int] = self.open().scan(snapshot_id=snapshot_id).to_arrow()["id"].to_pylist()
+        return sorted(found)
+
+    def snapshot_ids(self) -> list[int]:
+        """Of all snapshots."""
+        return [snapshot.snapshot_id for snapshot in self.open().metadata.snapshots]
+
+
+def catalog_table(folder: Path, monkeypatch: pytest.MonkeyPatch, **properties: str) -> CatalogTable:
+    """An empty table `lake.shop.events` below `folder`."""
+    database = folder / "catalog.db"
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{database}", warehouse=f"file://{folder}/warehouse")
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.events", SCHEMA, properties={"format-version": "2", **properties})
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{database}")
+    table_folder = catalog.load_table("shop.events").location().removeprefix("file://")
+    return CatalogTable(catalog=catalog, folder=Path(table_folder), database=database)

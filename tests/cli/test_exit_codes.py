@@ -1,0 +1,217 @@
+"""One exit code for each kind of outcome, in text and in the `error/1` document."""
+
+from __future__ import annotations
+
+import inspect
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli import errors
+from tests.cli.lakes import AS_OF_MS, CatalogTable, FolderTable, catalog_table, four_snapshots, listing
+from tests.cli.running import Ran, iceberg_cli
+
+AS_OF = ("--as-of", AS_OF_MS)
+EVERYTHING_OLD = ("--older-than", "0s", "--retain-last", "1")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> FolderTable:
+    made = four_snapshots(tmp_path / "shop" / "events")
+    made.publish()
+    return made
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogTable:
+    made = catalog_table(tmp_path, monkeypatch, **{"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
+    for number in range(3):
+        made.append(number)
+    return made
+
+
+def run(name: object, *arguments: object) -> Ran:
+    """Expire for real, JSON out."""
+    return iceberg_cli("expire-snapshots", name, *arguments, "--yes", "--format", "json")
+
+
+def check_error(ran: Ran, code: int, error: str) -> None:
+    assert ran.code == code, ran.out + ran.err
+    document = ran.json
+    assert (document["schema"], document["exit_code"]) == ("iceberg-cli/error/1", code)
+    assert document["error"] == error
+    assert document["message"]
+    assert document["state"]
+
+
+def test_0_is_done_or_nothing_to_do(table: FolderTable) -> None:
+    assert run(table.folder, *AS_OF).code == 0
+    assert run(table.folder, *AS_OF).code == 0
+
+
+def test_2_is_a_command_line_that_cannot_be_carried_out(table: FolderTable) -> None:
+    check_error(run(table.folder, "--retain-last", "0"), 2, "UsageError")
+    check_error(run(table.folder, "--no-such-option"), 2, "UsageError")
+    check_error(run("two.parts"), 10, "TableNotFound")
+
+
+def test_2_in_text_is_one_line_of_error_on_standard_error() -> None:
+    ran = iceberg_cli("expire-snapshots")
+    assert (ran.code, ran.out) == (2, "")
+    assert "TABLE" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_3_is_something_due_and_only_where_it_was_asked_for(table: FolderTable) -> None:
+    arguments = ("expire-snapshots", table.folder, *AS_OF, "--dry-run")
+    assert iceberg_cli(*arguments, "--exit-code").code == 3
+    assert iceberg_cli(*arguments).code == 0
+
+
+def test_10_is_a_table_that_is_not_there(tmp_path: Path, lake: CatalogTable) -> None:
+    check_error(run(tmp_path / "nowhere"), 10, "TableNotFound")
+    check_error(run("lake.shop.absent"), 10, "TableNotFound")
+    (tmp_path / "empty" / "metadata").mkdir(parents=True)
+    check_error(run(tmp_path / "empty"), 10, "TableNotFound")
+
+
+def test_11_is_refused_by_an_interlock_with_nothing_changed(tmp_path: Path) -> None:
+    table = four_snapshots(tmp_path / "events", properties={"gc.enabled": "false"})
+    name, before = table.publish(), listing(tmp_path)
+    check_error(run(name, *AS_OF), 11, "Refused")
+    assert listing(tmp_path) == before
+
+
+def trigger(lake: CatalogTable, body: str) -> None:
+    """Let the catalog's database answer each change of the table's row in this way."""
+    with closing(sqlite3.connect(lake.database)) as connection, connection:
+        connection.execute(f"CREATE TRIGGER t BEFORE UPDATE ON iceberg_tables BEGIN {body} END")
+
+
+def test_12_is_every_attempt_refused_with_nothing_changed(lake: CatalogTable) -> None:
+    trigger(lake, "SELECT RAISE(IGNORE);")
+    before = listing(lake.folder)
+    check_error(run(lake.name, *EVERYTHING_OLD), 12, "CommitConflict")
+    assert listing(lake.folder) == before
+
+
+PLUG_IN = """
+from iceberg_cli.committers import Unknown
+from iceberg_cli.committers.sql import SqlCommitter
+
+
+class LostAnswers(SqlCommitter):
+    def commit(self, attempt):
+        super().commit(attempt)
+        return Unknown(cause="the answer was lost")
+
+    def settle(self, attempt):
+        return Unknown(cause="the catalog does not answer")
+
+
+def open_table(catalog, namespace, table, properties, storage):
+    return LostAnswers(
+        properties["uri"], catalog_name=catalog, namespace=namespace, table=table, storage=storage
+    )
+"""
+
+
+def install_plug_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package with a catalog type `lost` whose answers never arrive."""
+    metadata = folder / "lost_answers-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lost-answers\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[iceberg_cli.committers]\nlost = lost_answers:open_table\n")
+    (folder / "lost_answers.py").write_text(PLUG_IN)
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_13_is_a_commit_without_a_known_outcome_and_deletes_nothing(
+    lake: CatalogTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plug_in(tmp_path / "site", monkeypatch)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "lost")
+    before = listing(lake.folder)
+    ran = run(lake.name, *EVERYTHING_OLD)
+    check_error(ran, 13, "CommitStateUnknown")
+    assert "resume" in ran.json["next"]
+    assert before.items() <= listing(lake.folder).items()
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
+    assert iceberg_cli("resume", lake.name).code == 0
+    assert len(lake.snapshot_ids()) == 1
+    assert lake.ids() == [0, 1, 2]
+    assert not [name for name in listing(lake.folder) if name.startswith("_iceberg_cli")]
+
+
+def test_14_is_committed_with_files_left_and_resume_finishes(table: FolderTable) -> None:
+    # A folder stands where a file should be: it is no file and is never deleted.
+    stuck = table.folder / "data" / "one.parquet"
+    stuck.unlink()
+    (stuck / "inside").mkdir(parents=True)
+    ran = run(table.folder, *AS_OF)
+    assert (ran.code, ran.json["status"]) == (14, "partial")
+    assert [failure["path"] for failure in ran.json["failed_deletes"]] == [str(stuck)]
+    assert (stuck / "inside").is_dir()
+    assert iceberg_cli("resume", table.folder).code == 14
+    (stuck / "inside").rmdir()
+    stuck.rmdir()
+    assert iceberg_cli("resume", table.folder).code == 0
+    assert iceberg_cli("resume", table.folder, "--list").out == "No open operation.\n"
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+@pytest.mark.parametrize("damage", [_cut, lambda path: path.write_bytes(b""), lambda path: path.unlink()])
+@pytest.mark.parametrize("name", ["snap-4.avro", "4-m0.avro"])
+def test_15_is_a_file_of_a_kept_snapshot_that_cannot_be_read_whole(
+    table: FolderTable, name: str, damage: Callable[[Path], None]
+) -> None:
+    damage(table.folder / "metadata" / name)
+    before = listing(table.folder)
+    ran = run(table.folder, *AS_OF)
+    check_error(ran, 15, "CorruptFile")
+    assert name in ran.json["message"]
+    assert listing(table.folder) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"format-version": 2}', '{"format-version": 9}'])
+def test_15_is_metadata_that_breaks_the_specification(table: FolderTable, text: str) -> None:
+    (table.folder / "metadata" / "v1.metadata.json").write_text(text)
+    ran = run(table.folder, *AS_OF)
+    assert ran.code == 15, ran.out
+    assert "v1.metadata.json" in ran.json["message"]
+
+
+def test_16_is_a_catalog_that_refuses_before_anything_happened(lake: CatalogTable) -> None:
+    trigger(lake, "SELECT RAISE(ABORT, 'the disk is on fire');")
+    before = listing(lake.folder)
+    ran = run(lake.name, *EVERYTHING_OLD)
+    check_error(ran, 16, "BackendUnavailable")
+    assert "the disk is on fire" in ran.json["message"]
+    assert before.items() <= listing(lake.folder).items()
+    assert len(lake.snapshot_ids()) == 3
+
+
+def test_16_is_a_backend_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__GONE__URI", f"sqlite:///{tmp_path}/absent.db")
+    check_error(run("gone.shop.events"), 16, "BackendUnavailable")
+    options = ("endpoint_url=http://127.0.0.1:9", "key=k", "secret=s", "region=us-east-1")
+    arguments = [part for option in options for part in ("--storage-option", option)]
+    check_error(run("s3://bucket/t", *arguments), 16, "BackendUnavailable")
+
+
+def test_every_error_has_an_exit_code_that_help_explains() -> None:
+    classes = [
+        cls
+        for _, cls in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(cls, errors.IcebergCliError) and cls is not errors.IcebergCliError
+    ]
+    codes = {cls.exit_code for cls in classes}
+    assert codes == {2, 10, 11, 12, 13, 14, 15, 16}
+    out = iceberg_cli("--help").out
+    assert all(f"  {code}  " in out for code in [0, 1, 2, 3, *codes])

@@ -1,0 +1,338 @@
+"""`plan -o` saves what would happen; `apply` does that and never more."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.lakes import AS_OF_MS, GONE, CatalogTable, FolderTable, catalog_table, four_snapshots, listing
+from tests.cli.running import Ran, expire, going, iceberg_cli
+
+AS_OF = ("--as-of", AS_OF_MS)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> FolderTable:
+    made = four_snapshots(tmp_path / "shop" / "events")
+    made.publish()
+    return made
+
+
+@pytest.fixture
+def plan_file(table: FolderTable, tmp_path: Path) -> Path:
+    """The plan of expiring 1 to 3."""
+    return saved(str(table.folder), tmp_path / "plans", *AS_OF)
+
+
+def saved(name: str, folder: Path, *arguments: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "plan.json"
+    ran = iceberg_cli("plan", name, "expire-snapshots", *arguments, "-o", path)
+    assert ran.code == 0, ran.err
+    return path
+
+
+def apply(plan_file: Path, *arguments: object) -> Ran:
+    return iceberg_cli("apply", plan_file, "--yes", "--format", "json", *arguments)
+
+
+# -- saving ----------------------------------------------------------------------------------------------------
+
+
+def test_planning_writes_the_two_files_and_nothing_to_the_table(table: FolderTable, tmp_path: Path) -> None:
+    before = listing(table.folder)
+    path = saved(str(table.folder), tmp_path / "plans", *AS_OF)
+    assert listing(table.folder) == before
+    assert set(listing(path.parent)) == {"plan.json", "plan.json.removals.parquet"}
+    document = json.loads(path.read_text())
+    files = pq.read_table(path.parent / document["removals"]["file"])
+    assert {str(Path(each).relative_to(table.folder)) for each in files["path"].to_pylist()} == GONE
+    assert all(files["reason"].to_pylist())
+
+
+def test_the_same_table_and_as_of_give_the_same_bytes(table: FolderTable, tmp_path: Path) -> None:
+    first = listing(saved(str(table.folder), tmp_path / "a", *AS_OF).parent)
+    second = listing(saved(str(table.folder), tmp_path / "b", *AS_OF).parent)
+    assert first == second
+
+
+def test_plan_prints_what_it_saves(table: FolderTable, tmp_path: Path) -> None:
+    arguments = ("plan", table.folder, "expire-snapshots", *AS_OF, "--format", "json", "-o", tmp_path / "p")
+    ran = iceberg_cli(*arguments)
+    assert ran.json == json.loads((tmp_path / "p").read_text())
+    assert going(ran.json) == {"1", "2", "3"}
+
+
+def test_a_plan_needs_a_verb_to_be_saved(table: FolderTable, tmp_path: Path) -> None:
+    ran = iceberg_cli("plan", table.folder, "-o", tmp_path / "p")
+    assert ran.code == 2
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_verb_that_does_not_exist_is_named(table: FolderTable) -> None:
+    ran = iceberg_cli("plan", table.folder, "vacuum")
+    assert ran.code == 2
+    assert "'vacuum'" in ran.err
+
+
+def test_a_plan_that_cannot_be_written_is_a_usage_error(table: FolderTable, tmp_path: Path) -> None:
+    ran = iceberg_cli("plan", table.folder, "expire-snapshots", *AS_OF, "-o", tmp_path / "absent" / "p")
+    assert ran.code == 2
+    assert str(tmp_path / "absent") in ran.err
+
+
+def test_plan_without_a_verb_surveys_all_and_says_what_is_due(table: FolderTable) -> None:
+    ran = iceberg_cli("plan", table.folder, *AS_OF, "--format", "json", "--exit-code")
+    assert ran.code == 3
+    survey = ran.json
+    assert survey["due"] is True
+    assert [each["operation"] for each in survey["plans"]] == ["expire-snapshots"]
+    assert iceberg_cli("plan", table.folder, *AS_OF, "--older-than", "30d", "--exit-code").code == 0
+
+
+# -- carrying out ----------------------------------------------------------------------------------------------
+
+
+def test_apply_does_what_the_file_lists(table: FolderTable, plan_file: Path) -> None:
+    before = table.files()
+    ran = apply(plan_file)
+    assert (ran.code, ran.json["status"]) == (0, "done")
+    assert before - table.files() == GONE
+
+
+def test_apply_works_from_any_folder(
+    table: FolderTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(table.folder.parent)
+    path = saved("events", tmp_path / "plans", *AS_OF)
+    monkeypatch.chdir(tmp_path)
+    before = table.files()
+    assert apply(path).code == 0
+    assert before - table.files() == GONE
+
+
+def test_apply_without_yes_and_without_a_terminal_does_nothing(table: FolderTable, plan_file: Path) -> None:
+    before = listing(table.folder)
+    assert iceberg_cli("apply", plan_file).code == 2
+    assert listing(table.folder) == before
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--replan"])
+def test_apply_can_be_looked_at_first(table: FolderTable, plan_file: Path, flag: str) -> None:
+    before = listing(table.folder)
+    ran = iceberg_cli("apply", plan_file, flag)
+    assert ran.code == 0
+    assert "nothing would go that the file does not list" in ran.out
+    assert listing(table.folder) == before
+
+
+def test_applying_twice_finds_nothing_to_do(table: FolderTable, plan_file: Path) -> None:
+    apply(plan_file)
+    before = listing(table.folder)
+    ran = apply(plan_file)
+    assert (ran.code, ran.json["status"]) == (0, "nothing_to_do")
+    assert listing(table.folder) == before
+
+
+def test_a_plan_made_under_an_interlock_is_refused(tmp_path: Path) -> None:
+    table = four_snapshots(tmp_path / "events", properties={"gc.enabled": "false"})
+    path = saved(table.publish(), tmp_path / "plans", *AS_OF)
+    before = listing(table.folder)
+    assert apply(path).code == 11
+    assert listing(table.folder) == before
+
+
+# -- the table moved in between --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogTable:
+    made = catalog_table(tmp_path, monkeypatch)
+    for number in range(4):
+        made.append(number)
+        time.sleep(0.005)
+    return made
+
+
+def moment(lake: CatalogTable, index: int) -> int:
+    """The time of the n-th snapshot, in ms."""
+    return int(lake.open().metadata.snapshots[index].timestamp_ms)
+
+
+def test_an_append_in_between_is_kept_where_nothing_more_goes(lake: CatalogTable, tmp_path: Path) -> None:
+    path = saved(lake.name, tmp_path / "plans", "--older-than", moment(lake, 2))
+    lake.append(4)
+    ran = apply(path)
+    assert (ran.code, ran.json["status"]) == (0, "done")
+    assert len(lake.snapshot_ids()) == 3
+    assert lake.ids() == [0, 1, 2, 3, 4]
+
+
+def test_a_plan_is_stale_where_more_would_go_than_it_lists(lake: CatalogTable, tmp_path: Path) -> None:
+    # After the append the former head is old enough to go, and the file does not say so.
+    path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
+    former_head = lake.snapshot_ids()[-1]
+    lake.append(4)
+    before = listing(lake.folder)
+    ran = apply(path)
+    assert (ran.code, ran.json["error"]) == (11, "StalePlan")
+    assert str(former_head) in ran.json["message"]
+    assert listing(lake.folder) == before
+    assert len(lake.snapshot_ids()) == 5
+
+
+def test_replan_prints_what_would_go_beyond_the_file_and_writes_nothing(
+    lake: CatalogTable, tmp_path: Path
+) -> None:
+    path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
+    former_head = lake.snapshot_ids()[-1]
+    lake.append(4)
+    before = listing(tmp_path)
+    ran = iceberg_cli("apply", path, "--replan", "--format", "json")
+    beyond = ran.json["beyond"]
+    assert beyond[0].startswith(f"snapshot {former_head}: expires: ")
+    assert any("/metadata/snap-" in line for line in beyond[1:])
+    assert listing(tmp_path) == before
+
+
+def test_a_tag_in_between_keeps_its_snapshot_and_the_rest_goes(lake: CatalogTable, tmp_path: Path) -> None:
+    path = saved(lake.name, tmp_path / "plans", "--older-than", moment(lake, 3))
+    tagged, *others = lake.snapshot_ids()
+    lake.open().manage_snapshots().create_tag(tagged, "eod").commit()
+    ran = apply(path)
+    assert ran.code == 0
+    assert lake.snapshot_ids() == [tagged, others[-1]]
+    assert lake.ids(tagged) == [0]
+
+
+def test_the_plan_s_own_time_is_used_and_not_that_of_the_apply(lake: CatalogTable, tmp_path: Path) -> None:
+    path = saved(lake.name, tmp_path / "plans", "--as-of", moment(lake, 3), "--older-than", "0s")
+    time.sleep(0.02)
+    planned = json.loads(path.read_text())
+    assert planned["as_of_ms"] == moment(lake, 3)
+    assert apply(path).json["status"] == "done"
+    assert len(lake.snapshot_ids()) == 4 - len(going(planned))
+
+
+def test_another_table_under_the_same_name_is_refused(
+    lake: CatalogTable, tmp_path: Path
+) -> None:
+    path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
+    lake.catalog.drop_table("shop.events")
+    lake.catalog.create_table("shop.events", lake_schema(), location=f"file://{tmp_path}/other")
+    for number in range(3):
+        lake.append(number)
+    before = listing(tmp_path / "other")
+    ran = apply(path)
+    assert ran.code == 11
+    assert "it was made for table" in ran.json["message"]
+    assert listing(tmp_path / "other") == before
+
+
+def lake_schema() -> Any:
+    from tests.cli.lakes import SCHEMA
+
+    return SCHEMA
+
+
+def test_expiry_between_plan_and_apply_leaves_less_to_do(table: FolderTable, plan_file: Path) -> None:
+    expire(str(table.folder), *AS_OF, "--snapshot-id", "1")
+    ran = apply(plan_file)
+    assert (ran.code, ran.json["status"]) == (0, "done")
+    assert not GONE & table.files()
+
+
+# -- damaged files ---------------------------------------------------------------------------------------------
+
+
+def test_a_plan_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    ran = iceberg_cli("apply", tmp_path / "absent.json")
+    assert ran.code == 2
+    assert "absent.json" in ran.err
+
+
+def test_a_plan_without_its_removals_is_not_carried_out(table: FolderTable, plan_file: Path) -> None:
+    Path(f"{plan_file}.removals.parquet").unlink()
+    before = listing(table.folder)
+    assert apply(plan_file).code == 2
+    assert listing(table.folder) == before
+
+
+def test_a_plan_with_the_removals_of_another_is_corrupt(
+    table: FolderTable, plan_file: Path, tmp_path: Path
+) -> None:
+    other = saved(str(table.folder), tmp_path / "other", *AS_OF, "--snapshot-id", "1")
+    Path(f"{plan_file}.removals.parquet").write_bytes(Path(f"{other}.removals.parquet").read_bytes())
+    before = listing(table.folder)
+    assert apply(plan_file).code == 15
+    assert listing(table.folder) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"schema": "iceberg-cli/plan/1"}', '{"a": 1, "a": 2}'])
+def test_a_file_that_is_no_plan_is_refused_without_a_traceback(tmp_path: Path, text: str) -> None:
+    (tmp_path / "p").write_text(text)
+    assert iceberg_cli("apply", tmp_path / "p", "--yes").code in (2, 15)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("base", None),
+        ("steps", [{"name": "expire"}]),
+        ("verdicts", [{}]),
+        ("warnings", [7]),
+        ("grace_ms", None),
+        ("operation", "drop-table"),
+        ("as_of_ms", "yesterday"),
+        ("table", {}),
+        ("removals", {"file": "../../etc/passwd", "count": 0, "digest": ""}),
+    ],
+)
+def test_a_plan_that_somebody_edited_is_refused_without_a_traceback(
+    table: FolderTable, plan_file: Path, field: str, value: Any
+) -> None:
+    document = json.loads(plan_file.read_text())
+    plan_file.write_text(json.dumps({**document, field: value}))
+    before = listing(table.folder)
+    assert apply(plan_file).code in (2, 11, 15)
+    assert listing(table.folder) == before
+
+
+def test_a_policy_that_somebody_edited_cannot_be_planned_from(table: FolderTable, plan_file: Path) -> None:
+    document = json.loads(plan_file.read_text())
+    plan_file.write_text(json.dumps({**document, "policy": {"unknown": 1}}))
+    ran = iceberg_cli("apply", plan_file, "--replan")
+    assert ran.code == 2
+    assert "Cannot plan again from this policy" in ran.err
+
+
+def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_give_them_up(
+    table: FolderTable, plan_file: Path
+) -> None:
+    # The removals and their digest are changed together; liveness and ownership are asked of the table.
+    import pyarrow as pa
+
+    from iceberg_cli.removals import SCHEMA, Removals
+
+    victim = table.folder.parent / "victim.txt"
+    victim.write_text("precious")
+    beside = Path(f"{plan_file}.removals.parquet")
+    found = pq.read_table(beside).to_pylist()
+    forged = [
+        {**found[0], "path": str(path), "as_written": str(path)}
+        for path in (table.folder / "data/keep.parquet", table.folder / "metadata/v1.metadata.json", victim)
+    ]
+    removals = Removals.of(pa.Table.from_pylist([*found, *forged], schema=SCHEMA))
+    beside.write_bytes(removals.to_parquet())
+    document = json.loads(plan_file.read_text())
+    document["removals"] |= {"count": removals.count, "digest": removals.digest}
+    plan_file.write_text(json.dumps(document))
+    apply(plan_file)
+    assert victim.exists()
+    assert (table.folder / "data/keep.parquet").exists()
+    assert (table.folder / "metadata/v1.metadata.json").exists()

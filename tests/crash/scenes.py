@@ -1,0 +1,124 @@
+"""The table on which processes crash, and another writer who commits to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from iceberg_cli.committers.versions import find_current
+from tests.builders import DAY_MS, HOUR_MS, LOCATION, TableWriter, a_tag
+from tests.crash.checking import check_table
+from tests.crash.simulation import Process, Script, SimStorage, World
+
+CANARIES = {
+    "/lake/shop/visits2/data/a.parquet": b"a sibling whose name starts alike",
+    "/lake/shop/other/data/a.parquet": b"another table",
+    "/lake/shop/data/a.parquet": b"the folder above",
+}
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """A world with a table of seven snapshots, three of which stay, and what must hold in it."""
+
+    world: World
+    writer: TableWriter
+    refs: dict[str, int] = field(default_factory=lambda: {"main": 7, "eom": 2, "audit": 6})
+    kept: set[int] = field(default_factory=lambda: {2, 6, 7})
+    foreign: list[int] = field(default_factory=list)
+
+    def copy(self) -> Scene:
+        """The same, to change it alone."""
+        world = self.world.copy()
+        writer = TableWriter(
+            storage=SimStorage(world, Script()),
+            location=self.writer.location,
+            document=json.loads(json.dumps(self.writer.document)),
+            manifests=dict(self.writer.manifests),
+            published=self.writer.published,
+            version=self.writer.version,
+        )
+        return Scene(
+            world=world, writer=writer, refs=dict(self.refs), kept={*self.kept}, foreign=list(self.foreign)
+        )
+
+    @property
+    def current(self) -> str:
+        """The current metadata location."""
+        return self.world.pointer or find_current(LOCATION, SimStorage(self.world, Script())).location
+
+    def foreign_append(self, *, of: str = "main", again: str = "", keep_log: int | None = None) -> None:
+        """Another writer appends a file to a branch, on whatever is current, and is told that it happened.
+
+        Args:
+            of: the branch.
+            again: a file that exists and is added once more.
+            keep_log: as many entries of the metadata log stay.
+        """
+        snapshot_id = 100 + len(self.foreign)
+        current = self.current
+        document = json.loads(self.world.files[current])
+        self.writer.document, self.writer.published = document, current
+        self.writer.commit(
+            snapshot_id, add=[f"foreign-{snapshot_id}"], again=[again] if again else [], ref=of
+        )
+        if keep_log is not None:
+            document["metadata-log"] = document["metadata-log"][-keep_log:] if keep_log else []
+        if self.world.pointer is None:
+            version = int(current.rpartition("/v")[2].partition(".")[0])
+            self.writer.publish(f"v{version + 1}.metadata.json")
+        else:
+            version = int(current.rpartition("/")[2].partition("-")[0])
+            self.world.pointer = self.writer.publish(f"{version + 1:05d}-foreign{snapshot_id}.metadata.json")
+        self.refs[of] = snapshot_id
+        self.foreign.append(snapshot_id)
+
+    def check(self) -> set[str]:
+        """What must hold at any time; returns what the table reaches."""
+        storage = SimStorage(self.world, Script())
+        for path, data in CANARIES.items():
+            assert self.world.files[path] == data
+        return check_table(storage, self.current, refs=self.refs, snapshots=[*self.kept, *self.foreign])
+
+    def check_finished(self) -> None:
+        """What must hold when nothing is left to do: what can go is gone, and nothing of ours is left."""
+        needed = self.check()
+        document = json.loads(self.world.files[self.current])
+        assert {s["snapshot-id"] for s in document["snapshots"]} == self.kept | {*self.foreign}
+        assert set(self.world.files) - CANARIES.keys() == needed
+
+    def leftovers(self) -> set[str]:
+        """Files that the table does not need."""
+        return set(self.world.files) - CANARIES.keys() - self.check()
+
+
+def a_scene(*, catalog: bool = True, properties: Mapping[str, str] | None = None) -> Scene:
+    """Snapshots 1 to 7; main is 7, the tag `eom` 2, the branch `audit` 6; 1, 3, 4 and 5 are due.
+
+    Args:
+        catalog: the pointer is a catalog's; otherwise the table is one of the file system.
+        properties: of the table.
+    """
+    world = World(files=dict(CANARIES))
+    properties = {"commit.retry.min-wait-ms": "1", **(properties or {})}
+    writer = TableWriter(storage=SimStorage(world, Script()), properties=properties)
+    writer.commit(1, age_ms=10 * DAY_MS, add=["a", "b"])
+    writer.commit(2, age_ms=9 * DAY_MS, add=["c"], remove=["a"])
+    writer.set_ref("eom", a_tag(2))
+    writer.commit(3, age_ms=8 * DAY_MS, add=["d"], remove=["b"], statistics=True)
+    writer.commit(4, age_ms=7 * DAY_MS, add=["e", "f"], remove=["c", "d"])
+    writer.commit(5, age_ms=6 * DAY_MS, add=["g"], ref="audit", parent=3)
+    writer.commit(6, age_ms=5 * DAY_MS, add=["h"], remove=["g"], ref="audit")
+    writer.commit(7, age_ms=HOUR_MS, add=["i"], remove=["e"])
+    location = writer.publish(None if catalog else "v1.metadata.json")
+    world.pointer = location if catalog else None
+    return Scene(world=world, writer=writer)
+
+
+def finish(scene: Scene) -> None:
+    """What an operator does after a crash: resume, then the next regular run."""
+    Process(world=scene.world).resume()
+    scene.check()
+    Process(world=scene.world).expire()
+    scene.check_finished()

@@ -1,0 +1,293 @@
+"""A simulated store and catalog: every effect is counted, and the process can be stopped around any of them.
+
+`World` is what survives: files, the catalog's pointer and the clock. A `Process` is one run of the program over it. Its
+effects are puts, single deletions and pointer swaps; reads change nothing, so stopping around them adds no case.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from iceberg_cli.apply import Shell, apply, resume
+from iceberg_cli.committers import Attempt, Committer, Outcome, Unknown
+from iceberg_cli.committers.filesystem import FilesystemCommitter
+from iceberg_cli.committers.pointer import prepare_named
+from iceberg_cli.committers.readback import settle_pointer
+from iceberg_cli.committers.swap import Sent, commit_by_swap
+from iceberg_cli.engines import Event
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
+from iceberg_cli.iceberg.update import Commit
+from iceberg_cli.paths import canonical
+from iceberg_cli.plan import Plan, Report
+from iceberg_cli.settling import settle_all
+from iceberg_cli.storage import FileInfo
+from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs import VERBS
+from tests.builders import DAY_MS, NOW_MS
+
+POLICY = ExpirePolicy(older_than_ms=NOW_MS - DAY_MS, retain_last=1)
+Act = Callable[[], object]
+
+
+def allow(_path: str) -> str | None:
+    """A storage that refuses nothing."""
+    return None
+
+
+def unseen(_event: Event) -> None:
+    """Nobody watches the progress."""
+
+
+class Crash(BaseException):
+    """The process is gone: no handler of an error may see it as one."""
+
+
+@dataclass(kw_only=True)
+class World:
+    """What outlives a process."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    pointer: str | None = None  # None: a table by file names
+    now_ms: int = NOW_MS
+    drawn: int = 0
+    deleted: list[str] = field(default_factory=list)
+
+    def copy(self) -> World:
+        return World(
+            files=dict(self.files),
+            pointer=self.pointer,
+            now_ms=self.now_ms,
+            drawn=self.drawn,
+            deleted=list(self.deleted),
+        )
+
+    def new_uuid(self) -> str:
+        self.drawn += 1
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, str(self.drawn)))
+
+
+@dataclass(kw_only=True)
+class Script:
+    """What befalls one process: by number of the effect, counted from 0.
+
+    `before` and `after` act around an effect: crash, let another writer commit, ask for a stop. `fail_put` and
+    `fail_delete` say which paths storage refuses; `swaps` what becomes of the pointer swaps, first to last.
+    """
+
+    before: Mapping[int, Act] = field(default_factory=dict)
+    after: Mapping[int, Act] = field(default_factory=dict)
+    fail_put: Callable[[str], str | None] = allow
+    fail_delete: Callable[[str], str | None] = allow
+    swaps: Sequence[str] = ()  # "", "lost", "lost after", "refused" or "down"
+
+
+def crash() -> None:
+    """An act: the process ends."""
+    raise Crash
+
+
+class SimStorage:
+    """The storage port over a world's files, as one process sees it."""
+
+    def __init__(self, world: World, script: Script) -> None:
+        self.world = world
+        self.script = script
+        self.trace: list[str] = []
+        self.dead = False
+
+    def effect(self, name: str, act: Act) -> None:
+        """Do one effect, with what the script has around it. A dead process has no effects."""
+        if self.dead:
+            raise Crash
+        number = len(self.trace)
+        self.trace.append(name)
+        try:
+            self.script.before.get(number, lambda: None)()
+            act()
+            self.script.after.get(number, lambda: None)()
+        except Crash:
+            self.dead = True
+            raise
+
+    def canonical(self, path: str) -> str:
+        return canonical(path)
+
+    def read(self, path: str) -> bytes:
+        try:
+            return self.world.files[canonical(path)]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self.read(path)[offset : offset + length]
+
+    def stat(self, path: str) -> FileInfo:
+        return FileInfo(path=canonical(path), size_bytes=len(self.read(path)), modified_ms=0)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        key = canonical(path)
+
+        def put() -> None:
+            if key in self.world.files:
+                raise FileExistsError(path)
+            if reason := self.script.fail_put(key):
+                raise BackendUnavailable(f"Cannot write {path}: {reason}")
+            self.world.files[key] = data
+
+        self.effect(f"put {key}", put)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        inside = f"{canonical(folder).rstrip('/')}/"
+        for key in sorted(self.world.files):
+            if key.startswith(inside) and key in self.world.files:
+                yield self.stat(key)
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        failed: dict[str, str] = {}
+
+        def delete(path: str) -> None:
+            if reason := self.script.fail_delete(canonical(path)):
+                failed[path] = reason
+            elif self.world.files.pop(canonical(path), None) is not None:
+                self.world.deleted.append(canonical(path))
+
+        for path in paths:
+            self.effect(f"delete {canonical(path)}", lambda path=path: delete(path))
+        return failed
+
+    def prune(self, folder: str) -> None:
+        """Nothing: the files have no folders."""
+
+
+class SimCommitter:
+    """A catalog with compare and exchange, as a SQL one is, whose answers can get lost."""
+
+    def __init__(self, storage: SimStorage) -> None:
+        self._storage = storage
+        self._sent = Sent()
+        self._swaps = list(storage.script.swaps)
+
+    def read_only_reason(self) -> str | None:
+        return None
+
+    def current(self) -> str:
+        if self._storage.world.pointer is None:
+            raise TableNotFound("Cannot find the table in the simulated catalog.")
+        return self._storage.world.pointer
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        return prepare_named(commit, base_location=base_location)
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        return commit_by_swap(
+            attempt,
+            first=self._sent.first(attempt),
+            current=self.current,
+            swap=self._swap,
+            storage=self._storage,
+        )
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        return settle_pointer(attempt, self.current, self._storage)
+
+    def _swap(self, attempt: Attempt) -> bool | Unknown:
+        world = self._storage.world
+        fate = self._swaps.pop(0) if self._swaps else ""
+        done: list[bool] = []
+
+        def exchange() -> None:
+            done.append(fate != "lost" and world.pointer == attempt.base_location)
+            if done[-1]:
+                world.pointer = attempt.metadata_location
+
+        if fate == "refused":
+            return False
+        if fate == "down":
+            raise BackendUnavailable("Cannot reach the catalog: connection refused")
+        self._storage.effect(f"swap {attempt.metadata_location}", exchange)
+        if fate in ("lost", "lost after"):
+            return Unknown(cause="no answer")
+        return done[-1]
+
+
+@dataclass(kw_only=True)
+class Process:
+    """One run of the program."""
+
+    world: World
+    script: Script = field(default_factory=Script)
+    grace_ms: int = 0
+    policy: ExpirePolicy = POLICY
+    limits: Mapping[str, object] = field(default_factory=dict)
+    stop: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.storage = SimStorage(self.world, self.script)
+        self.committer: Committer = (
+            SimCommitter(self.storage)
+            if self.world.pointer is not None
+            else FilesystemCommitter("/lake/shop/visits", self.storage)
+        )
+        self.table = self.open()
+        self.shell = self.new_shell()
+        self.shown: Plan | None = None
+
+    def open(self) -> IcebergTable:
+        """The table, as a new process would open it."""
+        return IcebergTable(
+            name="visits",
+            storage=self.storage,
+            committer=self.committer,
+            engine=LocalEngine(self.storage, threads=1),
+            on_event=unseen,
+        )
+
+    def new_shell(self) -> Shell:
+        def sleep_ms(duration_ms: float) -> None:
+            self.world.now_ms += int(duration_ms)
+
+        return Shell(
+            now_ms=lambda: self.world.now_ms,
+            new_uuid=self.world.new_uuid,
+            sleep_ms=sleep_ms,
+            on_event=unseen,
+            host="a host that is not this one",
+            process_id=1,
+            sweep_batch=4,
+            stop_requested=lambda: bool(self.stop),
+            **self.limits,  # type: ignore[arg-type]
+        )
+
+    @property
+    def effects(self) -> list[str]:
+        """What was done, or tried, so far."""
+        return self.storage.trace
+
+    def expire(self, *, settle: bool = True) -> Report:
+        """`expire-snapshots --yes`."""
+        if settle:
+            list(settle_all(self.table, self.shell))
+        self.shown = self.plan()
+        return apply(self.shown, self.table, VERBS[self.shown.operation], self.shell)
+
+    def plan(self) -> Plan:
+        return self.table.plan_expiry(self.policy, as_of_ms=NOW_MS)
+
+    def resume(self) -> list[Report]:
+        """`resume`, for all operations."""
+        return [
+            resume(self.table, operation_id, self.shell, verbs=VERBS)
+            for operation_id in self.table.open_operations()
+        ]
+
+    def dies(self, run: Act) -> bool:
+        """Run until the end or the script's crash; whether it crashed."""
+        try:
+            run()
+        except Crash:
+            return True
+        return False

@@ -1,0 +1,168 @@
+"""An expiry is stopped before and after every effect that it has, and so is the run that resumes it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from iceberg_cli.errors import IcebergCliError, StalePlan
+from tests.crash.scenes import Scene, a_scene, finish
+from tests.crash.simulation import Process, Script, crash
+
+FULL = bool(os.environ.get("ICEBERG_CLI_FULL"))
+PLACES = ("catalog", "folder")
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def scene(request: pytest.FixtureRequest) -> Scene:
+    return a_scene(catalog=request.param == "catalog")
+
+
+def effects_of(scene: Scene) -> list[str]:
+    """The effects of an expiry that nothing disturbs."""
+    process = Process(world=scene.copy().world)
+    process.expire()
+    return process.effects
+
+
+def some(cases: list[tuple[int, ...]], count: int) -> Iterator[tuple[int, ...]]:
+    """All cases with ICEBERG_CLI_FULL=1; otherwise a sample that is the same each time. Says how many."""
+    chosen = cases if FULL else random.Random(7).sample(cases, min(count, len(cases)))
+    print(f"{len(chosen)} of {len(cases)} cases")
+    yield from chosen
+
+
+def test_undisturbed_expiry_leaves_only_what_the_table_needs(scene: Scene) -> None:
+    here = scene.copy()
+    report = Process(world=here.world).expire()
+    assert report.status == "done"
+    here.check_finished()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_crash_around_any_effect_is_made_good_by_resume(scene: Scene, when: str) -> None:
+    for number, effect in enumerate(effects_of(scene)):
+        here = scene.copy()
+        process = Process(world=here.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
+        assert process.dies(process.expire), effect
+        here.check()
+        finish(here)
+
+
+def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene) -> None:
+    for number, effect in enumerate(effects_of(scene)):
+        here = scene.copy()
+        process = Process(world=here.world, script=Script(before={number: crash}))
+        assert process.dies(process.expire), effect
+        Process(world=here.world).expire()
+        here.check_finished()
+
+
+def test_crash_inside_resume_around_any_of_its_effects(scene: Scene) -> None:
+    cases = []
+    for number, _ in enumerate(effects_of(scene)):
+        here = scene.copy()
+        first = Process(world=here.world, script=Script(before={number: crash}))
+        first.dies(first.expire)
+        second = Process(world=here.copy().world)
+        second.resume()
+        cases += [(number, nested) for nested in range(len(second.effects))]
+    for number, nested in some(cases, 40):
+        here = scene.copy()
+        first = Process(world=here.world, script=Script(before={number: crash}))
+        first.dies(first.expire)
+        second = Process(world=here.world, script=Script(before={nested: crash}))
+        assert second.dies(second.resume)
+        here.check()
+        finish(here)
+
+
+def test_another_writers_append_before_any_effect_is_kept(scene: Scene) -> None:
+    for number, _ in enumerate(effects_of(scene)):
+        here = scene.copy()
+        process = Process(world=here.world, script=Script(before={number: here.foreign_append}))
+        process.expire()
+        assert here.foreign == [100]
+        here.check_finished()
+
+
+def test_three_appends_before_any_effect_are_kept(scene: Scene) -> None:
+    for number, _ in enumerate(effects_of(scene)):
+        here = scene.copy()
+        acts = dict.fromkeys((number, number + 1, number + 3), here.foreign_append)
+        process = Process(world=here.world, script=Script(before=acts))
+        process.expire()
+        here.check_finished()
+
+
+def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene) -> None:
+    count = len(effects_of(scene))
+    for race, death in some(list(itertools.combinations(range(count), 2)), 40):
+        here = scene.copy()
+        script = Script(before={race: here.foreign_append, death: crash})
+        process = Process(world=here.world, script=script)
+        assert process.dies(process.expire)
+        here.check()
+        finish(here)
+
+
+def test_append_while_the_process_is_dead(scene: Scene) -> None:
+    for number, _ in enumerate(effects_of(scene)):
+        here = scene.copy()
+        process = Process(world=here.world, script=Script(before={number: crash}))
+        process.dies(process.expire)
+        here.foreign_append()
+        here.foreign_append()
+        finish(here)
+
+
+def test_commit_that_would_let_more_expire_than_was_shown_stops_the_run(scene: Scene) -> None:
+    """An append to `audit` makes snapshot 6 due, which the operator never saw."""
+    refused = 0
+    for number, _ in enumerate(effects_of(scene)):
+        here = scene.copy()
+        here.kept.remove(6)
+        process = Process(
+            world=here.world,
+            script=Script(before={number: lambda here=here: here.foreign_append(of="audit")}),
+        )
+        with contextlib.suppress(StalePlan):
+            process.expire()
+            refused -= 1
+        refused += 1
+        assert f"{here.writer.location}/metadata/snap-6.avro" in here.world.files
+        Process(world=here.world).expire()
+        here.check_finished()
+    assert 0 < refused < 10
+
+
+def test_more_due_while_the_process_is_dead_is_never_deleted_unseen(scene: Scene) -> None:
+    for number, _ in enumerate(effects_of(scene)):
+        here = scene.copy()
+        here.kept.remove(6)
+        process = Process(world=here.world, script=Script(before={number: crash}))
+        process.dies(process.expire)
+        here.foreign_append(of="audit")
+        with contextlib.suppress(IcebergCliError):
+            Process(world=here.world).resume()
+        assert f"{here.writer.location}/metadata/snap-6.avro" in here.world.files
+        Process(world=here.world).expire()
+        here.check_finished()
+
+
+def test_deletes_are_a_subset_of_what_was_shown(scene: Scene) -> None:
+    foreign = set(scene.world.files)
+    for number, _ in enumerate(effects_of(scene)):
+        here = scene.copy()
+        process = Process(world=here.world, script=Script(before={number: crash}))
+        process.dies(process.expire)
+        here.foreign_append()
+        Process(world=here.world).resume()
+        assert process.shown is not None
+        assert process.shown.removals is not None
+        assert set(here.world.deleted) & foreign <= set(process.shown.removals.table["path"].to_pylist())

@@ -1,0 +1,247 @@
+"""Damaged, strange and contested journals: nothing is deleted on their word."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import socket
+
+import pytest
+
+from iceberg_cli.apply import apply, resume
+from iceberg_cli.errors import IcebergCliError, Refused, TakenOver
+from iceberg_cli.verbs import VERBS
+from tests.crash.scenes import Scene, a_scene, finish
+from tests.crash.simulation import Process, Script, crash
+from tests.crash.test_outcomes import journal_files
+
+
+@pytest.fixture(scope="module")
+def interrupted() -> Scene:
+    """An expiry that was stopped in its second batch of deletions."""
+    scene = a_scene()
+    process = Process(world=scene.world, script=Script(before={15: crash}))
+    assert process.dies(process.expire)
+    scene.world.deleted.clear()
+    return scene
+
+
+def refuses_and_deletes_nothing(scene: Scene) -> None:
+    with pytest.raises(IcebergCliError) as caught:
+        Process(world=scene.world).resume()
+    assert caught.value.exit_code in (11, 15)
+    assert scene.world.deleted == []
+    scene.check()
+
+
+def test_every_file_of_a_journal_cut_at_any_length_is_refused(interrupted: Scene) -> None:
+    for path in journal_files(interrupted):
+        data = interrupted.world.files[path]
+        for length in {0, 1, len(data) // 2, len(data) - 2, len(data) - 1}:
+            here = interrupted.copy()
+            here.world.files[path] = data[:length]
+            refuses_and_deletes_nothing(here)
+
+
+def test_every_file_of_a_journal_with_one_bit_flipped_is_refused(interrupted: Scene) -> None:
+    generator = random.Random(3)
+    for path in journal_files(interrupted):
+        data = interrupted.world.files[path]
+        for place in generator.sample(range(len(data)), 8):
+            here = interrupted.copy()
+            flipped = data[place] ^ (1 << generator.randrange(8))
+            here.world.files[path] = data[:place] + bytes([flipped]) + data[place + 1 :]
+            with pytest.raises(IcebergCliError):
+                Process(world=here.world).resume()
+            allowed = set(here.world.deleted)
+            assert not allowed, path
+            here.check()
+
+
+def test_record_missing_in_the_middle_is_refused(interrupted: Scene) -> None:
+    records = [path for path in journal_files(interrupted) if path.rpartition("/")[2][:6].isdigit()]
+    for path in records[:-1]:
+        here = interrupted.copy()
+        del here.world.files[path]
+        refuses_and_deletes_nothing(here)
+
+
+def test_plan_or_removals_missing_is_refused(interrupted: Scene) -> None:
+    for path in journal_files(interrupted):
+        if not path.rpartition("/")[2][:6].isdigit():
+            here = interrupted.copy()
+            del here.world.files[path]
+            refuses_and_deletes_nothing(here)
+
+
+def test_journal_without_its_last_records_tells_an_earlier_story_that_is_safe_too(interrupted: Scene) -> None:
+    records = [path for path in journal_files(interrupted) if path.rpartition("/")[2][:6].isdigit()]
+    for count in range(1, len(records)):
+        here = interrupted.copy()
+        for path in records[count:]:
+            del here.world.files[path]
+        finish_with_leaks(here)
+
+
+def finish_with_leaks(scene: Scene) -> None:
+    """As `finish`; what a lost journal knew of may be left."""
+    Process(world=scene.world).resume()
+    Process(world=scene.world).expire()
+    scene.check()
+    assert journal_files(scene) == []
+
+
+def test_exchanged_records_are_refused(interrupted: Scene) -> None:
+    records = [path for path in journal_files(interrupted) if path.rpartition("/")[2][:6].isdigit()]
+    for one, other in itertools.pairwise(records):
+        here = interrupted.copy()
+        files = here.world.files
+        files[one], files[other] = files[other], files[one]
+        refuses_and_deletes_nothing(here)
+
+
+def test_journal_of_another_table_is_refused(interrupted: Scene) -> None:
+    here = interrupted.copy()
+    document = json.loads(here.world.files[here.current])
+    document["table-uuid"] = "11111111-1111-1111-1111-111111111111"
+    here.world.files[here.current] = json.dumps(document).encode()
+    refuses_and_deletes_nothing(here)
+
+
+def test_journal_of_a_newer_version_is_refused(interrupted: Scene) -> None:
+    here = interrupted.copy()
+    first = next(path for path in journal_files(here) if path.endswith("/000000.json"))
+    del here.world.files[first]
+    folder, _, _ = first.rpartition("/")
+    for path in journal_files(here):
+        del here.world.files[path]
+    process = Process(world=here.world)
+    journal = process.table.journal(folder.rpartition("/")[2])
+    journal.append("begin", {"version": 2, "whatever": "a newer version has"})
+    journal.append("a kind that is not known here", {})
+    refuses_and_deletes_nothing(here)
+
+
+def test_record_of_an_unknown_kind_is_refused(interrupted: Scene) -> None:
+    here = interrupted.copy()
+    process = Process(world=here.world)
+    (operation_id,) = process.table.open_operations()
+    process.table.journal(operation_id).append("vacuum", {"step": "expire"})
+    refuses_and_deletes_nothing(here)
+
+
+def test_plan_of_another_operation_is_refused(interrupted: Scene) -> None:
+    here = interrupted.copy()
+    path = next(path for path in journal_files(here) if path.endswith("/plan.json"))
+    plan = json.loads(here.world.files[path])
+    plan["policy"]["older_than_ms"] += 1
+    here.world.files[path] = json.dumps(plan, indent=2).encode()
+    refuses_and_deletes_nothing(here)
+
+
+# -- two processes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("catalog", [True, False])
+def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(*, catalog: bool) -> None:
+    """Another host resumes an operation that is still running here, before each of its effects."""
+    scene = a_scene(catalog=catalog)
+    trial = Process(world=scene.copy().world)
+    trial.expire()
+    stopped = 0
+    for number, effect in enumerate(trial.effects):
+        here = scene.copy()
+        other = Process(world=here.world)
+        first = Process(world=here.world, script=Script(before={number: lambda other=other: other.resume()}))
+        try:
+            first.expire()
+        except TakenOver:
+            stopped += 1
+        except (IcebergCliError, FileNotFoundError) as error:
+            pytest.fail(f"{effect}: {error!r}")
+        here.check()
+        finish(here)
+    assert stopped > 15
+
+
+def test_two_processes_that_resume_at_once_do_it_once(interrupted: Scene) -> None:
+    trial = Process(world=interrupted.copy().world)
+    trial.resume()
+    taken_over = 0
+    for number, _ in enumerate(trial.effects):
+        here = interrupted.copy()
+        other = Process(world=here.world)
+        first = Process(world=here.world, script=Script(before={number: lambda other=other: other.resume()}))
+        try:
+            first.resume()
+        except TakenOver:
+            taken_over += 1
+        here.check()
+        finish(here)
+    assert taken_over > 5
+
+
+def test_the_same_expiry_twice_at_once_ends_as_one() -> None:
+    """The second one starts, and ends, before each effect of the first; it leaves the first's operation alone."""
+    scene = a_scene()
+    trial = Process(world=scene.copy().world)
+    trial.expire()
+    for number, _ in enumerate(trial.effects):
+        here = scene.copy()
+        other = Process(world=here.world)
+        act = {number: lambda other=other: other.expire(settle=False)}
+        first = Process(world=here.world, script=Script(before=act))
+        assert first.expire().status in ("done", "nothing_to_do")
+        here.check_finished()
+
+
+def test_resuming_a_running_operation_of_this_host_is_left_to_its_process() -> None:
+    scene = a_scene()
+    process = Process(world=scene.world, script=Script(before={15: crash}))
+    process.shell.host, process.shell.process_id = socket.gethostname(), os.getppid()
+    assert process.dies(process.expire)
+    before = dict(scene.world.files)
+    second = Process(world=scene.world)
+    assert second.expire().status == "nothing_to_do"
+    assert scene.world.files == before
+
+
+def test_closed_journal_that_was_half_deleted_is_cleaned_up(interrupted: Scene) -> None:
+    here = interrupted.copy()
+    trial = Process(world=here.copy().world)
+    trial.resume()
+    closing = next(
+        n
+        for n, effect in enumerate(trial.effects)
+        if effect.startswith("delete") and "_iceberg_cli" in effect
+    )
+    for number in range(closing, len(trial.effects)):
+        once = interrupted.copy()
+        process = Process(world=once.world, script=Script(before={number: crash}))
+        assert process.dies(process.resume)
+        assert [report.status for report in Process(world=once.world).resume()] == ["nothing_to_do"]
+        once.check_finished()
+
+
+def test_plan_that_was_made_for_another_table_is_refused() -> None:
+    scene = a_scene()
+    process = Process(world=scene.world)
+    plan = process.plan()
+    document = json.loads(scene.world.files[scene.current])
+    document["table-uuid"] = "11111111-1111-1111-1111-111111111111"
+    scene.world.files[scene.current] = json.dumps(document).encode()
+    fresh = Process(world=scene.world)
+    with pytest.raises(Refused, match="made for table"):
+        apply(plan, fresh.table, VERBS[plan.operation], fresh.shell)
+    assert journal_files(scene) == []
+
+
+def test_operation_that_does_not_exist_has_nothing_to_do() -> None:
+    scene = a_scene()
+    process = Process(world=scene.world)
+    report = resume(process.table, "no-such-operation", process.shell, verbs=VERBS)
+    assert report.status == "nothing_to_do"
+    assert process.effects == [e for e in process.effects if "no-such-operation" in e]
+    scene.check()

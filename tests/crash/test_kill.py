@@ -1,0 +1,144 @@
+"""The real program, really killed, at random moments, on a folder and on a SQLite catalog."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli.storage import open_storage
+from tests.builders import DAY_MS, HOUR_MS, NOW_MS, TableWriter, a_tag
+from tests.crash.checking import check_table
+
+KILLS = 50 if os.environ.get("ICEBERG_CLI_FULL") else 5  # of each kind of table
+SNAPSHOTS = 60
+LONG_AGO_MS = 1_000 * DAY_MS  # the program refuses an `--as-of` in the future
+AS_OF_MS = NOW_MS - LONG_AGO_MS
+OPTIONS = ("--older-than", str(AS_OF_MS - DAY_MS), "--as-of", str(AS_OF_MS), "--yes", "--no-progress")
+REFS = {"main": SNAPSHOTS, "eom": 3}
+SCHEMA = """CREATE TABLE iceberg_tables (catalog_name VARCHAR(255), table_namespace VARCHAR(255), table_name VARCHAR(255),
+    metadata_location VARCHAR(1000), previous_metadata_location VARCHAR(1000), iceberg_type VARCHAR(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name))"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A table on disk, how the program finds it, and a copy to start from again."""
+
+    folder: Path
+    catalog: Path | None
+
+    @property
+    def name(self) -> str:
+        return "lake.shop.visits" if self.catalog else str(self.folder)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        found = {key: value for key, value in os.environ.items() if not key.startswith("PYICEBERG")}
+        if self.catalog:
+            found["PYICEBERG_CATALOG__LAKE__URI"] = f"sqlite:///{self.catalog}"
+        return found
+
+    def current(self) -> str:
+        if self.catalog:
+            with sqlite3.connect(self.catalog) as database:
+                (location,) = database.execute("SELECT metadata_location FROM iceberg_tables").fetchone()
+            return str(location)
+        versions = [
+            int(path.name[1:].split(".")[0]) for path in self.folder.glob("metadata/v*.metadata.json")
+        ]
+        return f"{self.folder}/metadata/v{max(versions)}.metadata.json"
+
+    def restore(self, copy: Path) -> None:
+        """Start again from the copy."""
+        shutil.rmtree(self.folder.parent)
+        shutil.copytree(copy, self.folder.parent)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "iceberg_cli", *arguments],
+            env=dict(self.environment),
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> None:
+        """Run the program to its end, which must be good."""
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output
+
+    def files(self) -> set[str]:
+        return {str(path) for path in self.folder.rglob("*") if path.is_file()}
+
+    def check(self) -> set[str]:
+        return check_table(open_storage(), self.current(), refs=REFS)
+
+
+def a_place(root: Path, *, catalog: bool) -> Place:
+    """A table of many snapshots, each of which adds a file and removes one; two of them stay."""
+    folder = root / "live" / "visits"
+    writer = TableWriter(storage=open_storage(), location=str(folder))
+    writer.commit(1, age_ms=LONG_AGO_MS + 9 * DAY_MS, add=["0", "1"])
+    for number in range(2, SNAPSHOTS + 1):
+        age_ms = HOUR_MS if number == SNAPSHOTS else 9 * DAY_MS - number
+        writer.commit(number, age_ms=LONG_AGO_MS + age_ms, add=[str(number)], remove=[str(number - 1)])
+        if number == REFS["eom"]:
+            writer.set_ref("eom", a_tag(number))
+    location = writer.publish(None if catalog else "v1.metadata.json")
+    if not catalog:
+        return Place(folder=folder, catalog=None)
+    path = folder.parent / "catalog.db"
+    with sqlite3.connect(path) as database:
+        database.execute(SCHEMA)
+        row = ("lake", "shop", "visits", location, None, "TABLE")
+        database.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, ?, ?)", row)
+    return Place(folder=folder, catalog=path)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("catalog", [False, True], ids=["folder", "sqlite"])
+def test_killed_at_random_moments_the_program_makes_good_what_it_began(
+    tmp_path: Path, *, catalog: bool
+) -> None:
+    place = a_place(tmp_path, catalog=catalog)
+    copy = tmp_path / "copy"
+    shutil.copytree(place.folder.parent, copy)
+    generator = random.Random(11)
+    in_the_middle = 0
+    for number in range(KILLS):
+        place.restore(copy)
+        process = place.start("expire-snapshots", place.name, *OPTIONS)
+        # Most of a run is the start of Python. So every other kill waits until the journal shows.
+        if number % 2:
+            while process.poll() is None and not (place.folder / "_iceberg_cli").exists():
+                time.sleep(0.0005)
+            time.sleep(generator.uniform(0, 0.12))
+        else:
+            time.sleep(generator.uniform(0, 1.2))
+        process.kill()
+        process.communicate()
+        place.check()
+        in_the_middle += (place.folder / "_iceberg_cli").exists()
+        place.run("resume", place.name)
+        place.check()
+        place.run("expire-snapshots", place.name, *OPTIONS)
+        left = place.files() - place.check() - {str(place.folder / "metadata" / "version-hint.text")}
+        assert left == set()
+        ids = {s["snapshot-id"] for s in json.loads(Path(place.current()).read_bytes())["snapshots"]}
+        assert ids == set(REFS.values())
+        assert not (place.folder / "_iceberg_cli").exists()
+    print(f"{in_the_middle} of {KILLS} kills found an operation under way")
+    assert in_the_middle

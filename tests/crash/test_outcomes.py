@@ -1,0 +1,369 @@
+"""Lost answers, conflicts, refused deletions, full disks, stops and limits: what each leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from iceberg_cli.apply import abandon, apply
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    CommitConflict,
+    CommitStateUnknown,
+    DeletesFailed,
+    Interrupted,
+    Refused,
+)
+from iceberg_cli.verbs import VERBS
+from tests.builders import DAY_MS, HOUR_MS
+from tests.crash.scenes import Scene, a_scene, finish
+from tests.crash.simulation import Process, Script, crash
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return a_scene()
+
+
+def journal_files(scene: Scene) -> list[str]:
+    return sorted(path for path in scene.world.files if "/_iceberg_cli/" in path)
+
+
+def foreign_files_deleted(scene: Scene) -> list[str]:
+    """Files of the table, not of ours, that were deleted."""
+    return [path for path in scene.world.deleted if "/_iceberg_cli/" not in path]
+
+
+# -- the swap --------------------------------------------------------------------------------------------------
+
+
+def test_lost_answer_of_a_swap_that_happened_is_found_by_reading_back(scene: Scene) -> None:
+    process = Process(world=scene.world, script=Script(swaps=["lost after"]))
+    assert process.expire().status == "done"
+    scene.check_finished()
+
+
+def test_swap_without_an_answer_deletes_nothing_and_resume_sends_it_again(scene: Scene) -> None:
+    process = Process(world=scene.world, script=Script(swaps=["lost"]))
+    with pytest.raises(CommitStateUnknown) as caught:
+        process.expire()
+    assert caught.value.exit_code == 13
+    assert scene.world.deleted == []
+    assert len({path for path in scene.world.files if path.endswith(".metadata.json")}) == 2
+    reports = Process(world=scene.world).resume()
+    assert [report.status for report in reports] == ["done"]
+    scene.check_finished()
+
+
+def test_swap_that_stays_without_an_answer_stays_unknown_however_often_it_is_resumed(scene: Scene) -> None:
+    with pytest.raises(CommitStateUnknown):
+        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+    for _ in range(3):
+        with pytest.raises(CommitStateUnknown):
+            Process(world=scene.world, script=Script(swaps=["lost"])).resume()
+        assert scene.world.deleted == []
+        scene.check()
+    finish(scene)
+
+
+def test_swap_that_comes_in_after_everybody_has_given_up_is_not_undone(scene: Scene) -> None:
+    """The request waits in a queue and is carried out later."""
+    with pytest.raises(CommitStateUnknown):
+        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+    late = next(p for p in scene.world.files if p.endswith(".metadata.json") and p != scene.world.pointer)
+    scene.world.pointer = late
+    scene.check()
+    assert [report.status for report in Process(world=scene.world).resume()] == ["done"]
+    scene.check_finished()
+
+
+def test_swap_that_never_came_in_and_now_cannot_is_planned_again(scene: Scene) -> None:
+    with pytest.raises(CommitStateUnknown):
+        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+    scene.foreign_append()
+    finish(scene)
+
+
+def test_swap_that_came_in_and_was_followed_by_others_is_swept(scene: Scene) -> None:
+    process = Process(world=scene.world, script=Script(after={5: crash}))
+    assert process.dies(process.expire)
+    assert process.effects[5].startswith("swap ")
+    for _ in range(3):
+        scene.foreign_append()
+    finish(scene)
+
+
+def test_outcome_that_no_log_shows_stays_unknown_and_can_be_abandoned(scene: Scene) -> None:
+    """Other writers commit on, and their settings trim the metadata log: nobody can tell any more."""
+    with pytest.raises(CommitStateUnknown):
+        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+    for _ in range(3):
+        scene.foreign_append(keep_log=1)
+    with pytest.raises(CommitStateUnknown):
+        Process(world=scene.world).resume()
+    assert foreign_files_deleted(scene) == []
+    process = Process(world=scene.world)
+    (operation_id,) = process.table.open_operations()
+    abandon(process.table, operation_id, process.shell)
+    assert journal_files(scene) == []
+    assert foreign_files_deleted(scene) == []
+    assert Process(world=scene.world).expire().status == "done"
+    scene.check()
+
+
+def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> None:
+    with pytest.raises(CommitStateUnknown):
+        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+    process = Process(world=scene.world)
+    (operation_id,) = process.table.open_operations()
+    with pytest.raises(Refused, match="no known outcome"):
+        abandon(process.table, operation_id, process.shell)
+    finish(scene)
+
+
+@pytest.mark.parametrize("refusals", [1, 2, 4])
+def test_refused_swaps_are_tried_again(scene: Scene, refusals: int) -> None:
+    process = Process(world=scene.world, script=Script(swaps=["refused"] * refusals))
+    assert process.expire().status == "done"
+    scene.check_finished()
+
+
+def test_commit_retry_num_retries_bounds_the_attempts(scene: Scene) -> None:
+    """The default is 4 retries: the fifth refusal is the last."""
+    process = Process(world=scene.world, script=Script(swaps=["refused"] * 5))
+    with pytest.raises(CommitConflict) as caught:
+        process.expire()
+    assert caught.value.exit_code == 12
+    assert sum(effect.startswith("put") and ".metadata.json" in effect for effect in process.effects) == 5
+    assert journal_files(scene) == []
+    assert foreign_files_deleted_but_ours(scene) == []
+    finish(scene)
+
+
+def foreign_files_deleted_but_ours(scene: Scene) -> list[str]:
+    """What was deleted besides journals and metadata files of refused swaps."""
+    return [path for path in foreign_files_deleted(scene) if not path.endswith(".metadata.json")]
+
+
+def test_no_retries_means_one_attempt() -> None:
+    scene = a_scene(properties={"commit.retry.num-retries": "0"})
+    process = Process(world=scene.world, script=Script(swaps=["refused"]))
+    with pytest.raises(CommitConflict, match="1 times"):
+        process.expire()
+    assert journal_files(scene) == []
+
+
+def test_waits_between_attempts_double_and_stay_within_the_total(scene: Scene) -> None:
+    waits: list[float] = []
+    process = Process(world=scene.world, script=Script(swaps=["refused"] * 4))
+    process.shell.sleep_ms = waits.append
+    process.expire()
+    assert len(waits) == 4
+    for number, wait_ms in enumerate(waits):
+        assert 2**number <= wait_ms <= 1.1 * 2**number
+
+
+def test_catalog_that_is_down_before_anything_was_sent_is_no_unknown_outcome(scene: Scene) -> None:
+    process = Process(world=scene.world, script=Script(swaps=["down"]))
+    with pytest.raises(BackendUnavailable) as caught:
+        process.expire()
+    assert caught.value.exit_code == 16
+    assert scene.world.deleted == []
+    finish(scene)
+
+
+# -- deletions -------------------------------------------------------------------------------------------------
+
+
+def denied(path: str) -> str | None:
+    return "AccessDenied" if path.endswith(("/e.parquet", "/snap-1.avro")) else None
+
+
+def test_denied_deletions_are_reported_and_finished_by_resume(scene: Scene) -> None:
+    process = Process(world=scene.world, script=Script(fail_delete=denied))
+    report = process.expire()
+    assert report.status == "partial"
+    assert {failure["path"].rpartition("/")[2] for failure in report.failed_deletes} == {
+        "e.parquet",
+        "snap-1.avro",
+    }
+    assert DeletesFailed.exit_code == 14
+    assert {path.rpartition("/")[2] for path in scene.leftovers() - {*journal_files(scene)}} == {
+        "e.parquet",
+        "snap-1.avro",
+    }
+    again = Process(world=scene.world, script=Script(fail_delete=denied)).resume()
+    assert [each.status for each in again] == ["partial"]
+    (report,) = Process(world=scene.world).resume()
+    assert report.status == "done"
+    assert report.failed_deletes == ()
+    scene.check_finished()
+
+
+def test_crash_anywhere_while_denied_deletions_are_retried(scene: Scene) -> None:
+    Process(world=scene.world, script=Script(fail_delete=denied)).expire()
+    trial = Process(world=scene.copy().world)
+    trial.resume()
+    for number, _ in enumerate(trial.effects):
+        here = scene.copy()
+        process = Process(world=here.world, script=Script(before={number: crash}))
+        assert process.dies(process.resume)
+        finish(here)
+
+
+def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
+    process = Process(world=scene.world)
+    plan = process.plan()
+    del scene.world.files[scene.writer.data_path("e")]
+    report = apply(plan, process.table, VERBS[plan.operation], process.shell)
+    assert report.status == "done"
+    assert report.counts["deleted_data_files_count"] == 3
+    scene.check_finished()
+
+
+def test_file_that_another_writer_takes_up_again_before_the_sweep_stays(scene: Scene) -> None:
+    """Reached by nothing when it was planned; added again by a commit that lands after ours."""
+    for number in range(5, 8):
+        here = scene.copy()
+        script = Script(before={number: lambda here=here: here.foreign_append(again="e")})
+        process = Process(world=here.world, script=script)
+        process.expire()
+        assert here.writer.data_path("e") in here.check()
+
+
+# -- full disks and other refusals to write --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("catalog", [True, False])
+def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None:
+    scene = a_scene(catalog=catalog)
+    trial = Process(world=scene.copy().world)
+    trial.expire()
+    puts = [effect.removeprefix("put ") for effect in trial.effects if effect.startswith("put ")]
+    for path in puts:
+        here = scene.copy()
+        full = Script(fail_put=lambda key, path=path: "no space left on device" if key == path else None)
+        with pytest.raises(BackendUnavailable):
+            Process(world=here.world, script=full).expire()
+        here.check()
+        finish(here)
+
+
+# -- stops and limits ------------------------------------------------------------------------------------------
+
+
+def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: Scene) -> None:
+    trial = Process(world=scene.copy().world)
+    trial.expire()
+    stopped = 0
+    for number, _ in enumerate(trial.effects):
+        here = scene.copy()
+        process = Process(world=here.world)
+        process.storage.script = Script(before={number: lambda process=process: process.stop.append(True)})
+        try:
+            process.expire()
+        except Interrupted:
+            stopped += 1
+        here.check()
+        finish(here)
+    assert stopped > 10
+    assert Interrupted.exit_code == 14
+
+
+def test_limit_on_deletions_is_kept_exactly_until_nothing_is_left(scene: Scene) -> None:
+    statuses = []
+    process = Process(world=scene.world, limits={"limit_deletes": 3})
+    statuses.append(process.expire().status)
+    while process.table.open_operations():
+        before = len(foreign_files_deleted(scene))
+        process = Process(world=scene.world, limits={"limit_deletes": 3})
+        statuses += [report.status for report in process.resume()]
+        assert len(foreign_files_deleted(scene)) - before <= 3
+    assert statuses == ["partial"] * 4 + ["done"]
+    scene.check_finished()
+
+
+def test_deadline_in_the_sweep_leaves_the_rest_for_resume(scene: Scene) -> None:
+    later = {8: lambda: setattr(scene.world, "now_ms", scene.world.now_ms + HOUR_MS)}
+    limits = {"deadline_ms": scene.world.now_ms + 1}
+    process = Process(world=scene.world, script=Script(before=later), limits=limits)
+    assert process.expire().status == "partial"
+    assert len(foreign_files_deleted(scene)) == 4
+    finish(scene)
+
+
+# -- grace -----------------------------------------------------------------------------------------------------
+
+
+def with_grace(scene: Scene, **values: object) -> Process:
+    process = Process(world=scene.world, **values)  # type: ignore[arg-type]
+    process.policy = process.policy.__class__(
+        **{**process.policy.to_json(), "snapshot_ids": (), "grace_ms": DAY_MS}
+    )
+    return process
+
+
+def test_files_wait_for_their_grace_and_go_after_it(scene: Scene) -> None:
+    process = with_grace(scene)
+    assert process.expire().status == "waiting"
+    assert foreign_files_deleted(scene) == []
+    scene.world.now_ms += DAY_MS - 1
+    assert [report.status for report in Process(world=scene.world).resume()] == ["waiting"]
+    assert Process(world=scene.world).expire().status == "nothing_to_do"
+    assert foreign_files_deleted(scene) == []
+    scene.world.now_ms += 1
+    assert Process(world=scene.world).expire().status == "nothing_to_do"
+    scene.check_finished()
+
+
+def test_file_taken_up_again_in_the_grace_stays(scene: Scene) -> None:
+    with_grace(scene).expire()
+    scene.foreign_append(again="e")
+    scene.world.now_ms += DAY_MS
+    (report,) = Process(world=scene.world).resume()
+    assert report.kept_again == 1
+    scene.check_finished()
+
+
+def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
+    trial = scene.copy()
+    process = with_grace(trial)
+    process.expire()
+    for number, _ in enumerate(process.effects):
+        here = scene.copy()
+        first = with_grace(here, script=Script(before={number: crash}))
+        assert first.dies(first.expire)
+        here.check()
+        Process(world=here.world).resume()
+        here.check()
+        here.world.now_ms += 2 * DAY_MS
+        finish(here)
+
+
+# -- abandon ---------------------------------------------------------------------------------------------------
+
+
+def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> None:
+    with_grace(scene).expire()
+    process = Process(world=scene.world)
+    (operation_id,) = process.table.open_operations()
+    abandon(process.table, operation_id, process.shell)
+    assert foreign_files_deleted(scene) == []
+    assert journal_files(scene) == []
+    assert len(scene.leftovers()) == 14
+
+
+def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
+    with_grace(scene).expire()
+    here = scene.copy()
+    process = Process(world=here.world)
+    (operation_id,) = process.table.open_operations()
+    abandon(process.table, operation_id, process.shell)
+    for number, _ in enumerate(process.effects):
+        here = scene.copy()
+        first = Process(world=here.world, script=Script(before={number: crash}))
+        assert first.dies(lambda first=first: abandon(first.table, operation_id, first.shell))
+        second = Process(world=here.world)
+        for left in second.table.open_operations():
+            abandon(second.table, left, second.shell)
+        assert foreign_files_deleted(here) == []
+        assert journal_files(here) == []

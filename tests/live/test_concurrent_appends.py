@@ -1,0 +1,107 @@
+"""Spark appends while we expire: what Spark was told is committed stays, and nothing that is reached goes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.live import tables
+from tests.live.lake import Lake
+
+pytestmark = pytest.mark.jvm
+
+APPENDS = 15
+DONE, REFUSED, CONFLICT = 0, 11, 12
+PROPERTIES = {
+    "commit.retry.num-retries": "30",
+    "commit.retry.min-wait-ms": "5",
+    "commit.retry.max-wait-ms": "100",
+    # Expired manifests then name data files that live on in merged ones.
+    "commit.manifest.min-count-to-merge": "3",
+}
+
+
+def ids(lake: Lake, table: str) -> list[int]:
+    return sorted(row[0] for row in lake.rows(table))
+
+
+def test_every_append_that_spark_acknowledged_is_there_after_expiries_at_the_same_time(lake: Lake) -> None:
+    table = "concurrent"
+    tables.create(lake, table, "id bigint, k string", version=2, by="k", properties=PROPERTIES)
+    for first in (0, 2, 4):
+        tables.insert(lake, table, first, first + 1)
+    acknowledged: list[int] = []
+
+    def append() -> None:
+        for number in range(APPENDS):
+            first = 100 + 2 * number
+            tables.insert(lake, table, first, first + 1)
+            acknowledged.extend((first, first + 1))
+
+    writer = threading.Thread(target=append)
+    writer.start()
+    outcomes = []
+    while writer.is_alive():
+        target = lake.argument(table)
+        code, report = lake.cli(
+            "expire-snapshots", target, "--yes", "--older-than", "400ms", "--retain-last", 2
+        )
+        outcomes.append((code, report.get("status")))
+    writer.join()
+
+    assert len(acknowledged) == 2 * APPENDS
+    assert {code for code, _ in outcomes} <= {DONE, REFUSED, CONFLICT}, outcomes
+    assert outcomes.count((DONE, "done")) >= 2, outcomes
+    assert ids(lake, table) == sorted([*range(6), *acknowledged])
+    assert lake.reachable(table) <= lake.files(table)
+    assert len(lake.snapshot_ids(table)) < 3 + APPENDS
+
+
+def test_a_saved_plan_is_carried_out_on_top_of_an_append_that_came_after_it(
+    lake: Lake, plan_file: Path
+) -> None:
+    table = "planned_before"
+    tables.create(lake, table, "id bigint, k string", version=3)
+    tables.insert(lake, table, 0, 1)
+    lake.sql(table, "INSERT OVERWRITE {t} VALUES (10, 'k')")
+    time.sleep(0.005)
+    between_ms = time.time_ns() // 1_000_000  # noqa: TID251 - this is no pure code
+    tables.insert(lake, table, 20, 21)
+    before = lake.files(table)
+    code, plan = lake.cli(
+        "plan", lake.argument(table), "expire-snapshots", "-o", plan_file, "--older-than", between_ms
+    )
+    assert code == 0
+    tables.insert(lake, table, 30, 31)
+
+    code, report = lake.cli("apply", str(plan_file), "--yes")
+
+    assert (code, report["status"]) == (DONE, "done"), report
+    assert len(before - lake.files(table)) == plan["removals"]["count"] > 0
+    assert ids(lake, table) == [10, 20, 21, 30, 31]
+    assert len(lake.snapshot_ids(table)) == 2
+    assert lake.reachable(table) <= lake.files(table)
+
+
+def test_a_saved_plan_is_refused_where_an_append_lets_more_go_than_it_showed(
+    lake: Lake, plan_file: Path
+) -> None:
+    table = "planned_too_early"
+    tables.create(lake, table, "id bigint, k string", version=2)
+    tables.insert(lake, table, 0, 1)
+    tables.insert(lake, table, 10, 11)
+    assert (
+        lake.cli("plan", lake.argument(table), "expire-snapshots", "-o", plan_file, "--older-than", "0s")[0]
+        == 0
+    )
+    tables.insert(lake, table, 20, 21)
+    before = lake.files(table)
+
+    code, error = lake.cli("apply", str(plan_file), "--yes")
+
+    assert code == REFUSED, error
+    assert lake.files(table) == before
+    assert ids(lake, table) == [0, 1, 10, 11, 20, 21]

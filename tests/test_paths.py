@@ -1,0 +1,149 @@
+"""Which object a path names, what keeps a file, and which folders a table owns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iceberg_cli.paths import (
+    Roots,
+    canonical,
+    canonical_column,
+    is_suspicious,
+    liveness_key,
+    liveness_key_column,
+    scheme_of,
+)
+
+STARTS = [
+    "s3://bucket",
+    "s3a://bucket",
+    "S3N://b",
+    "file:",
+    "file://",
+    "hdfs://nn:8020",
+    "gs://b",
+    "hdfs:",
+    "",
+]
+SEGMENTS = ["", ".", "..", "a", "b=1", "%2e%2e", "%2F", "%5C", "k=50%25", "é漢", ":", "?versionId=", "\n"]
+PIECES = st.sampled_from([*STARTS, *SEGMENTS, "/", "//", "/./"])
+PATHS = st.lists(PIECES, max_size=6).map("".join)
+WHOLE_PATHS = st.builds(
+    lambda start, segments: "/".join([start, *segments]),
+    st.sampled_from(STARTS),
+    st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=5),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("/a/b", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("FILE:///a/b", "/a/b"),
+        ("/a//b/./c", "/a/b/c"),
+        ("/a/../b", "/a/../b"),
+        ("s3://bucket/a/b", "s3://bucket/a/b"),
+        ("s3a://bucket/a/b", "s3://bucket/a/b"),
+        ("s3n://bucket/a/b", "s3://bucket/a/b"),
+        ("s3://bucket/a//b/./c", "s3://bucket/a//b/./c"),
+        ("s3://bucket/k=50%25/x", "s3://bucket/k=50%25/x"),
+        ("hdfs://nn:8020/a", "hdfs://nn:8020/a"),
+        ("HDFS:/a", "hdfs:/a"),
+    ],
+)
+def test_one_object_has_one_spelling(path: str, key: str) -> None:
+    assert canonical(path) == key
+
+
+@pytest.mark.parametrize(
+    "path", ["s3://b/t/x", "s3a://b/t/x", "s3n://other/t/x", "/t/x", "file:///t/x", "hdfs:/t//x", "/t/./x"]
+)
+def test_liveness_ignores_scheme_and_authority_so_that_doubt_keeps_a_file(path: str) -> None:
+    assert liveness_key(path) == "/t/x"
+
+
+def test_case_and_encoding_tell_objects_apart() -> None:
+    names = ["/t/k=50%25/x", "/t/k=50%/x", "/t/K=50%25/x", "/t/é", "/t/e\u0301"]
+    assert len({liveness_key(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("path", "scheme"), [("/a", "file"), ("a:b", "a"), ("s3a://b", "s3"), ("S3://b", "s3"), ("gs://b", "gs")]
+)
+def test_the_scheme_is_in_lower_case_and_aliases_of_s3_are_one(path: str, scheme: str) -> None:
+    assert scheme_of(path) == scheme
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://b/t/../u",
+        "/t/..",
+        "/t/./x",
+        "/t/%2e%2e/u",
+        "/t/%2E%2E/u",
+        "/t/.%2e/u",
+        "/t/a%2F..%2Fb",
+        "/t/a%5c%2E%2e%5cb",
+        "/t/a\\b",
+        "/t/a\x00b",
+        "/t/a\nb",
+        "/t/a\x7f",
+        "/t/a\u2215b",
+        "/t/a\uff0fb",
+    ],
+)
+def test_a_path_that_could_mean_another_place_is_suspicious(path: str) -> None:
+    assert is_suspicious(path)
+    assert not Roots.of(["/t", "s3://b/t"]).own(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["/t/a..b", "/t/k=07%3A45%2Fb", "/t/.hidden", "/t/k=50%25", "/t/...", "/t/é漢", "s3://b/t/a b"]
+)
+def test_odd_but_honest_names_are_not_suspicious(path: str) -> None:
+    assert not is_suspicious(path)
+
+
+def test_a_table_owns_what_is_below_its_folder_and_nothing_beside_it() -> None:
+    roots = Roots.of(["s3a://lake/shop/orders/"])
+    assert roots.own("s3://lake/shop/orders/data/x")
+    for path in (
+        "s3://lake/shop/orders",
+        "s3://lake/shop/orders_old/data/x",
+        "s3://lake/shop/x",
+        "s3://other/shop/orders/data/x",
+        "/shop/orders/data/x",
+    ):
+        assert not roots.own(path), path
+
+
+@pytest.mark.parametrize(
+    "location", ["/", "//", "file:///", "s3://bucket", "s3://bucket/", "", "t", "s3://b/../t"]
+)
+def test_a_whole_bucket_or_disk_is_no_table_s_folder(location: str) -> None:
+    assert Roots.of([location]).folders == ()
+
+
+def test_locations_that_are_the_same_folder_count_once() -> None:
+    assert Roots.of(["file:/a/t/", "/a/t", "/a//t"]).folders == ("/a/t",)
+
+
+@given(st.lists(PATHS, max_size=6))
+def test_columns_answer_as_single_paths_do(paths: list[str]) -> None:
+    column = pa.array(paths, pa.string())
+    assert canonical_column(column).to_pylist() == [canonical(path) for path in paths]
+    assert liveness_key_column(column).to_pylist() == [liveness_key(path) for path in paths]
+    roots = Roots.of(["/a", "s3://bucket/a", "hdfs://nn:8020/a"])
+    assert roots.own_column(column).to_pylist() == [roots.own(path) for path in paths]
+
+
+@given(WHOLE_PATHS)
+def test_a_canonical_path_is_its_own_canonical_path_and_keeps_its_liveness(path: str) -> None:
+    assert canonical(canonical(path)) == canonical(path)
+    assert liveness_key(canonical(path)) == liveness_key(path)

@@ -1,0 +1,150 @@
+"""Plans and reports as documents: what they hold, that they come back, and what goes beyond what was shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from iceberg_cli.errors import CorruptFile, UsageError
+from iceberg_cli.plan import Base, Change, Option, Plan, Reach, Report, Step, Task, Verdict, encode
+from iceberg_cli.removals import SCHEMA, Removals
+
+BIG_ID = 2**63 - 1  # a JSON number of this size loses digits in many readers
+
+
+def some_removals(*paths: str) -> Removals:
+    rows = [
+        {
+            "step": "expire",
+            "path": path,
+            "as_written": path,
+            "kind": "data_file",
+            "size_bytes": 10,
+            "reason": "last reached by expired snapshot 1",
+        }
+        for path in paths
+    ]
+    return Removals.of(pa.Table.from_pylist(rows, schema=SCHEMA))
+
+
+def a_verdict(name: str, *, keep: bool, subject: str = "snapshot") -> Verdict:
+    return Verdict(subject=subject, id=name, keep=keep, reason="why", timestamp_ms=1_700_000_000_123)
+
+
+def a_plan(*, removals: Removals | None = None, verdicts: tuple[Verdict, ...] = (), **changes: Any) -> Plan:
+    made = Plan(
+        operation="expire-snapshots",
+        table={"name": "cat.shop.events", "location": "/t", "format": "iceberg", "format_version": 2},
+        base=Base(
+            table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
+            version="/t/metadata/v3.metadata.json",
+            refs={"main": BIG_ID, "audit": 2},
+            last_sequence_number=7,
+            next_row_id=BIG_ID,
+        ),
+        as_of_ms=1_700_000_000_123,
+        options={"retain_last": Option(value=2, source="--retain-last")},
+        policy={"retain_last": 2},
+        verdicts=verdicts or (a_verdict("1", keep=False), a_verdict("2", keep=True)),
+        warnings=("a warning",),
+        steps=(
+            Step(
+                name="expire",
+                requires="every manifest has counts",
+                tasks=(Task(name="m0", kind="manifest", inputs=("/t/a",)),),
+                change=Change(updates=({"action": "remove-snapshots", "snapshot-ids": [1]},)),
+                reach=Reach(expired=(), kept=()),
+            ),
+        ),
+        grace_ms=5,
+        removals=some_removals("/t/data/a") if removals is None else removals,
+    )
+    return replace(made, **changes)
+
+
+def test_a_plan_comes_back_from_its_document_but_for_the_question_that_was_answered() -> None:
+    made = a_plan()
+    document = json.loads(encode(made.to_json(removals_file="p.parquet")))
+    [step] = made.steps
+    expected = replace(made, steps=(replace(step, reach=None),))
+    assert Plan.from_json(document, removals=made.removals, path="p") == expected
+
+
+def test_the_same_plan_is_the_same_bytes() -> None:
+    assert encode(a_plan().to_json()) == encode(a_plan().to_json())
+    assert encode({"name": "é\x1b"}) == b'{\n  "name": "\\u00e9\\u001b"\n}\n'
+
+
+def test_ids_of_64_bits_are_strings_and_counts_are_numbers() -> None:
+    document = a_plan().to_json()
+    assert document["base"]["refs"] == {"audit": "2", "main": str(BIG_ID)}
+    assert document["base"]["next_row_id"] == str(BIG_ID)
+    assert [verdict["id"] for verdict in document["verdicts"]] == ["1", "2"]
+    assert (document["removals"]["count"], document["removals"]["bytes"]) == (1, 10)
+
+
+def test_times_are_numbers_with_an_iso_8601_twin() -> None:
+    document = a_plan().to_json()
+    assert (document["as_of_ms"], document["as_of"]) == (1_700_000_000_123, "2023-11-14T22:13:20.123Z")
+    assert document["verdicts"][0]["timestamp"] == "2023-11-14T22:13:20.123Z"
+
+
+def test_a_time_that_no_calendar_has_is_still_a_number() -> None:
+    verdict = replace(a_verdict("1", keep=True), timestamp_ms=BIG_ID)
+    assert verdict.to_json()["timestamp_ms"] == BIG_ID
+    assert verdict.to_json()["timestamp"] is None
+
+
+def test_a_plan_is_due_when_it_has_a_step() -> None:
+    assert a_plan().to_json()["due"] is True
+    assert a_plan(steps=()).to_json()["due"] is False
+
+
+@pytest.mark.parametrize("schema", [None, "iceberg-cli/plan/2", "iceberg-cli/report/1"])
+def test_a_document_of_another_kind_or_version_is_no_plan(schema: str | None) -> None:
+    document = {**a_plan().to_json(), "schema": schema}
+    with pytest.raises(UsageError, match="not a plan of this version"):
+        Plan.from_json(document, removals=Removals.none(), path="p")
+
+
+def test_a_plan_with_the_removals_of_another_is_refused() -> None:
+    document = a_plan().to_json()
+    for other in (Removals.none(), some_removals("/t/data/b"), some_removals("/t/data/a", "/t/data/b")):
+        with pytest.raises(CorruptFile, match="digest differs"):
+            Plan.from_json(document, removals=other, path="p")
+
+
+def test_a_plan_goes_beyond_another_by_a_snapshot_a_ref_or_a_file_that_was_not_shown() -> None:
+    shown = a_plan()
+    assert shown.beyond(shown) == ()
+    more = a_plan(verdicts=(a_verdict("1", keep=False), a_verdict("2", keep=False)))
+    assert more.beyond(shown) == ("snapshot 2: why",)
+    ref = a_plan(verdicts=(a_verdict("1", keep=False), a_verdict("1", keep=False, subject="tag")))
+    assert ref.beyond(shown) == ("tag 1: why",)
+    file = a_plan(removals=some_removals("/t/data/a", "/t/data/new"))
+    assert file.beyond(shown) == ("file /t/data/new",)
+
+
+def test_a_plan_that_removes_less_is_covered_by_what_was_shown() -> None:
+    less = a_plan(verdicts=(a_verdict("1", keep=True),), removals=Removals.none(), steps=())
+    assert less.beyond(a_plan()) == ()
+
+
+def test_a_report_has_its_result_columns_at_the_top_level() -> None:
+    report = Report(
+        operation="expire-snapshots",
+        operation_id="op",
+        status="done",
+        committed_snapshot_id=BIG_ID,
+        counts={"deleted_data_files_count": 3},
+        failed_deletes=({"path": "/t/x"},),
+    )
+    document = report.to_json()
+    assert document["schema"] == "iceberg-cli/report/1"
+    assert document["deleted_data_files_count"] == 3
+    assert document["committed_snapshot_id"] == str(BIG_ID)
+    assert document["failed_deletes"] == [{"path": "/t/x"}]

@@ -1,0 +1,141 @@
+"""The files that go: order, totals, digest and the Parquet file that carries them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.removals import KINDS, SCHEMA, Removals
+
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "step": st.sampled_from(["expire", "sweep"]),
+            "path": st.text(min_size=1, max_size=6),
+            "as_written": st.text(max_size=6),
+            "kind": st.sampled_from(KINDS),
+            "size_bytes": st.none() | st.integers(0, 2**62),
+            "reason": st.text(max_size=4),
+        }
+    ),
+    unique_by=lambda row: row["path"],
+    max_size=12,
+)
+
+
+def a_row(
+    path: str, *, kind: str = "data_file", step: str = "expire", size_bytes: int | None = 10
+) -> dict[str, object]:
+    return {
+        "step": step,
+        "path": path,
+        "as_written": path,
+        "kind": kind,
+        "size_bytes": size_bytes,
+        "reason": "last reached by expired snapshot 1",
+    }
+
+
+def removals(*rows: dict[str, object]) -> Removals:
+    return Removals.of(pa.Table.from_pylist(list(rows), schema=SCHEMA))
+
+
+def test_files_go_bottom_up_so_that_a_half_done_deletion_can_be_found_again() -> None:
+    shuffled = [a_row(f"/t/{kind}", kind=kind) for kind in reversed(KINDS)]
+    assert removals(*shuffled).table["kind"].to_pylist() == list(KINDS)
+    order = list(KINDS)
+    assert order.index("data_file") < order.index("manifest_file") < order.index("manifest_list")
+    assert order.index("statistics_file") < order.index("metadata_file")
+
+
+def test_within_a_step_and_kind_files_go_in_the_order_of_their_paths() -> None:
+    found = removals(a_row("/t/b"), a_row("/t/a"), a_row("/t/0", step="sweep"), a_row("/t/c"))
+    assert found.table["path"].to_pylist() == ["/t/a", "/t/b", "/t/c", "/t/0"]
+    assert found.of_step("expire") == (0, 3)
+    assert found.of_step("sweep") == (3, 4)
+    assert found.of_step("other") == (0, 0)
+
+
+def test_totals_count_known_sizes_and_every_file() -> None:
+    found = removals(
+        a_row("/t/a"), a_row("/t/b", size_bytes=None), a_row("/t/c", kind="manifest_list", size_bytes=5)
+    )
+    assert (found.count, found.size_bytes) == (3, 15)
+    assert found.by_kind == {
+        "data_file": {"count": 2, "bytes": 10},
+        "manifest_list": {"count": 1, "bytes": 5},
+    }
+    assert list(found.by_kind) == ["data_file", "manifest_list"]
+
+
+def test_no_removal_has_no_bytes_and_the_digest_zero() -> None:
+    nothing = Removals.none()
+    assert (nothing.count, nothing.size_bytes, nothing.by_kind) == (0, 0, {})
+    assert nothing.digest == "0" * 64
+
+
+def test_the_digest_of_one_row_is_the_sha_256_of_its_fields_divided_by_nul() -> None:
+    text = "expire\x00/t/é\x00/t/é\x00data_file\x0010\x00last reached by expired snapshot 1"
+    assert removals(a_row("/t/é")).digest == hashlib.sha256(text.encode()).hexdigest()
+
+
+@settings(deadline=None)
+@given(ROWS, st.randoms())
+def test_the_digest_depends_on_the_rows_and_not_on_their_order_or_chunks(
+    rows: list[dict[str, object]], random: object
+) -> None:
+    shuffled = list(rows)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    whole = Removals.of(pa.Table.from_pylist(rows, schema=SCHEMA))
+    pieces = [pa.Table.from_pylist([row], schema=SCHEMA) for row in shuffled]
+    split = Removals(pa.concat_tables(pieces) if pieces else SCHEMA.empty_table())
+    assert split.digest == whole.digest
+    if rows:
+        changed = [{**rows[0], "path": f"{rows[0]['path']}'"}, *rows[1:]]
+        assert Removals(pa.Table.from_pylist(changed, schema=SCHEMA)).digest != whole.digest
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_removals_come_back_from_parquet_and_are_written_with_the_same_bytes(
+    rows: list[dict[str, object]],
+) -> None:
+    found = Removals.of(pa.Table.from_pylist(rows, schema=SCHEMA))
+    data = found.to_parquet()
+    back = Removals.from_parquet(data, "/p")
+    assert back.table.equals(found.table)
+    assert back.to_parquet() == data
+    assert pq.read_table(pa.BufferReader(data)).to_pylist() == found.table.to_pylist()
+
+
+@pytest.mark.parametrize("cut", [0, 4, 20, -1])
+def test_a_parquet_file_that_is_cut_short_is_corrupt(cut: int) -> None:
+    data = removals(a_row("/t/a")).to_parquet()
+    with pytest.raises(CorruptFile, match="/plans/removals"):
+        Removals.from_parquet(data[:cut], "/plans/removals")
+
+
+def test_a_parquet_file_of_something_else_is_corrupt() -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": [1]}), sink)
+    with pytest.raises(CorruptFile):
+        Removals.from_parquet(sink.getvalue().to_pybytes(), "/p")
+
+
+def test_paths_outside_are_those_that_were_not_shown() -> None:
+    shown = removals(a_row("/t/a"), a_row("/t/b"))
+    now = removals(a_row("/t/b"), a_row("/t/c"))
+    assert now.paths_outside(shown).to_pylist() == ["/t/c"]
+    assert shown.paths_outside(shown).to_pylist() == []
+    assert removals(a_row("/t/a")).paths_outside(Removals.none()).to_pylist() == ["/t/a"]
+
+
+def test_a_kind_without_a_place_in_the_order_is_a_bug() -> None:
+    with pytest.raises(AssertionError):
+        removals(a_row("/t/a", kind="mystery"))
