@@ -55,7 +55,7 @@ def open_table(
         committer, options = open_catalog_table(
             name, config_file=catalog_config, storage_options=storage_options
         )
-        storage = RoutedStorage(dict(options), trusted_folders=_trusted(committer.current(), allow_roots))
+        storage = RoutedStorage(dict(options), trusted_folders=_trusted(_folder_of(committer.current()), allow_roots))
         opened = None
     else:
         opened = name.rstrip("/") or name
@@ -66,7 +66,7 @@ def open_table(
     table.load()
     if opened is None:
         return table
-    folder = opened.rsplit("/", 2)[0] if opened.endswith(_METADATA_SUFFIXES) else opened
+    folder = _folder_of(opened) if opened.endswith(_METADATA_SUFFIXES) else opened
     if storage.canonical(folder) == canonical(table.location.rstrip("/")):
         return table
     moved = RelocatedStorage(storage, original=table.location, copy=folder)
@@ -95,6 +95,10 @@ def _table(
         allow_roots=allow_roots,
         trust_lists=trust_lists,
     )
+
+
+def _folder_of(metadata_location: str) -> str:
+    return metadata_location.rsplit("/", 2)[0]
 
 
 def _trusted(opened: str, allow_roots: tuple[str, ...]) -> tuple[str, ...]:

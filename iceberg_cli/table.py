@@ -210,7 +210,7 @@ class IcebergTable:
         """This attempt's commit on the table as loaded last."""
         assert step.change is not None
         commit = bind(step.change, self.metadata, timestamp_ms=timestamp_ms, commit_uuid=commit_uuid)
-        return self.committer.prepare(commit, base_location=self.metadata_location)
+        return replace(self.committer.prepare(commit, base_location=self.metadata_location), fresh=True)
 
     def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt:
         """The attempt that an intent of the journal describes, byte for byte.
