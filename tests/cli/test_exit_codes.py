@@ -27,7 +27,9 @@ def table(tmp_path: Path) -> FolderTable:
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogTable:
-    made = catalog_table(tmp_path, monkeypatch, **{"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
+    made = catalog_table(
+        tmp_path, monkeypatch, **{"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"}
+    )
     for number in range(3):
         made.append(number)
     return made

@@ -219,9 +219,7 @@ def test_the_plan_s_own_time_is_used_and_not_that_of_the_apply(lake: CatalogTabl
     assert len(lake.snapshot_ids()) == 4 - len(going(planned))
 
 
-def test_another_table_under_the_same_name_is_refused(
-    lake: CatalogTable, tmp_path: Path
-) -> None:
+def test_another_table_under_the_same_name_is_refused(lake: CatalogTable, tmp_path: Path) -> None:
     path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
     lake.catalog.drop_table("shop.events")
     lake.catalog.create_table("shop.events", lake_schema(), location=f"file://{tmp_path}/other")

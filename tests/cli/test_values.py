@@ -38,7 +38,26 @@ def test_durations_are_read(text: str, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "7", "7 d", "7y", "7D", "-7d", "7d12h", "P", "PT", "P1Y", "P1M", "P1DT", "1e3s", "٧d", "7d\n", "nand", "1" * 400 + "s"]
+    "text",
+    [
+        "",
+        "7",
+        "7 d",
+        "7y",
+        "7D",
+        "-7d",
+        "7d12h",
+        "P",
+        "PT",
+        "P1Y",
+        "P1M",
+        "P1DT",
+        "1e3s",
+        "٧d",
+        "7d\n",
+        "nand",
+        "1" * 400 + "s",
+    ],
 )
 def test_a_duration_that_cannot_be_read_is_named(text: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -77,7 +96,7 @@ def test_a_time_is_iso_8601_with_a_zone_epoch_milliseconds_or_a_duration_ago(
     [
         ("yesterday", "no time"),
         ("", "no time"),
-        ("1" * 5_000, "no time"),
+        ("9" * 5_000, "no time"),
         ("1700000000", "no time"),  # seconds would mean 1970, and everything is younger than that
         ("-5d", "no time"),
         ("2023-13-01T00:00:00Z", "no time"),
@@ -96,7 +115,14 @@ def test_a_time_that_cannot_be_meant_is_named(text: str, why: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("8MiB", 8 << 20), ("512MB", 512_000_000), ("1gib", 1 << 30), ("1.5KiB", 1536), ("100", 100), ("7 B", 7)],
+    [
+        ("8MiB", 8 << 20),
+        ("512MB", 512_000_000),
+        ("1gib", 1 << 30),
+        ("1.5KiB", 1536),
+        ("100", 100),
+        ("7 B", 7),
+    ],
 )
 def test_sizes_are_read(text: str, size: int) -> None:
     assert size_bytes(text, "--target-size") == size

@@ -21,7 +21,7 @@ from tests.cli.running import Ran, iceberg_cli
 from tests.crash.checking import check_table
 
 KILLS = 50 if os.environ.get("ICEBERG_CLI_FULL") else 5  # of each kind of table
-SNAPSHOTS = 60
+SNAPSHOTS = 100
 LONG_AGO_MS = 1_000 * DAY_MS  # the program refuses an `--as-of` in the future
 AS_OF_MS = NOW_MS - LONG_AGO_MS
 OPTIONS = ("--older-than", str(AS_OF_MS - DAY_MS), "--as-of", str(AS_OF_MS), "--yes", "--no-progress")
@@ -101,9 +101,11 @@ def done(ran: Ran) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("catalog", [False, True], ids=["folder", "sqlite"])
 def test_killed_at_random_moments_the_program_makes_good_what_it_began(
-    tmp_path: Path, *, catalog: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, catalog: bool
 ) -> None:
     place = a_place(tmp_path, catalog=catalog)
+    if catalog:
+        monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{place.catalog}")
     copy = tmp_path / "copy"
     shutil.copytree(place.folder.parent, copy)
     generator = random.Random(11)
@@ -115,7 +117,7 @@ def test_killed_at_random_moments_the_program_makes_good_what_it_began(
         if number % 5:
             while process.poll() is None and not (place.folder / "_iceberg_cli").exists():
                 time.sleep(0.0005)
-            time.sleep(generator.uniform(0, 0.12))
+            time.sleep(generator.uniform(0, 0.08))
         else:
             time.sleep(generator.uniform(0, 1.2))
         process.kill()

@@ -1,0 +1,147 @@
+"""Help, usage errors, and how little is loaded for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli import __version__
+from iceberg_cli.errors import IcebergCliError
+from tests.cli.running import iceberg_cli
+
+COMMANDS = ("inspect", "plan", "expire-snapshots", "apply", "resume", "demo")
+HEAVY = (
+    "pyarrow",
+    "numpy",
+    "pydantic",
+    "click",
+    "fsspec",
+    "s3fs",
+    "sqlalchemy",
+    "rich",
+    "asyncio",
+    "fastavro",
+)
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def exit_codes_of_errors() -> set[int]:
+    """The exit code of every class of errors."""
+    classes = [IcebergCliError]
+    for one in classes:
+        classes += one.__subclasses__()
+    return {one.exit_code for one in classes}
+
+
+def run_module(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "iceberg_cli", *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_lists_every_command_and_every_exit_code(option: str) -> None:
+    shown = iceberg_cli(option)
+    assert shown.code == 0
+    assert all(re.search(rf"^  {name} ", shown.out, re.MULTILINE) for name in COMMANDS)
+    listed = {int(code) for code in re.findall(r"^    (\d+) ", shown.out, re.MULTILINE)}
+    assert listed >= exit_codes_of_errors() | {0, 3}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_says_what_each_option_and_argument_does(command: str) -> None:
+    shown = iceberg_cli(command, "--help")
+    assert shown.code == 0
+    assert shown.err == ""
+    options = shown.out.partition("Options:")[2]
+    bare = re.findall(r"^  -\S+(?:, --\S+)?(?: [A-Z=|]+)?$(?!\n {10,})", options, re.MULTILINE)
+    assert bare == []
+
+
+def test_without_arguments_the_help_goes_to_standard_error_and_the_exit_code_is_2() -> None:
+    shown = iceberg_cli()
+    assert (shown.code, shown.out) == (2, "")
+    assert "Usage: iceberg-cli" in shown.err
+
+
+def test_version_is_the_packages_version() -> None:
+    shown = iceberg_cli("--version")
+    assert (shown.code, shown.out) == (0, f"iceberg-cli {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--nope"], "--nope"),
+        (["vacuum", "t"], "vacuum"),
+        (["expire-snapshots"], "TABLE"),
+        (["expire-snapshots", "t", "--nope"], "--nope"),
+        (["expire-snapshots", "t", "--retain-last", "many"], "--retain-last"),
+        (["inspect", "t", "--limit"], "--limit"),
+        (["inspect", "t", "files", "surplus"], "surplus"),
+    ],
+)
+def test_command_line_that_cannot_be_read_exits_2_and_names_what_was_read(
+    arguments: list[str], named: str
+) -> None:
+    shown = iceberg_cli(*arguments)
+    assert (shown.code, shown.out) == (2, "")
+    first = shown.err.splitlines()[0]
+    assert first.startswith("error: ")
+    assert named in first
+    assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize("spelling", [["--format", "json"], ["--format=json"]])
+def test_unknown_option_with_json_prints_one_error_document(spelling: list[str]) -> None:
+    shown = iceberg_cli("expire-snapshots", "t", "--nope", *spelling)
+    assert shown.code == 2
+    assert shown.json["schema"] == "iceberg-cli/error/1"
+    assert shown.json["exit_code"] == 2
+    assert "--nope" in shown.json["message"]
+
+
+def test_help_loads_none_of_the_libraries_that_do_the_work() -> None:
+    program = (
+        "import sys, json\n"
+        "from iceberg_cli.cli import run\n"
+        "assert run(['--help']) == 0\n"
+        f"print('\\n' + json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+def test_reader_that_leaves_is_neither_success_nor_a_bug(tmp_path: Path) -> None:
+    assert iceberg_cli("demo", tmp_path / "demo", "-q").code == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "iceberg_cli", "inspect", str(tmp_path / "demo/db/events"), "snapshots"],
+            cwd=REPOSITORY,
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr
+
+
+def test_module_and_script_are_the_same_program() -> None:
+    assert run_module("--version").stdout == f"iceberg-cli {__version__}\n"
+    assert run_module("expire-snapshots").returncode == 2

@@ -1,0 +1,166 @@
+"""What README.md, CHANGELOG.md, the completions and the manual pages say is what the program does."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli import __version__
+from iceberg_cli.cli import EXIT_CODES
+from tests.cli.running import iceberg_cli
+from tests.cli.test_help import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MANUAL = sorted((ROOT / "man").glob("*.1"))
+
+
+def section(title: str) -> str:
+    """The text of README.md below a heading."""
+    parts = re.split(r"^## (.+)$", README, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))[title]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a Markdown table, without its two lines of head."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def example_commands() -> list[str]:
+    """The lines of the worked example that are typed."""
+    return [
+        line.removeprefix("$ ") for line in section("A worked example").splitlines() if line.startswith("$ ")
+    ]
+
+
+def test_exit_codes_in_the_readme_are_those_of_the_program() -> None:
+    assert {int(code): meaning for code, meaning in rows(section("Exit codes"))} == EXIT_CODES
+
+
+def test_table_of_verbs_has_every_command_and_says_of_the_others_that_they_do_not_work() -> None:
+    verbs = {verb.strip("`"): works for verb, works in rows(section("What works today"))}
+    assert {verb for verb, works in verbs.items() if works != "not yet"} == set(COMMANDS)
+    for verb in verbs.keys() - set(COMMANDS):
+        assert iceberg_cli(verb, "t").code == 2
+
+
+def test_every_option_that_the_readme_names_exists() -> None:
+    known = "".join(iceberg_cli(*command, "--help").out for command in ([], *([name] for name in COMMANDS)))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README))
+    assert {option for option in named if option not in known} <= {"--dist"}
+
+
+def test_worked_example_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in example_commands():
+        words = shlex.split(line)
+        assert words[0] == "iceberg-cli", line
+        ran = iceberg_cli(*words[1:])
+        assert ran.code == 0, f"{line}: {ran.err}"
+
+
+def test_readme_runs_the_main_job_on_the_demo_in_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (line,) = [line for line in README.splitlines() if "bin/iceberg-cli demo" in line]
+    steps = [shlex.split(step) for step in line.split("&&") if "bin/iceberg-cli" in step]
+    assert [words[1] for words in steps] == ["demo", "plan", "expire-snapshots"]
+    assert [iceberg_cli(*words[1:]).code for words in steps] == [0, 0, 0]
+
+
+def test_ci_finds_the_test_command_of_the_readme() -> None:
+    (line,) = [line for line in README.splitlines() if "bin/pytest" in line]
+    assert line.startswith("python3 -m venv .venv && ")
+
+
+def test_changelog_begins_with_the_version_of_the_package() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+) ", changelog, re.MULTILINE)[0] == __version__
+
+
+def test_files_that_documents_link_to_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_completions_and_manual_pages_are_those_that_the_commands_give() -> None:
+    done = subprocess.run(
+        [sys.executable, ".ci/generate.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_there_is_a_manual_page_for_each_command_with_every_exit_code() -> None:
+    assert [page.stem for page in MANUAL] == sorted(
+        ["iceberg-cli", *(f"iceberg-cli-{name}" for name in COMMANDS)]
+    )
+    for page in MANUAL:
+        status = page.read_text(encoding="utf-8").partition(".SH EXIT STATUS")[2].partition(".SH ")[0]
+        assert [int(code) for code in re.findall(r"^\.B (\d+)$", status, re.MULTILINE)] == list(EXIT_CODES)
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "file"),
+    [
+        ("bash", ["-n"], "completions/iceberg-cli.bash"),
+        ("zsh", ["-n"], "completions/_iceberg-cli"),
+        ("fish", ["--no-execute"], "completions/iceberg-cli.fish"),
+        *(("mandoc", ["-T", "lint", "-W", "warning"], f"man/{page.name}") for page in MANUAL),
+    ],
+)
+def test_shells_and_mandoc_accept_the_generated_file(program: str, arguments: list[str], file: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    done = subprocess.run([program, *arguments, file], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def complete_in_bash(*words: str) -> list[str]:
+    """What TAB at the end of the last word offers."""
+    line = " ".join(shlex.quote(word) for word in words)
+    program = (
+        "source completions/iceberg-cli.bash; "
+        f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _iceberg_cli; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    return subprocess.run(
+        ["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+def complete_in_fish(*words: str) -> list[str]:
+    program = f"source completions/iceberg-cli.fish; complete -C {shlex.quote(' '.join(words))}"
+    done = subprocess.run(["fish", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [line.split("\t")[0] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["iceberg-cli", ""], set(COMMANDS)),
+        (["iceberg-cli", "re"], {"resume"}),
+        (["iceberg-cli", "inspect", "t", "metadata"], {"metadata-log"}),
+        (["iceberg-cli", "inspect", "plan", "--rec"], {"--recount"}),
+        (["iceberg-cli", "plan", "t", "--format", ""], {"text", "json"}),
+        (["iceberg-cli", "expire-snapshots", "t", "--cleanup", "m"], {"metadata"}),
+        (["iceberg-cli", "apply", "LIC"], {"LICENSE"}),
+    ],
+)
+def test_tab_offers_what_fits(shell: str, words: list[str], offered: set[str]) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    complete = {"bash": complete_in_bash, "fish": complete_in_fish}[shell]
+    assert set(complete(*words)) == offered

@@ -1,0 +1,618 @@
+"""Ways in which other tools have deleted live files, one test each. Every table here is expired for real.
+
+The names H-a, H-c and so on are those of hazards that were reproduced with Iceberg Java; S02 to S04 are reports
+of data loss in the wild.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+
+from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.storage import open_storage
+from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, SCHEMA, SPEC, a_snapshot, a_table_document
+from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing
+from tests.cli.running import Ran, iceberg_cli
+from tests.paths import FIXTURES, needs_fixtures
+from tests.servers import S3Server
+
+SYNC = bytes(16)
+Entry = dict[str, Any]
+
+
+def entry(status: int, path: str, *, content: int = 0, **others: Any) -> Entry:
+    """A manifest entry with its numbers written out, so that any manifest can hold it."""
+    return {
+        "status": status,
+        "snapshot_id": 1,
+        "sequence_number": 1,
+        "file_sequence_number": 1,
+        "content": content,
+        "file_path": path,
+        "file_format": "PARQUET",
+        "partition": {},
+        "record_count": 1,
+        "file_size_in_bytes": 10,
+        **others,
+    }
+
+
+def a_dv(status: int, puffin: str, data_file: str, *, offset: int = 4) -> Entry:
+    """A deletion vector of `data_file` at `offset` of `puffin`."""
+    return entry(
+        status,
+        puffin,
+        content=1,
+        file_format="PUFFIN",
+        referenced_data_file=data_file,
+        content_offset=offset,
+        content_size_in_bytes=40,
+    )
+
+
+@dataclass(kw_only=True)
+class Hazard:
+    """A table written manifest by manifest, as freely as hostile or unlucky writers do."""
+
+    location: str
+    storage: Any = field(default_factory=open_storage)
+    format_version: int = 2
+    properties: Mapping[str, str] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
+    snapshots: list[dict[str, Any]] = field(default_factory=list)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def data(self, *names: str) -> list[str]:
+        """Write data files below the table's folder; their paths."""
+        paths = [f"{self.location}/data/{name}" for name in names]
+        for path in paths:
+            self.storage.put_if_absent(path, b"ten bytes.")
+        return paths
+
+    def manifest(self, name: str, *entries: Entry, content: int = 0, block_bytes: int = 64_000) -> str:
+        """Write a manifest; the name that snapshots list it by."""
+        path = f"{self.location}/metadata/{name}.avro"
+        data = write_manifest(
+            entries,
+            schema=SCHEMA,
+            partition_spec=SPEC,
+            format_version=self.format_version,
+            content=content,
+            sync=SYNC,
+            block_bytes=block_bytes,
+        )
+        self.storage.put_if_absent(path, data)
+        counts = {
+            f"{kind}_{what}_count": sum(each["status"] == status for each in entries)
+            for status, kind in ((EXISTING, "existing"), (ADDED, "added"), (DELETED, "deleted"))
+            for what in ("files", "rows")
+        }
+        self.rows[name] = {
+            "manifest_path": path,
+            "manifest_length": len(data),
+            "partition_spec_id": 0,
+            "content": content,
+            "sequence_number": 1,
+            "min_sequence_number": 1,
+            "added_snapshot_id": 1,
+            **counts,
+        }
+        return name
+
+    def snapshot(
+        self,
+        snapshot_id: int,
+        *manifests: str,
+        parent: int | None = None,
+        block_bytes: int = 64_000,
+        **others: Any,
+    ) -> None:
+        """A snapshot with a list of these manifests and true totals; id 9 is nine days old, 8 eight, and so on."""
+        rows = [self.rows[name] for name in manifests]
+        path = f"{self.location}/metadata/snap-{snapshot_id}.avro"
+        data = write_manifest_list(
+            rows,
+            format_version=self.format_version,
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=parent,
+            sequence_number=1,
+            sync=SYNC,
+            block_bytes=block_bytes,
+        )
+        self.storage.put_if_absent(path, data)
+        totals = {
+            name: str(
+                sum(
+                    (row["added_files_count"] or 0) + (row["existing_files_count"] or 0)
+                    for row in rows
+                    if row["content"] == content
+                )
+            )
+            for content, name in ((0, "total-data-files"), (1, "total-delete-files"))
+        }
+        values = {"summary": totals, "manifest_list": path} | others
+        self.snapshots.append(
+            a_snapshot(snapshot_id, age_ms=LONG_AGO_MS + snapshot_id * DAY_MS, parent=parent, **values)
+        )
+
+    def publish(self, *, main: int, name: str = "v1.metadata.json", **refs: Any) -> str:
+        """Write the metadata; returns its location."""
+        document = a_table_document(
+            *self.snapshots,
+            format_version=self.format_version,
+            properties=self.properties,
+            main=main,
+            refs=refs,
+        )
+        document |= {"location": self.location, "snapshot-log": [], **self.fields}
+        path = f"{self.location}/metadata/{name}"
+        self.storage.put_if_absent(path, json.dumps(document).encode())
+        return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Hazard:
+    return Hazard(location=str(tmp_path / "lake" / "events"))
+
+
+def expire(table: Hazard, *arguments: object) -> Ran:
+    """Expire what is older than five days."""
+    return iceberg_cli(
+        "expire-snapshots", table.location, "--as-of", AS_OF_MS, "--yes", "--format", "json", *arguments
+    )
+
+
+def removed(table: Hazard, *arguments: object) -> set[str]:
+    """What a successful expiry deletes, by path below the table's folder."""
+    before = set(listing(Path(table.location)))
+    ran = expire(table, *arguments)
+    assert ran.code == 0, ran.out + ran.err
+    return before - set(listing(Path(table.location)))
+
+
+# -- H-a: deletion vectors share a Puffin file -----------------------------------------------------------------
+
+
+def test_a_puffin_stays_while_one_of_its_deletion_vectors_is_live(tmp_path: Path) -> None:
+    table = Hazard(location=str(tmp_path / "events"), format_version=3)
+    a, b, shared, own = table.data("a.parquet", "b.parquet", "shared.puffin", "own.puffin")
+    files = table.manifest("m0", entry(ADDED, a), entry(ADDED, b))
+    both = table.manifest("m1", a_dv(ADDED, shared, a), a_dv(ADDED, shared, b, offset=44), content=1)
+    # The vector of a moves to a file of its own; that of b stays where it was.
+    left = table.manifest("m2", a_dv(DELETED, shared, a), a_dv(EXISTING, shared, b, offset=44), content=1)
+    new = table.manifest("m3", a_dv(ADDED, own, a), content=1)
+    table.snapshot(9, files, both, first_row_id=0, added_rows=0)
+    table.snapshot(1, files, left, new, parent=9, first_row_id=0, added_rows=0)
+    table.publish(main=1)
+    assert removed(table) == {"metadata/snap-9.avro", "metadata/m1.avro"}
+
+
+def test_a_puffin_goes_once_when_none_of_its_deletion_vectors_is_live(tmp_path: Path) -> None:
+    table = Hazard(location=str(tmp_path / "events"), format_version=3)
+    a, b, old, new = table.data("a.parquet", "b.parquet", "old.puffin", "new.puffin")
+    files = table.manifest("m0", entry(ADDED, a), entry(ADDED, b))
+    both = table.manifest("m1", a_dv(ADDED, old, a), a_dv(ADDED, old, b, offset=44), content=1)
+    gone = table.manifest("m2", a_dv(DELETED, old, a), a_dv(DELETED, old, b, offset=44), content=1)
+    again = table.manifest("m3", a_dv(ADDED, new, a), a_dv(ADDED, new, b, offset=44), content=1)
+    table.snapshot(9, files, both, first_row_id=0, added_rows=0)
+    table.snapshot(1, files, gone, again, parent=9, first_row_id=0, added_rows=0)
+    table.publish(main=1)
+    ran = expire(table)
+    assert ran.json["deleted_position_delete_files_count"] == 1
+    assert not Path(old).exists()
+    assert Path(new).exists()
+
+
+@needs_fixtures
+def test_no_file_that_java_s_current_snapshot_needs_is_planned_to_go(tmp_path: Path) -> None:
+    for case in ("16-iceberg-v3-java-row-lineage", "20-iceberg-v3-java-many-puffins"):
+        expected = json.loads((FIXTURES / "EXPECTED.json").read_text())[case]
+        [folder] = (FIXTURES / case).iterdir()
+        copy = tmp_path / folder.name
+        shutil.copytree(folder, copy)
+        plan = tmp_path / f"{folder.name}.json"
+        metadata = copy / expected["metadata_file"]
+        arguments = ("--older-than", "0s", "--retain-last", "1", "-o", plan)
+        assert iceberg_cli("plan", metadata, "expire-snapshots", *arguments).code == 0
+        going = set(pq.read_table(f"{plan}.removals.parquet")["as_written"].to_pylist())
+        live = {each["file"] for name in ("data", "delete") for each in expected[f"current_{name}_files"]}
+        assert going
+        assert not going & {f"{expected['prefix']}/{name}" for name in live}
+
+
+# -- H-c: a kept list or manifest that was cut short -----------------------------------------------------------
+
+
+def block_starts(data: bytes) -> list[int]:
+    """Where the blocks of an Avro file begin: cut there, the file is a legal shorter one."""
+    return [block.offset for block in fastavro.block_reader(io.BytesIO(data))]
+
+
+def many_manifests(table: Hazard) -> None:
+    """Expired snapshot 9 and kept 2 (branch audit) and 1 (main), with lists of one manifest in each block."""
+    names = []
+    for number in range(4):
+        [path] = table.data(f"{number}.parquet")
+        names.append(table.manifest(f"m{number}", entry(ADDED, path)))
+    [dead] = table.data("dead.parquet")
+    table.snapshot(9, *names, table.manifest("dead", entry(ADDED, dead)))
+    table.snapshot(2, *names[:3], block_bytes=1)
+    table.snapshot(1, *names, block_bytes=1)
+    table.publish(main=1, audit={"snapshot-id": 2, "type": "branch"})
+
+
+@pytest.mark.parametrize("snapshot_id", [1, 2])
+def test_no_file_goes_where_a_kept_list_ends_at_any_earlier_block(table: Hazard, snapshot_id: int) -> None:
+    many_manifests(table)
+    path = Path(table.location) / "metadata" / f"snap-{snapshot_id}.avro"
+    whole = path.read_bytes()
+    cuts = block_starts(whole)
+    assert len(cuts) == (4 if snapshot_id == 1 else 3)
+    for cut in [*cuts, 0, 3, cuts[-1] + 5, len(whole) - 1]:
+        path.write_bytes(whole[:cut])
+        before = listing(Path(table.location))
+        ran = expire(table)
+        assert ran.code == 15, cut
+        assert path.name in ran.json["message"]
+        assert listing(Path(table.location)) == before
+    path.write_bytes(whole)
+    assert removed(table) == {"data/dead.parquet", "metadata/dead.avro", "metadata/snap-9.avro"}
+
+
+def test_no_file_goes_where_a_kept_manifest_ends_at_any_earlier_block(table: Hazard) -> None:
+    paths = table.data("a", "b", "c", "dead")
+    kept = table.manifest("kept", *(entry(ADDED, path) for path in paths[:3]), block_bytes=1)
+    dead = table.manifest("dead", *(entry(ADDED, path) for path in paths))
+    table.snapshot(9, dead)
+    table.snapshot(1, kept)
+    table.publish(main=1)
+    path = Path(table.location) / "metadata" / "kept.avro"
+    whole = path.read_bytes()
+    for cut in [*block_starts(whole), len(whole) - 1]:
+        path.write_bytes(whole[:cut])
+        before = listing(Path(table.location))
+        assert expire(table).code == 15, cut
+        assert listing(Path(table.location)) == before
+    path.write_bytes(whole)
+    assert removed(table) == {"data/dead", "metadata/dead.avro", "metadata/snap-9.avro"}
+
+
+def test_a_list_without_totals_must_still_name_the_snapshot_s_own_manifest(table: Hazard) -> None:
+    [old, new] = table.data("old", "new")
+    first = table.manifest("m0", entry(ADDED, old))
+    second = table.manifest("m1", entry(ADDED, new))
+    table.rows[first]["added_snapshot_id"], table.rows[second]["added_snapshot_id"] = 9, 1
+    table.snapshot(9, first, summary={})
+    table.snapshot(1, first, second, summary={"added-data-files": "1"}, block_bytes=1)
+    table.publish(main=1)
+    path = Path(table.location) / "metadata" / "snap-1.avro"
+    path.write_bytes(path.read_bytes()[: block_starts(path.read_bytes())[1]])
+    before = listing(Path(table.location))
+    assert expire(table).code == 15
+    assert listing(Path(table.location)) == before
+
+
+def test_an_expired_list_that_is_gone_or_damaged_stops_nothing_or_all_but_never_costs_a_live_file(
+    table: Hazard,
+) -> None:
+    many_manifests(table)
+    path = Path(table.location) / "metadata" / "snap-9.avro"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    before = listing(Path(table.location))
+    assert expire(table).code == 15
+    assert listing(Path(table.location)) == before
+    path.unlink()
+    assert removed(table) == set()
+
+
+def test_a_manifest_that_an_expired_and_a_kept_snapshot_list_stays_with_its_files(table: Hazard) -> None:
+    [path] = table.data("a")
+    shared = table.manifest("m0", entry(ADDED, path))
+    table.snapshot(9, shared)
+    table.snapshot(1, shared)
+    table.publish(main=1)
+    assert removed(table) == {"metadata/snap-9.avro"}
+
+
+# -- v1 --------------------------------------------------------------------------------------------------------
+
+
+def v1_without_lists(tmp_path: Path, *, last_has_list: bool) -> Hazard:
+    """Snapshots 9 and 8 name their manifests themselves; 1 does too, or has a list without counts."""
+    table = Hazard(location=str(tmp_path / "visits"), format_version=1)
+    keep, one, two = table.data("keep", "one", "two")
+    table.manifest("m9", entry(ADDED, keep), entry(ADDED, one))
+    table.manifest("m8", entry(EXISTING, keep), entry(DELETED, one))
+    table.manifest("m1", entry(ADDED, two))
+
+    def path_of(name: str) -> str:
+        return str(table.rows[name]["manifest_path"])
+
+    for snapshot_id, names in ((9, ["m9"]), (8, ["m8"]), (1, ["m8", "m1"])):
+        if snapshot_id == 1 and last_has_list:
+            for row in table.rows.values():
+                row |= {key: None for key in row if key.endswith("_count")}
+            table.snapshot(1, *names, parent=8, summary={"total-data-files": "2"})
+            continue
+        values = {"manifest_list": None, "manifests": [path_of(name) for name in names], "summary": {}}
+        age_ms = LONG_AGO_MS + snapshot_id * DAY_MS
+        table.snapshots.append(a_snapshot(snapshot_id, age_ms=age_ms, parent=None, **values))
+    table.publish(main=1)
+    return table
+
+
+@pytest.mark.parametrize("last_has_list", [False, True])
+def test_v1_snapshots_that_name_their_manifests_and_have_no_counts_expire(
+    tmp_path: Path, last_has_list: bool
+) -> None:
+    table = v1_without_lists(tmp_path, last_has_list=last_has_list)
+    assert removed(table) == {"data/one", "metadata/m9.avro"}
+    after = json.loads((tmp_path / "visits/metadata/v2.metadata.json").read_text())
+    [left] = after["snapshots"]
+    assert ("manifests" in left) is not last_has_list
+
+
+# -- S02 to S04: liveness is asked of paths, never read off DELETED entries ------------------------------------
+
+
+def test_s02_a_file_that_was_removed_and_added_again_later_stays(table: Hazard) -> None:
+    [path] = table.data("f")
+    table.snapshot(9, table.manifest("m9", entry(ADDED, path)))
+    table.snapshot(8, table.manifest("m8", entry(DELETED, path)), parent=9)
+    table.snapshot(1, table.manifest("m1", entry(ADDED, path)), parent=8)
+    table.publish(main=1)
+    assert removed(table) == {f"metadata/{name}.avro" for name in ("snap-9", "snap-8", "m9", "m8")}
+
+
+def test_s02_a_file_that_was_removed_and_added_in_one_commit_stays(table: Hazard) -> None:
+    [path] = table.data("f")
+    table.snapshot(9, table.manifest("m9", entry(ADDED, path)))
+    gone, back = table.manifest("m8", entry(DELETED, path)), table.manifest("m8b", entry(ADDED, path))
+    table.snapshot(8, gone, back, parent=9)
+    table.snapshot(1, back, parent=8)
+    table.publish(main=1)
+    assert "data/f" not in removed(table)
+
+
+def test_s03_the_files_of_a_staged_snapshot_that_was_cherry_picked_stay(table: Hazard) -> None:
+    base, picked, dropped = table.data("base", "picked", "dropped")
+    first = table.manifest("m9", entry(ADDED, base))
+    table.snapshot(9, first)
+    table.snapshot(8, first, table.manifest("m8", entry(ADDED, picked)), parent=9)
+    table.snapshot(7, first, table.manifest("m7", entry(ADDED, dropped)), parent=9)
+    table.snapshot(1, first, table.manifest("m1", entry(ADDED, picked)), parent=9)
+    table.publish(main=1)
+    gone = removed(table)
+    assert "data/dropped" in gone
+    assert not {"data/picked", "data/base"} & gone
+
+
+def test_s04_the_files_that_a_rolled_back_snapshot_had_deleted_stay(table: Hazard) -> None:
+    kept, added = table.data("kept", "added")
+    first = table.manifest("m2", entry(ADDED, kept))
+    table.snapshot(2, first)
+    table.snapshot(9, table.manifest("m9", entry(DELETED, kept), entry(ADDED, added)), parent=2)
+    table.publish(main=2)
+    assert removed(table) == {"data/added", "metadata/m9.avro", "metadata/snap-9.avro"}
+
+
+def test_a_gap_in_the_ancestry_costs_nothing(table: Hazard) -> None:
+    # PyIceberg leaves such gaps; Java's incremental cleanup then reverts commits that are part of the table.
+    a, b = table.data("a", "b")
+    first = table.manifest("m9", entry(ADDED, a))
+    second = table.manifest("m8", entry(ADDED, b))
+    table.snapshot(9, first)
+    table.snapshot(8, first, second, parent=None)
+    table.snapshot(1, first, second, parent=77)
+    table.publish(main=1)
+    assert removed(table) == {"metadata/snap-9.avro", "metadata/snap-8.avro"}
+
+
+# -- what metadata names directly ------------------------------------------------------------------------------
+
+
+def statistics(snapshot_id: int, path: str) -> dict[str, Any]:
+    return {
+        "snapshot-id": snapshot_id,
+        "statistics-path": path,
+        "file-size-in-bytes": 10,
+        "file-footer-size-in-bytes": 1,
+        "blob-metadata": [],
+    }
+
+
+def test_a_statistics_file_that_two_snapshots_share_stays(table: Hazard) -> None:
+    shared, own = table.data("shared.stats", "own.stats")
+    table.snapshot(9)
+    table.snapshot(8)
+    table.snapshot(1, summary={"total-data-files": "0"})
+    table.fields["statistics"] = [statistics(9, shared), statistics(8, own), statistics(1, shared)]
+    table.publish(main=1)
+    gone = removed(table)
+    assert "data/own.stats" in gone
+    assert "data/shared.stats" not in gone
+
+
+def test_statistics_that_name_a_live_file_or_the_metadata_itself_delete_neither(table: Hazard) -> None:
+    [path] = table.data("live")
+    live = table.manifest("m1", entry(ADDED, path))
+    table.snapshot(9, live)
+    table.snapshot(8, live)
+    table.snapshot(7, live)
+    table.snapshot(1, live)
+    metadata = f"{table.location}/metadata"
+    named = {9: path, 8: f"{metadata}/v1.metadata.json", 7: f"{metadata}/snap-1.avro"}
+    table.fields["statistics"] = [statistics(*item) for item in named.items()]
+    table.publish(main=1)
+    assert removed(table) == {f"metadata/snap-{n}.avro" for n in (9, 8, 7)}
+
+
+# -- other people's files --------------------------------------------------------------------------------------
+
+
+def a_table_that_gives_up(table: Hazard, *paths: str) -> None:
+    """Expired snapshot 9 has these paths and main has not."""
+    [keep] = table.data("keep")
+    table.snapshot(9, table.manifest("m9", *(entry(ADDED, path) for path in (keep, *paths))))
+    table.snapshot(1, table.manifest("m1", entry(EXISTING, keep)), parent=9)
+    table.publish(main=1)
+
+
+OWN_GONE = {"metadata/m9.avro", "metadata/snap-9.avro"}
+
+
+@pytest.mark.parametrize(
+    ("spelled", "stored"),
+    [
+        ("{lake}/other/data/x", "other/data/x"),
+        ("{lake}/events/../other/data/x", "other/data/x"),
+        ("file://{lake}/events/data/../../other/data/x", "other/data/x"),
+        ("{lake}/events/data/%2e%2e/%2E%2e/other/x", "events/data/%2e%2e/%2E%2e/other/x"),
+        ("{lake}/events_old/data/x", "events_old/data/x"),
+        ("{lake}/events.bak/x", "events.bak/x"),
+        ("{lake}/x", "x"),
+        ("{lake}/events/data/a\\..\\x", "events/data/a\\..\\x"),
+    ],
+)
+def test_a_path_outside_the_table_is_reported_and_never_deleted(
+    table: Hazard, tmp_path: Path, spelled: str, stored: str
+) -> None:
+    lake = tmp_path / "lake"
+    target = lake / stored
+    target.parent.mkdir(parents=True)
+    target.write_text("somebody else's")
+    path = spelled.format(lake=lake)
+    a_table_that_gives_up(table, path)
+    plan = expire(table, "--dry-run").json
+    assert any("outside the table's own locations" in text and path in text for text in plan["warnings"])
+    assert removed(table) == OWN_GONE
+    assert target.read_text() == "somebody else's"
+
+
+def test_a_folder_that_the_operator_allows_is_deleted_from(table: Hazard, tmp_path: Path) -> None:
+    other = tmp_path / "lake" / "other" / "x"
+    other.parent.mkdir(parents=True)
+    other.write_text("ours in fact")
+    a_table_that_gives_up(table, str(other))
+    assert removed(table, "--unsafe-allow-root", other.parent) == OWN_GONE
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("root", ["/", "file:///", "s3://bucket", ""])
+def test_no_root_is_as_wide_as_a_disk_or_a_bucket(table: Hazard, tmp_path: Path, root: str) -> None:
+    other = tmp_path / "lake" / "other" / "x"
+    other.parent.mkdir(parents=True)
+    other.write_text("somebody else's")
+    a_table_that_gives_up(table, str(other))
+    expire(table, "--unsafe-allow-root", root)
+    assert other.exists()
+
+
+def test_other_buckets_and_schemes_are_reported_and_never_looked_at(table: Hazard) -> None:
+    paths = ["s3://other/events/data/x", "hdfs://nn/h", "gs://b/g", "http://127.0.0.1:9/w"]
+    a_table_that_gives_up(table, *paths)
+    plan = expire(table, "--dry-run").json
+    assert any(text.startswith("4 files that would go are outside") for text in plan["warnings"])
+    assert removed(table) == OWN_GONE
+
+
+def test_a_symbolic_link_out_of_the_table_is_not_followed(table: Hazard, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("somebody else's")
+    a_table_that_gives_up(table, f"{table.location}/data/link/x")
+    (Path(table.location) / "data" / "link").symlink_to(outside)
+    ran = expire(table)
+    assert (ran.code, ran.json["status"]) == (14, "partial")
+    assert [failure["path"] for failure in ran.json["failed_deletes"]] == [f"{table.location}/data/link/x"]
+    assert (outside / "x").read_text() == "somebody else's"
+
+
+def test_a_symbolic_link_is_unlinked_and_its_target_stays(table: Hazard, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("somebody else's")
+    a_table_that_gives_up(table, f"{table.location}/data/x")
+    (Path(table.location) / "data" / "x").symlink_to(target)
+    assert expire(table).code == 0
+    assert not (Path(table.location) / "data" / "x").is_symlink()
+    assert target.read_text() == "somebody else's"
+
+
+def test_data_in_the_table_s_own_write_data_path_goes(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "cold"
+    properties = {"write.data.path": str(elsewhere)}
+    table = Hazard(location=str(tmp_path / "events"), properties=properties)
+    elsewhere.mkdir()
+    (elsewhere / "x").write_text("ours")
+    a_table_that_gives_up(table, str(elsewhere / "x"))
+    assert removed(table) == OWN_GONE
+    assert not (elsewhere / "x").exists()
+
+
+# -- two spellings of one file ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expired", "kept"), [("{}", "file://{}"), ("file:{}", "{}"), ("/.{}", "{}"), ("/{}", "{}")]
+)
+def test_two_local_spellings_of_a_file_are_one_file(table: Hazard, expired: str, kept: str) -> None:
+    [path] = table.data("x")
+    table.snapshot(9, table.manifest("m9", entry(ADDED, expired.format(path))))
+    table.snapshot(1, table.manifest("m1", entry(EXISTING, kept.format(path))))
+    table.publish(main=1)
+    assert removed(table) == OWN_GONE
+
+
+def objects(s3_server: S3Server, prefix: str) -> set[str]:
+    storage = open_storage(s3_server.options)
+    return {info.path.rsplit("/", 1)[-1] for info in storage.list(f"s3://{s3_server.bucket}/{prefix}")}
+
+
+def registered(database: Path, metadata_location: str) -> None:
+    """A row of a SQL catalog that names this metadata file."""
+    columns = "catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(f"CREATE TABLE iceberg_tables ({columns}, PRIMARY KEY (catalog_name, table_name))")
+        row = ("lake", "shop", "t", metadata_location, None)
+        connection.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, ?)", row)
+
+
+@pytest.mark.parametrize(("expired", "kept"), [("s3", "s3a"), ("s3a", "s3"), ("s3n", "s3a")])
+def test_s3_s3a_and_s3n_are_one_file(
+    s3_server: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    expired: str,
+    kept: str,
+) -> None:
+    prefix = f"hazards/{expired}-{kept}"
+    rest = f"://{s3_server.bucket}/{prefix}"
+    table = Hazard(location=f"s3{rest}", storage=open_storage(s3_server.options))
+    table.data("x", "dead")
+    table.snapshot(9, table.manifest("m9", *spelled(expired + rest, "x", "dead")))
+    table.snapshot(1, table.manifest("m1", *spelled(kept + rest, "x")))
+    registered(tmp_path / "c.db", table.publish(main=1, name="00000-a.metadata.json"))
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
+    options = [part for item in s3_server.options.items() for part in ("--storage-option", "=".join(item))]
+    before = objects(s3_server, prefix)
+    ran = iceberg_cli("expire-snapshots", "lake.shop.t", "--as-of", AS_OF_MS, "--yes", *options)
+    assert ran.code == 0, ran.err
+    assert before - objects(s3_server, prefix) == {"dead", "m9.avro", "snap-9.avro"}
+
+
+def spelled(location: str, *names: str) -> Sequence[Entry]:
+    """Entries of data files below this spelling of the table's location."""
+    return [entry(ADDED, f"{location}/data/{name}") for name in names]
