@@ -15,7 +15,6 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from iceberg_cli.errors import CorruptFile
 
@@ -114,6 +113,8 @@ class Removals:
 
     def to_parquet(self) -> bytes:
         """The rows as one Parquet file, the same bytes for the same rows."""
+        import pyarrow.parquet as pq
+
         sink = pa.BufferOutputStream()
         pq.write_table(self.table, sink, compression="zstd", row_group_size=1 << 20)
         return bytes(sink.getvalue())
@@ -125,6 +126,8 @@ class Removals:
         Raises:
             CorruptFile: `path` is no such file.
         """
+        import pyarrow.parquet as pq
+
         try:
             table = pq.read_table(pa.BufferReader(data))
         except (pa.ArrowException, OSError) as error:

@@ -34,6 +34,7 @@ _KIND_NAMES = {
 }
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _SHOWN_ROWS = 60
+_UNWRAPPED = 100_000
 _QUIET_SECONDS = 1.0
 
 
@@ -83,7 +84,7 @@ def console(stream: TextIO | None = None, *, color: bool = True) -> Console:
             raise BrokenPipeError  # rich would leave with 1, which means a bug
 
     out = stream or sys.stdout
-    width = None if out.isatty() else 200
+    width = None if out.isatty() else _UNWRAPPED
     return Stream(
         file=out, width=width, no_color=not color or None, highlight=False, markup=False, emoji=False
     )

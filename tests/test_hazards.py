@@ -517,7 +517,7 @@ def test_no_root_is_as_wide_as_a_disk_or_a_bucket(table: Hazard, tmp_path: Path,
     other.parent.mkdir(parents=True)
     other.write_text("somebody else's")
     a_table_that_gives_up(table, str(other))
-    expire(table, "--unsafe-allow-root", root)
+    assert expire(table, "--unsafe-allow-root", root).code == 2
     assert other.exists()
 
 

@@ -76,7 +76,9 @@ def policy_of(
     if cleanup not in ("all", "metadata", "none"):
         raise UsageError(f"--cleanup must be all, metadata or none, not {cleanup!r}")
     return ExpirePolicy(
-        older_than_ms=time_ms(older_than, "--older-than", now_ms=run.as_of_ms) if older_than else None,
+        older_than_ms=None
+        if older_than is None
+        else time_ms(older_than, "--older-than", now_ms=run.as_of_ms),
         retain_last=positive(retain_last, "--retain-last"),
         snapshot_ids=tuple(sorted(set(snapshot_id or ()))),
         clean_metadata=clean_metadata,

@@ -85,7 +85,9 @@ class Run:
             raise UsageError("The Spark engine is not built yet", next_step="Use --engine local.")
         self.started_ms = now_ms()
         self.as_of_ms = (
-            time_ms(self.as_of, "--as-of", now_ms=self.started_ms) if self.as_of else self.started_ms
+            self.started_ms
+            if self.as_of is None
+            else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
         )
 
     @property
@@ -114,7 +116,13 @@ class Run:
             UsageError, TableNotFound, CorruptFile, BackendUnavailable.
         """
         from iceberg_cli.opening import open_table
+        from iceberg_cli.paths import Roots
 
+        for root in self.unsafe_allow_root or ():
+            if not Roots.of([root]).folders:
+                raise UsageError(
+                    f"--unsafe-allow-root: {root!r} is no folder; a whole disk or bucket cannot be allowed"
+                )
         return open_table(
             name,
             storage_options=dict(self._storage_options()),
@@ -156,7 +164,7 @@ class Run:
         )
 
     def confirm(self, question: str, *, yes: bool) -> bool:
-        """Ask on the terminal. Without one, and without --yes, refuse: it never waits for an answer that cannot come."""
+        """Ask on the terminal. Without one, and without --yes, refuse: no answer can come."""
         if yes:
             return True
         if not sys.stdin.isatty():

@@ -54,7 +54,8 @@ def time_ms(text: str, option: str, *, now_ms: int) -> int:
             moment = datetime.fromisoformat(text)
         except ValueError:
             raise UsageError(
-                f"{option}: {text!r} is no time; write 2026-05-01T00:00:00Z, epoch milliseconds, or a duration such as 7d"
+                f"{option}: {text!r} is no time; write 2026-05-01T00:00:00Z, epoch milliseconds,"
+                " or a duration such as 7d"
             ) from None
         if moment.tzinfo is None:
             raise UsageError(f"{option}: {text!r} has no zone; write {moment.isoformat()}Z for UTC")
@@ -107,5 +108,7 @@ def key_value(text: str, option: str) -> tuple[str, str]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise UsageError(f"{option}: {key!r} is not KEY=VALUE")
+        # What follows the first word may be a secret after a mistyped "=".
+        shown = re.match(r"[\w.-]*", text)
+        raise UsageError(f"{option}: {shown[0] if shown else ''!r} is not KEY=VALUE")
     return key, value

@@ -138,6 +138,15 @@ def test_json_is_one_document_on_standard_output_and_nothing_else(table: FolderT
     assert ran.err == ""
 
 
+def test_where_output_is_no_terminal_no_line_is_wrapped(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120) / ("e" * 120)
+    table = four_snapshots(deep / "events")
+    name = table.publish()
+    lines = iceberg_cli("expire-snapshots", name, *AS_OF, "--dry-run").out.splitlines()
+    assert lines[0] == f"expire-snapshots: {name}, iceberg v2 at {name}"
+    assert max(len(line) for line in lines[2:]) < 200
+
+
 def test_quiet_prints_nothing_where_all_is_well(table: FolderTable) -> None:
     ran = iceberg_cli("expire-snapshots", table.folder, *AS_OF, "--yes", "--quiet")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
@@ -243,7 +252,7 @@ def test_limit_deletes_stops_cleanly_and_each_run_goes_on(table: FolderTable) ->
     before = table.files()
     report = expire(str(table.folder), *AS_OF, "--limit-deletes", "3").json
     assert report["status"] == "partial"
-    gone = {name for name in before - table.files()}
+    gone = before - table.files()
     assert len(gone) == 3
     assert gone < GONE
     iceberg_cli("resume", table.folder, "--limit-deletes", "3")

@@ -43,6 +43,10 @@ class Place:
     def name(self) -> str:
         return "lake.shop.visits" if self.catalog else str(self.folder)
 
+    @property
+    def journal(self) -> Path:
+        return self.folder / "_iceberg_cli"
+
     def current(self) -> str:
         if self.catalog:
             with sqlite3.connect(self.catalog) as database:
@@ -94,6 +98,24 @@ def a_place(root: Path, *, catalog: bool) -> Place:
     return Place(folder=folder, catalog=path)
 
 
+def wait_for_journal(place: Place, process: subprocess.Popen[bytes]) -> None:
+    while process.poll() is None and not place.journal.exists():
+        time.sleep(0.0005)
+
+
+def times_of(place: Place) -> tuple[float, float]:
+    """How long a whole run takes to its first effect, and from there to its last one, in seconds."""
+    began = time.perf_counter()
+    process = place.start("expire-snapshots", place.name, *OPTIONS)
+    wait_for_journal(place, process)
+    first = time.perf_counter()
+    while process.poll() is None and place.journal.exists():
+        time.sleep(0.0005)
+    last = time.perf_counter()
+    assert process.wait() == 0
+    return first - began, last - first
+
+
 def done(ran: Ran) -> None:
     assert ran.code == 0, ran.out + ran.err
 
@@ -109,21 +131,21 @@ def test_killed_at_random_moments_the_program_makes_good_what_it_began(
     copy = tmp_path / "copy"
     shutil.copytree(place.folder.parent, copy)
     generator = random.Random(11)
+    start_s, effects_s = times_of(place)
     in_the_middle = 0
     for number in range(KILLS):
         place.restore(copy)
         process = place.start("expire-snapshots", place.name, *OPTIONS)
         # Most of a run is the start of Python. So most kills wait until the journal shows.
         if number % 5:
-            while process.poll() is None and not (place.folder / "_iceberg_cli").exists():
-                time.sleep(0.0005)
-            time.sleep(generator.uniform(0, 0.08))
+            wait_for_journal(place, process)
+            time.sleep(generator.uniform(0, effects_s))
         else:
-            time.sleep(generator.uniform(0, 1.2))
+            time.sleep(generator.uniform(0, start_s + effects_s))
         process.kill()
         process.wait()
         place.check()
-        in_the_middle += (place.folder / "_iceberg_cli").exists()
+        in_the_middle += place.journal.exists()
         if number % 2:  # the next regular run settles what is open, too
             done(iceberg_cli("resume", place.name))
             place.check()
@@ -132,6 +154,6 @@ def test_killed_at_random_moments_the_program_makes_good_what_it_began(
         assert left == set()
         ids = {s["snapshot-id"] for s in json.loads(Path(place.current()).read_bytes())["snapshots"]}
         assert ids == set(REFS.values())
-        assert not (place.folder / "_iceberg_cli").exists()
+        assert not place.journal.exists()
     print(f"{in_the_middle} of {KILLS} kills found an operation under way")
     assert in_the_middle
