@@ -14,8 +14,11 @@ def main() -> None:
     parser.add_argument("--size", choices=["S", "M", "L"], default="S")
     parser.add_argument("--minutes", type=float, default=5, help="start no further pair after this time")
     parser.add_argument("--folder", help="where the tables are made, and left; default: a temporary folder")
+    parser.add_argument(
+        "--spark", action="store_true", help="measure Spark's procedures too; needs a JDK and pyspark"
+    )
     arguments = parser.parse_args()
-    expire.main(arguments.size, arguments.minutes, arguments.folder)
+    expire.main(arguments.size, arguments.minutes, arguments.folder, spark=arguments.spark)
 
 
 main()

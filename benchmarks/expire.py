@@ -31,7 +31,7 @@ PYICEBERG_LOAD = "from pyiceberg.table import StaticTable; import sys; t = Stati
 PYICEBERG_FILES = "from pyiceberg.table import StaticTable; import sys; print(StaticTable.from_metadata(sys.argv[1]).inspect.files().num_rows)"
 
 
-def main(size_name: str, minutes: float, folder: str | None) -> None:
+def main(size_name: str, minutes: float, folder: str | None, *, spark: bool) -> None:
     """Build the tables, run both sides, print the ratios."""
     size = SIZES[size_name]
     until = time.monotonic() + minutes * 60
@@ -39,16 +39,25 @@ def main(size_name: str, minutes: float, folder: str | None) -> None:
     try:
         print(f"table {size_name}: {size.snapshots} snapshots of {size.files_per_snapshot} files, in {root}")
         made, copy = build(root, size)
-        print(f"  {made.files} files ever, {made.live_files} live, {made.metadata_bytes / 1e6:.0f} MB of metadata")
+        print(
+            f"  {made.files} files ever, {made.live_files} live, {made.metadata_bytes / 1e6:.0f} MB of metadata"
+        )
         print(HEADER)
         go = find_iceberg_go()
         pairs = PAIRS[size_name]
         compare(
-            "--help", "import typer", lambda: run([*OURS, "--help"]), lambda: run([PYTHON, "-c", "import typer"]),
-            pairs=7, bar=2.5, until=until,
+            "--help",
+            "import typer",
+            lambda: run([*OURS, "--help"]),
+            lambda: run([PYTHON, "-c", "import typer"]),
+            pairs=7,
+            bar=2.5,
+            until=until,
         )
         measure_inspect(made, size_name, go, pairs, until)
         measure_expiry(made, copy, size, go, pairs, until)
+        if spark:
+            measure_spark(made, copy, size, pairs, until)
         if size_name != "L":
             measure_big_metadata(root, go, pairs, until)
     finally:
@@ -77,7 +86,9 @@ def find_iceberg_go() -> str | None:
     if not (target / "iceberg").exists():
         print(f"installing {ICEBERG_GO}")
         env = {**os.environ, "GOBIN": str(target)}
-        if subprocess.run(["go", "install", ICEBERG_GO], env=env, check=False, capture_output=True).returncode:
+        if subprocess.run(
+            ["go", "install", ICEBERG_GO], env=env, check=False, capture_output=True
+        ).returncode:
             print("iceberg-go cannot be installed here; its rows are left out")
             return None
     return str(target / "iceberg")
@@ -91,11 +102,23 @@ def measure_inspect(made: Made, size_name: str, go: str | None, pairs: int, unti
     compare("inspect (summary)", "PyIceberg, load", summary, load, pairs=pairs, bar=1 / 5, until=until)
     if go:
         command = [*go_command(go, made.location), "info", "db.t"]
-        compare("inspect (summary)", "iceberg-go info", summary, lambda: run(command), pairs=pairs, bar=5, until=until)
+        compare(
+            "inspect (summary)",
+            "iceberg-go info",
+            summary,
+            lambda: run(command),
+            pairs=pairs,
+            bar=5,
+            until=until,
+        )
     if size_name != "L":
-        files = lambda: run([*OURS, "inspect", made.location, "files", "-o", f"{made.location}.files.parquet", "-q"])  # noqa: E731
+        files = lambda: run(
+            [*OURS, "inspect", made.location, "files", "-o", f"{made.location}.files.parquet", "-q"]
+        )  # noqa: E731
         theirs = lambda: run([PYTHON, "-c", PYICEBERG_FILES, metadata])  # noqa: E731
-        compare("inspect files, Parquet", "PyIceberg files()", files, theirs, pairs=pairs, bar=1 / 6, until=until)
+        compare(
+            "inspect files, Parquet", "PyIceberg files()", files, theirs, pairs=pairs, bar=1 / 6, until=until
+        )
 
 
 def measure_expiry(made: Made, copy: str, size: Size, go: str | None, pairs: int, until: float) -> None:
@@ -116,15 +139,106 @@ def measure_expiry(made: Made, copy: str, size: Size, go: str | None, pairs: int
             name,
             "iceberg-go",
             watched(lambda o=options: run([*OURS, "expire-snapshots", made.location, *o]), made, left),
-            watched(lambda o=go_options: run([*go_command(go, made.location), "expire-snapshots", *o, "db.t"]), made, left),
+            watched(
+                lambda o=go_options: run([*go_command(go, made.location), "expire-snapshots", *o, "db.t"]),
+                made,
+                left,
+            ),
             pairs=pairs,
             bar=1 / 4,
             prepare=lambda: restore(made.location, copy),
             until=until,
         )
         different = [len(left[0] ^ other) for other in left if other != left[0]]
-        print(f"  files left by both: {'the same' if not different else f'{different} differ'} ({len(left[0])})")
+        print(
+            f"  files left by both: {'the same' if not different else f'{different} differ'} ({len(left[0])})"
+        )
     restore(made.location, copy)
+
+
+def measure_spark(made: Made, copy: str, size: Size, pairs: int, until: float) -> None:
+    """Whole expiry and the daily job against Spark's procedure: a new process, then the same session, warm."""
+    warehouse = str(Path(made.location).parents[1])
+    older_than = made.last_ms
+    for name, kept, cold_bar, warm_bar in (
+        ("whole expiry with deletes", size.kept, 1 / 15, 1 / 6),
+        ("the daily job", size.snapshots - DAILY, None, 1 / 5),
+    ):
+        options = ["--older-than", str(older_than), "--retain-last", str(kept), "--yes", "-q"]
+        ours = lambda o=options: run([*OURS, "expire-snapshots", made.location, *o])  # noqa: E731
+        job = {"table": "lake.db.t", "older_than_ms": older_than, "retain_last": kept}
+        ready = lambda: restore(made.location, copy)  # noqa: E731
+        with Session(warehouse) as session:
+            cold = compare(
+                name,
+                "Spark, new process",
+                ours,
+                lambda j=job: session.call(j, cold=True),
+                pairs=1,
+                bar=cold_bar,
+                prepare=ready,
+                until=until,
+            )
+            compare(
+                name,
+                "Spark, warm session",
+                ours,
+                lambda j=job: session.call(j),
+                pairs=pairs,
+                bar=warm_bar,
+                prepare=ready,
+                until=until,
+            )
+            del cold
+    restore(made.location, copy)
+
+
+class Session:
+    """A Spark session in a process of its own."""
+
+    def __init__(self, warehouse: str) -> None:
+        self._command = [PYTHON, "-m", "benchmarks.spark_peer", warehouse]
+
+    def __enter__(self) -> Session:
+        self._started = time.perf_counter()
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        return self
+
+    def call(self, job: dict[str, object], *, cold: bool = False) -> Run:
+        """Run one procedure; `cold` counts from the start of the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        if cold:
+            self._started = time.perf_counter()
+            self.__exit__()
+            self.__enter__()
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("TOOK "):
+                seconds = time.perf_counter() - self._started if cold else float(line[5:])
+                return Run(seconds, _tree_mb(self._process.pid), b"")
+        raise RuntimeError("Spark ended without an answer")
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def _tree_mb(process_id: int) -> float:
+    """Peak memory of a process and its children, in MB."""
+    import psutil
+
+    process = psutil.Process(process_id)
+    total = 0
+    for member in [process, *process.children(recursive=True)]:
+        for line in Path(f"/proc/{member.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                total += int(line.split()[1])
+    return total / 1024
 
 
 def watched(work: Callable[[], Run], made: Made, left: list[set[str]]) -> Callable[[], Run]:
@@ -159,17 +273,37 @@ def measure_big_metadata(root: str, go: str | None, pairs: int, until: float) ->
     metadata = json.loads(path.read_text())
     last = metadata["snapshots"][-1]
     old = [
-        {**last, "snapshot-id": 10 + i, "parent-snapshot-id": 9 + i, "timestamp-ms": made.last_ms - (10_000 - i) * STEP_MS,
-         "sequence-number": 1, "schema-id": i // 5}
+        {
+            **last,
+            "snapshot-id": 10 + i,
+            "parent-snapshot-id": 9 + i,
+            "timestamp-ms": made.last_ms - (10_000 - i) * STEP_MS,
+            "sequence-number": 1,
+            "schema-id": i // 5,
+        }
         for i in range(9_998)
     ]
     old[0].pop("parent-snapshot-id")
     metadata["snapshots"] = [*old, *metadata["snapshots"]]
     fields = metadata["schemas"][0]["fields"]
     metadata["schemas"] = [
-        {"type": "struct", "schema-id": n,
-         "fields": [*fields, *({"id": 100 + k, "name": f"column_{k}", "required": False, "type": "string", "doc": "added"}
-                    for k in range(n % 130))]}
+        {
+            "type": "struct",
+            "schema-id": n,
+            "fields": [
+                *fields,
+                *(
+                    {
+                        "id": 100 + k,
+                        "name": f"column_{k}",
+                        "required": False,
+                        "type": "string",
+                        "doc": "added",
+                    }
+                    for k in range(n % 130)
+                ),
+            ],
+        }
         for n in range(2_000)
     ]
     metadata["last-column-id"] = 1_000

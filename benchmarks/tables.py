@@ -98,7 +98,9 @@ class _Writer:
         self.head_length = len(self._head_of(full))
         self.template = full[self.head_length :]
         self.place = self.template.index(PLACE.encode())
-        self.marks = [i for i in range(len(self.template)) if self.template.startswith(MARK, i)][: 2 * COLUMNS]
+        self.marks = [i for i in range(len(self.template)) if self.template.startswith(MARK, i)][
+            : 2 * COLUMNS
+        ]
 
     def path_of(self, number: int) -> str:
         return f"{self.location}/data/part-{number:0{DIGITS}d}.parquet"
@@ -159,7 +161,9 @@ class _Writer:
         for head, rows in parts:
             whole = np.concatenate((head, rows), axis=1)
             step = max(1, BLOCK_BYTES // whole.shape[1])
-            blocks += [(len(whole[i : i + step]), whole[i : i + step].tobytes()) for i in range(0, len(whole), step)]
+            blocks += [
+                (len(whole[i : i + step]), whole[i : i + step].tobytes()) for i in range(0, len(whole), step)
+            ]
         data = write_container(self.schema, self.metadata, blocks, codec="deflate", sync=self.rng.bytes(16))
         path = f"{self.location}/metadata/m-{snapshot_id}-{self.written}.avro"
         self._put(path, data)
@@ -237,7 +241,9 @@ def make_table(location: str, size: Size) -> Made:
         with open(writer.path_of(int(file)), "wb") as out:
             out.write(b"x")
     last_ms = START_MS + size.snapshots * STEP_MS
-    Path(f"{location}/metadata/v1.metadata.json").write_text(json.dumps(_metadata(location, snapshots, last_ms)))
+    Path(f"{location}/metadata/v1.metadata.json").write_text(
+        json.dumps(_metadata(location, snapshots, last_ms))
+    )
     Path(f"{location}/metadata/version-hint.text").write_text("1")
     return Made(location, size.snapshots, files, live, writer.written, last_ms)
 
@@ -289,6 +295,8 @@ def _metadata(location: str, snapshots: list[dict[str, object]], last_ms: int) -
         "snapshots": snapshots,
         "statistics": [],
         "partition-statistics": [],
-        "snapshot-log": [{"timestamp-ms": s["timestamp-ms"], "snapshot-id": s["snapshot-id"]} for s in snapshots],
+        "snapshot-log": [
+            {"timestamp-ms": s["timestamp-ms"], "snapshot-id": s["snapshot-id"]} for s in snapshots
+        ],
         "metadata-log": [],
     }

@@ -4,16 +4,18 @@
         -> storage -> iceberg -> plan -> removals, paths, deletion_vector -> errors
 
 `iceberg/` is sans-I/O: bytes and columns come in, values come out. A verb is a function
-`plan(state, policy, ...) -> Plan`; a `Plan` is a value that can be printed, saved, compared and refused. `apply.py` is the only place where things happen,
-`stage -> bind -> commit -> sweep`, journalled, and its docstring holds the rules that keep data safe. Storage,
-committers and engines are ports; others plug in by the entry points `iceberg_cli.storage` and `iceberg_cli.committers`.
+`plan(state, policy, ...) -> Plan`; a `Plan` is a value that can be printed, saved, compared and refused.
+`apply.py` is the only place where things happen, `stage -> bind -> commit -> sweep`, journalled, and its docstring
+holds the rules that keep data safe. Storage, committers and engines are ports; others plug in by the entry points
+`iceberg_cli.storage` and `iceberg_cli.committers`.
 
 What grows with snapshots is a frozen dataclass; what grows with files is an Arrow table or a numpy array.
 
 Where building showed something better than the first design:
 
 - Avro is decoded by a bounds-checked numpy decoder of our own that walks many blocks in lockstep. It needs no
-  child process with a deadline, and small manifests take a scalar path over the same plan. So DataFusion is not needed for reading.
+  child process with a deadline, and small manifests take a scalar path over the same plan. So DataFusion is not
+  needed for reading.
 - Reachability is a set of 64-bit hashes of kept paths (`iceberg/reachability.py`), not an anti join in SQL: 8 bytes a
   file, and the second look before the sweep costs nothing for manifests that were read in the same run. The hash is
   of the path without scheme and authority, so that two spellings of one object keep it.

@@ -343,6 +343,11 @@ def _encode(kind: str, body: Mapping[str, Any], previous: str) -> bytes:
     return f'{text}, "digest": "{hashlib.sha256(text.encode()).hexdigest()}"}}\n'.encode()
 
 
+def prune_folders(storage: Storage, table_location: str) -> None:
+    """Remove the empty folders that a process left which died before its first record or after its last deletion."""
+    storage.prune(f"{table_location.rstrip('/')}/{FOLDER.partition('/')[0]}")
+
+
 def open_operations(storage: Storage, table_location: str) -> list[str]:
     """The ids of the operations that have a folder under this table, oldest name first."""
     folder = f"{table_location.rstrip('/')}/{FOLDER}"

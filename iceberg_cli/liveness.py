@@ -5,6 +5,7 @@ Marking fails closed: a kept manifest list or manifest that is missing or cannot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,14 +26,15 @@ from iceberg_cli.iceberg.reachability import (
     NO_KEYS,
     Keys,
     among,
+    check_counted,
     check_lists,
     content_removals,
     first_listed,
     key_set,
     keys_of,
-    keys_of_strings,
     live,
     sources_of,
+    without_counts,
 )
 from iceberg_cli.paths import canonical, liveness_key
 from iceberg_cli.plan import NamedFile, Reach, SnapshotFiles
@@ -45,13 +47,15 @@ _REMOVAL_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 class Manifests:
     """The manifests of some snapshots, each once: rows of manifest lists plus `snapshot_id` of the first that lists it.
 
-    `lists` are (path, bytes) of the lists that were read; `missing` lists that are gone.
+    `lists` are (path, bytes) of the lists that were read; `missing` lists that are gone. `uncounted` are snapshots
+    whose manifests have no counts (v1), with these manifests: their totals are checked once the entries are read.
     """
 
     rows: pa.Table
     keys: Keys
     lists: tuple[tuple[str, int], ...]
     missing: tuple[str, ...]
+    uncounted: tuple[tuple[SnapshotFiles, tuple[str, ...]], ...] = ()
 
 
 @dataclass(slots=True)
@@ -61,7 +65,11 @@ class Liveness:
     engine: Engine
     on_event: OnEvent
     trust_lists: bool = False
+    aliases: tuple[
+        tuple[str, str], ...
+    ] = ()  # (real folder, the folder as the table spells it) of local tables
     _live: dict[str, Keys] = field(default_factory=dict)
+    _live_counts: dict[str, int] = field(default_factory=dict)
 
     def manifests(self, snapshots: Sequence[SnapshotFiles], *, phase: str, required: bool) -> Manifests:
         """The manifests of `snapshots`; a manifest belongs to the first snapshot that lists it.
@@ -78,6 +86,7 @@ class Liveness:
         keys = NO_KEYS
         lists: list[tuple[str, int]] = []
         missing: list[str] = []
+        uncounted: list[tuple[SnapshotFiles, tuple[str, ...]]] = []
 
         def parse(
             batch: Sequence[tuple[SnapshotFiles, bytes | None]],
@@ -102,12 +111,16 @@ class Liveness:
             )
             if required and not self.trust_lists:
                 check_lists([snapshot for snapshot, _ in found], rows)
+                uncounted += [(found[index][0], paths) for index, paths in without_counts(rows)]
             keys = _add_new(parts, keys, rows, [snapshot for snapshot, _ in found])
         inline = [snapshot for snapshot in snapshots if snapshot.manifest_list is None]
         for snapshot in inline:
+            uncounted.append((snapshot, snapshot.manifests))
             keys = _add_new(parts, keys, _inline_rows(snapshot), [snapshot])
         rows = pa.concat_tables(parts).combine_chunks() if parts else _no_rows()
-        return Manifests(rows=rows, keys=keys, lists=tuple(lists), missing=tuple(missing))
+        return Manifests(
+            rows=rows, keys=keys, lists=tuple(lists), missing=tuple(missing), uncounted=tuple(uncounted)
+        )
 
     def entries(
         self, rows: pa.Table, columns: Sequence[str], *, phase: str, missing_ok: bool = False
@@ -143,18 +156,35 @@ class Liveness:
         ):
             entries = live(batch.table)
             keys = keys_of(entries["file_path"])
+            other = [self._aliased(entries["file_path"], real, spelled) for real, spelled in self.aliases]
             owners = entries["manifest"].to_numpy()  # ascending: entries come in the order of their manifests
             for index in batch.sources:
                 first, stop = np.searchsorted(owners, (index, index + 1))
-                self._live[sources[index].path] = np.unique(keys[first:stop])
+                mine = [keys[first:stop], *(more[first:stop] for more in other)]
+                self._live[sources[index].path] = key_set(mine)
+                self._live_counts[sources[index].path] = int(stop - first)
+        if not self.trust_lists:
+            for snapshot, named in manifests.uncounted:
+                check_counted(snapshot, sum(self._live_counts[path] for path in named))
         return key_set([self._live[path] for path in paths])
+
+    def _named_keys(self, manifests: Manifests, named: Sequence[str]) -> Keys:
+        """Keys of manifests and of files that metadata names, by every name that a local table's folder has."""
+        paths = pa.array([*manifests.rows["manifest_path"].to_pylist(), *named], pa.string())
+        other = [self._aliased(paths, real, spelled) for real, spelled in self.aliases]
+        return key_set([manifests.keys, keys_of(paths), *other])
+
+    @staticmethod
+    def _aliased(paths: pa.Array | pa.ChunkedArray, real: str, spelled: str) -> Keys:
+        """Keys of the same files by the folder's other name: a link in the table's path gives them two."""
+        return keys_of(pc.replace_substring_regex(paths, f"^(file:(//)?)?{re.escape(real)}/", f"{spelled}/"))
 
     def everything_live(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> Keys:
         """Keys of all that these snapshots reach: files, manifests, lists, and what metadata names directly."""
         manifests = self.manifests(snapshots, phase="reading manifest lists", required=True)
         lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.manifest_list is not None]
         content = self.live_keys(manifests, phase="reading manifests")
-        return key_set([content, manifests.keys, keys_of_strings([*lists, *named])])
+        return key_set([content, self._named_keys(manifests, [*lists, *named])])
 
     def facts(self, snapshots: Sequence[SnapshotFiles]) -> Facts:
         """Which partition specs and equality fields the kept snapshots use."""
@@ -164,8 +194,9 @@ class Liveness:
         for _, batch in self.entries(deletes, ("status", "equality_ids"), phase="reading delete manifests"):
             ids = live(batch.table)["equality_ids"].combine_chunks()
             field_ids.update(pc.unique(pc.list_flatten(ids)).to_pylist())
-        spec_ids = pc.unique(manifests.rows["partition_spec_id"]).to_pylist()
-        return Facts(partition_spec_ids=frozenset(spec_ids), equality_field_ids=frozenset(field_ids))
+        spec_ids = frozenset(pc.unique(manifests.rows["partition_spec_id"]).to_pylist())
+        inline = any(snapshot.manifest_list is None for snapshot in snapshots)
+        return Facts(partition_spec_ids=None if inline else spec_ids, equality_field_ids=frozenset(field_ids))
 
     def answer(self, reach: Reach, *, step: str) -> tuple[pa.Table, list[str]]:
         """Which files do the expired snapshots reach that the kept ones do not?
@@ -183,17 +214,12 @@ class Liveness:
             pa.array(~among(keys_of(expired.rows["manifest_path"]), kept.keys))
         )
         warnings = [f"{path} of an expired snapshot is gone already" for path in expired.missing[:5]]
-        kept_keys = key_set(
-            [
-                kept.keys,
-                keys_of_strings(
-                    [s.manifest_list for s in reach.kept if s.manifest_list] + sorted(reach.kept_files)
-                ),
-            ]
-        )
+        kept_lists = [snapshot.manifest_list for snapshot in reach.kept if snapshot.manifest_list is not None]
+        kept_keys = self._named_keys(kept, [*kept_lists, *reach.kept_files])
         parts: list[pa.Table] = []
-        if reach.content and only_expired.num_rows:
+        if only_expired.num_rows and (reach.content or kept.uncounted):
             kept_keys = key_set([kept_keys, self.live_keys(kept, phase="reading kept manifests")])
+        if reach.content and only_expired.num_rows:
             parts.extend(self._content(only_expired, kept_keys))
         named = [*_manifest_files(only_expired), *_lists(expired, reach), *reach.expired_files]
         parts.append(_named_removals(named, kept_keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,7 +56,9 @@ def open_table(
         committer, options = open_catalog_table(
             name, config_file=catalog_config, storage_options=storage_options
         )
-        storage = RoutedStorage(dict(options), trusted_folders=_trusted(_folder_of(committer.current()), allow_roots))
+        storage = RoutedStorage(
+            dict(options), trusted_folders=_trusted(_folder_of(committer.current()), allow_roots)
+        )
         opened = None
     else:
         opened = name.rstrip("/") or name
@@ -64,6 +67,11 @@ def open_table(
         name = storage.canonical(opened)  # a saved plan is carried out from any folder
     table = _table(name, storage, committer, allow_roots, on_event, trust_lists=trust_lists)
     table.load()
+    if scheme_of(table.location) == "file":
+        spelled = canonical(table.location).rstrip("/")
+        real = os.path.realpath(spelled)
+        if real != spelled:
+            table.also_at(real)
     if opened is None:
         return table
     folder = _folder_of(opened) if opened.endswith(_METADATA_SUFFIXES) else opened

@@ -24,6 +24,8 @@ _S3_ALIASES = frozenset({"s3", "s3a", "s3n"})
 _DOT_SEGMENT = r"(^|/|%2f|%5c)(\.|%2e){1,2}(/|%2f|%5c|$)"
 _SUSPICIOUS = re.compile(_DOT_SEGMENT + r"|\\|[\x00-\x1f\x7f]|[\u2044\u2215\u29f8\uff0f]", re.IGNORECASE)
 _SUSPICIOUS_PATTERN = "(?i)" + _DOT_SEGMENT + r"|\\|[\x00-\x1f\x7f]|[\x{2044}\x{2215}\x{29f8}\x{ff0f}]"
+_RECORD_PATTERN = r"/version-hint\.text$|/_iceberg_cli/"
+_RECORD = re.compile(_RECORD_PATTERN)
 _LOCAL_NOISE = re.compile(r"/(?:\.?/)+")
 
 
@@ -88,8 +90,9 @@ def liveness_key_column(paths: Any) -> Any:
         return paths
     match = _SCHEME.match(paths[0].as_py())
     prefix = match.group(0) if match else ""
-    if prefix and pc.all(pc.starts_with(paths, prefix)).as_py():
-        keys = pc.utf8_slice_codeunits(paths, len(prefix))
+    # Only a whole authority may be cut off: s3://lake is no prefix of s3://lake-data/..., nor file: of file://host/...
+    if (match is None or match.group(2) is not None) and pc.all(pc.starts_with(paths, prefix + "/")).as_py():
+        keys = pc.utf8_slice_codeunits(paths, len(prefix)) if prefix else paths
     else:
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
     if pc.any(pc.or_(pc.match_substring(keys, "//"), pc.match_substring(keys, "/./"))).as_py():
@@ -114,8 +117,12 @@ class Roots:
         return cls(tuple(kept))
 
     def own(self, path: str) -> bool:
-        """Whether a canonical path is inside one of the folders and means what it says."""
-        return not is_suspicious(path) and any(path.startswith(folder + "/") for folder in self.folders)
+        """Whether a canonical path is inside one of the folders, means what it says, and is no table's own record.
+
+        Version hints and this tool's journals are never deleted as content; metadata files only by their own rule.
+        """
+        inside = any(path.startswith(folder + "/") for folder in self.folders)
+        return inside and not is_suspicious(path) and _RECORD.search(path) is None
 
     def own_column(self, paths: Any) -> Any:
         """`own` over an Arrow string array of canonical paths.
@@ -130,7 +137,11 @@ class Roots:
         for folder in self.folders:
             inside = pc.or_(inside, pc.starts_with(paths, folder + "/"))
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
-        return pc.and_(inside, pc.invert(pc.match_substring_regex(keys, _SUSPICIOUS_PATTERN)))
+        kept = pc.or_(
+            pc.match_substring_regex(keys, _SUSPICIOUS_PATTERN),
+            pc.match_substring_regex(keys, _RECORD_PATTERN),
+        )
+        return pc.and_(inside, pc.invert(kept))
 
 
 def _depth(folder: str) -> int:

@@ -293,6 +293,11 @@ class Plan:
             for verdict in self.verdicts
             if not verdict.keep and (verdict.subject, verdict.id) not in seen
         ]
+        more.extend(
+            f"{verdict.subject} {verdict.id}, which points to another snapshot now"
+            for verdict in self.verdicts
+            if not verdict.keep and self.base.refs.get(verdict.id) != shown.base.refs.get(verdict.id)
+        )
         if self.removals is not None and shown.removals is not None:
             more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals).to_pylist())
         return tuple(more)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from iceberg_cli.apply import Shell, resume
 from iceberg_cli.errors import StalePlan, TakenOver
-from iceberg_cli.journal import Operation
+from iceberg_cli.journal import Operation, prune_folders
 from iceberg_cli.plan import Report
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import VERBS
@@ -64,7 +64,10 @@ def settle_all(table: IcebergTable, shell: Shell) -> Iterator[Report]:
     An operation that would now remove more than was shown is closed and told of; it does not stop the caller, nor
     does one that another process takes over at the same time.
     """
-    for operation_id in table.open_operations():
+    open_ids = table.open_operations()
+    if not open_ids:
+        prune_folders(table.storage, table.location)
+    for operation_id in open_ids:
         operation = table.journal(operation_id).operation()
         if operation is not None and (is_running(operation) or _waits(operation, shell.now_ms())):
             continue

@@ -69,6 +69,10 @@ class IcebergTable:
         """One memory of what was read, for the whole run."""
         self._liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists)
 
+    def also_at(self, folder: str) -> None:
+        """A local table whose location goes through a symbolic link: its files have a second name below `folder`."""
+        self._liveness.aliases = ((folder, self.storage.canonical(self.location).rstrip("/")),)
+
     # -- state -------------------------------------------------------------------------------------------------
 
     @property
@@ -164,7 +168,8 @@ class IcebergTable:
             if step.change is not None:
                 tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
         table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
-        own = self.roots().own_column(table["path"].combine_chunks())
+        table = table.cast(SCHEMA)
+        own = self._own(table)
         foreign = table.filter(pc.invert(own))["as_written"]
         if len(foreign):
             examples = ", ".join(foreign.slice(0, _EXAMPLES).to_pylist())
@@ -258,10 +263,26 @@ class IcebergTable:
     def not_live(self, removals: Removals, start: int, stop: int) -> list[int]:
         """The rows of `[start, stop)` that the table, looked at now, does not reach, inside its own locations."""
         live = self._live_now()
+        self._check_interlocks()
         rows = removals.table.slice(start, stop - start)
         gone = ~among(keys_of(rows["as_written"]), live) & ~among(keys_of(rows["path"]), live)
-        own = self.roots().own_column(rows["path"].combine_chunks()).to_numpy(zero_copy_only=False)
+        own = self._own(rows).to_numpy(zero_copy_only=False)
         return [start + int(row) for row in (gone & own).nonzero()[0]]
+
+    def _own(self, rows: pa.Table) -> pa.Array:
+        """Which removals are the table's to delete; a metadata file only by the table's own rule for them."""
+        own = self.roots().own_column(rows["path"].combine_chunks())
+        metadata_file = pc.match_substring_regex(rows["path"], r"\.metadata\.json(\.gz)?$").combine_chunks()
+        return pc.and_(own, pc.equal(metadata_file, pc.equal(rows["kind"], "metadata_file").combine_chunks()))
+
+    def _check_interlocks(self) -> None:
+        """Ask again what forbids deletions: a property may have been set since the commit."""
+        if not self.metadata.property_bool("gc.enabled", default=True):
+            raise Refused(
+                f"Cannot delete files of {self.name}: table property gc.enabled is not true any more",
+                state="The commit is done. Some unreferenced files are still there.",
+                next_step="Set gc.enabled=true and `resume`, or close the operation with `resume --abandon`.",
+            )
 
     def _live_now(self) -> Keys:
         self.load()

@@ -304,6 +304,17 @@ def test_a_list_without_totals_must_still_name_the_snapshot_s_own_manifest(table
     assert listing(Path(table.location)) == before
 
 
+def test_a_list_below_its_summary_s_totals_is_believed_only_where_the_operator_says_so(table: Hazard) -> None:
+    keep, dead = table.data("keep", "dead")
+    table.snapshot(9, table.manifest("m9", entry(ADDED, dead)))
+    table.snapshot(1, table.manifest("m1", entry(ADDED, keep)), summary={"total-data-files": "5"})
+    table.publish(main=1)
+    ran = expire(table)
+    assert ran.code == 15
+    assert "hold 1 data files, its snapshot's summary says 5" in ran.json["message"]
+    assert "data/dead" in removed(table, "--unsafe-trust-lists")
+
+
 def test_an_expired_list_that_is_gone_or_damaged_stops_nothing_or_all_but_never_costs_a_live_file(
     table: Hazard,
 ) -> None:
@@ -325,6 +336,15 @@ def test_a_manifest_that_an_expired_and_a_kept_snapshot_list_stays_with_its_file
     table.snapshot(1, shared)
     table.publish(main=1)
     assert removed(table) == {"metadata/snap-9.avro"}
+
+
+def test_a_list_that_an_expired_and_a_kept_snapshot_share_stays(table: Hazard) -> None:
+    table.snapshot(1, table.manifest("m1", *(entry(ADDED, path) for path in table.data("a"))))
+    [kept] = table.snapshots
+    age_ms = LONG_AGO_MS + 9 * DAY_MS
+    table.snapshots.insert(0, a_snapshot(9, age_ms=age_ms, parent=None, manifest_list=kept["manifest-list"]))
+    table.publish(main=1)
+    assert removed(table) == set()
 
 
 # -- v1 --------------------------------------------------------------------------------------------------------
@@ -441,6 +461,8 @@ def test_a_statistics_file_that_two_snapshots_share_stays(table: Hazard) -> None
     table.snapshot(1, summary={"total-data-files": "0"})
     table.fields["statistics"] = [statistics(9, shared), statistics(8, own), statistics(1, shared)]
     table.publish(main=1)
+    by_kind = expire(table, "--dry-run").json["removals"]["by_kind"]
+    assert by_kind["statistics_file"]["count"] == 1
     gone = removed(table)
     assert "data/own.stats" in gone
     assert "data/shared.stats" not in gone
@@ -498,6 +520,7 @@ def test_a_path_outside_the_table_is_reported_and_never_deleted(
     a_table_that_gives_up(table, path)
     plan = expire(table, "--dry-run").json
     assert any("outside the table's own locations" in text and path in text for text in plan["warnings"])
+    assert plan["removals"]["count"] == len(OWN_GONE)
     assert removed(table) == OWN_GONE
     assert target.read_text() == "somebody else's"
 

@@ -147,3 +147,25 @@ def test_columns_answer_as_single_paths_do(paths: list[str]) -> None:
 def test_a_canonical_path_is_its_own_canonical_path_and_keeps_its_liveness(path: str) -> None:
     assert canonical(canonical(path)) == canonical(path)
     assert liveness_key(canonical(path)) == liveness_key(path)
+
+
+MIXED = [
+    "s3://lake/t/a",
+    "s3://lake-data/t/a",
+    "s3a://lake/t/a",
+    "file:/t/a",
+    "file:///t/a",
+    "file://localhost/t/a",
+    "/t/a",
+    "/t//a",
+    "/t/./a",
+    "hdfs:/t/a",
+    "hdfs://nn:8020/t/a",
+    "t/a",
+]
+
+
+@given(st.lists(st.sampled_from(MIXED), min_size=1, max_size=6))
+def test_a_liveness_key_does_not_depend_on_what_else_is_in_its_batch(paths: list[str]) -> None:
+    expected = [liveness_key(path) for path in paths]
+    assert liveness_key_column(pa.array(paths, pa.string())).to_pylist() == expected

@@ -161,5 +161,6 @@ def _show_open_operations(run: Run, opened: object) -> None:
 
     assert isinstance(opened, IcebergTable)
     for operation in operations(opened):
-        line = f"open operation {operation.operation_id} ({operation.operation}): {explain(operation, now_ms=run.started_ms)}"
+        state = explain(operation, now_ms=run.started_ms)
+        line = f"open operation {operation.operation_id} ({operation.operation}): {state}"
         render.console(sys.stderr).print(render.printable(line))

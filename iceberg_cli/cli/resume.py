@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import DeletesFailed, Refused, UsageError
+
+if TYPE_CHECKING:
+    from iceberg_cli.journal import Operation
 
 
 def register(app: typer.Typer) -> None:
@@ -53,25 +56,7 @@ def register(app: typer.Typer) -> None:
                 next_step="`resume --list` shows those that are open.",
             )
         if list_only or not found:
-            document = [
-                {
-                    "operation_id": operation.operation_id,
-                    "operation": operation.operation,
-                    "started_ms": operation.started_ms,
-                    "state": explain(operation, now_ms=run.started_ms),
-                }
-                for operation in found
-            ]
-            if run.json:
-                render.print_json({"schema": "iceberg-cli/operations/1", "operations": document})
-            elif found:
-                rows = [
-                    (op["operation_id"], op["operation"], render.moment(run_ms(op)), op["state"])
-                    for op in document
-                ]
-                render.table_of(run.out, ("operation", "verb", "started", "state"), rows)
-            elif not run.quiet:
-                run.out.print("No open operation.")
+            _show_list(run, found)
             return
         shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
         reports = []
@@ -99,6 +84,31 @@ def register(app: typer.Typer) -> None:
                 render.show_report(run.out, report, table)
         if any(report.failed_deletes for report in reports):
             raise typer.Exit(DeletesFailed.exit_code)
+
+
+def _show_list(run: Run, found: list[Operation]) -> None:
+    """Print the open operations and the state that each is in."""
+    from iceberg_cli import render
+    from iceberg_cli.settling import explain
+
+    document = [
+        {
+            "operation_id": operation.operation_id,
+            "operation": operation.operation,
+            "started_ms": operation.started_ms,
+            "state": explain(operation, now_ms=run.started_ms),
+        }
+        for operation in found
+    ]
+    if run.json:
+        render.print_json({"schema": "iceberg-cli/operations/1", "operations": document})
+    elif found:
+        rows = [
+            (op["operation_id"], op["operation"], render.moment(run_ms(op)), op["state"]) for op in document
+        ]
+        render.table_of(run.out, ("operation", "verb", "started", "state"), rows)
+    elif not run.quiet:
+        run.out.print("No open operation.")
 
 
 def run_ms(document: dict[str, object]) -> int:

@@ -85,9 +85,7 @@ class Run:
             raise UsageError("The Spark engine is not built yet", next_step="Use --engine local.")
         self.started_ms = now_ms()
         self.as_of_ms = (
-            self.started_ms
-            if self.as_of is None
-            else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
+            self.started_ms if self.as_of is None else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
         )
 
     @property

@@ -9,6 +9,7 @@ Spec: Iceberg, "File System Tables".
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.committers.pointer import prepare_versioned
@@ -64,7 +65,8 @@ class FilesystemCommitter:
         version = version_of(base_location)
         if version is None or not self._folder.startswith("/"):
             raise Refused(f"Cannot commit to {self._folder}: {self.read_only_reason()}.")
-        return prepare_versioned(commit, base_location=base_location, version=version + 1)
+        attempt = prepare_versioned(commit, base_location=base_location, version=version + 1)
+        return replace(attempt, scratch=(f"{self._folder}/metadata/.iceberg-cli-{commit.commit_uuid}.tmp",))
 
     def commit(self, attempt: Attempt) -> Outcome:
         """Link the next version's file to its name."""
@@ -77,8 +79,9 @@ class FilesystemCommitter:
             return Unknown(cause=str(error))
         if now != attempt.base_location:
             # Checked before the link: where old versions are deleted, the next name can be free again.
+            settled = self.settle(attempt)
             moved = Conflict(reason=f"the table has moved from {attempt.base_location} to {now}")
-            return moved if first else self.settle(attempt)
+            return moved if first and isinstance(settled, Unknown) else settled
         try:
             self._storage.put_if_absent(attempt.metadata_location, attempt.data)
         except FileExistsError:
@@ -108,7 +111,9 @@ class FilesystemCommitter:
             return Unknown(cause=f"another writer made {other} at the same time")
         version = version_of(attempt.metadata_location)
         with contextlib.suppress(OSError):
-            replace_file(f"{self._folder}/metadata/{HINT}", str(version).encode())
+            replace_file(
+                f"{self._folder}/metadata/{HINT}", str(version).encode(), temporary=attempt.scratch[0]
+            )
         return Committed(metadata_location=attempt.metadata_location)
 
     def _is_absent(self, location: str) -> bool:

@@ -48,11 +48,11 @@ def commit_by_swap(
     try:
         now = current()
         if now != attempt.base_location:
-            refused = Conflict(reason=f"the table has moved from {attempt.base_location} to {now}")
-            return refused if first else settle_pointer(attempt, current, storage)
-        # While the base is current nobody deletes an earlier try's file: absent, it shows there was none. Present,
-        # it shows that there was one, perhaps of a process that resumed this one's operation meanwhile.
-        first = _written_now(attempt, storage)
+            reason = f"the table has moved from {attempt.base_location} to {now}"
+            return _refused(attempt, reason, first=first, current=current, storage=storage)
+        # A file that is there already was written by a process that resumed this one's operation meanwhile; one that
+        # is absent says nothing of the process that was resumed: it may be about to write and swap.
+        first = _written_now(attempt, storage) and first
     except (BackendUnavailable, TableNotFound) as error:
         if first:
             raise
@@ -66,13 +66,20 @@ def commit_by_swap(
     match swapped:
         case True:
             return Committed(metadata_location=attempt.metadata_location)
-        case False if first:
-            return Conflict(reason=f"another writer moved the table from {attempt.base_location}")
         case False:
-            return settle_pointer(attempt, current, storage)
+            reason = f"another writer moved the table from {attempt.base_location}"
+            return _refused(attempt, reason, first=first, current=current, storage=storage)
         case Unknown(cause=cause):
             settled = settle_pointer(attempt, current, storage)
             return Unknown(cause=f"{cause}; {settled.cause}") if isinstance(settled, Unknown) else settled
+
+
+def _refused(
+    attempt: Attempt, reason: str, *, first: bool, current: Callable[[], str], storage: Storage
+) -> Outcome:
+    """Read back even where this is the first try: a process that resumed this one's operation may send it as well."""
+    settled = settle_pointer(attempt, current, storage)
+    return Conflict(reason=reason) if first and isinstance(settled, Unknown) else settled
 
 
 def _written_now(attempt: Attempt, storage: Storage) -> bool:

@@ -71,7 +71,7 @@ class ExpirePolicy:
 class Facts:
     """What `--clean-metadata` must know of the kept snapshots: ids that their manifests and deletes use."""
 
-    partition_spec_ids: frozenset[int]
+    partition_spec_ids: frozenset[int] | None  # None: not known of all manifests, so every spec stays
     equality_field_ids: frozenset[int]
 
 
@@ -108,7 +108,13 @@ def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int
 
 def _from_property(metadata: TableMetadata, name: str, default: int) -> Option:
     if name in metadata.properties:
-        return Option(value=metadata.property_int(name, default), source=f"table property {name}")
+        value = metadata.property_int(name, default)
+        if value < 0:
+            raise UsageError(
+                f"Cannot judge the snapshots' ages: table property {name}={value} is negative",
+                next_step="Set the property to a positive number, or remove it.",
+            )
+        return Option(value=value, source=f"table property {name}")
     return Option(value=default, source="default")
 
 
@@ -178,7 +184,7 @@ def plan(
         policy=policy.to_json(),
         verdicts=(*judgement.verdicts, *dropped),
         warnings=(*judgement.warnings, *_warnings(retention, policy, judgement, as_of_ms=as_of_ms)),
-        blocked_by=(*_interlocks(metadata), *judgement.problems),
+        blocked_by=(*_interlocks(metadata, judgement), *judgement.problems),
         steps=(step,) if updates else (),
         grace_ms=policy.grace_ms,
     )
@@ -204,10 +210,14 @@ def _chosen(flag: str, value: Any, *, default: Any) -> Option:
     return Option(value=value, source="default" if value == default else flag)
 
 
-def _interlocks(metadata: TableMetadata) -> tuple[str, ...]:
-    if str(metadata.properties.get("gc.enabled", "true")).strip().lower() == "false":
-        return ("table property gc.enabled=false: another table may use these files",)
-    return ()
+def _interlocks(metadata: TableMetadata, judgement: Judgement) -> tuple[str, ...]:
+    found = []
+    if not metadata.property_bool("gc.enabled", default=True):
+        value = metadata.properties["gc.enabled"]
+        found.append(f"table property gc.enabled={value}: another table may use these files")
+    if metadata.snapshots and not judgement.kept:
+        found.append("it would remove every snapshot of the table, which has no branch or tag that holds one")
+    return tuple(found)
 
 
 def _warnings(
@@ -250,7 +260,7 @@ def _dropped_metadata(metadata: TableMetadata, judgement: Judgement, facts: Fact
     for spec in metadata.partition_specs:
         if spec.spec_id == metadata.default_spec_id:
             keep, reason = True, "kept: default partition spec"
-        elif spec.spec_id in facts.partition_spec_ids:
+        elif facts.partition_spec_ids is None or spec.spec_id in facts.partition_spec_ids:
             keep, reason = True, "kept: spec of a kept manifest"
         else:
             keep, reason = False, "goes: no kept manifest has it"
@@ -298,4 +308,6 @@ def snapshot_files(snapshot: Snapshot) -> SnapshotFiles:
 
 
 def _count(text: object) -> int | None:
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
+    return (
+        int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19 else None
+    )

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro_hash import hash_column
 from iceberg_cli.iceberg.manifest import ManifestSource
-from iceberg_cli.paths import canonical_column, liveness_key, liveness_key_column
+from iceberg_cli.paths import canonical_column, liveness_key_column
 from iceberg_cli.plan import SnapshotFiles
 
 Keys = npt.NDArray[np.uint64]
@@ -44,15 +44,6 @@ def keys_of(paths: pa.Array | pa.ChunkedArray) -> Keys:
 def key_set(parts: Sequence[Keys]) -> Keys:
     """Sorted, each key once."""
     return np.unique(np.concatenate(parts)) if parts else NO_KEYS
-
-
-def keys_of_strings(paths: Sequence[str]) -> Keys:
-    """The sorted keys of paths that metadata names directly."""
-    return (
-        key_set([hash_column(pa.array([liveness_key(path) for path in paths], pa.string()))])
-        if paths
-        else NO_KEYS
-    )
 
 
 def among(keys: Keys, known: Keys) -> npt.NDArray[np.bool_]:
@@ -104,6 +95,31 @@ def check_lists(snapshots: Sequence[SnapshotFiles], rows: pa.Table) -> None:
             if total is not None and 0 <= files < total:
                 reason = f"its manifests hold {files} {what}, its snapshot's summary says {total}: it was cut short"
                 raise CorruptFile(path, None, reason)
+
+
+def without_counts(rows: pa.Table) -> list[tuple[int, tuple[str, ...]]]:
+    """The lists of which a manifest has no counts (v1), each with all its manifests."""
+    nulls = _live_files(rows).is_null()
+    lists = pc.unique(rows.filter(nulls)["list"]).to_pylist()
+    return [
+        (index, tuple(rows.filter(pc.equal(rows["list"], index))["manifest_path"].to_pylist()))
+        for index in lists
+    ]
+
+
+def check_counted(snapshot: SnapshotFiles, live_files: int) -> None:
+    """Refuse a snapshot whose manifests, read whole, hold fewer live files than its summary says.
+
+    Raises:
+        CorruptFile: see `check_lists`.
+    """
+    total = (snapshot.total_data_files or 0) + (snapshot.total_delete_files or 0)
+    if live_files < total:
+        path = snapshot.manifest_list or f"snapshot {snapshot.snapshot_id}"
+        reason = (
+            f"its manifests hold {live_files} files, its snapshot's summary says {total}: it was cut short"
+        )
+        raise CorruptFile(path, None, reason)
 
 
 def live_count(rows: pa.Table, content: int) -> int | None:

@@ -12,14 +12,18 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
-def replace_file(path: str, data: bytes) -> None:
+def replace_file(path: str, data: bytes, *, temporary: str) -> None:
     """Put `data` in the place of the local file `path`, whole and durable. For advisory files only.
+
+    Args:
+        path: of the file.
+        data: its new content.
+        temporary: in the same folder, and nobody else's; a crash can leave it behind.
 
     Raises:
         OSError: the file system's own error.
     """
     folder, _, name = path.rpartition("/")
-    temporary = f"{folder}/.iceberg-cli-{uuid.uuid4()}.tmp"
     parent = os.open(folder or "/", FOLDER)
     try:
         _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), data)

@@ -7,10 +7,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.lakes import AS_OF_MS, GONE, CatalogTable, FolderTable, catalog_table, four_snapshots, listing
+from iceberg_cli import removals
+from tests.cli.lakes import (
+    AS_OF_MS,
+    GONE,
+    SCHEMA,
+    CatalogTable,
+    FolderTable,
+    catalog_table,
+    four_snapshots,
+    listing,
+)
 from tests.cli.running import Ran, expire, going, iceberg_cli
 
 AS_OF = ("--as-of", AS_OF_MS)
@@ -222,7 +233,7 @@ def test_the_plan_s_own_time_is_used_and_not_that_of_the_apply(lake: CatalogTabl
 def test_another_table_under_the_same_name_is_refused(lake: CatalogTable, tmp_path: Path) -> None:
     path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
     lake.catalog.drop_table("shop.events")
-    lake.catalog.create_table("shop.events", lake_schema(), location=f"file://{tmp_path}/other")
+    lake.catalog.create_table("shop.events", SCHEMA, location=f"file://{tmp_path}/other")
     for number in range(3):
         lake.append(number)
     before = listing(tmp_path / "other")
@@ -230,12 +241,6 @@ def test_another_table_under_the_same_name_is_refused(lake: CatalogTable, tmp_pa
     assert ran.code == 11
     assert "it was made for table" in ran.json["message"]
     assert listing(tmp_path / "other") == before
-
-
-def lake_schema() -> Any:
-    from tests.cli.lakes import SCHEMA
-
-    return SCHEMA
 
 
 def test_expiry_between_plan_and_apply_leaves_less_to_do(table: FolderTable, plan_file: Path) -> None:
@@ -313,10 +318,6 @@ def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_
     table: FolderTable, plan_file: Path
 ) -> None:
     # The removals and their digest are changed together; liveness and ownership are asked of the table.
-    import pyarrow as pa
-
-    from iceberg_cli.removals import SCHEMA, Removals
-
     victim = table.folder.parent / "victim.txt"
     victim.write_text("precious")
     beside = Path(f"{plan_file}.removals.parquet")
@@ -325,10 +326,10 @@ def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_
         {**found[0], "path": str(path), "as_written": str(path)}
         for path in (table.folder / "data/keep.parquet", table.folder / "metadata/v1.metadata.json", victim)
     ]
-    removals = Removals.of(pa.Table.from_pylist([*found, *forged], schema=SCHEMA))
-    beside.write_bytes(removals.to_parquet())
+    changed = removals.Removals.of(pa.Table.from_pylist([*found, *forged], schema=removals.SCHEMA))
+    beside.write_bytes(changed.to_parquet())
     document = json.loads(plan_file.read_text())
-    document["removals"] |= {"count": removals.count, "digest": removals.digest}
+    document["removals"] |= {"count": changed.count, "digest": changed.digest}
     plan_file.write_text(json.dumps(document))
     apply(plan_file)
     assert victim.exists()

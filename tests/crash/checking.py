@@ -15,7 +15,7 @@ from tests.builders import DELETED
 
 def records(data: bytes) -> list[dict[str, Any]]:
     """The records of an Avro file."""
-    return [dict(record) for record in fastavro.reader(io.BytesIO(data))]  # type: ignore[arg-type, call-overload]
+    return [dict(record) for record in fastavro.reader(io.BytesIO(data))]  # type: ignore[arg-type]
 
 
 def reachable(storage: Storage, metadata_location: str) -> set[str]:

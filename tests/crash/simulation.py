@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from iceberg_cli.apply import Shell, apply, resume
 from iceberg_cli.committers import Attempt, Committer, Outcome, Unknown
@@ -156,7 +157,7 @@ class SimStorage:
                 self.world.deleted.append(canonical(path))
 
         for path in paths:
-            self.effect(f"delete {canonical(path)}", lambda path=path: delete(path))
+            self.effect(f"delete {canonical(path)}", partial(delete, path))
         return failed
 
     def prune(self, folder: str) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import random
-from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from iceberg_cli.errors import IcebergCliError, StalePlan
+from tests.crash.budget import few_or_many, some
 from tests.crash.scenes import Scene, a_scene, finish
 from tests.crash.simulation import Process, Script, crash
 
-FULL = bool(os.environ.get("ICEBERG_CLI_FULL"))
 PLACES = ("catalog", "folder")
 
 
@@ -28,13 +26,6 @@ def effects_of(scene: Scene) -> list[str]:
     process = Process(world=scene.copy().world)
     process.expire()
     return process.effects
-
-
-def some(cases: list[tuple[int, ...]], count: int) -> Iterator[tuple[int, ...]]:
-    """All cases with ICEBERG_CLI_FULL=1; otherwise a sample that is the same each time. Says how many."""
-    chosen = cases if FULL else random.Random(7).sample(cases, min(count, len(cases)))
-    print(f"{len(chosen)} of {len(cases)} cases")
-    yield from chosen
 
 
 def test_undisturbed_expiry_leaves_only_what_the_table_needs(scene: Scene) -> None:
@@ -63,7 +54,8 @@ def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene
         here.check_finished()
 
 
-def test_crash_inside_resume_around_any_of_its_effects(scene: Scene) -> None:
+@few_or_many(30)
+def test_crash_inside_resume_around_any_of_its_effects(scene: Scene, budget: int) -> None:
     cases = []
     for number, _ in enumerate(effects_of(scene)):
         here = scene.copy()
@@ -100,9 +92,10 @@ def test_three_appends_before_any_effect_are_kept(scene: Scene) -> None:
         here.check_finished()
 
 
-def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene) -> None:
+@few_or_many(25)
+def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene, budget: int) -> None:
     count = len(effects_of(scene))
-    for race, death in some(list(itertools.combinations(range(count), 2)), 40):
+    for race, death in some(list(itertools.combinations(range(count), 2)), budget):
         here = scene.copy()
         script = Script(before={race: here.foreign_append, death: crash})
         process = Process(world=here.world, script=script)
@@ -129,7 +122,7 @@ def test_commit_that_would_let_more_expire_than_was_shown_stops_the_run(scene: S
         here.kept.remove(6)
         process = Process(
             world=here.world,
-            script=Script(before={number: lambda here=here: here.foreign_append(of="audit")}),
+            script=Script(before={number: partial(here.foreign_append, of="audit")}),
         )
         with contextlib.suppress(StalePlan):
             process.expire()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import random
 import socket
+from functools import partial
 
 import pytest
 
 from iceberg_cli.apply import apply, resume
 from iceberg_cli.errors import IcebergCliError, Refused, TakenOver
 from iceberg_cli.verbs import VERBS
+from tests.crash.budget import few_or_many, some
 from tests.crash.scenes import Scene, a_scene, finish
 from tests.crash.simulation import Process, Script, crash
 from tests.crash.test_outcomes import journal_files
@@ -154,7 +157,7 @@ def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(*
     for number, effect in enumerate(trial.effects):
         here = scene.copy()
         other = Process(world=here.world)
-        first = Process(world=here.world, script=Script(before={number: lambda other=other: other.resume()}))
+        first = Process(world=here.world, script=Script(before={number: other.resume}))
         try:
             first.expire()
         except TakenOver:
@@ -166,6 +169,34 @@ def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(*
     assert stopped > 15
 
 
+@few_or_many(40)
+@pytest.mark.parametrize("catalog", [True, False])
+def test_second_process_that_resumes_at_any_moment_and_dies_at_any_moment(
+    *, catalog: bool, budget: int
+) -> None:
+    """It stops in the middle, also of deleting the journal; the first one goes on as if nothing had been."""
+    scene = a_scene(catalog=catalog)
+    trial = Process(world=scene.copy().world)
+    trial.expire()
+    cases = []
+    for number, _ in enumerate(trial.effects):
+        here = scene.copy()
+        first = Process(world=here.world, script=Script(before={number: crash}))
+        first.dies(first.expire)
+        second = Process(world=here.world)
+        second.resume()
+        cases += [(number, death) for death in range(len(second.effects))]
+    for number, death in some(cases, budget):
+        here = scene.copy()
+        other = Process(world=here.world, script=Script(before={death: crash}))
+        act = {number: partial(other.dies, other.resume)}
+        first = Process(world=here.world, script=Script(before=act))
+        with contextlib.suppress(TakenOver):
+            first.expire()
+        here.check()
+        finish(here)
+
+
 def test_two_processes_that_resume_at_once_do_it_once(interrupted: Scene) -> None:
     trial = Process(world=interrupted.copy().world)
     trial.resume()
@@ -173,7 +204,7 @@ def test_two_processes_that_resume_at_once_do_it_once(interrupted: Scene) -> Non
     for number, _ in enumerate(trial.effects):
         here = interrupted.copy()
         other = Process(world=here.world)
-        first = Process(world=here.world, script=Script(before={number: lambda other=other: other.resume()}))
+        first = Process(world=here.world, script=Script(before={number: other.resume}))
         try:
             first.resume()
         except TakenOver:
@@ -191,7 +222,7 @@ def test_the_same_expiry_twice_at_once_ends_as_one() -> None:
     for number, _ in enumerate(trial.effects):
         here = scene.copy()
         other = Process(world=here.world)
-        act = {number: lambda other=other: other.expire(settle=False)}
+        act = {number: partial(other.expire, settle=False)}
         first = Process(world=here.world, script=Script(before=act))
         assert first.expire().status in ("done", "nothing_to_do")
         here.check_finished()

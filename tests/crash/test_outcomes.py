@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
 from iceberg_cli.apply import abandon, apply
+from iceberg_cli.committers import Committed, Outcome
 from iceberg_cli.errors import (
     BackendUnavailable,
     CommitConflict,
@@ -108,6 +112,28 @@ def test_outcome_that_no_log_shows_stays_unknown_and_can_be_abandoned(scene: Sce
     assert foreign_files_deleted(scene) == []
     assert Process(world=scene.world).expire().status == "done"
     scene.check()
+
+
+def test_commit_whose_effects_show_is_taken_for_done_where_no_log_shows_it(scene: Scene) -> None:
+    process = Process(world=scene.world, script=Script(after={5: crash}))
+    assert process.dies(process.expire)
+    for _ in range(3):
+        scene.foreign_append(keep_log=1)
+    (report,) = Process(world=scene.world).resume()
+    assert report.status == "done"
+    assert all(path.endswith(".metadata.json") for path in scene.leftovers())
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_attempt_that_two_processes_send_is_a_success_for_both(scene: Scene, number: int) -> None:
+    """One resumed the operation of the other, and its swap comes first, before either effect of the other."""
+    one, other = Process(world=scene.world), Process(world=scene.world)
+    (step,) = one.plan().steps
+    attempt = one.table.bind(step, timestamp_ms=scene.world.now_ms, commit_uuid=scene.world.new_uuid())
+    outcomes: list[Outcome] = []
+    one.storage.script = Script(before={number: lambda: outcomes.append(other.committer.commit(attempt))})
+    outcomes.append(one.committer.commit(replace(attempt, fresh=True)))
+    assert outcomes == [Committed(metadata_location=attempt.metadata_location)] * 2
 
 
 def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> None:
@@ -224,13 +250,17 @@ def test_file_that_another_writer_takes_up_again_before_the_sweep_stays(scene: S
     """Reached by nothing when it was planned; added again by a commit that lands after ours."""
     for number in range(5, 8):
         here = scene.copy()
-        script = Script(before={number: lambda here=here: here.foreign_append(again="e")})
+        script = Script(before={number: partial(here.foreign_append, again="e")})
         process = Process(world=here.world, script=script)
         process.expire()
         assert here.writer.data_path("e") in here.check()
 
 
 # -- full disks and other refusals to write --------------------------------------------------------------------
+
+
+def is_full_for(path: str, key: str) -> str | None:
+    return "no space left on device" if key == path else None
 
 
 @pytest.mark.parametrize("catalog", [True, False])
@@ -241,7 +271,7 @@ def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None
     puts = [effect.removeprefix("put ") for effect in trial.effects if effect.startswith("put ")]
     for path in puts:
         here = scene.copy()
-        full = Script(fail_put=lambda key, path=path: "no space left on device" if key == path else None)
+        full = Script(fail_put=partial(is_full_for, path))
         with pytest.raises(BackendUnavailable):
             Process(world=here.world, script=full).expire()
         here.check()
@@ -258,7 +288,7 @@ def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: 
     for number, _ in enumerate(trial.effects):
         here = scene.copy()
         process = Process(world=here.world)
-        process.storage.script = Script(before={number: lambda process=process: process.stop.append(True)})
+        process.storage.script = Script(before={number: partial(process.stop.append, True)})
         try:
             process.expire()
         except Interrupted:
@@ -361,7 +391,7 @@ def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
     for number, _ in enumerate(process.effects):
         here = scene.copy()
         first = Process(world=here.world, script=Script(before={number: crash}))
-        assert first.dies(lambda first=first: abandon(first.table, operation_id, first.shell))
+        assert first.dies(partial(abandon, first.table, operation_id, first.shell))
         second = Process(world=here.world)
         for left in second.table.open_operations():
             abandon(second.table, left, second.shell)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+from functools import partial
 
 import pytest
 
 from iceberg_cli.errors import CommitConflict, TakenOver
+from tests.crash.budget import few_or_many, some
 from tests.crash.scenes import Scene, a_scene
 from tests.crash.simulation import Script, crash
-from tests.crash.test_every_effect import some
 from tests.crash.verbs import NOTES, ORPHANS, SWEEP_FIRST, THREE, FakeProcess
 
 
@@ -52,8 +54,7 @@ def trial(scene: Scene, operation: str) -> FakeProcess:
     return process
 
 
-@pytest.mark.parametrize("operation", [THREE, SWEEP_FIRST])
-@pytest.mark.parametrize("catalog", [True, False])
+@pytest.mark.parametrize(("operation", "catalog"), [(THREE, True), (THREE, False), (SWEEP_FIRST, True)])
 def test_crash_around_any_effect_of_several_steps(operation: str, *, catalog: bool) -> None:
     scene = a_world(operation, catalog=catalog)
     for number, effect in enumerate(trial(scene, operation).effects):
@@ -78,7 +79,8 @@ def test_last_commit_follows_the_sweep() -> None:
     assert max(deleted) < swap
 
 
-def test_crash_inside_the_resume_of_three_steps() -> None:
+@few_or_many(15)
+def test_crash_inside_the_resume_of_three_steps(budget: int) -> None:
     scene = a_world(THREE)
     cases = []
     for number, _ in enumerate(trial(scene, THREE).effects):
@@ -88,7 +90,7 @@ def test_crash_inside_the_resume_of_three_steps() -> None:
         second = FakeProcess(world=here.world)
         second.resume()
         cases += [(number, nested) for nested in range(len(second.effects))]
-    for number, nested in some(cases, 25):
+    for number, nested in some(cases, budget):
         here = scene.copy()
         first = FakeProcess(world=here.world, script=Script(before={number: crash}))
         first.dies(first.run)
@@ -98,10 +100,11 @@ def test_crash_inside_the_resume_of_three_steps() -> None:
         finish(here, THREE)
 
 
-def test_append_before_any_effect_and_crash_before_any_later_one_of_three_steps() -> None:
+@few_or_many(15)
+def test_append_before_any_effect_and_crash_before_any_later_one_of_three_steps(budget: int) -> None:
     scene = a_world(THREE)
     count = len(trial(scene, THREE).effects)
-    for race, death in some(list(itertools.combinations(range(count), 2)), 30):
+    for race, death in some(list(itertools.combinations(range(count), 2)), budget):
         here = scene.copy()
         script = Script(before={race: here.foreign_append, death: crash})
         process = FakeProcess(world=here.world, script=script)
@@ -140,7 +143,7 @@ def test_second_process_that_resumes_three_steps_at_any_moment_never_loses_a_sta
     for number, _ in enumerate(trial(scene, THREE).effects):
         here = scene.copy()
         other = FakeProcess(world=here.world)
-        act = {number: lambda other=other: other.resume()}
+        act = {number: other.resume}
         first = FakeProcess(world=here.world, script=Script(before=act))
         try:
             first.run()
@@ -149,3 +152,18 @@ def test_second_process_that_resumes_three_steps_at_any_moment_never_loses_a_sta
         check(here)
         finish(here, THREE)
     assert stopped > 15
+
+
+@few_or_many(20)
+def test_second_process_that_resumes_three_steps_and_dies_too(budget: int) -> None:
+    scene = a_world(THREE)
+    count = len(trial(scene, THREE).effects)
+    for number, death in some(list(itertools.product(range(count), range(count))), budget):
+        here = scene.copy()
+        other = FakeProcess(world=here.world, script=Script(before={death: crash}))
+        act = {number: partial(other.dies, other.resume)}
+        first = FakeProcess(world=here.world, script=Script(before=act))
+        with contextlib.suppress(TakenOver):
+            first.run()
+        check(here)
+        finish(here, THREE)

@@ -74,8 +74,9 @@ class FakeTable(IcebergTable):
             return (), Removals.none()
         rows = [("a sweep", path, path, "data_file", 1, "nothing reaches it") for path in ORPHANS]
         there = [row for row in rows if self._is_there(row[1])]
-        columns = list(zip(*there, strict=True)) or [[] for _ in SCHEMA]
-        table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+        table = pa.Table.from_pylist(
+            [dict(zip(SCHEMA.names, row, strict=True)) for row in there], schema=SCHEMA
+        )
         sweep = (Step(name="a sweep"),) if there else ()
         return (*sweep, Step(name="b end", change=setting("at", "end"))), Removals.of(table)
 

@@ -1,0 +1,33 @@
+"""How many cases of a long enumeration are tried: a few always, more in the deep suite, all with ICEBERG_CLI_FULL=1."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+Case = TypeVar("Case")
+FULL = bool(os.environ.get("ICEBERG_CLI_FULL"))
+_DEEP_FACTOR = 8
+
+
+def few_or_many(few: int, *, all_of: int | None = None) -> Callable[[Any], Any]:
+    """Run a test twice: with `budget` cases always, with more as a deep test.
+
+    Args:
+        few: cases that are always tried.
+        all_of: with ICEBERG_CLI_FULL=1; None: every case there is.
+    """
+    many = (all_of or 1 << 62) if FULL else few * _DEEP_FACTOR
+    deep = pytest.param(many, marks=pytest.mark.deep, id="many")
+    return pytest.mark.parametrize("budget", [pytest.param(few, id="few"), deep])
+
+
+def some(cases: Sequence[Case], budget: int) -> list[Case]:
+    """A sample of `budget` cases, the same each time; it says how many there are."""
+    chosen = random.Random(7).sample(cases, min(budget, len(cases)))
+    print(f"{len(chosen)} of {len(cases)} cases")
+    return chosen
