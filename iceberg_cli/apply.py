@@ -24,9 +24,11 @@ from iceberg_cli.committers import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.committers.retries import Retries
 from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.errors import (
+    BackendUnavailable,
     CommitConflict,
     CommitStateUnknown,
     CorruptFile,
+    DeletesFailed,
     Interrupted,
     Refused,
     StalePlan,
@@ -87,12 +89,16 @@ class Table(Protocol):
         """Whether the table as loaded last already is as the step would leave it."""
         ...
 
-    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt:
-        """The attempt that an intent of the journal describes, byte for byte."""
+    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
+        """The attempt that an intent of the journal describes, byte for byte; None if its base is gone."""
         ...
 
-    def not_live(self, removals: Removals, start: int, stop: int) -> list[int]:
-        """The rows of `[start, stop)` that the table does not reach now."""
+    def not_live(self, removals: Removals, rows: Sequence[int]) -> list[int]:
+        """Those of `rows` that the table does not reach now.
+
+        Raises:
+            Refused: deletions are forbidden by now.
+        """
         ...
 
     def staging_path(self, prefix: str, task: Task) -> str:
@@ -105,6 +111,10 @@ class Table(Protocol):
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete files; the ones still there, with the reason."""
+        ...
+
+    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
+        """Delete files of this tool's own making: a mark in the name, inside the table, named by no metadata."""
         ...
 
     def journal(self, operation_id: str) -> Journal:
@@ -122,6 +132,7 @@ class Shell:
     on_event: OnEvent
     host: str
     process_id: int
+    process_started: str = ""  # tells the process from a later one with the same id
     limit_deletes: int | None = None
     deadline_ms: int | None = None  # a point in time
     sweep_batch: int = 5_000  # files whose deletion is journalled at once
@@ -136,6 +147,10 @@ class Shell:
         """Stop at a safe point if a signal asked for it."""
         if self.stop_requested():
             raise Interrupted("Stopped by a signal", state=state, next_step="`resume` finishes it.")
+
+    def process(self) -> dict[str, Any]:
+        """Who works on an operation, for its journal."""
+        return {"host": self.host, "process_id": self.process_id, "process_started": self.process_started}
 
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
@@ -187,8 +202,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             "table_uuid": base.table_uuid,
             "at_ms": started_ms,
             "plan_digest": hashlib.sha256(document).hexdigest(),
-            "host": shell.host,
-            "process_id": shell.process_id,
+            **shell.process(),
         },
     )
     name = _removals_name(rows)
@@ -220,11 +234,19 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
         journal.clean_up()
         return Report(operation="resume", operation_id=operation_id, status="nothing_to_do")
     _check_table(table, operation)
+    if operation.operation not in verbs:
+        raise Refused(
+            f"Cannot resume {operation_id}: the verb {operation.operation!r} is not known here",
+            state="Its journal and its files stay as they are.",
+        )
     loaded = load_plan(journal)
     _take_over(journal, shell)
-    if loaded is None:
+    marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
+    table.discard([path for state in operation.steps.values() for path in state.litter], marks=marks)
+    if loaded is None or operation.next_action() == "discard":
+        table.discard([path for state in operation.steps.values() for path in state.staged], marks=marks)
         journal.close("nothing was done")
-        note = "It had stopped before it did anything; nothing is left to do."
+        note = "It had stopped before its commit: the table was not changed, and nothing is left to do."
         return Report(
             operation=operation.operation, operation_id=operation_id, status="nothing_to_do", notes=(note,)
         )
@@ -237,7 +259,6 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
         journal=journal,
         resumed=True,
     )
-    table.delete([path for state in operation.steps.values() for path in state.litter])
     return run.finish(started_ms)
 
 
@@ -252,7 +273,7 @@ def abandon(table: Table, operation_id: str, shell: Shell) -> None:
     if operation is None or operation.closed is not None:
         journal.clean_up()
         return
-    base = _check_table(table, operation)
+    base = table.load()
     states = operation.steps.values()
     open_intents = [state.intent for state in states if state.intent and state.outcome in (None, "unknown")]
     if any(intent["base_location"] == base.version for intent in open_intents):
@@ -261,9 +282,11 @@ def abandon(table: Table, operation_id: str, shell: Shell) -> None:
             next_step="`resume` settles it first.",
         )
     _take_over(journal, shell)
-    for state in states:
-        unreferenced = state.intent is None or state.outcome == "conflict"
-        table.delete([*state.litter, *(state.staged if unreferenced else ())])
+    if operation.table_uuid == base.table_uuid:
+        marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
+        for state in states:
+            unreferenced = state.intent is None or state.outcome == "conflict"
+            table.discard([*state.litter, *(state.staged if unreferenced else ())], marks=marks)
     journal.close("abandoned")
 
 
@@ -280,7 +303,7 @@ def _check_table(table: Table, operation: Operation) -> Base:
 
 def _take_over(journal: Journal, shell: Shell) -> None:
     """From now on no other process can append to the journal, nor have an effect that an append precedes."""
-    journal.append("resume", {"at_ms": shell.now_ms(), "host": shell.host, "process_id": shell.process_id})
+    journal.append("resume", {"at_ms": shell.now_ms(), **shell.process()})
 
 
 def load_plan(journal: Journal) -> tuple[Plan, str] | None:
@@ -410,6 +433,8 @@ class _Run:
         self._discard(step, self._state(step).staged)
         staged: dict[Task, str] = {}
         while True:
+            if first and self.shell.stop_requested():
+                self._close_unsent()
             self.shell.check_stop("Nothing was changed." if first else "Earlier steps are done.")
             base = self.table.load()
             current, now_step = self._replanned(step, base, first=first)
@@ -524,17 +549,19 @@ class _Run:
         try:
             self.journal.append("commit-intent", intent)
         except TakenOver:
-            self.table.delete(staged)  # no commit that names them was ever about to be sent
+            # No commit that names them was ever about to be sent.
+            self.table.discard(staged, marks=[self.journal.operation_id])
             raise
         outcome = self.table.commit(attempt)
-        self._record_outcome(step, attempt, outcome, grace_ms)
+        self._record_outcome(step, intent, outcome)
         return outcome
 
     def _record_outcome(
-        self, step: Step, attempt: Attempt, outcome: Committed | Conflict | Unknown, grace_ms: int
+        self, step: Step, intent: Mapping[str, Any], outcome: Committed | Conflict | Unknown
     ) -> None:
         """Record what came of a swap, then delete what it left behind and nobody can reference."""
         committed = isinstance(outcome, Committed)
+        grace_ms = int(intent["grace_ms"])
         self.journal.append(
             "commit-outcome",
             {
@@ -546,26 +573,33 @@ class _Run:
         )
         match outcome:
             case Committed():
-                self.table.delete(attempt.scratch)
+                self.table.discard(intent["scratch"], marks=[intent["commit_uuid"]])
             case Conflict():
-                self.table.delete(_own_files(attempt))
+                self.table.discard([*intent["scratch"], *intent["own_files"]], marks=[intent["commit_uuid"]])
             case Unknown():
                 pass  # whatever it wrote may be the table's
 
     def _settle(self, step: Step, state: StepState) -> None:
         """Find out what came of a swap that was sent, or send the same one again."""
         assert state.intent is not None
-        self.table.load()
+        base = self.table.load()
         attempt = self.table.rebind(step, state.intent)
-        outcome = self.table.settle(attempt)
-        sent = replace(step, change=Change(updates=tuple(state.intent["updates"])))
-        if isinstance(outcome, Unknown) and self.table.effects_visible(sent):
-            # Somebody's metadata has every effect of ours; the sweep recomputes what is live in any case.
-            outcome = Committed(metadata_location=attempt.metadata_location)
-        if isinstance(outcome, Unknown):
+        location = state.intent["metadata_location"]
+        outcome = (
+            Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)
+        )
+        if isinstance(outcome, Unknown) and base.version != state.intent["base_location"]:
+            # The base has moved, so the swap cannot happen any more; had it happened, its effects would show. The
+            # sweep recomputes what is live in any case.
+            sent = replace(step, change=Change(updates=tuple(state.intent["updates"])))
+            if self.table.effects_visible(sent):
+                outcome = Committed(metadata_location=location)
+            else:
+                outcome = Conflict(reason="the table has moved, and no effect of this commit shows")
+        elif isinstance(outcome, Unknown) and attempt is not None:
             # The base is still current, so the same swap, with the same content, can be sent again.
             outcome = self.table.commit(attempt)
-        self._record_outcome(step, attempt, outcome, int(state.intent["grace_ms"]))
+        self._record_outcome(step, state.intent, outcome)
         match outcome:
             case Committed():
                 self.notes.append("Its commit had happened." if self.resumed else "The commit happened.")
@@ -581,7 +615,7 @@ class _Run:
         """Delete staged files that nothing references, once it is recorded that nothing ever will."""
         if paths:
             self.journal.append("discard", {"step": step.name, "paths": list(paths)})
-            self.table.delete(paths)
+            self.table.discard(paths, marks=[self.journal.operation_id])
 
     # -- sweep -------------------------------------------------------------------------------------------------
 
@@ -598,30 +632,39 @@ class _Run:
             return False
         removals = self._removals(state.removals_file)
         start, stop = removals.of_step(step.name)
-        swept = [*state.swept]
-        todo = [(row, row + 1) for row in state.failed] + list(_gaps(start, stop, swept))
-        done = start
-        for first, last in todo:
-            row = first
-            while row < last:
-                end = min(row + self.shell.sweep_batch, last)
-                if self.shell.deletes_left >= 0:
-                    end = min(end, row + self.shell.deletes_left)
-                if end <= row or self.shell.out_of_time():
-                    self.notes.append("Stopped at the limit that was asked for; `resume` goes on.")
-                    return False
-                self.shell.check_stop("The commit is done. Some unreferenced files are still there.")
-                self._sweep_rows(step, removals, row, end)
-                done += end - row
-                row = end
-                self.shell.on_event(Event(phase="deleting files", done=done - start, total=stop - start))
+        batches = [*_batches(list(state.failed), self.shell.sweep_batch)]
+        for first, last in _gaps(start, stop, state.swept):
+            batches += _batches(range(first, last), self.shell.sweep_batch)
+        done = 0
+        for batch in batches:
+            allowed = batch if self.shell.deletes_left < 0 else batch[: self.shell.deletes_left]
+            if not allowed or self.shell.out_of_time():
+                return self._stopped_at_limit()
+            self.shell.check_stop("The commit is done. Some unreferenced files are still there.")
+            try:
+                self._sweep_rows(step, removals, allowed)
+            except (CorruptFile, BackendUnavailable) as error:
+                raise DeletesFailed(
+                    f"Cannot go on deleting: {error.message}",
+                    next_step=f"`resume` goes on with operation {self.journal.operation_id}.",
+                ) from error
+            done += len(allowed)
+            self.shell.on_event(Event(phase="deleting files", done=done, total=sum(map(len, batches))))
+            if len(allowed) < len(batch):
+                return self._stopped_at_limit()
         return not self._state(step).failed
 
-    def _sweep_rows(self, step: Step, removals: Removals, start: int, stop: int) -> None:
-        self.journal.append("sweep-intent", {"step": step.name, "start": start, "stop": stop})
+    def _stopped_at_limit(self) -> bool:
+        self.notes.append("Stopped at the limit that was asked for; `resume` goes on.")
+        return False
+
+    def _sweep_rows(self, step: Step, removals: Removals, batch: Sequence[int]) -> None:
+        whole = isinstance(batch, range)
+        asked = {"start": batch[0], "stop": batch[-1] + 1} if whole else {"rows": list(batch)}
+        self.journal.append("sweep-intent", {"step": step.name, **asked})
         # After the record, so that as little as possible can happen between the look and the deletion.
-        rows = self.table.not_live(removals, start, stop)
-        self.kept_again += (stop - start) - len(rows)
+        rows = self.table.not_live(removals, batch)
+        self.kept_again += len(batch) - len(rows)
         table = removals.table.take(rows)
         paths = table["path"].to_pylist()
         failures = self.table.delete(paths)
@@ -638,8 +681,7 @@ class _Run:
             "sweep-outcome",
             {
                 "step": step.name,
-                "start": start,
-                "stop": stop,
+                **asked,
                 "by_kind": by_kind,
                 "bytes": size_bytes,
                 "failed": [row for row, is_gone in zip(rows, gone, strict=True) if not is_gone],
@@ -647,16 +689,17 @@ class _Run:
             },
         )
         if self.shell.deletes_left >= 0:
-            self.shell.deletes_left -= stop - start
+            self.shell.deletes_left -= len(batch)
+
+
+def _batches(rows: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """Slices of at most `size` rows."""
+    for first in range(0, len(rows), size):
+        yield rows[first : first + size]
 
 
 def _removals_name(rows: bytes) -> str:
     return f"removals-{hashlib.sha256(rows).hexdigest()[:32]}.parquet"
-
-
-def _own_files(attempt: Attempt) -> list[str]:
-    """What a refused attempt may have left behind and nobody can reference."""
-    return [*attempt.scratch, *([attempt.metadata_location] if attempt.own_name else [])]
 
 
 def _gaps(start: int, stop: int, done: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -669,8 +712,8 @@ def _gaps(start: int, stop: int, done: Sequence[tuple[int, int]]) -> Iterator[tu
         yield start, stop
 
 
-def system_shell(*, on_event: OnEvent, host: str, process_id: int, **limits: Any) -> Shell:
-    """The clock, ids and sleep of a real run."""
+def system_shell(*, on_event: OnEvent, **values: Any) -> Shell:
+    """The clock, ids and sleep of a real run; `values` are the other fields of `Shell`."""
     import uuid
 
     return Shell(
@@ -678,7 +721,5 @@ def system_shell(*, on_event: OnEvent, host: str, process_id: int, **limits: Any
         new_uuid=lambda: str(uuid.uuid4()),
         sleep_ms=lambda ms: time.sleep(ms / 1_000),
         on_event=on_event,
-        host=host,
-        process_id=process_id,
-        **limits,
+        **values,
     )

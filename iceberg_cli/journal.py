@@ -66,8 +66,9 @@ class Operation:
     table_uuid: str
     started_ms: int
     plan_digest: str
-    host: str  # of the process that began it or took it over last, as is the next
+    host: str  # of the process that began it or took it over last, as are the next two
     process_id: int
+    process_started: str  # tells a process from a later one with the same id; empty where it is not known
     steps: Mapping[str, StepState] = field(default_factory=dict)
     closed: str | None = None
 
@@ -104,7 +105,7 @@ def fold(operation_id: str, records: Sequence[Record]) -> Operation:
         )
     try:
         return _fold(operation_id, records)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CorruptFile(operation_id, None, f"a record of the journal lacks a field: {error}") from error
 
 
@@ -129,7 +130,8 @@ def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
         started_ms=begin["at_ms"],
         plan_digest=begin["plan_digest"],
         host=owner["host"],
-        process_id=owner["process_id"],
+        process_id=int(owner["process_id"]),
+        process_started=str(owner["process_started"]),
         steps=steps,
         closed=closed,
     )
@@ -162,8 +164,11 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
         case "sweep-intent":
             values["sweep_after_ms"] = None
         case "sweep-outcome":
-            values["swept"] = (*state.swept, (body["start"], body["stop"]))
-            retried = set(range(body["start"], body["stop"]))
+            if "rows" in body:
+                retried = set(body["rows"])
+            else:
+                retried = set(range(body["start"], body["stop"]))
+                values["swept"] = (*state.swept, (body["start"], body["stop"]))
             values["failed"] = (*(row for row in state.failed if row not in retried), *body["failed"])
             values["deleted_bytes"] = state.deleted_bytes + body["bytes"]
         case "step-done":

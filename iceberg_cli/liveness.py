@@ -5,7 +5,6 @@ Marking fails closed: a kept manifest list or manifest that is missing or cannot
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -36,7 +35,7 @@ from iceberg_cli.iceberg.reachability import (
     sources_of,
     without_counts,
 )
-from iceberg_cli.paths import canonical, liveness_key
+from iceberg_cli.paths import canonical, liveness_key, liveness_key_column
 from iceberg_cli.plan import NamedFile, Reach, SnapshotFiles
 from iceberg_cli.removals import SCHEMA
 
@@ -177,7 +176,9 @@ class Liveness:
     @staticmethod
     def _aliased(paths: pa.Array | pa.ChunkedArray, real: str, spelled: str) -> Keys:
         """Keys of the same files by the folder's other name: a link in the table's path gives them two."""
-        return keys_of(pc.replace_substring_regex(paths, f"^(file:(//)?)?{re.escape(real)}/", f"{spelled}/"))
+        keys = liveness_key_column(paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths)
+        renamed = pc.binary_join_element_wise(spelled, pc.utf8_slice_codeunits(keys, len(real)), "")
+        return keys_of(pc.if_else(pc.starts_with(keys, f"{real}/"), renamed, keys))
 
     def everything_live(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> Keys:
         """Keys of all that these snapshots reach: files, manifests, lists, and what metadata names directly."""
@@ -189,6 +190,10 @@ class Liveness:
     def facts(self, snapshots: Sequence[SnapshotFiles]) -> Facts:
         """Which partition specs and equality fields the kept snapshots use."""
         manifests = self.manifests(snapshots, phase="reading manifest lists", required=True)
+        if manifests.uncounted:
+            self.live_keys(
+                manifests, phase="reading manifests"
+            )  # a list cut short hides a spec that is in use
         field_ids: set[int] = set()
         deletes = manifests.rows.filter(pc.equal(manifests.rows["content"], 1))
         for _, batch in self.entries(deletes, ("status", "equality_ids"), phase="reading delete manifests"):
@@ -217,7 +222,7 @@ class Liveness:
         kept_lists = [snapshot.manifest_list for snapshot in reach.kept if snapshot.manifest_list is not None]
         kept_keys = self._named_keys(kept, [*kept_lists, *reach.kept_files])
         parts: list[pa.Table] = []
-        if only_expired.num_rows and (reach.content or kept.uncounted):
+        if kept.uncounted or (reach.content and only_expired.num_rows):
             kept_keys = key_set([kept_keys, self.live_keys(kept, phase="reading kept manifests")])
         if reach.content and only_expired.num_rows:
             parts.extend(self._content(only_expired, kept_keys))

@@ -254,12 +254,12 @@ class Plan:
     @classmethod
     def _parsed(cls, value: Mapping[str, Any], removals: Removals | None) -> Plan:
         """The plan of a document; KeyError, TypeError, ValueError or AttributeError where it is none."""
-        for name in ("as_of_ms", "grace_ms"):
-            if type(value[name]) is not int:
-                raise TypeError(f"{name} is {value[name]!r}, not a whole number")
-        for text in (value["operation"], value["table"]["name"], *value["warnings"], *value["blocked_by"]):
-            if not isinstance(text, str):
-                raise TypeError(f"{text!r} is no text")
+        _check_shape(value, _SHAPE, "the plan")
+        names = [step["name"] for step in value["steps"]]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two of the steps {names} have one name")
+        if value["grace_ms"] < 0:
+            raise ValueError(f"grace_ms is {value['grace_ms']}")
         return cls(
             operation=value["operation"],
             table=value["table"],
@@ -301,6 +301,49 @@ class Plan:
         if self.removals is not None and shown.removals is not None:
             more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals).to_pylist())
         return tuple(more)
+
+
+# A document's fields by their JSON types: a list of one is an array of these, a tuple lists the choices.
+_SHAPE: Mapping[str, Any] = {
+    "operation": str,
+    "table": {"name": str, "location": str, "format": str, "format_version": int},
+    "base": {"table_uuid": str, "version": str, "refs": dict, "last_sequence_number": int},
+    "as_of_ms": int,
+    "options": dict,
+    "policy": dict,
+    "verdicts": [{"subject": str, "id": str, "keep": bool, "reason": str, "timestamp_ms": (int, None)}],
+    "warnings": [str],
+    "blocked_by": [str],
+    "steps": [
+        {
+            "name": str,
+            "requires": (str, None),
+            "tasks": [{"name": str, "kind": str, "inputs": [str]}],
+            "change": ({"updates": [dict]}, None),
+        }
+    ],
+    "grace_ms": int,
+}
+
+
+def _check_shape(value: Any, shape: Any, where: str) -> None:
+    """Refuse with KeyError or TypeError what has another type, or lacks a field; more fields are let through."""
+    match shape:
+        case (first, None):
+            if value is not None:
+                _check_shape(value, first, where)
+        case [item]:
+            _check_shape(value, list, where)
+            for each in value:
+                _check_shape(each, item, where)
+        case Mapping():
+            _check_shape(value, dict, where)
+            for name, inner in shape.items():
+                _check_shape(value[name], inner, name)
+        case _:
+            # Not isinstance: true is no number.
+            if type(value) is not shape:
+                raise TypeError(f"{where} has {value!r} in the place of {shape.__name__}")
 
 
 def _step_from_json(value: Mapping[str, Any]) -> Step:

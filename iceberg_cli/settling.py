@@ -5,24 +5,54 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from iceberg_cli.apply import Shell, resume
-from iceberg_cli.errors import StalePlan, TakenOver
+from iceberg_cli.apply import Shell, abandon, resume
+from iceberg_cli.errors import (
+    CommitStateUnknown,
+    CorruptFile,
+    DeletesFailed,
+    IcebergCliError,
+    Interrupted,
+    Refused,
+    StalePlan,
+    TakenOver,
+)
 from iceberg_cli.journal import Operation, prune_folders
 from iceberg_cli.plan import Report
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import VERBS
 
 
-def operations(table: IcebergTable) -> list[Operation]:
-    """The state of every operation that has not been closed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One open operation in words; `operation` is None where its journal cannot be read."""
 
-    Raises:
-        CorruptFile: a journal cannot be read whole.
-    """
-    found = [table.journal(operation_id).operation() for operation_id in table.open_operations()]
-    return [operation for operation in found if operation is not None]
+    operation_id: str
+    operation: Operation | None
+    state: str
+    problem: IcebergCliError | None = None
+
+
+def operations(table: IcebergTable, *, now_ms: int) -> list[Listed]:
+    """Every operation that has not been closed."""
+    found = []
+    for operation_id in table.open_operations():
+        try:
+            operation = table.journal(operation_id).operation()
+        except (CorruptFile, Refused) as error:
+            found.append(
+                Listed(operation_id=operation_id, operation=None, state=error.message, problem=error)
+            )
+            continue
+        if operation is None:
+            found.append(
+                Listed(operation_id=operation_id, operation=None, state="it stopped before it did anything")
+            )
+        else:
+            state = explain(operation, now_ms=now_ms)
+            found.append(Listed(operation_id=operation_id, operation=operation, state=state))
+    return found
 
 
 def is_running(operation: Operation) -> bool:
@@ -31,11 +61,22 @@ def is_running(operation: Operation) -> bool:
         return False
     try:
         os.kill(operation.process_id, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
-    return True
+        pass
+    return operation.process_started in ("", process_started(operation.process_id))
+
+
+def process_started(process_id: int) -> str:
+    """When a process began, as the system counts since which boot; empty where the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        with open(f"/proc/{process_id}/stat", "rb") as stat:
+            return f"{boot}/{stat.read().rsplit(b')', 1)[1].split()[19].decode()}"
+    except (OSError, IndexError):
+        return ""
 
 
 def explain(operation: Operation, *, now_ms: int) -> str:
@@ -58,29 +99,89 @@ def explain(operation: Operation, *, now_ms: int) -> str:
             return "stopped between two steps"
 
 
-def settle_all(table: IcebergTable, shell: Shell) -> Iterator[Report]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What came of one open operation; `exit_code` is 0 unless something of it is left to worry about."""
+
+    report: Report
+    exit_code: int
+
+
+def settle_all(table: IcebergTable, shell: Shell) -> Iterator[Settled]:
     """Finish the operations that nobody is working on and whose grace is over.
 
-    An operation that would now remove more than was shown is closed and told of; it does not stop the caller, nor
-    does one that another process takes over at the same time.
+    One that cannot be finished does not stop the caller, nor the others: it is told of, with its error's exit code. Two
+    cases are no failure: it would now remove more than was shown, or another process takes it over at the same time.
+
+    Raises:
+        Interrupted: a signal asked to stop.
     """
-    open_ids = table.open_operations()
-    if not open_ids:
+    if not table.open_operations():
         prune_folders(table.storage, table.location)
-    for operation_id in open_ids:
-        operation = table.journal(operation_id).operation()
-        if operation is not None and (is_running(operation) or _waits(operation, shell.now_ms())):
-            continue
-        try:
-            report = resume(table, operation_id, shell, verbs=VERBS)
-        except (StalePlan, TakenOver) as error:
-            report = Report(
-                operation=operation.operation if operation else "resume",
-                operation_id=operation_id,
-                status="refused",
-                notes=(error.message,),
-            )
-        yield replace(report, notes=(f"Settled the open operation {operation_id}.", *report.notes))
+    for listed in operations(table, now_ms=shell.now_ms()):
+        operation = listed.operation
+        if operation is None or not (is_running(operation) or _waits(operation, shell.now_ms())):
+            yield finish(table, listed, shell)
+
+
+def finish(table: IcebergTable, listed: Listed, shell: Shell) -> Settled:
+    """Resume one operation; an error becomes part of the answer.
+
+    Raises:
+        Interrupted: a signal asked to stop.
+    """
+    operation = listed.operation
+    if operation is not None and is_running(operation):
+        error = Refused(f"Process {operation.process_id} is still working on it", state="It was left alone.")
+        return _failed(listed, error)
+    try:
+        report = resume(table, listed.operation_id, shell, verbs=VERBS)
+    except Interrupted:
+        raise
+    except IcebergCliError as error:
+        return _failed(listed, error)
+    notes = (f"Settled the open operation {listed.operation_id}.", *report.notes)
+    code = DeletesFailed.exit_code if report.failed_deletes else 0
+    return Settled(report=replace(report, notes=notes), exit_code=code)
+
+
+def close(table: IcebergTable, listed: Listed, shell: Shell) -> Settled:
+    """Close one operation without finishing it; a journal that cannot be read is deleted as it is."""
+    if listed.operation is not None and is_running(listed.operation):
+        return finish(table, listed, shell)
+    if isinstance(listed.problem, Refused):
+        return _failed(listed, listed.problem)
+    try:
+        if listed.operation is None:
+            table.forget(listed.operation_id)
+        else:
+            abandon(table, listed.operation_id, shell)
+    except IcebergCliError as error:
+        return _failed(listed, error)
+    verb = listed.operation.operation if listed.operation else "resume"
+    notes = (f"Closed the operation {listed.operation_id}; what it had not deleted stays.",)
+    return Settled(
+        report=Report(operation=verb, operation_id=listed.operation_id, status="done", notes=notes),
+        exit_code=0,
+    )
+
+
+def _failed(listed: Listed, error: IcebergCliError) -> Settled:
+    verb = listed.operation.operation if listed.operation else "resume"
+    lines = (
+        f"Cannot settle the open operation {listed.operation_id}: {error.message}",
+        error.state,
+        error.next_step,
+    )
+    report = Report(
+        operation=verb,
+        operation_id=listed.operation_id,
+        status="unknown" if isinstance(error, CommitStateUnknown) else "refused",
+        notes=tuple(line for line in lines if line),
+    )
+    return Settled(
+        report=report, exit_code=0 if isinstance(error, StalePlan | TakenOver) else error.exit_code
+    )
 
 
 def _waits(operation: Operation, now_ms: int) -> bool:

@@ -217,20 +217,17 @@ class IcebergTable:
         commit = bind(step.change, self.metadata, timestamp_ms=timestamp_ms, commit_uuid=commit_uuid)
         return replace(self.committer.prepare(commit, base_location=self.metadata_location), fresh=True)
 
-    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt:
-        """The attempt that an intent of the journal describes, byte for byte.
+    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
+        """The attempt that an intent of the journal describes, byte for byte; None if its base is not there any more.
 
         Raises:
-            Refused: it cannot be made again, because the base's metadata file is gone or the digests differ.
+            Refused: it cannot be made again: the digests differ.
         """
         base_location = intent["base_location"]
         try:
             base = self.read_metadata(base_location)
         except TableNotFound:
-            raise Refused(
-                f"Cannot settle this commit: its base {base_location} is not there any more",
-                state="The commit's outcome is unknown. Nothing was deleted.",
-            ) from None
+            return None
         commit = bind(
             Change(updates=tuple(intent["updates"])),
             base,
@@ -260,14 +257,14 @@ class IcebergTable:
 
     # -- sweep -------------------------------------------------------------------------------------------------
 
-    def not_live(self, removals: Removals, start: int, stop: int) -> list[int]:
-        """The rows of `[start, stop)` that the table, looked at now, does not reach, inside its own locations."""
+    def not_live(self, removals: Removals, rows: Sequence[int]) -> list[int]:
+        """Those of `rows` that the table, looked at now, does not reach, inside its own locations."""
         live = self._live_now()
         self._check_interlocks()
-        rows = removals.table.slice(start, stop - start)
-        gone = ~among(keys_of(rows["as_written"]), live) & ~among(keys_of(rows["path"]), live)
-        own = self._own(rows).to_numpy(zero_copy_only=False)
-        return [start + int(row) for row in (gone & own).nonzero()[0]]
+        asked = removals.table.take(pa.array(rows, pa.int64()))
+        gone = ~among(keys_of(asked["as_written"]), live) & ~among(keys_of(asked["path"]), live)
+        own = self._own(asked).to_numpy(zero_copy_only=False)
+        return [rows[int(place)] for place in (gone & own).nonzero()[0]]
 
     def _own(self, rows: pa.Table) -> pa.Array:
         """Which removals are the table's to delete; a metadata file only by the table's own rule for them."""
@@ -301,6 +298,32 @@ class IcebergTable:
         """Delete files; the ones still there, with the reason."""
         return self.storage.delete(paths)
 
+    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
+        """Delete files of this tool's own making, and nothing that could be another's or the table's.
+
+        Args:
+            paths: that nothing references.
+            marks: operation id or commit UUIDs; one of them is in each file's name.
+        """
+        if not paths:
+            return
+        self.load()
+        named = {self.metadata_location, *(entry.metadata_file for entry in self.metadata.metadata_log)}
+        kept = {self.storage.canonical(path) for path in named}
+        folders = Roots.of(
+            [self.location, self.metadata.properties.get("write.metadata.path", self.location)]
+        )
+        keys = {path: self.storage.canonical(path) for path in paths}
+        self.storage.delete(
+            [
+                path
+                for path, key in keys.items()
+                if key not in kept
+                and folders.own(key)
+                and any(mark in key.rsplit("/", 1)[-1] for mark in marks)
+            ]
+        )
+
     # -- staging and journal -----------------------------------------------------------------------------------
 
     def staging_path(self, prefix: str, task: Task) -> str:
@@ -325,6 +348,10 @@ class IcebergTable:
     def journal(self, operation_id: str) -> Journal:
         """The journal of an operation: empty, or as it was left."""
         return Journal.load(self.storage, self.location, operation_id)
+
+    def forget(self, operation_id: str) -> None:
+        """Delete the files of a journal that cannot be read."""
+        Journal.create(self.storage, self.location, operation_id).clean_up()
 
     def open_operations(self) -> list[str]:
         """Ids of the operations that were not closed."""

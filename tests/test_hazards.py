@@ -10,9 +10,9 @@ import io
 import json
 import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,166 +20,18 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.storage import open_storage
-from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, SCHEMA, SPEC, a_snapshot, a_table_document
+from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, a_snapshot
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing
-from tests.cli.running import Ran, iceberg_cli
+from tests.cli.running import iceberg_cli
+from tests.hazard_tables import Entry, Hazard, a_dv, entry, expire, removed
 from tests.paths import FIXTURES, needs_fixtures
 from tests.servers import S3Server
-
-SYNC = bytes(16)
-Entry = dict[str, Any]
-
-
-def entry(status: int, path: str, *, content: int = 0, **others: Any) -> Entry:
-    """A manifest entry with its numbers written out, so that any manifest can hold it."""
-    return {
-        "status": status,
-        "snapshot_id": 1,
-        "sequence_number": 1,
-        "file_sequence_number": 1,
-        "content": content,
-        "file_path": path,
-        "file_format": "PARQUET",
-        "partition": {},
-        "record_count": 1,
-        "file_size_in_bytes": 10,
-        **others,
-    }
-
-
-def a_dv(status: int, puffin: str, data_file: str, *, offset: int = 4) -> Entry:
-    """A deletion vector of `data_file` at `offset` of `puffin`."""
-    return entry(
-        status,
-        puffin,
-        content=1,
-        file_format="PUFFIN",
-        referenced_data_file=data_file,
-        content_offset=offset,
-        content_size_in_bytes=40,
-    )
-
-
-@dataclass(kw_only=True)
-class Hazard:
-    """A table written manifest by manifest, as freely as hostile or unlucky writers do."""
-
-    location: str
-    storage: Any = field(default_factory=open_storage)
-    format_version: int = 2
-    properties: Mapping[str, str] = field(default_factory=dict)
-    fields: dict[str, Any] = field(default_factory=dict)
-    snapshots: list[dict[str, Any]] = field(default_factory=list)
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def data(self, *names: str) -> list[str]:
-        """Write data files below the table's folder; their paths."""
-        paths = [f"{self.location}/data/{name}" for name in names]
-        for path in paths:
-            self.storage.put_if_absent(path, b"ten bytes.")
-        return paths
-
-    def manifest(self, name: str, *entries: Entry, content: int = 0, block_bytes: int = 64_000) -> str:
-        """Write a manifest; the name that snapshots list it by."""
-        path = f"{self.location}/metadata/{name}.avro"
-        data = write_manifest(
-            entries,
-            schema=SCHEMA,
-            partition_spec=SPEC,
-            format_version=self.format_version,
-            content=content,
-            sync=SYNC,
-            block_bytes=block_bytes,
-        )
-        self.storage.put_if_absent(path, data)
-        counts = {
-            f"{kind}_{what}_count": sum(each["status"] == status for each in entries)
-            for status, kind in ((EXISTING, "existing"), (ADDED, "added"), (DELETED, "deleted"))
-            for what in ("files", "rows")
-        }
-        self.rows[name] = {
-            "manifest_path": path,
-            "manifest_length": len(data),
-            "partition_spec_id": 0,
-            "content": content,
-            "sequence_number": 1,
-            "min_sequence_number": 1,
-            "added_snapshot_id": 1,
-            **counts,
-        }
-        return name
-
-    def snapshot(
-        self,
-        snapshot_id: int,
-        *manifests: str,
-        parent: int | None = None,
-        block_bytes: int = 64_000,
-        **others: Any,
-    ) -> None:
-        """A snapshot with a list of these manifests and true totals; id 9 is nine days old, 8 eight, and so on."""
-        rows = [self.rows[name] for name in manifests]
-        path = f"{self.location}/metadata/snap-{snapshot_id}.avro"
-        data = write_manifest_list(
-            rows,
-            format_version=self.format_version,
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=parent,
-            sequence_number=1,
-            sync=SYNC,
-            block_bytes=block_bytes,
-        )
-        self.storage.put_if_absent(path, data)
-        totals = {
-            name: str(
-                sum(
-                    (row["added_files_count"] or 0) + (row["existing_files_count"] or 0)
-                    for row in rows
-                    if row["content"] == content
-                )
-            )
-            for content, name in ((0, "total-data-files"), (1, "total-delete-files"))
-        }
-        values = {"summary": totals, "manifest_list": path} | others
-        self.snapshots.append(
-            a_snapshot(snapshot_id, age_ms=LONG_AGO_MS + snapshot_id * DAY_MS, parent=parent, **values)
-        )
-
-    def publish(self, *, main: int, name: str = "v1.metadata.json", **refs: Any) -> str:
-        """Write the metadata; returns its location."""
-        document = a_table_document(
-            *self.snapshots,
-            format_version=self.format_version,
-            properties=self.properties,
-            main=main,
-            refs=refs,
-        )
-        document |= {"location": self.location, "snapshot-log": [], **self.fields}
-        path = f"{self.location}/metadata/{name}"
-        self.storage.put_if_absent(path, json.dumps(document).encode())
-        return path
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Hazard:
     return Hazard(location=str(tmp_path / "lake" / "events"))
-
-
-def expire(table: Hazard, *arguments: object) -> Ran:
-    """Expire what is older than five days."""
-    return iceberg_cli(
-        "expire-snapshots", table.location, "--as-of", AS_OF_MS, "--yes", "--format", "json", *arguments
-    )
-
-
-def removed(table: Hazard, *arguments: object) -> set[str]:
-    """What a successful expiry deletes, by path below the table's folder."""
-    before = set(listing(Path(table.location)))
-    ran = expire(table, *arguments)
-    assert ran.code == 0, ran.out + ran.err
-    return before - set(listing(Path(table.location)))
 
 
 # -- H-a: deletion vectors share a Puffin file -----------------------------------------------------------------
@@ -385,6 +237,90 @@ def test_v1_snapshots_that_name_their_manifests_and_have_no_counts_expire(
     assert ("manifests" in left) is not last_has_list
 
 
+def test_a_v1_list_without_counts_that_was_cut_short_stops_the_run(tmp_path: Path) -> None:
+    table = Hazard(location=str(tmp_path / "visits"), format_version=1)
+    paths = table.data("a", "b", "dead")
+    names = [table.manifest(f"m{n}", entry(ADDED, path)) for n, path in enumerate(paths)]
+    for row in table.rows.values():
+        row |= {key: None for key in row if key.endswith("_count")}
+    table.snapshot(9, *names, summary={"total-data-files": "3"})
+    table.snapshot(1, *names[:2], summary={"total-data-files": "2"}, block_bytes=1)
+    table.publish(main=1)
+    path = Path(table.location) / "metadata" / "snap-1.avro"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: block_starts(whole)[1]])
+    before = listing(Path(table.location))
+    for cleanup in ("all", "metadata"):
+        ran = expire(table, "--cleanup", cleanup)
+        assert ran.code == 15
+        assert "hold 1 files, its snapshot's summary says 2" in ran.json["message"]
+    assert listing(Path(table.location)) == before
+    path.write_bytes(whole)
+    assert removed(table) == {"data/dead", "metadata/m2.avro", "metadata/snap-9.avro"}
+
+
+@pytest.mark.parametrize("cleanup", ["all", "none"])
+def test_a_v1_list_that_was_cut_short_loses_no_spec_either(tmp_path: Path, cleanup: str) -> None:
+    # Every manifest of the expired snapshot is kept too, so that no file of a manifest is in question.
+    table = v1_of_two_specs(tmp_path)
+    path = Path(table.location) / "metadata" / "snap-1.avro"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: block_starts(whole)[1]])
+    before = listing(Path(table.location))
+    assert expire(table, "--clean-metadata", "--cleanup", cleanup).code == 15
+    assert listing(Path(table.location)) == before
+
+
+def v1_of_two_specs(tmp_path: Path) -> Hazard:
+    """Expired 9 has a manifest of spec 0; kept 1 has it too, and one of spec 1. Spec 2 is the default."""
+    table = Hazard(location=str(tmp_path / "visits"), format_version=1)
+    a, b = table.data("a", "b")
+    table.manifest("m0", entry(ADDED, a))
+    table.manifest("m1", entry(ADDED, b))
+    table.rows["m1"]["partition_spec_id"] = 1
+    for row in table.rows.values():
+        row |= {key: None for key in row if key.endswith("_count")}
+    table.snapshot(9, "m0", summary={"total-data-files": "1"})
+    table.snapshot(1, "m0", "m1", summary={"total-data-files": "2"}, block_bytes=1)
+    partition = {"name": "n_1", "transform": "identity", "source-id": 1, "field-id": 1000}
+    specs = [
+        {"spec-id": 0, "fields": []},
+        {"spec-id": 1, "fields": [partition]},
+        {"spec-id": 2, "fields": []},
+    ]
+    table.fields |= {"partition-specs": specs, "default-spec-id": 2}
+    table.publish(main=1)
+    return table
+
+
+@pytest.mark.parametrize("cleanup", ["all", "metadata"])
+def test_a_v1_snapshot_that_names_fewer_files_than_its_summary_says_stops_the_run(
+    tmp_path: Path, cleanup: str
+) -> None:
+    table = Hazard(location=str(tmp_path / "visits"), format_version=1)
+    table.snapshot(9, table.manifest("m9", *(entry(ADDED, path) for path in table.data("a", "b"))))
+    values = {"manifest_list": None, "manifests": [], "summary": {"total-data-files": "2"}}
+    table.snapshots.append(a_snapshot(1, age_ms=LONG_AGO_MS + DAY_MS, parent=9, **values))
+    table.publish(main=1)
+    before = listing(Path(table.location))
+    ran = expire(table, "--cleanup", cleanup)
+    assert ran.code == 15
+    assert "snapshot 1: its manifests hold 0 files, its snapshot's summary says 2" in ran.json["message"]
+    assert listing(Path(table.location)) == before
+
+
+def test_no_partition_spec_goes_while_a_v1_snapshot_names_manifests_of_unknown_specs(tmp_path: Path) -> None:
+    table = v1_of_two_specs(tmp_path)
+    names = [str(table.rows[name]["manifest_path"]) for name in ("m0", "m1")]
+    values = {"manifest_list": None, "manifests": names, "summary": {"total-data-files": "2"}}
+    table.snapshots[1] = a_snapshot(1, age_ms=LONG_AGO_MS + DAY_MS, parent=9, **values)
+    table.publish(main=1, name="v2.metadata.json")
+    assert expire(table, "--clean-metadata").code == 0
+    after = json.loads((tmp_path / "visits/metadata/v3.metadata.json").read_text())
+    assert [spec["spec-id"] for spec in after["partition-specs"]] == [0, 1, 2]
+    assert [snapshot["snapshot-id"] for snapshot in after["snapshots"]] == [1]
+
+
 # -- S02 to S04: liveness is asked of paths, never read off DELETED entries ------------------------------------
 
 
@@ -480,6 +416,98 @@ def test_statistics_that_name_a_live_file_or_the_metadata_itself_delete_neither(
     table.fields["statistics"] = [statistics(*item) for item in named.items()]
     table.publish(main=1)
     assert removed(table) == {f"metadata/snap-{n}.avro" for n in (9, 8, 7)}
+
+
+# -- interlocks ------------------------------------------------------------------------------------------------
+
+
+def a_due_table(table: Hazard) -> None:
+    """Expired snapshot 9 with a file of its own, kept 1."""
+    keep, dead = table.data("keep", "dead")
+    table.snapshot(9, table.manifest("m9", entry(ADDED, keep), entry(ADDED, dead)))
+    table.snapshot(1, table.manifest("m1", entry(EXISTING, keep)), parent=9)
+    table.publish(main=1)
+
+
+@pytest.mark.parametrize("text", ["false", "False", "no", "0", "off", "", "true ", "1"])
+def test_gc_enabled_is_off_wherever_java_reads_it_as_off(table: Hazard, text: str) -> None:
+    # Boolean.parseBoolean: "true" in any case, nothing else.
+    table.properties = {"gc.enabled": text}
+    a_due_table(table)
+    before = listing(Path(table.location))
+    ran = expire(table)
+    assert ran.code == 11
+    assert "gc.enabled" in ran.json["message"]
+    assert listing(Path(table.location)) == before
+
+
+@pytest.mark.parametrize("text", ["true", "TRUE"])
+def test_gc_enabled_is_on_wherever_java_reads_it_as_on(table: Hazard, text: str) -> None:
+    table.properties = {"gc.enabled": text}
+    a_due_table(table)
+    assert "data/dead" in removed(table)
+
+
+def test_a_table_that_no_branch_or_tag_holds_is_not_emptied(table: Hazard) -> None:
+    for snapshot_id in (9, 8):
+        paths = table.data(f"a{snapshot_id}")
+        table.snapshot(snapshot_id, table.manifest(f"m{snapshot_id}", entry(ADDED, *paths)))
+    table.fields |= {"refs": {}, "current-snapshot-id": -1}
+    table.publish(main=8)
+    before = listing(Path(table.location))
+    ran = expire(table)
+    assert ran.code == 11
+    assert "every snapshot of the table" in ran.json["message"]
+    assert listing(Path(table.location)) == before
+
+
+def test_gc_enabled_that_is_switched_off_during_the_grace_stops_the_deletions(table: Hazard) -> None:
+    a_due_table(table)
+    assert expire(table, "--grace", "50ms").json["status"] == "waiting"
+    waiting = set_property(table, "gc.enabled", "false")
+    time.sleep(0.06)
+    before = table_files(table)
+    for verb in (
+        ("expire-snapshots", table.location, "--as-of", AS_OF_MS, "--yes"),
+        ("resume", table.location),
+    ):
+        ran = iceberg_cli(*verb)
+        assert ran.code == 11
+        assert "gc.enabled" in ran.out + ran.err
+        assert table_files(table) == before
+    assert {"data/dead", *OWN_GONE} <= before
+    set_property(table, "gc.enabled", "true")
+    assert waiting == 3
+    assert iceberg_cli("resume", table.location).code == 0
+    assert before - table_files(table) == {"data/dead", *OWN_GONE}
+
+
+def test_files_that_all_came_back_during_the_grace_stay(table: Hazard) -> None:
+    # An operator restores the metadata of before the expiry as the next version.
+    a_due_table(table)
+    assert expire(table, "--grace", "50ms").json["status"] == "waiting"
+    time.sleep(0.06)
+    folder = Path(table.location) / "metadata"
+    (folder / "v3.metadata.json").write_bytes((folder / "v1.metadata.json").read_bytes())
+    before = table_files(table)
+    ran = iceberg_cli("resume", table.location, "--format", "json")
+    assert ran.code == 0, ran.out + ran.err
+    assert table_files(table) == before
+
+
+def set_property(table: Hazard, name: str, value: str) -> int:
+    """Commit a table property as another writer; the new version's number."""
+    folder = Path(table.location) / "metadata"
+    version = max(int(path.name[1:].partition(".")[0]) for path in folder.glob("v*.metadata.json"))
+    document = json.loads((folder / f"v{version}.metadata.json").read_text())
+    document["properties"] |= {name: value}
+    (folder / f"v{version + 1}.metadata.json").write_text(json.dumps(document))
+    return version + 1
+
+
+def table_files(table: Hazard) -> set[str]:
+    """The table's files without the journals of this tool."""
+    return {name for name in listing(Path(table.location)) if not name.startswith("_iceberg_cli/")}
 
 
 # -- other people's files --------------------------------------------------------------------------------------

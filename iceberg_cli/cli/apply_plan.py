@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iceberg_cli.cli.carry_out import Carry, carry_options, finish, settle_open
 from iceberg_cli.cli.run import Run, command
-from iceberg_cli.errors import StalePlan, UsageError
+from iceberg_cli.errors import Refused, StalePlan, UsageError
 from iceberg_cli.plan import Plan
+
+if TYPE_CHECKING:
+    from iceberg_cli.table import IcebergTable
 
 
 def load(path: str) -> Plan:
     """A plan that `plan --output` wrote, whole or not at all.
 
     Raises:
-        UsageError: no such file. CorruptFile: the plan and its removals do not fit.
+        UsageError: no such file, or a policy that cannot be planned from. CorruptFile: the plan and its removals do
+            not fit.
     """
+    from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
     from iceberg_cli.iceberg.strict_json import loads
     from iceberg_cli.removals import Removals
     from iceberg_cli.verbs import VERBS
@@ -26,9 +32,9 @@ def load(path: str) -> Plan:
     try:
         with open(path, "rb") as file:
             document = loads(file.read(), path)
-        recorded = document.get("removals") or {}
-        name = recorded.get("file")
-        if not name or os.path.basename(name) != name:
+        recorded = document.get("removals")
+        name = recorded.get("file") if isinstance(recorded, dict) else None
+        if not isinstance(name, str) or not name or os.path.basename(name) != name:
             raise UsageError(f"{path} was not written by `plan --output`: it names no removals file")
         beside = os.path.join(os.path.dirname(path), name)
         with open(beside, "rb") as file:
@@ -38,6 +44,8 @@ def load(path: str) -> Plan:
     plan = Plan.from_json(document, removals=removals, path=path)
     if plan.operation not in VERBS:
         raise UsageError(f"{path} is a plan of {plan.operation!r}, which is no verb here")
+    # What cannot be planned again could not be resumed either.
+    ExpirePolicy.from_json(plan.policy)
     return plan
 
 
@@ -69,35 +77,54 @@ def register(app: typer.Typer) -> None:
         shown = load(plan_file)
         opened = run.open(shown.table["name"])
         if replan or carry.dry_run:
-            more = opened.replan(shown).beyond(shown)
-            run.progress.close()
-            if run.json:
-                render.print_json(
-                    {"schema": "iceberg-cli/replan/1", "beyond": list(more), "plan": shown.to_json()}
-                )
-            else:
-                if not replan:
-                    render.show_plan(run.out, shown, verbose=run.verbose)
-                for line in more:
-                    run.out.print(render.printable(f"beyond the file: {line}"))
-                if not more:
-                    run.out.print("Planned now, nothing would go that the file does not list.")
-            if more and not replan:
-                raise StalePlan(
-                    "Cannot apply this plan: the table moved and more would go",
-                    next_step="Plan again and look at it.",
-                )
+            _show_difference(run, opened, shown, only=replan)
             return
         shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
-        if not carry.no_resume:
-            settle_open(run, opened, shell)
+        earlier = 0 if carry.no_resume else settle_open(run, opened, shell)
+        # What is carried out is planned now, from the file's question: the file says what may go, never what goes.
+        fresh = opened.replan(shown)
+        if fresh.base.table_uuid != shown.base.table_uuid:
+            raise Refused(
+                f"Cannot apply this plan: it was made for table {shown.base.table_uuid}, "
+                f"and {opened.name} is {fresh.base.table_uuid}"
+            )
+        run.progress.close()
+        _refuse_more(fresh.beyond(shown))
         if not run.json and not run.quiet:
-            render.show_plan(run.out, shown, verbose=run.verbose)
-        files = shown.removals.count if shown.removals is not None else 0
-        if shown.due and not run.confirm(
+            render.show_plan(run.out, fresh, verbose=run.verbose)
+        files = fresh.removals.count if fresh.removals is not None else 0
+        if fresh.due and not run.confirm(
             f"Commit this to {opened.name} and delete {render.count(files, 'files')}?", yes=carry.yes
         ):
             raise typer.Exit(0)
         with run.stoppable():
-            report = apply(shown, opened, VERBS[shown.operation], shell)
-        finish(run, report, opened.name)
+            report = apply(fresh, opened, VERBS[fresh.operation], shell)
+        finish(run, report, opened.name, earlier=earlier)
+
+
+def _show_difference(run: Run, opened: IcebergTable, shown: Plan, *, only: bool) -> None:
+    """Print what would go beyond the file, after the file's own plan unless `only` the difference is wanted."""
+    from iceberg_cli import render
+
+    more = opened.replan(shown).beyond(shown)
+    run.progress.close()
+    if run.json:
+        render.print_json({"schema": "iceberg-cli/replan/1", "beyond": list(more), "plan": shown.to_json()})
+    else:
+        if not only:
+            render.show_plan(run.out, shown, verbose=run.verbose)
+        for line in more:
+            run.out.print(render.printable(f"beyond the file: {line}"))
+        if not more:
+            run.out.print("Planned now, nothing would go that the file does not list.")
+    if not only:
+        _refuse_more(more)
+
+
+def _refuse_more(more: Sequence[str]) -> None:
+    if more:
+        raise StalePlan(
+            f"Cannot apply this plan: the table moved, and {len(more)} things that the file does not list would go, "
+            f"such as {more[0]}",
+            next_step="Plan again and look at it.",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import DeletesFailed, Refused
 
 if TYPE_CHECKING:
+    from iceberg_cli.apply import Shell
     from iceberg_cli.plan import Plan, Report
     from iceberg_cli.table import IcebergTable
 
@@ -71,8 +73,7 @@ def carry_out(run: Run, carry: Carry, table: IcebergTable, make_plan: Callable[[
     from iceberg_cli.verbs import VERBS
 
     shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
-    if not carry.dry_run and not carry.no_resume:
-        settle_open(run, table, shell)
+    earlier = 0 if carry.dry_run or carry.no_resume else settle_open(run, table, shell)
     plan = make_plan()
     run.progress.close()
     if carry.dry_run:
@@ -93,7 +94,7 @@ def carry_out(run: Run, carry: Carry, table: IcebergTable, make_plan: Callable[[
             raise typer.Exit(0)
     with run.stoppable():
         report = apply(plan, table, VERBS[plan.operation], shell)
-    finish(run, report, table.name)
+    finish(run, report, table.name, earlier=earlier)
 
 
 def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
@@ -112,34 +113,36 @@ def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
         raise typer.Exit(3)
 
 
-def finish(run: Run, report: Report, name: str) -> None:
-    """Print the report; leave with 14 where a deletion failed.
+def finish(run: Run, report: Report, name: str, *, earlier: int = 0) -> None:
+    """Print the report; leave with 14 where a deletion failed, or with what an earlier operation left.
 
     Raises:
-        typer.Exit: 14.
+        typer.Exit: 14, or `earlier` if it is not 0.
     """
     run.show_report(report, name)
     if report.failed_deletes:
         raise typer.Exit(DeletesFailed.exit_code)
+    if earlier:
+        raise typer.Exit(earlier)
 
 
-def settle_open(run: Run, table: IcebergTable, shell: Any) -> None:
-    """Finish the table's open operations whose grace is over, so that cron needs no second line."""
-    from iceberg_cli.render import show_report
+def settle_open(run: Run, table: IcebergTable, shell: Shell) -> int:
+    """Finish the table's open operations whose grace is over, so that cron needs no second line.
+
+    Returns:
+        The exit code of the first that cannot be finished, or 0.
+    """
+    from iceberg_cli.render import console, show_report
     from iceberg_cli.settling import settle_all
 
+    code = 0
     if table.committer.read_only_reason() is not None:
-        return
+        return code
     with run.stoppable():
-        for report in settle_all(table, shell):
+        for settled in settle_all(table, shell):
             run.progress.close()
-            if not run.quiet:
-                show_report(run.out if not run.json else _stderr(), report, table.name)
-
-
-def _stderr() -> Any:
-    import sys
-
-    from iceberg_cli.render import console
-
-    return console(sys.stderr)
+            code = code or settled.exit_code
+            if settled.exit_code or not run.quiet:
+                target = console(sys.stderr) if settled.exit_code or run.json else run.out
+                show_report(target, settled.report, table.name)
+    return code

@@ -22,6 +22,7 @@ from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.plan import Plan
+    from iceberg_cli.table import IcebergTable
 
 SURVEY_SCHEMA = "iceberg-cli/survey/1"
 VERBS = ("expire-snapshots",)
@@ -154,13 +155,11 @@ def _show_survey(run: Run, name: str, plans: list[Plan]) -> None:
     render.table_of(run.out, ("verb", "what is due", "frees", "command", "blocked by"), rows)
 
 
-def _show_open_operations(run: Run, opened: object) -> None:
+def _show_open_operations(run: Run, opened: IcebergTable) -> None:
     from iceberg_cli import render
-    from iceberg_cli.settling import explain, operations
-    from iceberg_cli.table import IcebergTable
+    from iceberg_cli.settling import operations
 
-    assert isinstance(opened, IcebergTable)
-    for operation in operations(opened):
-        state = explain(operation, now_ms=run.started_ms)
-        line = f"open operation {operation.operation_id} ({operation.operation}): {state}"
+    for listed in operations(opened, now_ms=run.started_ms):
+        verb = listed.operation.operation if listed.operation else "?"
+        line = f"open operation {listed.operation_id} ({verb}): {listed.state}"
         render.console(sys.stderr).print(render.printable(line))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.values import integer
-from iceberg_cli.errors import DeletesFailed, Refused, UsageError
+from iceberg_cli.errors import UsageError
+from iceberg_cli.plan import iso
 
 if TYPE_CHECKING:
-    from iceberg_cli.journal import Operation
+    from iceberg_cli.apply import Shell
+    from iceberg_cli.settling import Listed, Settled
+    from iceberg_cli.table import IcebergTable
 
 
 def register(app: typer.Typer) -> None:
@@ -43,76 +47,63 @@ def register(app: typer.Typer) -> None:
         against the table as it is now before they are made.
         """
         from iceberg_cli import render
-        from iceberg_cli.apply import abandon as abandon_operation
-        from iceberg_cli.apply import resume as resume_operation
-        from iceberg_cli.settling import explain, is_running, operations
-        from iceberg_cli.verbs import VERBS
+        from iceberg_cli.settling import operations
 
         opened = run.open(table)
-        found = [operation for operation in operations(opened) if op_id in (None, operation.operation_id)]
-        if op_id is not None and not found:
-            raise UsageError(
-                f"{table} has no open operation {op_id}",
-                next_step="`resume --list` shows those that are open.",
-            )
+        found = operations(opened, now_ms=run.started_ms)
+        if op_id is not None:
+            found = [listed for listed in found if listed.operation_id == op_id]
+            if not found:
+                raise UsageError(
+                    f"{table} has no open operation {op_id}",
+                    next_step="`resume --list` shows those that are open.",
+                )
         if list_only or not found:
             _show_list(run, found)
             return
         shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
-        reports = []
-        for operation in found:
-            if is_running(operation):
-                raise Refused(
-                    f"Cannot resume {operation.operation_id}: process {operation.process_id} is still working on it"
-                )
-            if not run.json and not run.quiet:
-                run.out.print(
-                    f"{operation.operation_id} ({operation.operation}): {explain(operation, now_ms=run.started_ms)}"
-                )
-            if abandon:
-                abandon_operation(opened, operation.operation_id, shell)
-                continue
-            with run.stoppable():
-                reports.append(resume_operation(opened, operation.operation_id, shell, verbs=VERBS))
+        settled = [_settle(run, opened, listed, shell, abandon=abandon) for listed in found]
         run.progress.close()
         if run.json:
-            render.print_json(
-                {"schema": "iceberg-cli/reports/1", "reports": [report.to_json() for report in reports]}
-            )
-        elif not run.quiet:
-            for report in reports:
-                render.show_report(run.out, report, table)
-        if any(report.failed_deletes for report in reports):
-            raise typer.Exit(DeletesFailed.exit_code)
+            reports = [done.report.to_json() for done in settled]
+            render.print_json({"schema": "iceberg-cli/reports/1", "reports": reports})
+        for done in settled:
+            if done.exit_code or not (run.quiet or run.json):
+                target = render.console(sys.stderr) if done.exit_code else run.out
+                render.show_report(target, done.report, table)
+        code = next((done.exit_code for done in settled if done.exit_code), 0)
+        if code:
+            raise typer.Exit(code)
 
 
-def _show_list(run: Run, found: list[Operation]) -> None:
+def _settle(run: Run, opened: IcebergTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:
+    """Finish or close one operation; the others go on if it cannot be."""
+    from iceberg_cli.settling import close, finish
+
+    with run.stoppable():
+        return close(opened, listed, shell) if abandon else finish(opened, listed, shell)
+
+
+def _show_list(run: Run, found: list[Listed]) -> None:
     """Print the open operations and the state that each is in."""
     from iceberg_cli import render
-    from iceberg_cli.settling import explain
 
     document = [
         {
-            "operation_id": operation.operation_id,
-            "operation": operation.operation,
-            "started_ms": operation.started_ms,
-            "state": explain(operation, now_ms=run.started_ms),
+            "operation_id": listed.operation_id,
+            "operation": listed.operation.operation if listed.operation else None,
+            "started_ms": listed.operation.started_ms if listed.operation else None,
+            "started": iso(listed.operation.started_ms if listed.operation else None),
+            "state": listed.state,
         }
-        for operation in found
+        for listed in found
     ]
     if run.json:
         render.print_json({"schema": "iceberg-cli/operations/1", "operations": document})
     elif found:
         rows = [
-            (op["operation_id"], op["operation"], render.moment(run_ms(op)), op["state"]) for op in document
+            (op["operation_id"], op["operation"] or "?", op["started"] or "?", op["state"]) for op in document
         ]
         render.table_of(run.out, ("operation", "verb", "started", "state"), rows)
     elif not run.quiet:
         run.out.print("No open operation.")
-
-
-def run_ms(document: dict[str, object]) -> int:
-    """When an operation began, in ms since the epoch."""
-    started = document["started_ms"]
-    assert isinstance(started, int)
-    return started

@@ -150,12 +150,14 @@ class Run:
     def shell(self, *, limit_deletes: int | None = None, deadline: str | None = None) -> Shell:
         """Clock, ids, limits and the signals of this run."""
         from iceberg_cli.apply import system_shell
+        from iceberg_cli.settling import process_started
 
         until_ms = None if deadline is None else self.started_ms + duration_ms(deadline, "--deadline")
         return system_shell(
             on_event=self.progress,
             host=socket.gethostname(),
             process_id=os.getpid(),
+            process_started=process_started(os.getpid()),
             limit_deletes=positive(limit_deletes, "--limit-deletes"),
             deadline_ms=until_ms,
             stop_requested=lambda: bool(self.stop),

@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.retention import (
 from iceberg_cli.plan import Base, Change, NamedFile, Option, Plan, Reach, SnapshotFiles, Step, Verdict
 
 OPERATION = "expire-snapshots"
+CLEANUPS = ("all", "metadata", "none")
 _YOUNG_MS = DAY_MS
 
 
@@ -39,7 +40,7 @@ class ExpirePolicy:
     retain_last: int | None = None
     snapshot_ids: tuple[int, ...] = ()
     clean_metadata: bool = False
-    cleanup: str = "all"  # all, metadata, none
+    cleanup: str = "all"  # of CLEANUPS
     grace_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -62,9 +63,23 @@ class ExpirePolicy:
         """
         try:
             ids = tuple(int(snapshot_id) for snapshot_id in value["snapshot_ids"])
-            return cls(**{**value, "snapshot_ids": ids})
+            policy = cls(**{**value, "snapshot_ids": ids})
+            policy._check(value)
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
+        return policy
+
+    def _check(self, value: Mapping[str, Any]) -> None:
+        """Refuse with ValueError what `value`, the JSON form, spells with another type than `to_json`."""
+        numbers = (self.older_than_ms, self.retain_last)
+        if (
+            type(value["snapshot_ids"]) is not list
+            or any(type(number) is not int for number in (*numbers, self.grace_ms) if number is not None)
+            or type(self.clean_metadata) is not bool
+            or self.cleanup not in CLEANUPS
+            or self.grace_ms < 0
+        ):
+            raise ValueError(dict(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,8 @@ def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene, b
         finish(here)
 
 
-def test_append_while_the_process_is_dead(scene: Scene) -> None:
+def test_append_while_the_process_is_dead_is_kept_and_only_what_was_shown_goes(scene: Scene) -> None:
+    theirs = set(scene.world.files)
     for number, _ in enumerate(effects_of(scene)):
         here = scene.copy()
         process = Process(world=here.world, script=Script(before={number: crash}))
@@ -112,6 +113,9 @@ def test_append_while_the_process_is_dead(scene: Scene) -> None:
         here.foreign_append()
         here.foreign_append()
         finish(here)
+        assert process.shown is not None
+        assert process.shown.removals is not None
+        assert set(here.world.deleted) & theirs <= set(process.shown.removals.table["path"].to_pylist())
 
 
 def test_commit_that_would_let_more_expire_than_was_shown_stops_the_run(scene: Scene) -> None:
@@ -146,16 +150,3 @@ def test_more_due_while_the_process_is_dead_is_never_deleted_unseen(scene: Scene
         assert f"{here.writer.location}/metadata/snap-6.avro" in here.world.files
         Process(world=here.world).expire()
         here.check_finished()
-
-
-def test_deletes_are_a_subset_of_what_was_shown(scene: Scene) -> None:
-    foreign = set(scene.world.files)
-    for number, _ in enumerate(effects_of(scene)):
-        here = scene.copy()
-        process = Process(world=here.world, script=Script(before={number: crash}))
-        process.dies(process.expire)
-        here.foreign_append()
-        Process(world=here.world).resume()
-        assert process.shown is not None
-        assert process.shown.removals is not None
-        assert set(here.world.deleted) & foreign <= set(process.shown.removals.table["path"].to_pylist())

@@ -1,0 +1,155 @@
+"""One file under two names, and two files under names that look alike: what is live stays under every name it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli.engines import Event
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.liveness import Liveness
+from iceberg_cli.plan import Reach, SnapshotFiles
+from tests.builders import ADDED, EXISTING
+from tests.cli.lakes import listing
+from tests.crash.simulation import Script, SimStorage, World
+from tests.hazard_tables import Hazard, entry, removed
+
+OWN_GONE = {"metadata/m9.avro", "metadata/snap-9.avro"}
+
+
+def unseen(_event: Event) -> None:
+    """Nobody watches the progress."""
+
+
+# -- schemes and authorities -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("s3://lake", "s3://lake-data"),
+        ("s3a://lake", "s3a://lake.old"),
+        ("gs://b", "gs://b2"),
+        ("file://", "file://localhost"),
+        ("file:", "file://localhost"),
+        ("hdfs:", "hdfs://nn:8020"),
+    ],
+)
+def test_a_live_file_stays_where_its_authority_begins_like_that_of_the_file_before_it(
+    short: str, long: str
+) -> None:
+    storage = SimStorage(World(), Script())
+    table = Hazard(location="/lake/t", storage=storage)
+    old, live, gone = f"{short}/t/data/old", f"{long}/t/data/live", f"{long}/t/data/gone"
+    table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, gone)))
+    table.snapshot(1, table.manifest("m1", entry(EXISTING, old), entry(EXISTING, live)))
+    expired, kept = (
+        SnapshotFiles(snapshot_id=each["snapshot-id"], manifest_list=each["manifest-list"])
+        for each in table.snapshots
+    )
+    liveness = Liveness(engine=LocalEngine(storage, threads=1), on_event=unseen)
+    rows, _ = liveness.answer(Reach(expired=(expired,), kept=(kept,)), step="expire")
+    content = rows.filter([kind == "data_file" for kind in rows["kind"].to_pylist()])
+    assert content["as_written"].to_pylist() == [gone]
+
+
+@pytest.mark.parametrize("first", ["file://", "file:", ""])
+def test_a_live_file_of_localhost_stays_beside_one_without_a_host(tmp_path: Path, first: str) -> None:
+    table = Hazard(location=str(tmp_path / "events"))
+    old, live, gone = table.data("old", "live", "gone")
+    host = "file://localhost"
+    table.snapshot(9, table.manifest("m9", entry(ADDED, host + live), entry(ADDED, host + gone)))
+    table.snapshot(1, table.manifest("m1", entry(EXISTING, first + old), entry(EXISTING, host + live)))
+    table.publish(main=1)
+    assert removed(table) == {"data/gone", *OWN_GONE}
+
+
+# -- symbolic links above the table ----------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["link", "a link (of +1) $2"])
+def linked(tmp_path: Path, request: pytest.FixtureRequest) -> Hazard:
+    """A table whose location goes through a link to the folder `real`."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / request.param).symlink_to(tmp_path / "real")
+    return Hazard(location=str(tmp_path / request.param / "events"))
+
+
+def real(table: Hazard, path: str) -> str:
+    """The path with the link resolved."""
+    return path.replace(table.location, str(Path(table.location).resolve()))
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file:{}", "file://{}", "file://localhost{}", "/{}"])
+def test_a_live_data_file_stays_under_the_real_name_of_a_linked_folder(linked: Hazard, spelling: str) -> None:
+    live, gone = linked.data("live", "gone")
+    linked.snapshot(9, linked.manifest("m9", entry(ADDED, live), entry(ADDED, gone)))
+    linked.snapshot(1, linked.manifest("m1", entry(ADDED, spelling.format(real(linked, live)))))
+    linked.publish(main=1)
+    assert removed(linked) == {"data/gone", *OWN_GONE}
+
+
+def test_a_live_manifest_stays_under_the_real_name_of_a_linked_folder(linked: Hazard) -> None:
+    [live] = linked.data("live")
+    linked.snapshot(9, linked.manifest("m9", entry(ADDED, live)))
+    linked.rows["m9"]["manifest_path"] = real(linked, linked.rows["m9"]["manifest_path"])
+    linked.snapshot(1, "m9", parent=9)
+    linked.publish(main=1)
+    assert removed(linked) == {"metadata/snap-9.avro"}
+
+
+def test_a_live_list_stays_under_the_real_name_of_a_linked_folder(linked: Hazard) -> None:
+    for snapshot_id in (9, 8):
+        linked.snapshot(snapshot_id)
+    linked.snapshot(1, manifest_list=real(linked, linked.snapshots[1]["manifest-list"]))
+    linked.publish(main=1)
+    assert removed(linked) == {"metadata/snap-9.avro"}
+
+
+def test_live_statistics_stay_under_the_real_name_of_a_linked_folder(linked: Hazard) -> None:
+    shared, own = linked.data("shared.stats", "own.stats")
+    for snapshot_id in (9, 8, 1):
+        linked.snapshot(snapshot_id)
+    sizes = {"file-size-in-bytes": 10, "file-footer-size-in-bytes": 1, "blob-metadata": []}
+    named = ((9, shared), (8, own), (1, real(linked, shared)))
+    linked.fields["statistics"] = [
+        {"snapshot-id": snapshot_id, "statistics-path": path, **sizes} for snapshot_id, path in named
+    ]
+    linked.publish(main=1)
+    assert "data/own.stats" in removed(linked)
+    assert Path(shared).exists()
+
+
+# -- files that are a table's own records ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "metadata/version-hint.text",
+        "_iceberg_cli/note",
+        "inner/metadata/version-hint.text",
+        "inner/metadata/v1.metadata.json",
+        "inner/metadata/00000-a.gz.metadata.json",
+        "inner/metadata/00000-a.metadata.json.gz",
+        "inner/_iceberg_cli/ops/0/000000.json",
+    ],
+)
+@pytest.mark.parametrize("named_by", ["manifest", "statistics"])
+def test_records_of_this_and_other_tables_stay_whatever_names_them_as_content(
+    tmp_path: Path, name: str, named_by: str
+) -> None:
+    table = Hazard(location=str(tmp_path / "events"))
+    keep, gone = table.data("keep", "gone")
+    record = f"{table.location}/{name}"
+    table.storage.put_if_absent(record, b"1")
+    content = [keep, gone, record] if named_by == "manifest" else [keep, gone]
+    table.snapshot(9, table.manifest("m9", *(entry(ADDED, path) for path in content)))
+    table.snapshot(1, table.manifest("m1", entry(EXISTING, keep)), parent=9)
+    if named_by == "statistics":
+        sizes = {"file-size-in-bytes": 1, "file-footer-size-in-bytes": 1, "blob-metadata": []}
+        table.fields["statistics"] = [{"snapshot-id": 9, "statistics-path": record, **sizes}]
+    table.publish(main=1)
+    assert removed(table) == {"data/gone", *OWN_GONE}
+    assert name in listing(tmp_path / "events")
