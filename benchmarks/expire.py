@@ -10,7 +10,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Self
 
 from benchmarks.measure import HEADER, OURS, PYTHON, Run, compare, run
 from benchmarks.tables import SIZES, STEP_MS, Made, Size, make_table
@@ -27,8 +29,9 @@ for path in open(sys.argv[1]).read().split():
     with open(path, "rb") as file:
         read_container(file.read(), path)
 """
-PYICEBERG_LOAD = "from pyiceberg.table import StaticTable; import sys; t = StaticTable.from_metadata(sys.argv[1]); t.current_snapshot()"
-PYICEBERG_FILES = "from pyiceberg.table import StaticTable; import sys; print(StaticTable.from_metadata(sys.argv[1]).inspect.files().num_rows)"
+PYICEBERG_OPEN = "import sys; from pyiceberg.table import StaticTable; t = StaticTable.from_metadata(sys.argv[1]); "
+PYICEBERG_LOAD = PYICEBERG_OPEN + "t.current_snapshot()"
+PYICEBERG_FILES = PYICEBERG_OPEN + "print(t.inspect.files().num_rows)"
 
 
 def main(size_name: str, minutes: float, folder: str | None, *, spark: bool) -> None:
@@ -97,99 +100,68 @@ def find_iceberg_go() -> str | None:
 def measure_inspect(made: Made, size_name: str, go: str | None, pairs: int, until: float) -> None:
     """Summary and files, read only."""
     metadata = f"{made.location}/metadata/v1.metadata.json"
-    summary = lambda: run([*OURS, "inspect", made.location, "--format", "json"])  # noqa: E731
-    load = lambda: run([PYTHON, "-c", PYICEBERG_LOAD, metadata])  # noqa: E731
+    summary = partial(run, [*OURS, "inspect", made.location, "--format", "json"])
+    load = partial(run, [PYTHON, "-c", PYICEBERG_LOAD, metadata])
     compare("inspect (summary)", "PyIceberg, load", summary, load, pairs=pairs, bar=1 / 5, until=until)
     if go:
-        command = [*go_command(go, made.location), "info", "db.t"]
-        compare(
-            "inspect (summary)",
-            "iceberg-go info",
-            summary,
-            lambda: run(command),
-            pairs=pairs,
-            bar=5,
-            until=until,
-        )
+        info = partial(run, [*go_command(go, made.location), "info", "db.t"])
+        compare("inspect (summary)", "iceberg-go info", summary, info, pairs=pairs, bar=5, until=until)
     if size_name != "L":
-        files = lambda: run(
-            [*OURS, "inspect", made.location, "files", "-o", f"{made.location}.files.parquet", "-q"]
-        )  # noqa: E731
-        theirs = lambda: run([PYTHON, "-c", PYICEBERG_FILES, metadata])  # noqa: E731
-        compare(
-            "inspect files, Parquet", "PyIceberg files()", files, theirs, pairs=pairs, bar=1 / 6, until=until
-        )
+        output = f"{made.location}.files.parquet"
+        files = partial(run, [*OURS, "inspect", made.location, "files", "-o", output, "-q"])
+        theirs = partial(run, [PYTHON, "-c", PYICEBERG_FILES, metadata])
+        compare("inspect files", "PyIceberg files()", files, theirs, pairs=pairs, bar=1 / 6, until=until)
+
+
+def expire_command(made: Made, kept: int) -> list[str]:
+    """Our expiry, keeping the newest `kept` snapshots."""
+    options = ["--older-than", str(made.last_ms), "--retain-last", str(kept)]
+    return [*OURS, "expire-snapshots", made.location, "-q", *options]
 
 
 def measure_expiry(made: Made, copy: str, size: Size, go: str | None, pairs: int, until: float) -> None:
     """Plan against the floor; whole expiry and the daily job against iceberg-go."""
     manifests = Path(f"{made.location}.manifests")
     manifests.write_text("\n".join(glob.glob(f"{made.location}/metadata/m-*.avro")))
-    cutoff = [str(made.last_ms), "--retain-last", str(size.kept)]
-    plan = lambda: run([*OURS, "expire-snapshots", made.location, "-n", "-q", "--older-than", *cutoff])  # noqa: E731
-    floor = lambda: run([PYTHON, "-c", FLOOR, str(manifests)])  # noqa: E731
+    plan = partial(run, [*expire_command(made, size.kept), "--dry-run"])
+    floor = partial(run, [PYTHON, "-c", FLOOR, str(manifests)])
     compare("expiry plan", "floor: read, inflate", plan, floor, pairs=pairs, bar=3.5, until=until)
     if not go:
         return
     for name, kept in (("whole expiry with deletes", size.kept), ("the daily job", size.snapshots - DAILY)):
         left: list[set[str]] = []
-        options = ["--older-than", str(made.last_ms), "--retain-last", str(kept), "--yes", "-q"]
+        ours = partial(run, [*expire_command(made, kept), "--yes"])
         go_options = ["--older-than", "1s", "--retain-last", str(kept), "--yes"]
+        theirs = partial(run, [*go_command(go, made.location), "expire-snapshots", *go_options, "db.t"])
         compare(
             name,
             "iceberg-go",
-            watched(lambda o=options: run([*OURS, "expire-snapshots", made.location, *o]), made, left),
-            watched(
-                lambda o=go_options: run([*go_command(go, made.location), "expire-snapshots", *o, "db.t"]),
-                made,
-                left,
-            ),
+            watched(ours, made, left),
+            watched(theirs, made, left),
             pairs=pairs,
             bar=1 / 4,
-            prepare=lambda: restore(made.location, copy),
+            prepare=partial(restore, made.location, copy),
             until=until,
         )
-        different = [len(left[0] ^ other) for other in left if other != left[0]]
-        print(
-            f"  files left by both: {'the same' if not different else f'{different} differ'} ({len(left[0])})"
-        )
+        different = sum(other != left[0] for other in left)
+        print(f"  files left by both: {f'{different} runs differ' if different else 'the same'} ({len(left[0])})")
     restore(made.location, copy)
 
 
 def measure_spark(made: Made, copy: str, size: Size, pairs: int, until: float) -> None:
     """Whole expiry and the daily job against Spark's procedure: a new process, then the same session, warm."""
     warehouse = str(Path(made.location).parents[1])
-    older_than = made.last_ms
+    ready = partial(restore, made.location, copy)
     for name, kept, cold_bar, warm_bar in (
         ("whole expiry with deletes", size.kept, 1 / 15, 1 / 6),
         ("the daily job", size.snapshots - DAILY, None, 1 / 5),
     ):
-        options = ["--older-than", str(older_than), "--retain-last", str(kept), "--yes", "-q"]
-        ours = lambda o=options: run([*OURS, "expire-snapshots", made.location, *o])  # noqa: E731
-        job = {"table": "lake.db.t", "older_than_ms": older_than, "retain_last": kept}
-        ready = lambda: restore(made.location, copy)  # noqa: E731
+        ours = partial(run, [*expire_command(made, kept), "--yes"])
+        job = {"table": "lake.db.t", "older_than_ms": made.last_ms, "retain_last": kept}
         with Session(warehouse) as session:
-            cold = compare(
-                name,
-                "Spark, new process",
-                ours,
-                lambda j=job: session.call(j, cold=True),
-                pairs=1,
-                bar=cold_bar,
-                prepare=ready,
-                until=until,
-            )
-            compare(
-                name,
-                "Spark, warm session",
-                ours,
-                lambda j=job: session.call(j),
-                pairs=pairs,
-                bar=warm_bar,
-                prepare=ready,
-                until=until,
-            )
-            del cold
+            cold, warm = partial(session.call, job, cold=True), partial(session.call, job)
+            compare(name, "Spark, new process", ours, cold, pairs=1, bar=cold_bar, prepare=ready, until=until)
+            compare(name, "Spark, warm session", ours, warm, pairs=pairs, bar=warm_bar, prepare=ready, until=until)
     restore(made.location, copy)
 
 
@@ -198,22 +170,26 @@ class Session:
 
     def __init__(self, warehouse: str) -> None:
         self._command = [PYTHON, "-m", "benchmarks.spark_peer", warehouse]
+        self._start()
 
-    def __enter__(self) -> Session:
+    def _start(self) -> None:
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        return self
+
+    def _stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
 
     def call(self, job: dict[str, object], *, cold: bool = False) -> Run:
-        """Run one procedure; `cold` counts from the start of the process."""
+        """Run one procedure; `cold` counts from the start of a new process."""
+        if cold:
+            self._stop()
+            self._start()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        if cold:
-            self._started = time.perf_counter()
-            self.__exit__()
-            self.__enter__()
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         for line in self._process.stdout:
@@ -222,10 +198,11 @@ class Session:
                 return Run(seconds, _tree_mb(self._process.pid), b"")
         raise RuntimeError("Spark ended without an answer")
 
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
+        self._stop()
 
 
 def _tree_mb(process_id: int) -> float:
@@ -309,7 +286,7 @@ def measure_big_metadata(root: str, go: str | None, pairs: int, until: float) ->
     metadata["last-column-id"] = 1_000
     path.write_text(json.dumps(metadata, separators=(",", ":")))
     print(f"  metadata.json of {path.stat().st_size / 1e6:.0f} MB")
-    ours = lambda: run([*OURS, "inspect", location, "--format", "json"])  # noqa: E731
     if go:
-        theirs = lambda: run([*go_command(go, location), "info", "db.wide"])  # noqa: E731
-        compare("inspect (summary), wide", "iceberg-go info", ours, theirs, pairs=pairs, bar=1, until=until)
+        ours = partial(run, [*OURS, "inspect", location, "--format", "json"])
+        theirs = partial(run, [*go_command(go, location), "info", "db.wide"])
+        compare("inspect (summary), wide", "iceberg-go info", ours, theirs, pairs=pairs, bar=1, until=until), wide", "iceberg-go info", ours, theirs, pairs=pairs, bar=1, until=until)

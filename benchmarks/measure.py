@@ -84,7 +84,7 @@ def compare(
     prepare: Callable[[], None] = lambda: None,
     until: float,
 ) -> Compared:
-    """Run both alternately, `pairs` times or until the time is over, once at least; `prepare` comes before each run."""
+    """Run both alternately, `pairs` times or until the time is over, once at least; `prepare` before each run."""
     left: list[Run] = []
     right: list[Run] = []
     for number in range(pairs):

@@ -1,7 +1,7 @@
 """Spark's own procedures as a peer: one session in its own process, asked line by line what to run.
 
-Standard input holds one JSON object a line, `{"table": ..., "older_than_ms": ..., "retain_last": ...}`; each is answered by
-one line with the seconds that `expire_snapshots` took. Started by the benchmark with a folder as warehouse.
+Standard input holds one JSON object a line, `{"table": ..., "older_than_ms": ..., "retain_last": ...}`; each is
+answered by one line with the seconds that `expire_snapshots` took. The argument is the warehouse's folder.
 """
 
 from __future__ import annotations

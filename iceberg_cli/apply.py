@@ -180,7 +180,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             next_step="--dry-run shows what would be done.",
         )
     if not plan.due:
-        return Report(operation=plan.operation, operation_id=None, status="nothing_to_do")
+        return Report(operation=plan.operation, operation_id=None, status="nothing_to_do", counts=_no_counts())
     removals = plan.removals
     assert removals is not None
     operation_id = shell.new_uuid()
@@ -382,7 +382,7 @@ class _Run:
         return StepState() if operation is None else operation.steps.get(step.name, StepState())
 
     def _report(self, status: str, started_ms: int) -> Report:
-        counts = {f"deleted_{kind}s_count": 0 for kind in KINDS}
+        counts = _no_counts()
         reclaimed = 0
         failed: list[Mapping[str, str]] = []
         location = None
@@ -696,6 +696,10 @@ def _batches(rows: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     """Slices of at most `size` rows."""
     for first in range(0, len(rows), size):
         yield rows[first : first + size]
+
+
+def _no_counts() -> dict[str, int]:
+    return {f"deleted_{kind}s_count": 0 for kind in KINDS}
 
 
 def _removals_name(rows: bytes) -> str:

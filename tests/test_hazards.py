@@ -463,9 +463,9 @@ def test_a_table_that_no_branch_or_tag_holds_is_not_emptied(table: Hazard) -> No
 
 def test_gc_enabled_that_is_switched_off_during_the_grace_stops_the_deletions(table: Hazard) -> None:
     a_due_table(table)
-    assert expire(table, "--grace", "50ms").json["status"] == "waiting"
-    waiting = set_property(table, "gc.enabled", "false")
-    time.sleep(0.06)
+    assert expire(table, "--grace", "1s").json["status"] == "waiting"
+    set_property(table, "gc.enabled", "false")
+    time.sleep(1.05)
     before = table_files(table)
     for verb in (
         ("expire-snapshots", table.location, "--as-of", AS_OF_MS, "--yes"),
@@ -477,7 +477,6 @@ def test_gc_enabled_that_is_switched_off_during_the_grace_stops_the_deletions(ta
         assert table_files(table) == before
     assert {"data/dead", *OWN_GONE} <= before
     set_property(table, "gc.enabled", "true")
-    assert waiting == 3
     assert iceberg_cli("resume", table.location).code == 0
     assert before - table_files(table) == {"data/dead", *OWN_GONE}
 
@@ -485,8 +484,8 @@ def test_gc_enabled_that_is_switched_off_during_the_grace_stops_the_deletions(ta
 def test_files_that_all_came_back_during_the_grace_stay(table: Hazard) -> None:
     # An operator restores the metadata of before the expiry as the next version.
     a_due_table(table)
-    assert expire(table, "--grace", "50ms").json["status"] == "waiting"
-    time.sleep(0.06)
+    assert expire(table, "--grace", "1s").json["status"] == "waiting"
+    time.sleep(1.05)
     folder = Path(table.location) / "metadata"
     (folder / "v3.metadata.json").write_bytes((folder / "v1.metadata.json").read_bytes())
     before = table_files(table)
@@ -495,14 +494,13 @@ def test_files_that_all_came_back_during_the_grace_stay(table: Hazard) -> None:
     assert table_files(table) == before
 
 
-def set_property(table: Hazard, name: str, value: str) -> int:
-    """Commit a table property as another writer; the new version's number."""
+def set_property(table: Hazard, name: str, value: str) -> None:
+    """Commit a table property as another writer."""
     folder = Path(table.location) / "metadata"
     version = max(int(path.name[1:].partition(".")[0]) for path in folder.glob("v*.metadata.json"))
     document = json.loads((folder / f"v{version}.metadata.json").read_text())
     document["properties"] |= {name: value}
     (folder / f"v{version + 1}.metadata.json").write_text(json.dumps(document))
-    return version + 1
 
 
 def table_files(table: Hazard) -> set[str]:

@@ -335,6 +335,23 @@ def test_a_retention_property_that_is_no_number_stops_the_run(name: str) -> None
         judged(a_table(a_snapshot(1), properties={name: "5d"}))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "history.expire.max-snapshot-age-ms",
+        "history.expire.min-snapshots-to-keep",
+        "history.expire.max-ref-age-ms",
+    ],
+)
+def test_a_negative_retention_property_stops_the_run_and_does_not_mean_older_than_the_future(
+    name: str,
+) -> None:
+    table = a_table(a_snapshot(1, age_ms=1), a_snapshot(2), release=a_tag(1), properties={name: "-1"})
+    with pytest.raises(UsageError, match=f"{name}=-1 is negative") as caught:
+        judged(table)
+    assert caught.value.exit_code == 2
+
+
 # -- verdicts --------------------------------------------------------------------------------------------------
 
 

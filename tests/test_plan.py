@@ -129,6 +129,71 @@ def test_a_plan_goes_beyond_another_by_a_snapshot_a_ref_or_a_file_that_was_not_s
     assert file.beyond(shown) == ("file /t/data/new",)
 
 
+def test_a_plan_goes_beyond_another_where_a_ref_that_goes_points_to_another_snapshot_by_now() -> None:
+    shown = a_plan(verdicts=(a_verdict("audit", keep=False, subject="branch"),))
+    moved = replace(shown, base=replace(shown.base, refs={**shown.base.refs, "audit": 3}))
+    assert moved.beyond(shown) == ("branch audit, which points to another snapshot now",)
+    gone = replace(shown, verdicts=(), base=replace(shown.base, refs={"main": BIG_ID}))
+    assert gone.beyond(shown) == ()
+    kept = replace(moved, verdicts=(a_verdict("audit", keep=True, subject="branch"),))
+    assert kept.beyond(shown) == ()
+
+
+def test_a_metadata_file_that_drops_out_of_the_log_is_not_beyond_what_was_shown() -> None:
+    # Every commit in between drops another one, by the table's own properties.
+    rows = some_removals("/t/data/a", "/t/metadata/v1.metadata.json").table
+    kinds = pa.array(["data_file", "metadata_file"])
+    more = Removals.of(rows.set_column(rows.schema.get_field_index("kind"), SCHEMA.field("kind"), kinds))
+    assert a_plan(removals=more).beyond(a_plan()) == ()
+
+
+@pytest.mark.parametrize("column", ["path", "as_written", "reason"])
+def test_columns_of_paths_may_hold_more_than_two_gibibytes(column: str) -> None:
+    # Offsets of 32 bits end at 2 GiB, which ten million paths of 216 characters reach.
+    made = some_removals("/t/data/a")
+    again = Removals.from_parquet(made.to_parquet(), "p")
+    assert [removals.table.schema.field(column).type for removals in (made, again)] == [pa.large_string()] * 2
+
+
+# Told again from other fields, or the storage's; and objects whose content is the verb's, the format's or free.
+UNREAD = {"schema", "as_of", "due", "timestamp", "next_row_id", "file", "bytes", "by_kind"}
+CLOSED = {"options", "policy", "refs", "updates"}
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The place of every value inside a document whose type matters."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = []
+    for key, each in inside:
+        if key not in UNREAD:
+            found += [(*above, key), *(() if key in CLOSED else places(each, (*above, key)))]
+    return found
+
+
+def test_a_plan_is_refused_where_one_value_of_any_field_has_another_type() -> None:
+    document = a_plan().to_json(removals_file="p.parquet")
+    edited_places = places(document)
+    assert {("table", "format"), ("verdicts", 1, "keep"), ("steps", 0, "change")} <= {*edited_places}
+    for place in edited_places:
+        for value in (1.5, [[]], {"x": []}):
+            edited = json.loads(json.dumps(document))
+            target = edited
+            for key in place[:-1]:
+                target = target[key]
+            if type(target[place[-1]]) is type(value) and place[-1] in CLOSED:
+                continue
+            target[place[-1]] = value
+            with pytest.raises(CorruptFile):
+                Plan.from_json(edited, removals=some_removals("/t/data/a"), path="p")
+
+
+def test_two_steps_of_one_name_are_refused() -> None:
+    made = a_plan()
+    document = replace(made, steps=made.steps * 2).to_json()
+    with pytest.raises(CorruptFile, match="one name"):
+        Plan.from_json(document, removals=made.removals, path="p")
+
+
 def test_a_plan_that_removes_less_is_covered_by_what_was_shown() -> None:
     less = a_plan(verdicts=(a_verdict("1", keep=True),), removals=Removals.none(), steps=())
     assert less.beyond(a_plan()) == ()

@@ -22,9 +22,9 @@ def by_pyiceberg(metadata: str, snapshot_id: int) -> Rows:
 
 
 def by_polars(metadata: str, snapshot_id: int) -> Rows:
-    import polars
+    import polars as pl
 
-    frame = polars.scan_iceberg(metadata, snapshot_id=snapshot_id, reader_override="pyiceberg").collect()
+    frame = pl.scan_iceberg(metadata, snapshot_id=snapshot_id, reader_override="pyiceberg").collect()
     return sorted(tuple(map(str, row)) for row in frame.rows())
 
 

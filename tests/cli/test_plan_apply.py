@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli import removals
+from tests.builders import a_tag
 from tests.cli.lakes import (
     AS_OF_MS,
     GONE,
@@ -221,6 +223,47 @@ def test_a_tag_in_between_keeps_its_snapshot_and_the_rest_goes(lake: CatalogTabl
     assert lake.ids(tagged) == [0]
 
 
+def test_an_append_in_between_does_not_make_a_plan_stale_by_the_metadata_files_it_drops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "2",
+    }
+    lake = catalog_table(tmp_path, monkeypatch, **properties)
+    for number in range(5):
+        lake.append(number)
+        time.sleep(0.005)
+    path = saved(lake.name, tmp_path / "plans", "--older-than", moment(lake, 2))
+    shown = pq.read_table(f"{path}.removals.parquet", columns=["path", "kind"])
+    dropped = shown.filter(pc.equal(shown["kind"], "metadata_file"))["path"].to_pylist()
+    assert len(dropped) == 1
+    lake.append(5)
+    ran = apply(path)
+    assert (ran.code, ran.json["status"]) == (0, "done")
+    assert lake.ids() == [0, 1, 2, 3, 4, 5]
+    metadata = lake.open().metadata
+    named = {lake.open().metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    assert len(named) == 3
+    left = (lake.folder / "metadata").glob("*.metadata.json")
+    assert {path.name for path in left} == {name.rpartition("/")[2] for name in named}
+
+
+def test_a_tag_that_was_pointed_elsewhere_in_between_stays_and_the_plan_is_stale(
+    table: FolderTable, tmp_path: Path
+) -> None:
+    table.writer.set_ref("rel", a_tag(1, max_ref_age_ms=1_000))
+    path = saved(table.publish(), tmp_path / "plans", *AS_OF, "--older-than", "100d")
+    assert going(json.loads(path.read_text()), "tag") == {"rel"}
+    table.writer.set_ref("rel", a_tag(3, max_ref_age_ms=1_000))
+    table.publish()
+    before = listing(table.folder)
+    ran = apply(path)
+    assert (ran.code, ran.json["error"]) == (11, "StalePlan")
+    assert "tag rel" in ran.json["message"]
+    assert listing(table.folder) == before
+
+
 def test_the_plan_s_own_time_is_used_and_not_that_of_the_apply(lake: CatalogTable, tmp_path: Path) -> None:
     path = saved(lake.name, tmp_path / "plans", "--as-of", moment(lake, 3), "--older-than", "0s")
     time.sleep(0.02)
@@ -276,7 +319,10 @@ def test_a_plan_with_the_removals_of_another_is_corrupt(
     assert listing(table.folder) == before
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"schema": "iceberg-cli/plan/1"}', '{"a": 1, "a": 2}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "7", '"x"', "null", "\x00\x01", '{"schema": "iceberg-cli/plan/1"}', '{"a": 1, "a": 2}'],
+)
 def test_a_file_that_is_no_plan_is_refused_without_a_traceback(tmp_path: Path, text: str) -> None:
     (tmp_path / "p").write_text(text)
     assert iceberg_cli("apply", tmp_path / "p", "--yes").code in (2, 15)
@@ -294,6 +340,27 @@ def test_a_file_that_is_no_plan_is_refused_without_a_traceback(tmp_path: Path, t
         ("as_of_ms", "yesterday"),
         ("table", {}),
         ("removals", {"file": "../../etc/passwd", "count": 0, "digest": ""}),
+        ("removals", {"file": 7, "count": 0, "digest": ""}),
+        ("removals", {"file": ["p"], "count": 0, "digest": ""}),
+        ("removals", [1]),
+        ("removals", "x"),
+        ("removals", None),
+        (
+            "base",
+            {"table_uuid": 7, "version": "v", "refs": {}, "last_sequence_number": 0, "next_row_id": None},
+        ),
+        ("table", {"name": "events"}),
+        ("verdicts", [{"subject": "tag", "id": "a", "keep": False, "reason": "", "timestamp_ms": "x"}]),
+        ("warnings", "x"),
+        ("blocked_by", {}),
+        ("options", {"retain_last": 1}),
+        ("policy", []),
+        ("steps", "x"),
+        ("steps", [{"name": 7, "requires": None, "tasks": [], "change": None}]),
+        ("steps", [{"name": "expire", "requires": None, "tasks": [], "change": {"updates": [7]}}]),
+        ("steps", [{"name": "expire", "requires": None, "tasks": [], "change": None}] * 2),
+        ("grace_ms", -1),
+        ("as_of_ms", True),
     ],
 )
 def test_a_plan_that_somebody_edited_is_refused_without_a_traceback(
@@ -302,16 +369,40 @@ def test_a_plan_that_somebody_edited_is_refused_without_a_traceback(
     document = json.loads(plan_file.read_text())
     plan_file.write_text(json.dumps({**document, field: value}))
     before = listing(table.folder)
-    assert apply(plan_file).code in (2, 11, 15)
+    for ran in (apply(plan_file), iceberg_cli("apply", plan_file, "--dry-run")):
+        assert ran.code in (2, 15), ran.out + ran.err
     assert listing(table.folder) == before
 
 
-def test_a_policy_that_somebody_edited_cannot_be_planned_from(table: FolderTable, plan_file: Path) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"unknown": 1},
+        {"snapshot_ids": ["abc"]},
+        {"snapshot_ids": "12"},
+        {"snapshot_ids": {}},
+        {"older_than_ms": "abc"},
+        {"older_than_ms": True},
+        {"retain_last": [1]},
+        {"retain_last": "2"},
+        {"clean_metadata": 1},
+        {"cleanup": "bogus"},
+        {"cleanup": None},
+        {"grace_ms": None},
+        {"grace_ms": -1},
+    ],
+)
+def test_a_policy_that_somebody_edited_cannot_be_planned_from(
+    table: FolderTable, plan_file: Path, change: dict[str, Any]
+) -> None:
     document = json.loads(plan_file.read_text())
-    plan_file.write_text(json.dumps({**document, "policy": {"unknown": 1}}))
-    ran = iceberg_cli("apply", plan_file, "--replan")
-    assert ran.code == 2
-    assert "Cannot plan again from this policy" in ran.err
+    plan_file.write_text(json.dumps({**document, "policy": {**document["policy"], **change}}))
+    before = listing(table.folder)
+    for flag in ("--replan", "--dry-run", "--yes"):
+        ran = iceberg_cli("apply", plan_file, flag)
+        assert ran.code == 2
+        assert "Cannot plan again from this policy" in ran.err
+    assert listing(table.folder) == before
 
 
 def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_give_them_up(
