@@ -29,7 +29,9 @@ for path in open(sys.argv[1]).read().split():
     with open(path, "rb") as file:
         read_container(file.read(), path)
 """
-PYICEBERG_OPEN = "import sys; from pyiceberg.table import StaticTable; t = StaticTable.from_metadata(sys.argv[1]); "
+PYICEBERG_OPEN = (
+    "import sys; from pyiceberg.table import StaticTable; t = StaticTable.from_metadata(sys.argv[1]); "
+)
 PYICEBERG_LOAD = PYICEBERG_OPEN + "t.current_snapshot()"
 PYICEBERG_FILES = PYICEBERG_OPEN + "print(t.inspect.files().num_rows)"
 
@@ -144,7 +146,9 @@ def measure_expiry(made: Made, copy: str, size: Size, go: str | None, pairs: int
             until=until,
         )
         different = sum(other != left[0] for other in left)
-        print(f"  files left by both: {f'{different} runs differ' if different else 'the same'} ({len(left[0])})")
+        print(
+            f"  files left by both: {f'{different} runs differ' if different else 'the same'} ({len(left[0])})"
+        )
     restore(made.location, copy)
 
 
@@ -161,7 +165,9 @@ def measure_spark(made: Made, copy: str, size: Size, pairs: int, until: float) -
         with Session(warehouse) as session:
             cold, warm = partial(session.call, job, cold=True), partial(session.call, job)
             compare(name, "Spark, new process", ours, cold, pairs=1, bar=cold_bar, prepare=ready, until=until)
-            compare(name, "Spark, warm session", ours, warm, pairs=pairs, bar=warm_bar, prepare=ready, until=until)
+            compare(
+                name, "Spark, warm session", ours, warm, pairs=pairs, bar=warm_bar, prepare=ready, until=until
+            )
     restore(made.location, copy)
 
 
@@ -289,4 +295,4 @@ def measure_big_metadata(root: str, go: str | None, pairs: int, until: float) ->
     if go:
         ours = partial(run, [*OURS, "inspect", location, "--format", "json"])
         theirs = partial(run, [*go_command(go, location), "info", "db.wide"])
-        compare("inspect (summary), wide", "iceberg-go info", ours, theirs, pairs=pairs, bar=1, until=until), wide", "iceberg-go info", ours, theirs, pairs=pairs, bar=1, until=until)
+        compare("inspect (summary), wide", "iceberg-go info", ours, theirs, pairs=pairs, bar=1, until=until)

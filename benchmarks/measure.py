@@ -60,8 +60,9 @@ class Compared:
         middle = statistics.median(ratios)
         verdict = "" if self.bar is None else ("met" if middle <= self.bar else "MISSED")
         bar = "" if self.bar is None else f"{self.bar:.2f}"
+        ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
         return (
-            f"{self.name:<34} {self.peer:<22} {statistics.median(self.ours):>8.2f} {statistics.median(self.theirs):>8.2f}"
+            f"{self.name:<34} {self.peer:<22} {ours:>8.2f} {theirs:>8.2f}"
             f" {middle:>7.2f} {ratios[0]:>6.2f} {ratios[-1]:>6.2f} {bar:>6} {verdict:<6}"
             f" {self.our_peak_mb:>6.0f} {self.their_peak_mb:>6.0f}"
         )

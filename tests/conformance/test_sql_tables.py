@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -21,11 +22,18 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
 
+from iceberg_cli.apply import apply, resume, system_shell
 from iceberg_cli.committers import Committed, Conflict, Unknown
 from iceberg_cli.committers.catalog import open_catalog_table
 from iceberg_cli.committers.sql import SqlCommitter
-from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
-from iceberg_cli.storage import open_storage
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.errors import BackendUnavailable, TableNotFound, TakenOver, UsageError
+from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
+from iceberg_cli.plan import Report
+from iceberg_cli.storage import Storage, open_storage
+from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs import VERBS
+from tests.cli.lakes import CatalogTable, catalog_table
 from tests.conformance.catalogs import Catalog, execute, insert_row, make_table
 from tests.conformance.tables import an_attempt, first_metadata, properties_of, set_property
 from tests.servers import S3Server
@@ -151,6 +159,92 @@ def test_a_commit_that_is_not_confirmed_is_unknown_and_can_be_sent_again(sqlite:
     assert isinstance(committer.settle(attempt), Unknown)
     assert isinstance(committer.commit(attempt), Committed)
     assert properties_of(STORAGE, committer) == {"ours": "yes"}
+
+
+# Two processes with one operation
+
+
+class Meeting:
+    """A storage that passes every call on, and meets the other process around the put of a metadata file."""
+
+    def __init__(self, *, before: Callable[[], object], after: Callable[[], object]) -> None:
+        self.inside = open_storage()
+        self.before = before
+        self.after = after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inside, name)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        if not path.endswith(".metadata.json"):
+            self.inside.put_if_absent(path, data)
+            return
+        self.before()
+        try:
+            self.inside.put_if_absent(path, data)
+        finally:
+            self.after()
+
+
+def opened(lake: CatalogTable, storage: Storage) -> IcebergTable:
+    uri = f"sqlite:///{lake.database}"
+    committer = SqlCommitter(uri, catalog_name="lake", namespace="shop", table="events", storage=storage)
+    engine = LocalEngine(storage, threads=1)
+    return IcebergTable(
+        name=lake.name, storage=storage, committer=committer, engine=engine, on_event=lambda _: None
+    )
+
+
+def nothing() -> None:
+    """There is nobody to meet."""
+
+
+@pytest.mark.parametrize("second_swaps", ["after the first", "before the first"])
+def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_the_catalog_points_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second_swaps: str
+) -> None:
+    """Both send the same attempt; the first stands still before it writes the file, the second writes it."""
+    lake = catalog_table(tmp_path, monkeypatch)
+    for number in range(3):
+        lake.append(number)
+        time.sleep(0.002)
+    now_ms = int(time.time() * 1000)  # noqa: TID251  (a test is a shell)
+    at_the_put, written, first_done = threading.Event(), threading.Event(), threading.Event()
+
+    def wait_for_the_first() -> None:
+        written.set()
+        if second_swaps == "after the first":
+            assert first_done.wait(20)
+
+    def let_the_second_write() -> None:
+        at_the_put.set()
+        assert written.wait(20)
+        if second_swaps == "before the first":
+            second_done.join(20)
+
+    first = opened(lake, Meeting(before=let_the_second_write, after=nothing))
+    second = opened(lake, Meeting(before=nothing, after=wait_for_the_first))
+    shells = [
+        system_shell(on_event=lambda _: None, host=host, process_id=1)
+        for host in ("one.example", "two.example")
+    ]
+    plan = first.plan_expiry(ExpirePolicy(older_than_ms=now_ms), as_of_ms=now_ms)
+    reports: list[Report] = []
+
+    def take_over() -> None:
+        assert at_the_put.wait(20)
+        [operation_id] = second.open_operations()
+        reports.append(resume(second, operation_id, shells[1], verbs=VERBS))
+
+    second_done = threading.Thread(target=take_over)
+    second_done.start()
+    with pytest.raises(TakenOver):
+        apply(plan, first, VERBS[plan.operation], shells[0])
+    first_done.set()
+    second_done.join(20)
+    assert [report.status for report in reports] == ["done"]
+    assert lake.ids() == [0, 1, 2]
+    assert len(lake.snapshot_ids()) == 1
 
 
 class Proxy:

@@ -108,6 +108,20 @@ def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(s
     scene.check()
 
 
+def test_swap_that_can_never_come_in_any_more_can_be_abandoned(scene: Scene) -> None:
+    with pytest.raises(CommitStateUnknown):
+        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+    for _ in range(3):
+        scene.foreign_append(keep_log=1)
+    process = Process(world=scene.world)
+    (operation_id,) = process.table.open_operations()
+    abandon(process.table, operation_id, process.shell)
+    assert journal_files(scene) == []
+    assert foreign_files_deleted(scene) == []
+    assert Process(world=scene.world).expire().status == "done"
+    scene.check()
+
+
 def test_commit_whose_effects_show_is_taken_for_done_where_no_log_shows_it(scene: Scene) -> None:
     process = Process(world=scene.world, script=Script(after={5: crash}))
     assert process.dies(process.expire)
