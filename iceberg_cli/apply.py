@@ -180,7 +180,9 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             next_step="--dry-run shows what would be done.",
         )
     if not plan.due:
-        return Report(operation=plan.operation, operation_id=None, status="nothing_to_do", counts=_no_counts())
+        return Report(
+            operation=plan.operation, operation_id=None, status="nothing_to_do", counts=_no_counts()
+        )
     removals = plan.removals
     assert removals is not None
     operation_id = shell.new_uuid()
