@@ -667,7 +667,7 @@ class _Run:
         # After the record, so that as little as possible can happen between the look and the deletion.
         rows = self.table.not_live(removals, batch)
         self.kept_again += len(batch) - len(rows)
-        table = removals.table.take(rows)
+        table = removals.rows(rows)
         paths = table["path"].to_pylist()
         failures = self.table.delete(paths)
         gone = [path not in failures for path in paths]

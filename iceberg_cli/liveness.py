@@ -38,6 +38,7 @@ from iceberg_cli.iceberg.reachability import (
 from iceberg_cli.paths import canonical, liveness_key, liveness_key_column
 from iceberg_cli.plan import NamedFile, Reach, SnapshotFiles
 from iceberg_cli.removals import SCHEMA
+from iceberg_cli.storage.links import OtherNames
 
 _REMOVAL_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 
@@ -64,9 +65,7 @@ class Liveness:
     engine: Engine
     on_event: OnEvent
     trust_lists: bool = False
-    aliases: tuple[
-        tuple[str, str], ...
-    ] = ()  # (real folder, the folder as the table spells it) of local tables
+    other_names: OtherNames | None = None  # of local tables
     _live: dict[str, Keys] = field(default_factory=dict)
     _live_counts: dict[str, int] = field(default_factory=dict)
 
@@ -155,7 +154,7 @@ class Liveness:
         ):
             entries = live(batch.table)
             keys = keys_of(entries["file_path"])
-            other = [self._aliased(entries["file_path"], real, spelled) for real, spelled in self.aliases]
+            other = self._other_keys(entries["file_path"])
             owners = entries["manifest"].to_numpy()  # ascending: entries come in the order of their manifests
             for index in batch.sources:
                 first, stop = np.searchsorted(owners, (index, index + 1))
@@ -168,17 +167,16 @@ class Liveness:
         return key_set([self._live[path] for path in paths])
 
     def _named_keys(self, manifests: Manifests, named: Sequence[str]) -> Keys:
-        """Keys of manifests and of files that metadata names, by every name that a local table's folder has."""
+        """Keys of manifests and of files that metadata names, by every name that links to local folders give them."""
         paths = pa.array([*manifests.rows["manifest_path"].to_pylist(), *named], pa.string())
-        other = [self._aliased(paths, real, spelled) for real, spelled in self.aliases]
-        return key_set([manifests.keys, keys_of(paths), *other])
+        return key_set([manifests.keys, keys_of(paths), *self._other_keys(paths)])
 
-    @staticmethod
-    def _aliased(paths: pa.Array | pa.ChunkedArray, real: str, spelled: str) -> Keys:
-        """Keys of the same files by the folder's other name: a link in the table's path gives them two."""
-        keys = liveness_key_column(paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths)
-        renamed = pc.binary_join_element_wise(spelled, pc.utf8_slice_codeunits(keys, len(real)), "")
-        return keys_of(pc.if_else(pc.starts_with(keys, f"{real}/"), renamed, keys))
+    def _other_keys(self, paths: pa.Array | pa.ChunkedArray) -> list[Keys]:
+        """Keys of the same files by the other names that links to local folders give them."""
+        if self.other_names is None:
+            return []
+        array = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
+        return [keys_of(names) for names in self.other_names.of(liveness_key_column(array))]
 
     def everything_live(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> Keys:
         """Keys of all that these snapshots reach: files, manifests, lists, and what metadata names directly."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,10 +67,7 @@ def open_table(
     table = _table(name, storage, committer, allow_roots, on_event, trust_lists=trust_lists)
     table.load()
     if scheme_of(table.location) == "file":
-        spelled = canonical(table.location).rstrip("/")
-        real = os.path.realpath(spelled)
-        if real != spelled:
-            table.also_at(real)
+        table.look_through_links()
     if opened is None:
         return table
     folder = _folder_of(opened) if opened.endswith(_METADATA_SUFFIXES) else opened

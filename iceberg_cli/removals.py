@@ -9,7 +9,7 @@ half-done deletion can be derived again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -98,6 +98,10 @@ class Removals:
                     hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest(), "big"
                 )
         return f"{total % 2**256:064x}"
+
+    def rows(self, numbers: Sequence[int]) -> pa.Table:
+        """The rows of these numbers, which may be none."""
+        return self.table.take(pa.array(numbers, pa.int64()))
 
     def of_step(self, step: str) -> tuple[int, int]:
         """The row range `[start, stop)` of the step of that name."""

@@ -34,6 +34,7 @@ from iceberg_cli.paths import Roots
 from iceberg_cli.plan import Base, Change, Plan, Step, Task
 from iceberg_cli.removals import SCHEMA, Removals
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.links import OtherNames
 
 _EXAMPLES = 5
 
@@ -69,9 +70,9 @@ class IcebergTable:
         """One memory of what was read, for the whole run."""
         self._liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists)
 
-    def also_at(self, folder: str) -> None:
-        """A local table whose location goes through a symbolic link: its files have a second name below `folder`."""
-        self._liveness.aliases = ((folder, self.storage.canonical(self.location).rstrip("/")),)
+    def look_through_links(self) -> None:
+        """For tables on local disks, where symbolic links to folders give one file several names."""
+        self._liveness.other_names = OtherNames(self.roots().folders)
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -261,7 +262,7 @@ class IcebergTable:
         """Those of `rows` that the table, looked at now, does not reach, inside its own locations."""
         live = self._live_now()
         self._check_interlocks()
-        asked = removals.table.take(pa.array(rows, pa.int64()))
+        asked = removals.rows(rows)
         gone = ~among(keys_of(asked["as_written"]), live) & ~among(keys_of(asked["path"]), live)
         own = self._own(asked).to_numpy(zero_copy_only=False)
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]

@@ -90,6 +90,51 @@ def test_a_live_data_file_stays_under_the_real_name_of_a_linked_folder(linked: H
     assert removed(linked) == {"data/gone", *OWN_GONE}
 
 
+@pytest.mark.parametrize(
+    ("location", "kept"), [("real", "link"), ("link", "other"), ("link", "real"), ("real/deep", "deep")]
+)
+def test_a_live_data_file_stays_under_any_name_that_a_link_to_a_folder_gives_it(
+    tmp_path: Path, location: str, kept: str
+) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    for name, target in (("link", "real"), ("other", "link"), ("deep", "other/deep")):
+        (tmp_path / name).symlink_to(tmp_path / target)
+    table = Hazard(location=str(tmp_path / location / "events"))
+    live, gone = table.data("live", "gone")
+    table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, gone)))
+    named = live.replace(f"{tmp_path}/{location}/", f"{tmp_path}/{kept}/")
+    table.snapshot(1, table.manifest("m1", entry(ADDED, named)))
+    table.publish(main=1)
+    assert removed(table) == {"data/gone", *OWN_GONE}
+
+
+def test_a_live_data_file_in_write_data_path_stays_under_the_name_of_a_link_inside_the_table(
+    tmp_path: Path,
+) -> None:
+    cold = tmp_path / "cold"
+    table = Hazard(location=str(tmp_path / "events"), properties={"write.data.path": str(cold)})
+    cold.mkdir()
+    for name in ("live", "gone"):
+        (cold / name).write_text("ours")
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "data").symlink_to(cold)
+    table.snapshot(9, table.manifest("m9", *(entry(ADDED, str(cold / name)) for name in ("live", "gone"))))
+    table.snapshot(1, table.manifest("m1", entry(ADDED, f"{table.location}/data/live")))
+    table.publish(main=1)
+    assert "metadata/m9.avro" in removed(table)
+    assert [path.name for path in cold.iterdir()] == ["live"]
+
+
+@pytest.mark.parametrize("odd", ["/a\0b/x", "relative/x", "x", "/", "/x", "/a\nb/c\nd", "/é/漢"])
+def test_odd_names_of_live_files_stop_nothing(tmp_path: Path, odd: str) -> None:
+    table = Hazard(location=str(tmp_path / "events"))
+    live, gone = table.data("live", "gone")
+    table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, gone)))
+    table.snapshot(1, table.manifest("m1", entry(ADDED, odd), entry(ADDED, live)))
+    table.publish(main=1)
+    assert removed(table) == {"data/gone", *OWN_GONE}
+
+
 def test_a_live_manifest_stays_under_the_real_name_of_a_linked_folder(linked: Hazard) -> None:
     [live] = linked.data("live")
     linked.snapshot(9, linked.manifest("m9", entry(ADDED, live)))

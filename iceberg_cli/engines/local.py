@@ -14,7 +14,7 @@ from iceberg_cli.storage import Storage
 # Wide enough that the columnar decoder has many blocks to work on, small enough for 400 MB of memory.
 _BATCH_BYTES = 16 << 20
 _BATCH_FILES = 1_024
-_AHEAD_BYTES = 4 << 20  # stored, so about 16 MB inflated
+_AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
 
 
 @dataclass(frozen=True, slots=True)

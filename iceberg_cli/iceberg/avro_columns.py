@@ -6,6 +6,7 @@ numpy, `avro_narrow` goes record by record. The first wins where many blocks can
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -24,6 +25,8 @@ Executor = Literal["auto", "lockstep", "narrow"]
 
 # Blocks walked side by side, on average over the steps, from which lockstep is the faster one.
 LOCKSTEP_LANES = 24
+
+_scratch = threading.local()
 
 
 def decode_records(plan: Plan, containers: Sequence[Container], *, executor: Executor = "auto") -> pa.Table:
@@ -46,22 +49,40 @@ def decode_records(plan: Plan, containers: Sequence[Container], *, executor: Exe
     counts = np.array([block.records for _, block in blocks], np.int64)
     files = np.array([index for index, _ in blocks], np.int32)
     ends = np.cumsum(sizes, dtype=np.int64)
-    buffer = b"".join([*(block.payload for _, block in blocks), bytes(PADDING_BYTES)])
-    if len(buffer) > np.iinfo(np.int32).max:
+    if int(sizes.sum()) + PADDING_BYTES > np.iinfo(np.int32).max:
         msg = "more than 2 GiB of blocks at once"
         raise ValueError(msg)
+    payloads = [block.payload for _, block in blocks]
     try:
         if _wide(counts) if executor == "auto" else executor == "lockstep":
+            buffer = _side_by_side(payloads, ends)
             raws = decode_lockstep(plan, buffer, ends - sizes, ends, counts)
         else:
+            joined = b"".join([*payloads, bytes(PADDING_BYTES)])
             extents = zip((ends - sizes).tolist(), ends.tolist(), counts.tolist(), strict=True)
-            raws = decode_narrow(plan, buffer, list(extents))
-        arrays = _Assembler(raws, np.frombuffer(buffer, np.uint8)).columns(plan.columns)
+            raws = decode_narrow(plan, joined, list(extents))
+            buffer = np.frombuffer(joined, np.uint8)
+        arrays = _Assembler(raws, buffer).columns(plan.columns)
     except Malformed as error:
         index, block = blocks[int(np.searchsorted(ends, error.end))]
         raise CorruptFile(containers[index].path, block.offset, error.reason) from None
     names = ["file", *(column.name for column in plan.columns)]
     return pa.table([pa.array(np.repeat(files, counts)), *arrays], names=names)
+
+
+def _side_by_side(payloads: Sequence[bytes | memoryview], ends: Ints) -> npt.NDArray[np.uint8]:
+    """The payloads one after the other, and padding, in memory that the thread's next call uses again.
+
+    Fresh memory for each call costs more than the copy. Nothing that is returned to a caller refers to it.
+    """
+    size = (int(ends[-1]) if len(ends) else 0) + PADDING_BYTES
+    whole: npt.NDArray[np.uint8] | None = getattr(_scratch, "buffer", None)
+    if whole is None or len(whole) < size:
+        whole = _scratch.buffer = np.empty(size + size // 4, np.uint8)
+    for payload, end in zip(payloads, ends.tolist(), strict=True):
+        whole[end - len(payload) : end] = np.frombuffer(payload, np.uint8)
+    whole[size - PADDING_BYTES : size] = 0
+    return whole[:size]
 
 
 def _wide(counts: Ints) -> bool:

@@ -43,8 +43,8 @@ _SELECT = _select_table()
 class Lanes:
     """Readers over one buffer."""
 
-    def __init__(self, buffer: bytes) -> None:
-        self.bytes: Bytes = np.frombuffer(buffer, np.uint8)
+    def __init__(self, buffer: Bytes) -> None:
+        self.bytes = buffer
         self.words = self._every("<u8", 8)
         self.pairs = self._every("<u2", 2)
         self.floats = self._every("<f4", 4)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from iceberg_cli.iceberg.avro_lanes import Lanes, fail
+from iceberg_cli.iceberg.avro_lanes import Bytes, Lanes, fail
 from iceberg_cli.iceberg.avro_lockstep_lists import kept_list, skipped_list
 from iceberg_cli.iceberg.avro_lockstep_values import (
     Put,
@@ -28,7 +28,7 @@ from iceberg_cli.iceberg.avro_plan import Ints, Node, Plan, Raw, leading_bytes, 
 _FEW_NUMBERS = 4
 
 
-def decode_lockstep(plan: Plan, buffer: bytes, starts: Ints, ends: Ints, counts: Ints) -> list[Raw]:
+def decode_lockstep(plan: Plan, buffer: Bytes, starts: Ints, ends: Ints, counts: Ints) -> list[Raw]:
     """Decode all blocks side by side.
 
     Args:
@@ -66,7 +66,7 @@ def decode_lockstep(plan: Plan, buffer: bytes, starts: Ints, ends: Ints, counts:
 class _Compiler:
     """Turns nodes into closures over one buffer."""
 
-    def __init__(self, buffer: bytes, outs: int) -> None:
+    def __init__(self, buffer: Bytes, outs: int) -> None:
         self.lanes = Lanes(buffer)
         self.sinks: list[dict[str, Sink]] = [{} for _ in range(outs)]
         self.scopes: dict[int, Scope] = {}

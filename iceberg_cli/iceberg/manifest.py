@@ -45,7 +45,7 @@ __all__ = [
 EXISTING, ADDED, DELETED = 0, 1, 2  # status
 DATA, DELETES = 0, 1  # content of a manifest
 
-_BATCH_BYTES = 32 << 20  # of inflated blocks that are decoded at once; more would only cost memory
+_BATCH_BYTES = 64 << 20  # of inflated blocks that are decoded at once; more would only cost memory
 _COUNTS = pa.map_(pa.int32(), pa.int64())
 _BOUNDS = pa.map_(pa.int32(), pa.binary())
 
