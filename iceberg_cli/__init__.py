@@ -1,11 +1,11 @@
 """Maintain Apache Iceberg tables. A pure core decides and a thin shell acts.
 
-    cli -> render -> settling, opening -> apply -> table -> liveness, journal -> committers, engines
-        -> storage -> iceberg -> plan -> removals, paths, deletion_vector -> errors
+    cli -> render -> settling, opening -> apply -> table -> liveness, journal -> committers,
+        engines -> storage -> iceberg -> plan, operation, report -> removals, paths, deletion_vector -> errors
 
 `iceberg/` is sans-I/O: bytes and columns come in, values come out. A verb is a function
 `plan(state, policy, ...) -> Plan`; a `Plan` is a value that can be printed, saved, compared and refused.
-`apply.py` is the only place where things happen, `stage -> bind -> commit -> sweep`, journalled, and its docstring
+`apply/` is the only place where things happen, `stage -> bind -> commit -> sweep`, journalled, and its docstring
 holds the rules that keep data safe. Storage, committers and engines are ports; others plug in by the entry points
 `iceberg_cli.storage` and `iceberg_cli.committers`.
 

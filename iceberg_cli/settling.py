@@ -18,8 +18,9 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from iceberg_cli.journal import Operation, prune_folders
-from iceberg_cli.plan import Report
+from iceberg_cli.journal import prune_folders
+from iceberg_cli.operation import Operation
+from iceberg_cli.report import Report
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import VERBS
 

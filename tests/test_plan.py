@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import CorruptFile, UsageError
-from iceberg_cli.plan import Base, Change, Option, Plan, Reach, Report, Step, Task, Verdict, encode
+from iceberg_cli.plan import Base, Change, Option, Plan, Reach, Step, Task, Verdict, encode
 from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.report import Report
 
 BIG_ID = 2**63 - 1  # a JSON number of this size loses digits in many readers
 

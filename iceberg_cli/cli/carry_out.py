@@ -16,7 +16,8 @@ from iceberg_cli.errors import DeletesFailed, Refused
 
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
-    from iceberg_cli.plan import Plan, Report
+    from iceberg_cli.plan import Plan
+    from iceberg_cli.report import Report
     from iceberg_cli.table import IcebergTable
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from iceberg_cli.apply import Shell
-    from iceberg_cli.plan import Report
     from iceberg_cli.render import Progress
+    from iceberg_cli.report import Report
     from iceberg_cli.table import IcebergTable
 
 TableArgument = Annotated[

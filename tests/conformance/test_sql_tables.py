@@ -29,7 +29,7 @@ from iceberg_cli.committers.sql import SqlCommitter
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, TakenOver, UsageError
 from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
-from iceberg_cli.plan import Report
+from iceberg_cli.report import Report
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import VERBS

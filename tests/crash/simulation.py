@@ -23,7 +23,8 @@ from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
 from iceberg_cli.iceberg.update import Commit
 from iceberg_cli.paths import canonical
-from iceberg_cli.plan import Plan, Report
+from iceberg_cli.plan import Plan
+from iceberg_cli.report import Report
 from iceberg_cli.settling import settle_all
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.table import IcebergTable

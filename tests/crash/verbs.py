@@ -11,8 +11,9 @@ import pyarrow as pa
 from iceberg_cli.apply import Verb, apply, resume
 from iceberg_cli.committers import Attempt
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.plan import Change, Plan, Report, Step, Task
+from iceberg_cli.plan import Change, Plan, Step, Task
 from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.report import Report
 from iceberg_cli.table import IcebergTable
 from tests.builders import LOCATION, NOW_MS
 from tests.crash.simulation import POLICY, Process, unseen

@@ -1,0 +1,179 @@
+"""stage -> bind -> commit -> sweep: the only place where things happen, and the only deleter.
+
+1. Write order: data and delete files, manifests, manifest list, metadata, pointer. Each references only what is
+   already durable. Delete order: after the pointer, bottom-up.
+2. Outcomes are three. `Unknown` deletes nothing. Files are discarded only after a proved refusal.
+3. Deleted is a subset of shown AND of unreachable now. Liveness is by path.
+4. Marking fails closed: a retained manifest list or manifest that cannot be read whole stops the run.
+5. One `as_of_ms` per run, stored in the plan, reused by every replan.
+6. A replan that would remove more than was shown stops the run (`StalePlan`).
+7. Unknown fields and properties survive every rewrite of somebody's metadata.
+8. Interlocks are refusals, not warnings: of the effect, not of the view.
+9. Intent is journalled before each effect, the outcome after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from iceberg_cli.apply.kept import load_plan, removals_name
+from iceberg_cli.apply.ports import Table, Verb
+from iceberg_cli.apply.run import OperationRun, no_counts
+from iceberg_cli.apply.shell import Shell, system_shell
+from iceberg_cli.errors import Refused
+from iceberg_cli.journal import PLAN_FILE, Journal
+from iceberg_cli.operation import VERSION, Operation
+from iceberg_cli.plan import Base, Plan, encode
+from iceberg_cli.report import Report
+
+__all__ = ["Shell", "Table", "Verb", "abandon", "apply", "resume", "system_shell"]
+
+
+def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
+    """Carry out a plan that an operator has seen.
+
+    Args:
+        plan: with its removals.
+        table: where it applies; loaded anew for every attempt.
+        verb: makes the content of staged files.
+        shell: clock, ids, limits.
+
+    Returns:
+        What happened: done, nothing_to_do, waiting for its grace, or partial.
+
+    Raises:
+        Refused: an interlock forbids it. StalePlan: the table moved and more would go.
+        CommitConflict, CommitStateUnknown, CorruptFile, BackendUnavailable, Interrupted.
+    """
+    started_ms = shell.now_ms()
+    if plan.blocked_by:
+        raise Refused(
+            f"Cannot {plan.operation} {plan.table['name']}: " + "; ".join(plan.blocked_by),
+            next_step="--dry-run shows what would be done.",
+        )
+    if not plan.due:
+        return Report(operation=plan.operation, operation_id=None, status="nothing_to_do", counts=no_counts())
+    removals = plan.removals
+    assert removals is not None
+    operation_id = shell.new_uuid()
+    base = table.load()
+    if base.table_uuid != plan.base.table_uuid:
+        raise Refused(
+            f"Cannot apply this plan: it was made for table {plan.base.table_uuid}, "
+            f"and {plan.table['name']} is {base.table_uuid}"
+        )
+    journal = table.journal(operation_id)
+    shell.check_stop("Nothing was changed.")
+    rows = removals.to_parquet()
+    document = encode(plan.to_json(removals_file=removals_name(rows)))
+    journal.append(
+        "begin",
+        {
+            "version": VERSION,
+            "operation": plan.operation,
+            "table_uuid": base.table_uuid,
+            "at_ms": started_ms,
+            "plan_digest": hashlib.sha256(document).hexdigest(),
+            **shell.process(),
+        },
+    )
+    name = removals_name(rows)
+    journal.put(name, rows)
+    journal.put(PLAN_FILE, document)
+    run = OperationRun(shown=plan, shown_file=name, table=table, verb=verb, shell=shell, journal=journal)
+    return run.finish(started_ms)
+
+
+def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str, Verb]) -> Report:
+    """Finish, undo or explain an operation that was interrupted.
+
+    Args:
+        table: where its journal is.
+        operation_id: which one.
+        shell: clock, ids, limits.
+        verbs: by operation name.
+
+    Returns:
+        The report of the operation; `notes` say what state it was found in.
+
+    Raises:
+        As `apply`; CorruptFile for a journal or plan that cannot be read whole: nothing is deleted then.
+    """
+    started_ms = shell.now_ms()
+    journal = table.journal(operation_id)
+    operation = journal.operation()
+    if operation is None or operation.closed is not None:
+        journal.clean_up()
+        return Report(operation="resume", operation_id=operation_id, status="nothing_to_do")
+    _check_table(table, operation)
+    if operation.operation not in verbs:
+        raise Refused(
+            f"Cannot resume {operation_id}: the verb {operation.operation!r} is not known here",
+            state="Its journal and its files stay as they are.",
+        )
+    loaded = load_plan(journal)
+    _take_over(journal, shell)
+    marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
+    table.discard([path for state in operation.steps.values() for path in state.litter], marks=marks)
+    if loaded is None or operation.next_action() == "discard":
+        table.discard([path for state in operation.steps.values() for path in state.staged], marks=marks)
+        journal.close("nothing was done")
+        note = "It had stopped before its commit: the table was not changed, and nothing is left to do."
+        return Report(
+            operation=operation.operation, operation_id=operation_id, status="nothing_to_do", notes=(note,)
+        )
+    run = OperationRun(
+        shown=loaded[0],
+        shown_file=loaded[1],
+        table=table,
+        verb=verbs[operation.operation],
+        shell=shell,
+        journal=journal,
+        resumed=True,
+    )
+    return run.finish(started_ms)
+
+
+def abandon(table: Table, operation_id: str, shell: Shell) -> None:
+    """Close an operation without finishing it: its files stay as they are.
+
+    Raises:
+        Refused: its commit may still happen, so its outcome must be settled first.
+    """
+    journal = table.journal(operation_id)
+    operation = journal.operation()
+    if operation is None or operation.closed is not None:
+        journal.clean_up()
+        return
+    base = table.load()
+    states = operation.steps.values()
+    open_intents = [state.intent for state in states if state.intent and state.outcome in (None, "unknown")]
+    if any(intent["base_location"] == base.version for intent in open_intents):
+        raise Refused(
+            f"Cannot abandon {operation_id}: its commit has no known outcome yet and can still happen",
+            next_step="`resume` settles it first.",
+        )
+    _take_over(journal, shell)
+    if operation.table_uuid == base.table_uuid:
+        marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
+        for state in states:
+            unreferenced = state.intent is None or state.outcome == "conflict"
+            table.discard([*state.litter, *(state.staged if unreferenced else ())], marks=marks)
+    journal.close("abandoned")
+
+
+def _check_table(table: Table, operation: Operation) -> Base:
+    """The table as it is now, which must be the operation's own."""
+    base = table.load()
+    if operation.table_uuid != base.table_uuid:
+        raise Refused(
+            f"Cannot go on with operation {operation.operation_id}: its journal is of table {operation.table_uuid}, "
+            f"and this is {base.table_uuid}"
+        )
+    return base
+
+
+def _take_over(journal: Journal, shell: Shell) -> None:
+    """From now on no other process can append to the journal, nor have an effect that an append precedes."""
+    journal.append("resume", {"at_ms": shell.now_ms(), **shell.process()})

@@ -1,0 +1,53 @@
+"""The plan and the removals that an operation keeps beside its journal, each named by its content."""
+
+from __future__ import annotations
+
+import hashlib
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.strict_json import loads
+from iceberg_cli.journal import PLAN_FILE, Journal
+from iceberg_cli.plan import Plan
+from iceberg_cli.removals import Removals
+
+
+def load_plan(journal: Journal) -> tuple[Plan, str] | None:
+    """The plan that an operation was started with and its removals' name; None if it died before they were written.
+
+    Raises:
+        CorruptFile: the plan or its removals cannot be read whole.
+    """
+    path = f"{journal.folder}/{PLAN_FILE}"
+    operation = journal.operation()
+    try:
+        data = journal.get(PLAN_FILE)
+    except FileNotFoundError:
+        if operation is not None and operation.steps:
+            raise CorruptFile(path, None, "the journal has steps of this plan and it is not there") from None
+        return None
+    if operation is None or operation.plan_digest != hashlib.sha256(data).hexdigest():
+        raise CorruptFile(path, None, "it is not the plan that the journal began with")
+    document = loads(data, path)
+    name = document["removals"]["file"]
+    return Plan.from_json(document, removals=load_removals(journal, name), path=path), name
+
+
+def load_removals(journal: Journal, name: str) -> Removals:
+    """Removals that an operation has kept.
+
+    Raises:
+        CorruptFile: they are not what they were named after.
+    """
+    path = f"{journal.folder}/{name}"
+    try:
+        rows = journal.get(name)
+    except FileNotFoundError:
+        raise CorruptFile(path, None, "the journal names this file and it is not there") from None
+    if name != removals_name(rows):
+        raise CorruptFile(path, None, "it is not the file that was written under this name")
+    return Removals.from_parquet(rows, path)
+
+
+def removals_name(rows: bytes) -> str:
+    """The name that says what the file holds."""
+    return f"removals-{hashlib.sha256(rows).hexdigest()[:32]}.parquet"

@@ -1,0 +1,325 @@
+"""One operation under way: each step staged, bound and committed, then swept, as far as its journal stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from iceberg_cli.apply.kept import load_removals, removals_name
+from iceberg_cli.apply.ports import Table, Verb
+from iceberg_cli.apply.shell import Shell
+from iceberg_cli.apply.sweep import Sweep
+from iceberg_cli.committers import Committed, Conflict, Unknown
+from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused, StalePlan, TakenOver
+from iceberg_cli.journal import Journal
+from iceberg_cli.operation import StepState
+from iceberg_cli.plan import Base, Change, Plan, Step, Task
+from iceberg_cli.removals import KINDS, Removals
+from iceberg_cli.report import Report
+
+
+@dataclass(kw_only=True)
+class OperationRun:
+    """One operation under way. `journal` is the truth; nothing here outlives the process."""
+
+    shown: Plan
+    shown_file: str  # its removals in the journal
+    table: Table
+    verb: Verb
+    shell: Shell
+    journal: Journal
+    resumed: bool = False
+    notes: list[str] = field(default_factory=list)
+    kept_again: int = 0
+    removals: dict[str, Removals] = field(default_factory=dict)  # by file name in the journal
+
+    def finish(self, started_ms: int) -> Report:
+        """Every step from where the journal stands, then close."""
+        for step in self.shown.steps:
+            state = self._state(step)
+            if state.done:
+                continue
+            if state.intent is not None and state.outcome in (None, "unknown"):
+                self._settle(step, state)
+            state = self._state(step)
+            if state.outcome != "committed" and not self._commit(step):
+                return self._report("nothing_to_do", started_ms)
+            if not self._sweep(step):
+                waiting = self._state(step).sweep_after_ms is not None
+                return self._report("waiting" if waiting else "partial", started_ms)
+            self.journal.append("step-done", {"step": step.name})
+        report = self._report("done", started_ms)
+        self.journal.close("done")
+        return report
+
+    def _state(self, step: Step) -> StepState:
+        operation = self.journal.operation()
+        return StepState() if operation is None else operation.steps.get(step.name, StepState())
+
+    def _report(self, status: str, started_ms: int) -> Report:
+        counts = no_counts()
+        reclaimed = 0
+        failed: list[Mapping[str, str]] = []
+        location = None
+        for step in self.shown.steps:
+            state = self._state(step)
+            location = state.metadata_location or location
+            reclaimed += state.deleted_bytes
+            if state.removals_file is not None:
+                removals = self._removals(state.removals_file)
+                failed += [{"path": removals.table["path"][row].as_py()} for row in state.failed]
+        for body in self.journal.bodies("sweep-outcome"):
+            for kind, count in body["by_kind"].items():
+                counts[f"deleted_{kind}s_count"] = counts[f"deleted_{kind}s_count"] + count
+        return Report(
+            operation=self.shown.operation,
+            operation_id=self.journal.operation_id,
+            status=status,
+            metadata_location=location,
+            counts=counts,
+            reclaimed_bytes=reclaimed,
+            failed_deletes=tuple(failed),
+            kept_again=self.kept_again,
+            notes=tuple(self.notes),
+            duration_ms=self.shell.now_ms() - started_ms,
+        )
+
+    def _removals(self, name: str) -> Removals:
+        if name == self.shown_file:
+            assert self.shown.removals is not None
+            return self.shown.removals
+        if name not in self.removals:
+            self.removals[name] = load_removals(self.journal, name)
+        return self.removals[name]
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def _commit(self, step: Step) -> bool:
+        """Commit one step, or find that it has nothing left to do.
+
+        Returns:
+            False if the operation ended because its first step is no longer due.
+        """
+        first = step is self.shown.steps[0]
+        self.table.load()
+        retries = self.table.retries()
+        waits = retries.waits_ms()
+        # What a run before this one staged goes: its names are its own, and it may still be writing them.
+        self._discard(step, self._state(step).staged)
+        staged: dict[Task, str] = {}
+        while True:
+            if first and self.shell.stop_requested():
+                self._close_unsent()
+            self.shell.check_stop("Nothing was changed." if first else "Earlier steps are done.")
+            base = self.table.load()
+            current, now_step = self._replanned(step, base, first=first)
+            if now_step is None:
+                self._discard(step, list(staged.values()))
+                if first:
+                    self.journal.close("nothing to do any more")
+                    return False
+                self.journal.append("sweep-only", self._no_sweep(step))
+                return True
+            removals_file = self._keep_removals(current)
+            staged = self._stage(now_step, staged)
+            if now_step.change is None:
+                self.journal.append("sweep-only", {**self._no_sweep(step), "removals_file": removals_file})
+                return True
+            outcome = self._attempt(now_step, removals_file, current.grace_ms, [*staged.values()])
+            match outcome:
+                case Committed():
+                    return True
+                case Unknown(cause=cause):
+                    raise CommitStateUnknown(
+                        f"Cannot tell whether the commit of {self.shown.table['name']} happened: {cause}",
+                        next_step=f"`resume` settles operation {self.journal.operation_id}.",
+                    )
+                case Conflict(reason=reason):
+                    wait_ms = next(waits, None)
+                    if wait_ms is None:
+                        self._discard(step, list(staged.values()))
+                        self.journal.close("conflict")
+                        raise CommitConflict(
+                            f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times"
+                        )
+                    self.shell.sleep_ms(wait_ms)
+
+    def _no_sweep(self, step: Step) -> dict[str, Any]:
+        return {"step": step.name, "removals_file": None, "sweep_after_ms": None}
+
+    def _replanned(self, step: Step, base: Base, *, first: bool) -> tuple[Plan, Step | None]:
+        """The plan for the base at hand and the step's place in it."""
+        if first and base == self.shown.base and not self.resumed:
+            return self.shown, step
+        current = self.table.replan(self.shown)
+        if current.blocked_by:
+            self._close_unsent()
+            raise Refused(
+                f"Cannot {self.shown.operation} {self.shown.table['name']} any more: "
+                + "; ".join(current.blocked_by)
+            )
+        more = current.beyond(self.shown)
+        if more:
+            self._close_unsent()
+            raise StalePlan(
+                f"Cannot go on: the table moved, and {len(more)} things that were not shown would go, "
+                f"such as {more[0]}",
+                next_step="Plan again and look at it.",
+            )
+        return current, next((found for found in current.steps if found.name == step.name), None)
+
+    def _close_unsent(self) -> None:
+        """Close the operation if none of its steps is under way: each is done, or was never committed."""
+        operation = self.journal.operation()
+        assert operation is not None
+        states = operation.steps.values()
+        if all(state.done or state.outcome == "conflict" or state.intent is None for state in states):
+            for step in self.shown.steps:
+                if not self._state(step).done:
+                    self._discard(step, self._state(step).staged)
+            self.journal.close("refused")
+
+    def _keep_removals(self, current: Plan) -> str:
+        assert current.removals is not None
+        if current is self.shown:
+            return self.shown_file
+        rows = current.removals.to_parquet()
+        name = removals_name(rows)
+        self.journal.put(name, rows)
+        self.removals[name] = current.removals
+        return name
+
+    def _stage(self, step: Step, staged: Mapping[Task, str]) -> dict[Task, str]:
+        """Build what this plan still lacks, discard what it no longer needs: the path of each of its tasks."""
+        self._discard(step, [path for task, path in staged.items() if task not in step.tasks])
+        paths = {task: path for task, path in staged.items() if task in step.tasks}
+        missing = [task for task in step.tasks if task not in paths]
+        if missing:
+            prefix = f"{self.journal.operation_id}-{self.journal.next_number}"
+            new = {task: self.table.staging_path(prefix, task) for task in missing}
+            self.journal.append("stage", {"step": step.name, "paths": list(new.values())})
+            self.table.stage([(path, task) for task, path in new.items()], self.verb.make)
+            paths |= new
+        return paths
+
+    def _attempt(
+        self, step: Step, removals_file: str, grace_ms: int, staged: Sequence[str]
+    ) -> Committed | Conflict | Unknown:
+        now_ms = self.shell.now_ms()
+        attempt = self.table.bind(step, timestamp_ms=now_ms, commit_uuid=self.shell.new_uuid())
+        attempt = replace(attempt, fresh=True)
+        intent = {
+            "step": step.name,
+            "base_location": attempt.base_location,
+            "metadata_location": attempt.metadata_location,
+            "digest": attempt.digest,
+            "timestamp_ms": attempt.commit.timestamp_ms,
+            "commit_uuid": attempt.commit.commit_uuid,
+            "updates": [update.to_json() for update in attempt.commit.updates],
+            "removals_file": removals_file,
+            "grace_ms": grace_ms,
+            "scratch": list(attempt.scratch),
+            "own_files": [attempt.metadata_location] if attempt.own_name else [],
+        }
+        try:
+            self.journal.append("commit-intent", intent)
+        except TakenOver:
+            # No commit that names them was ever about to be sent.
+            self.table.discard(staged, marks=[self.journal.operation_id])
+            raise
+        outcome = self.table.commit(attempt)
+        self._record_outcome(step, intent, outcome)
+        return outcome
+
+    def _record_outcome(
+        self, step: Step, intent: Mapping[str, Any], outcome: Committed | Conflict | Unknown
+    ) -> None:
+        """Record what came of a swap, then delete what it left behind and nobody can reference."""
+        committed = isinstance(outcome, Committed)
+        grace_ms = int(intent["grace_ms"])
+        self.journal.append(
+            "commit-outcome",
+            {
+                "step": step.name,
+                "outcome": type(outcome).__name__.lower(),
+                "metadata_location": outcome.metadata_location if isinstance(outcome, Committed) else None,
+                "sweep_after_ms": self.shell.now_ms() + grace_ms if committed and grace_ms else None,
+            },
+        )
+        match outcome:
+            case Committed():
+                self.table.discard(intent["scratch"], marks=[intent["commit_uuid"]])
+            case Conflict():
+                self.table.discard([*intent["scratch"], *intent["own_files"]], marks=[intent["commit_uuid"]])
+            case Unknown():
+                pass  # whatever it wrote may be the table's
+
+    def _settle(self, step: Step, state: StepState) -> None:
+        """Find out what came of a swap that was sent, or send the same one again."""
+        assert state.intent is not None
+        base = self.table.load()
+        attempt = self.table.rebind(step, state.intent)
+        location = state.intent["metadata_location"]
+        outcome = (
+            Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)
+        )
+        if isinstance(outcome, Unknown) and base.version != state.intent["base_location"]:
+            # The base has moved, so the swap cannot happen any more; had it happened, its effects would show. The
+            # sweep recomputes what is live in any case.
+            sent = replace(step, change=Change(updates=tuple(state.intent["updates"])))
+            if self.table.effects_visible(sent):
+                outcome = Committed(metadata_location=location)
+            else:
+                outcome = Conflict(reason="the table has moved, and no effect of this commit shows")
+        elif isinstance(outcome, Unknown) and attempt is not None:
+            # The base is still current, so the same swap, with the same content, can be sent again.
+            outcome = self.table.commit(attempt)
+        self._record_outcome(step, state.intent, outcome)
+        match outcome:
+            case Committed():
+                self.notes.append("Its commit had happened." if self.resumed else "The commit happened.")
+            case Conflict():
+                self.notes.append("Its commit had been refused; it was planned again.")
+            case Unknown(cause=cause):
+                raise CommitStateUnknown(
+                    f"Cannot tell yet whether the commit of {self.shown.table['name']} happened: {cause}",
+                    next_step=f"`resume` asks again for operation {self.journal.operation_id}.",
+                )
+
+    def _discard(self, step: Step, paths: Sequence[str]) -> None:
+        """Delete staged files that nothing references, once it is recorded that nothing ever will."""
+        if paths:
+            self.journal.append("discard", {"step": step.name, "paths": list(paths)})
+            self.table.discard(paths, marks=[self.journal.operation_id])
+
+    # -- sweep -------------------------------------------------------------------------------------------------
+
+    def _sweep(self, step: Step) -> bool:
+        """Delete the files of one step.
+
+        Returns:
+            False if something is left: the grace is not over, a limit was reached, or a deletion failed.
+        """
+        state = self._state(step)
+        if state.removals_file is None:
+            return True
+        if state.sweep_after_ms is not None and self.shell.now_ms() < state.sweep_after_ms:
+            return False
+        sweep = Sweep(
+            step=step.name,
+            removals=self._removals(state.removals_file),
+            table=self.table,
+            shell=self.shell,
+            journal=self.journal,
+        )
+        swept = sweep.run(state)
+        self.kept_again += sweep.kept_again
+        if sweep.note:
+            self.notes.append(sweep.note)
+        return swept
+
+
+def no_counts() -> dict[str, int]:
+    """The result columns of a run that deleted nothing."""
+    return {f"deleted_{kind}s_count": 0 for kind in KINDS}

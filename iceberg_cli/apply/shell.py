@@ -1,0 +1,59 @@
+"""Clock, ids, limits and the stop signal of one run: what a pure core must be given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from iceberg_cli.engines import OnEvent
+from iceberg_cli.errors import Interrupted
+
+
+@dataclass(kw_only=True)
+class Shell:
+    """Clock, ids and limits of one run. Tests give their own."""
+
+    now_ms: Callable[[], int]
+    new_uuid: Callable[[], str]
+    sleep_ms: Callable[[float], None]
+    on_event: OnEvent
+    host: str
+    process_id: int
+    process_started: str = ""  # tells the process from a later one with the same id
+    limit_deletes: int | None = None
+    deadline_ms: int | None = None  # a point in time
+    sweep_batch: int = 5_000  # files whose deletion is journalled at once
+    stop_requested: Callable[[], bool] = field(default=lambda: False)
+    deletes_left: int = 0
+
+    def __post_init__(self) -> None:
+        """Start the count of deletions."""
+        self.deletes_left = -1 if self.limit_deletes is None else self.limit_deletes
+
+    def check_stop(self, state: str) -> None:
+        """Stop at a safe point if a signal asked for it."""
+        if self.stop_requested():
+            raise Interrupted("Stopped by a signal", state=state, next_step="`resume` finishes it.")
+
+    def process(self) -> dict[str, Any]:
+        """Who works on an operation, for its journal."""
+        return {"host": self.host, "process_id": self.process_id, "process_started": self.process_started}
+
+    def out_of_time(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline_ms is not None and self.now_ms() >= self.deadline_ms
+
+
+def system_shell(*, on_event: OnEvent, **values: Any) -> Shell:
+    """The clock, ids and sleep of a real run; `values` are the other fields of `Shell`."""
+    import uuid
+
+    return Shell(
+        now_ms=lambda: time.time_ns() // 1_000_000,  # noqa: TID251 - this is the shell
+        new_uuid=lambda: str(uuid.uuid4()),
+        sleep_ms=lambda ms: time.sleep(ms / 1_000),
+        on_event=on_event,
+        **values,
+    )

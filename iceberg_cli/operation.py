@@ -1,0 +1,173 @@
+"""What an operation's records say of it: folded into its state. Pure; the answer to "what is safe now?"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from iceberg_cli.errors import CorruptFile, Refused
+
+VERSION = 1  # of the records; a newer program's journal is left to it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One line of an operation's life."""
+
+    kind: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepState:
+    """What is known of one step.
+
+    `swept` are row ranges `[start, stop)` of the step's removals whose deletion was tried and recorded;
+    `failed` the rows among them that are still there. `litter` are files of ours that may be there and that nothing
+    will ever reference: their names are not used again.
+    """
+
+    staged: tuple[str, ...] = ()
+    litter: tuple[str, ...] = ()
+    intent: Mapping[str, Any] | None = None
+    outcome: str | None = None  # committed, conflict, unknown; None while the intent has no answer
+    metadata_location: str | None = None
+    removals_file: str | None = None
+    sweep_after_ms: int | None = None
+    swept: tuple[tuple[int, int], ...] = ()
+    failed: tuple[int, ...] = ()
+    deleted_bytes: int = 0
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation as its journal tells it: the answer to "what is safe now?"."""
+
+    operation_id: str
+    operation: str
+    table_uuid: str
+    started_ms: int
+    plan_digest: str
+    host: str  # of the process that began it or took it over last, as are the next two
+    process_id: int
+    process_started: str  # tells a process from a later one with the same id; empty where it is not known
+    steps: Mapping[str, StepState] = field(default_factory=dict)
+    closed: str | None = None
+
+    def next_action(self) -> str:
+        """What to do first: `clean-up`, `ask-the-catalog`, `wait`, `sweep`, `discard` or `go-on`."""
+        if self.closed is not None:
+            return "clean-up"
+        if not self.steps:
+            return "discard"
+        last = list(self.steps.values())[-1]
+        if last.done:
+            return "go-on"
+        if last.intent is not None and last.outcome in (None, "unknown"):
+            return "ask-the-catalog"
+        if last.outcome == "committed":
+            return "wait" if last.sweep_after_ms is not None and not last.swept else "sweep"
+        return "go-on" if len(self.steps) > 1 else "discard"
+
+
+def fold(operation_id: str, records: Sequence[Record]) -> Operation:
+    """An operation from its records. Pure.
+
+    Raises:
+        CorruptFile: the records do not start with `begin`, or one lacks a field.
+        Refused: a newer version of this program wrote them.
+    """
+    if not records or records[0].kind != "begin":
+        raise CorruptFile(operation_id, None, "the journal does not start with a begin record")
+    if records[0].body.get("version") != VERSION:
+        raise Refused(
+            f"Cannot read the journal of operation {operation_id}: it has version "
+            f"{records[0].body.get('version')!r}, and {VERSION} is known here",
+            next_step="Resume it with the version of iceberg-cli that began it.",
+        )
+    try:
+        return _fold(operation_id, records)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptFile(operation_id, None, f"a record of the journal lacks a field: {error}") from error
+
+
+def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
+    begin = owner = records[0].body
+    steps: dict[str, StepState] = {}
+    closed = None
+    for record in records[1:]:
+        body = record.body
+        match record.kind:
+            case "close":
+                closed = body["status"]
+            case "resume":
+                owner = body
+            case _:
+                known = steps.get(body["step"], StepState())
+                steps[body["step"]] = _fold_step(known, record.kind, body)
+    return Operation(
+        operation_id=operation_id,
+        operation=begin["operation"],
+        table_uuid=begin["table_uuid"],
+        started_ms=begin["at_ms"],
+        plan_digest=begin["plan_digest"],
+        host=owner["host"],
+        process_id=int(owner["process_id"]),
+        process_started=str(owner["process_started"]),
+        steps=steps,
+        closed=closed,
+    )
+
+
+def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepState:
+    values = {name: getattr(state, name) for name in StepState.__dataclass_fields__}
+    match kind:
+        case "stage":
+            values["staged"] = (*state.staged, *body["paths"])
+        case "discard":
+            gone = set(body["paths"])
+            values["staged"] = tuple(path for path in state.staged if path not in gone)
+            values["litter"] = (*state.litter, *body["paths"])
+        case "commit-intent":
+            values.update(intent=body, outcome=None, removals_file=body["removals_file"])
+        case "commit-outcome":
+            values.update(
+                outcome=body["outcome"],
+                metadata_location=body["metadata_location"],
+                sweep_after_ms=body["sweep_after_ms"],
+                litter=(*state.litter, *_litter_of(state.intent, body["outcome"])),
+            )
+        case "sweep-only":
+            values.update(
+                outcome="committed",
+                removals_file=body["removals_file"],
+                sweep_after_ms=body["sweep_after_ms"],
+            )
+        case "sweep-intent":
+            values["sweep_after_ms"] = None
+        case "sweep-outcome":
+            if "rows" in body:
+                retried = set(body["rows"])
+            else:
+                retried = set(range(body["start"], body["stop"]))
+                values["swept"] = (*state.swept, (body["start"], body["stop"]))
+            values["failed"] = (*(row for row in state.failed if row not in retried), *body["failed"])
+            values["deleted_bytes"] = state.deleted_bytes + body["bytes"]
+        case "step-done":
+            values["done"] = True
+        case other:
+            raise CorruptFile(body["step"], None, f"the journal has a record of unknown kind {other!r}")
+    return StepState(**values)
+
+
+def _litter_of(intent: Mapping[str, Any] | None, outcome: str) -> Sequence[str]:
+    """What a swap leaves behind: its scratch files, and its own new files once it is refused."""
+    match outcome:
+        case "conflict" if intent is not None:
+            return [*intent["scratch"], *intent["own_files"]]
+        case "committed" if intent is not None:
+            return list(intent["scratch"])
+        case _:
+            return []

@@ -1,0 +1,45 @@
+"""What happened: the value that a run ends with, and its `report/1` form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+REPORT_SCHEMA = "iceberg-cli/report/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What happened."""
+
+    operation: str
+    operation_id: str | None
+    status: str  # done, nothing_to_do, waiting, partial, conflict, unknown, refused
+    metadata_location: str | None = None
+    committed_snapshot_id: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    reclaimed_bytes: int = 0
+    failed_deletes: tuple[Mapping[str, str], ...] = ()
+    kept_again: int = 0  # removals that the table reaches again and that therefore stay
+    notes: tuple[str, ...] = ()
+    duration_ms: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The `report/1` document."""
+        return {
+            "schema": REPORT_SCHEMA,
+            "operation": self.operation,
+            "operation_id": self.operation_id,
+            "status": self.status,
+            "metadata_location": self.metadata_location,
+            "committed_snapshot_id": None
+            if self.committed_snapshot_id is None
+            else str(self.committed_snapshot_id),
+            **self.counts,
+            "reclaimed_bytes": self.reclaimed_bytes,
+            "failed_deletes": [dict(failure) for failure in self.failed_deletes],
+            "kept_again": self.kept_again,
+            "notes": list(self.notes),
+            "duration_ms": self.duration_ms,
+        }
