@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.carry_out import Carry, carry_options, finish, settle_open
+from iceberg_cli.cli.carry_out import Carry, finish, settle_open
+from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, command
 from iceberg_cli.errors import Refused, StalePlan, UsageError
 from iceberg_cli.plan import Plan
@@ -53,7 +54,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "apply")
-    @carry_options
+    @spread("carry", Carry)
     def apply_plan(
         run: Run,
         carry: Carry,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -39,28 +38,6 @@ class Carry:
     deadline: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Stop cleanly after this time.")
     ] = None
-
-
-def carry_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Let a command's parameter `carry` stand for the options of `Carry`."""
-    signature = inspect.signature(function, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "carry"]
-    hints = inspect.get_annotations(Carry, eval_str=True)
-
-    def call(**values: Any) -> None:
-        carry = Carry(**{item.name: values.pop(item.name) for item in fields(Carry)})
-        function(carry=carry, **values)
-
-    shared = [
-        inspect.Parameter(
-            item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hints[item.name]
-        )
-        for item in fields(Carry)
-    ]
-    kept = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    call.__signature__ = inspect.Signature([*kept, *shared])  # type: ignore[attr-defined]
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
-    return call
 
 
 def carry_out(run: Run, carry: Carry, table: IcebergTable, make_plan: Callable[[], Plan]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.carry_out import Carry, carry_options, carry_out
+from iceberg_cli.cli.carry_out import Carry, carry_out
+from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.values import duration_ms, integer, positive, time_ms
 from iceberg_cli.errors import UsageError
@@ -14,109 +16,89 @@ from iceberg_cli.errors import UsageError
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
 
-OlderThan = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME|DURATION",
-        help="Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.",
-    ),
-]
-RetainLast = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        parser=integer,
-        help="Keep the newest N of each branch; default: history.expire.min-snapshots-to-keep, else 1.",
-    ),
-]
-SnapshotId = Annotated[
-    list[int] | None,
-    typer.Option(
-        metavar="ID",
-        parser=integer,
-        help="Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); "
-        "with --older-than or --retain-last, both.",
-    ),
-]
-CleanMetadata = Annotated[
-    bool,
-    typer.Option("--clean-metadata", help="Also drop schemas and partition specs that nothing kept needs."),
-]
-Cleanup = Annotated[
-    str,
-    typer.Option(
-        metavar="all|metadata|none", help="Which files to delete: all, only metadata files, or none."
-    ),
-]
-Grace = Annotated[
-    str,
-    typer.Option(
-        metavar="DURATION", help="Commit now, delete later: the next run or resume sweeps after this time."
-    ),
-]
 
+@dataclass(frozen=True, kw_only=True)
+class ExpireOptions:
+    """What an operator can say about an expiry."""
 
-def policy_of(
-    run: Run,
-    *,
-    older_than: str | None,
-    retain_last: int | None,
-    snapshot_id: list[int] | None,
-    clean_metadata: bool,
-    cleanup: str,
-    grace: str,
-) -> ExpirePolicy:
-    """The policy that the options spell.
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|DURATION",
+            help="Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.",
+        ),
+    ] = None
+    retain_last: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=integer,
+            help="Keep the newest N of each branch; default: history.expire.min-snapshots-to-keep, else 1.",
+        ),
+    ] = None
+    snapshot_id: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="ID",
+            parser=integer,
+            help="Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); "
+            "with --older-than or --retain-last, both.",
+        ),
+    ] = None
+    clean_metadata: Annotated[
+        bool,
+        typer.Option(
+            "--clean-metadata", help="Also drop schemas and partition specs that nothing kept needs."
+        ),
+    ] = False
+    cleanup: Annotated[
+        str,
+        typer.Option(
+            metavar="all|metadata|none", help="Which files to delete: all, only metadata files, or none."
+        ),
+    ] = "all"
+    grace: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="Commit now, delete later: the next run or resume sweeps after this time.",
+        ),
+    ] = "0s"
 
-    Raises:
-        UsageError: an option has no meaning.
-    """
-    from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
+    def policy(self, *, now_ms: int) -> ExpirePolicy:
+        """The policy that the options spell.
 
-    if cleanup not in ("all", "metadata", "none"):
-        raise UsageError(f"--cleanup must be all, metadata or none, not {cleanup!r}")
-    return ExpirePolicy(
-        older_than_ms=None
-        if older_than is None
-        else time_ms(older_than, "--older-than", now_ms=run.as_of_ms),
-        retain_last=positive(retain_last, "--retain-last"),
-        snapshot_ids=tuple(sorted(set(snapshot_id or ()))),
-        clean_metadata=clean_metadata,
-        cleanup=cleanup,
-        grace_ms=duration_ms(grace, "--grace"),
-    )
+        Raises:
+            UsageError: an option has no meaning.
+        """
+        from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
+
+        if self.cleanup not in ("all", "metadata", "none"):
+            raise UsageError(f"--cleanup must be all, metadata or none, not {self.cleanup!r}")
+        older_than = self.older_than
+        return ExpirePolicy(
+            older_than_ms=None if older_than is None else time_ms(older_than, "--older-than", now_ms=now_ms),
+            retain_last=positive(self.retain_last, "--retain-last"),
+            snapshot_ids=tuple(sorted(set(self.snapshot_id or ()))),
+            clean_metadata=self.clean_metadata,
+            cleanup=self.cleanup,
+            grace_ms=duration_ms(self.grace, "--grace"),
+        )
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "expire-snapshots")
-    @carry_options
-    def expire_snapshots(
-        run: Run,
-        carry: Carry,
-        table: TableArgument,
-        older_than: OlderThan = None,
-        retain_last: RetainLast = None,
-        snapshot_id: SnapshotId = None,
-        clean_metadata: CleanMetadata = False,
-        cleanup: Cleanup = "all",
-        grace: Grace = "0s",
-    ) -> None:
+    @spread("carry", Carry)
+    @spread("options", ExpireOptions)
+    def expire_snapshots(run: Run, carry: Carry, options: ExpireOptions, table: TableArgument) -> None:
         """Forget snapshots by refs, ages and counts; then delete what nothing reaches.
 
         Retention is the table's own: what a branch or tag says comes first, then an option, then a table
         property, then the default. main and the head of every kept branch and tag stay. Files go only after
         the commit, and only if the committed table, looked at again, does not reach them.
         """
-        policy = policy_of(
-            run,
-            older_than=older_than,
-            retain_last=retain_last,
-            snapshot_id=snapshot_id,
-            clean_metadata=clean_metadata,
-            cleanup=cleanup,
-            grace=grace,
-        )
+        policy = options.policy(now_ms=run.as_of_ms)
         opened = run.open(table)
         carry_out(run, carry, opened, lambda: opened.plan_expiry(policy, as_of_ms=run.as_of_ms))

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.expire_snapshots import (
-    CleanMetadata,
-    Cleanup,
-    Grace,
-    OlderThan,
-    RetainLast,
-    SnapshotId,
-    policy_of,
-)
+from iceberg_cli.cli.expire_snapshots import ExpireOptions
+from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.errors import UsageError
 
@@ -32,8 +25,10 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "plan")
+    @spread("options", ExpireOptions)
     def plan(
         run: Run,
+        options: ExpireOptions,
         table: TableArgument,
         verb: Annotated[
             str | None, typer.Argument(metavar="[VERB]", help="expire-snapshots; without it, every verb.")
@@ -42,12 +37,6 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan.")
         ] = None,
         exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
-        older_than: OlderThan = None,
-        retain_last: RetainLast = None,
-        snapshot_id: SnapshotId = None,
-        clean_metadata: CleanMetadata = False,
-        cleanup: Cleanup = "all",
-        grace: Grace = "0s",
     ) -> None:
         """Show what maintenance is due, why, and what it would free. Writes nothing to the table.
 
@@ -58,15 +47,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"{verb!r} is no verb that can be planned; there is {', '.join(VERBS)}")
         if output is not None and verb is None:
             raise UsageError("--output needs a verb: a file holds one verb's plan")
-        policy = policy_of(
-            run,
-            older_than=older_than,
-            retain_last=retain_last,
-            snapshot_id=snapshot_id,
-            clean_metadata=clean_metadata,
-            cleanup=cleanup,
-            grace=grace,
-        )
+        policy = options.policy(now_ms=run.as_of_ms)
         opened = run.open(table)
         made = opened.plan_expiry(policy, as_of_ms=run.as_of_ms)
         run.progress.close()

@@ -10,11 +10,12 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from iceberg_cli.cli.options import Command, spread
 from iceberg_cli.cli.values import duration_ms, key_value, positive, time_ms
 from iceberg_cli.errors import IcebergCliError, UsageError
 
@@ -209,38 +210,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000  # noqa: TID251 - this is the shell
 
 
-Function = TypeVar("Function", bound=Callable[..., None])
-
-
-def command(app: typer.Typer, name: str) -> Callable[[Function], Function]:
+def command(app: typer.Typer, name: str) -> Callable[[Command], Command]:
     """Register a command whose parameter `run` stands for all shared options."""
 
-    def register(function: Function) -> Function:
-        signature = inspect.signature(function, eval_str=True)
-        own = [parameter for parameter in signature.parameters.values() if parameter.name != "run"]
-        hints = inspect.get_annotations(Run, eval_str=True)
-        shared = [item for item in fields(Run) if item.init]
-
-        def call(**values: Any) -> None:
-            run = Run(**{item.name: values.pop(item.name) for item in shared})
-            function(run=run, **values)
-
-        parameters = [
-            *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
-            *(
-                inspect.Parameter(
-                    item.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=item.default,
-                    annotation=hints[item.name],
-                )
-                for item in shared
-            ),
-        ]
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        call.__name__ = function.__name__
-        app.command(name, help=inspect.cleandoc(function.__doc__ or ""))(call)
+    def register(function: Command) -> Command:
+        app.command(name, help=inspect.cleandoc(function.__doc__ or ""))(spread("run", Run)(function))
         return function
 
     return register
