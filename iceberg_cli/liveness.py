@@ -226,7 +226,7 @@ class Liveness:
             parts.extend(self._content(only_expired, kept_keys))
         named = [*_manifest_files(only_expired), *_lists(expired, reach), *reach.expired_files]
         parts.append(_named_removals(named, kept_keys))
-        table = pa.concat_tables(parts).combine_chunks()
+        table = pa.concat_tables(parts)
         steps = pa.array([step] * table.num_rows, pa.string())
         return table.add_column(0, "step", steps).select(SCHEMA.names).cast(SCHEMA), warnings
 

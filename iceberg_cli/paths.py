@@ -130,10 +130,11 @@ class Roots:
         Returns:
             n booleans.
         """
+        import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        inside = pa.array([False] * len(paths), pa.bool_())
+        inside = pa.array(np.zeros(len(paths), np.bool_))
         for folder in self.folders:
             inside = pc.or_(inside, pc.starts_with(paths, folder + "/"))
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")

@@ -57,10 +57,11 @@ class Removals:
         rank = pc.index_in(table["kind"], value_set=pa.array(KINDS))
         if rank.null_count:
             raise AssertionError("a removal has a kind without a place in the delete order")
-        ordered = table.append_column("rank", rank).sort_by(
-            [("step", "ascending"), ("rank", "ascending"), ("path", "ascending")]
+        keys = table.select(["step", "path"]).append_column("rank", rank)
+        order = pc.sort_indices(
+            keys, sort_keys=[("step", "ascending"), ("rank", "ascending"), ("path", "ascending")]
         )
-        return cls(ordered.drop_columns(["rank"]).cast(SCHEMA).combine_chunks())
+        return cls(table.cast(SCHEMA).take(order).combine_chunks())
 
     @property
     def count(self) -> int:

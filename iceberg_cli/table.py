@@ -169,6 +169,7 @@ class IcebergTable:
             if step.change is not None:
                 tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
         table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+        tables.clear()
         table = table.cast(SCHEMA)
         own = self._own(table)
         foreign = table.filter(pc.invert(own))["as_written"]
@@ -177,7 +178,8 @@ class IcebergTable:
             warnings.append(
                 f"{len(foreign)} files that would go are outside the table's own locations and stay: {examples}"
             )
-        return plan.with_removals(Removals.of(table.filter(own)), warnings=warnings)
+            table = table.filter(own)
+        return plan.with_removals(Removals.of(table), warnings=warnings)
 
     def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
         """The metadata files that the table's own properties drop with this commit."""
@@ -269,9 +271,13 @@ class IcebergTable:
 
     def _own(self, rows: pa.Table) -> pa.Array:
         """Which removals are the table's to delete; a metadata file only by the table's own rule for them."""
-        own = self.roots().own_column(rows["path"].combine_chunks())
-        metadata_file = pc.match_substring_regex(rows["path"], r"\.metadata\.json(\.gz)?$").combine_chunks()
-        return pc.and_(own, pc.equal(metadata_file, pc.equal(rows["kind"], "metadata_file").combine_chunks()))
+        roots = self.roots()
+        parts = [pa.array([], pa.bool_())]
+        for batch in rows.to_batches():
+            metadata_file = pc.match_substring_regex(batch["path"], r"\.metadata\.json(\.gz)?$")
+            by_rule = pc.equal(metadata_file, pc.equal(batch["kind"], "metadata_file"))
+            parts.append(pc.and_(roots.own_column(batch["path"]), by_rule))
+        return pa.concat_arrays(parts)
 
     def _check_interlocks(self) -> None:
         """Ask again what forbids deletions: a property may have been set since the commit."""
