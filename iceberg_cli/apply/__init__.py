@@ -64,7 +64,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             f"and {plan.table['name']} is {base.table_uuid}"
         )
     journal = table.journal(operation_id)
-    shell.check_stop("Nothing was changed.")
+    shell.check_stop("Nothing was changed.", next_step="")
     rows = removals.to_parquet()
     document = encode(plan.to_json(removals_file=removals_name(rows)))
     journal.append(

@@ -111,7 +111,8 @@ class OperationRun:
         while True:
             if first and self.shell.stop_requested():
                 self._close_unsent()
-            self.shell.check_stop("Nothing was changed." if first else "Earlier steps are done.")
+                self.shell.check_stop("Nothing was changed.", next_step="")
+            self.shell.check_stop("Earlier steps are done.")
             base = self.table.load()
             current, now_step = self._replanned(step, base, first=first)
             if now_step is None:

@@ -32,10 +32,10 @@ class Shell:
         """Start the count of deletions."""
         self.deletes_left = -1 if self.limit_deletes is None else self.limit_deletes
 
-    def check_stop(self, state: str) -> None:
+    def check_stop(self, state: str, *, next_step: str = "`resume` finishes it.") -> None:
         """Stop at a safe point if a signal asked for it."""
         if self.stop_requested():
-            raise Interrupted("Stopped by a signal", state=state, next_step="`resume` finishes it.")
+            raise Interrupted("Stopped by a signal", state=state, next_step=next_step)
 
     def process(self) -> dict[str, Any]:
         """Who works on an operation, for its journal."""
