@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from iceberg_cli.engines import Engine, OnEvent, Source
 from iceberg_cli.iceberg.expire_snapshots import Facts
 from iceberg_cli.iceberg.manifest import (
+    MANIFEST_LIST_SCHEMA,
     EntryBatch,
     ManifestSource,
     open_manifest,
@@ -88,8 +89,13 @@ class Liveness:
 
         def parse(
             batch: Sequence[tuple[SnapshotFiles, bytes | None]],
-        ) -> list[tuple[SnapshotFiles, bytes | None]]:
-            return list(batch)
+        ) -> tuple[list[tuple[SnapshotFiles, int]], list[str], pa.Table]:
+            found = [(snapshot, data) for snapshot, data in batch if data is not None]
+            gone = [snapshot.manifest_list or "" for snapshot, data in batch if data is None]
+            rows = read_manifest_lists(
+                [(snapshot.manifest_list or "", data) for snapshot, data in found], format_version=1
+            )
+            return [(snapshot, len(data)) for snapshot, data in found], gone, rows
 
         batches = self.engine.scan(
             [snapshot for snapshot in snapshots if snapshot.manifest_list is not None],
@@ -100,13 +106,9 @@ class Liveness:
             missing_ok=not required,
             on_event=self.on_event,
         )
-        for batch in batches:
-            found = [(snapshot, data) for snapshot, data in batch if data is not None]
-            missing += [snapshot.manifest_list or "" for snapshot, data in batch if data is None]
-            lists += [(snapshot.manifest_list or "", len(data)) for snapshot, data in found]
-            rows = read_manifest_lists(
-                [(snapshot.manifest_list or "", data) for snapshot, data in found], format_version=1
-            )
+        for found, gone, rows in batches:
+            missing += gone
+            lists += [(snapshot.manifest_list or "", size_bytes) for snapshot, size_bytes in found]
             if required and not self.trust_lists:
                 check_lists([snapshot for snapshot, _ in found], rows)
                 uncounted += [(found[index][0], paths) for index, paths in without_counts(rows)]
@@ -189,9 +191,8 @@ class Liveness:
         """Which partition specs and equality fields the kept snapshots use."""
         manifests = self.manifests(snapshots, phase="reading manifest lists", required=True)
         if manifests.uncounted:
-            self.live_keys(
-                manifests, phase="reading manifests"
-            )  # a list cut short hides a spec that is in use
+            # A list that was cut short would hide a spec that is in use.
+            self.live_keys(manifests, phase="reading manifests")
         field_ids: set[int] = set()
         deletes = manifests.rows.filter(pc.equal(manifests.rows["content"], 1))
         for _, batch in self.entries(deletes, ("status", "equality_ids"), phase="reading delete manifests"):
@@ -264,8 +265,6 @@ def _inline_rows(snapshot: SnapshotFiles) -> pa.Table:
 
 
 def _no_rows() -> pa.Table:
-    from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
-
     return MANIFEST_LIST_SCHEMA.empty_table().append_column("snapshot_id", pa.array([], pa.int64()))
 
 

@@ -117,9 +117,10 @@ def settle_all(table: IcebergTable, shell: Shell) -> Iterator[Settled]:
     Raises:
         Interrupted: a signal asked to stop.
     """
-    if not table.open_operations():
+    found = operations(table, now_ms=shell.now_ms())
+    if not found:
         prune_folders(table.storage, table.location)
-    for listed in operations(table, now_ms=shell.now_ms()):
+    for listed in found:
         operation = listed.operation
         if operation is None or not (is_running(operation) or _waits(operation, shell.now_ms())):
             yield finish(table, listed, shell)

@@ -218,7 +218,7 @@ class IcebergTable:
         """This attempt's commit on the table as loaded last."""
         assert step.change is not None
         commit = bind(step.change, self.metadata, timestamp_ms=timestamp_ms, commit_uuid=commit_uuid)
-        return replace(self.committer.prepare(commit, base_location=self.metadata_location), fresh=True)
+        return self.committer.prepare(commit, base_location=self.metadata_location)
 
     def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
         """The attempt that an intent of the journal describes, byte for byte; None if its base is not there any more.

@@ -12,12 +12,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from iceberg_cli.committers import Attempt, Outcome, Unknown
-from iceberg_cli.committers.pointer import prepare_named
-from iceberg_cli.committers.readback import settle_pointer
-from iceberg_cli.committers.swap import Sent, commit_by_swap
+from iceberg_cli.committers import Attempt, Unknown
+from iceberg_cli.committers.swap import SwapCommitter
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
-from iceberg_cli.iceberg.update import Commit
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
 
@@ -32,7 +29,7 @@ _type = sa.column("iceberg_type", sa.String)
 _rows = sa.table(_TABLES, _catalog_name, _namespace, _name, _location, _previous, _type)
 
 
-class SqlCommitter:
+class SqlCommitter(SwapCommitter):
     """One row of `iceberg_tables`.
 
     Args:
@@ -57,17 +54,12 @@ class SqlCommitter:
         storage: Storage,
         wait_s: int = 30,
     ) -> None:
+        super().__init__(storage)
         self._name = f"{catalog_name}.{namespace}.{table}"
         self._key = (_catalog_name == catalog_name) & (_namespace == namespace) & (_name == table)
-        self._storage = storage
-        self._sent = Sent()
         self._wait_s = wait_s
         self._engine, self._secrets = _open_engine(uri, wait_s)
         self._typed: bool | None = None
-
-    def read_only_reason(self) -> str | None:
-        """None: whether the database lets us write shows when we do."""
-        return None
 
     def current(self) -> str:
         """The row's metadata location, as it is spelled there."""
@@ -82,24 +74,6 @@ class SqlCommitter:
         if location is None:
             raise TableNotFound(f"Cannot find the table {self._name} in its catalog.")
         return str(location)
-
-    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
-        """The attempt under a name of its own."""
-        return prepare_named(commit, base_location=base_location)
-
-    def commit(self, attempt: Attempt) -> Outcome:
-        """Write the file, then update the row where it still names the base."""
-        return commit_by_swap(
-            attempt,
-            first=self._sent.first(attempt),
-            current=self.current,
-            swap=self._swap,
-            storage=self._storage,
-        )
-
-    def settle(self, attempt: Attempt) -> Outcome:
-        """Look into the current metadata's log, over a new connection."""
-        return settle_pointer(attempt, self.current, self._storage)
 
     def _swap(self, attempt: Attempt) -> bool | Unknown:
         """One transaction. Before its COMMIT is sent an error changes nothing; after that, nobody can tell."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
-from iceberg_cli.committers.pointer import digest_of
+from iceberg_cli.committers.pointer import digest_of, prepare_named
 from iceberg_cli.committers.readback import settle_pointer
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.iceberg.update import Commit
 from iceberg_cli.storage import Storage
 
 Swap = Callable[[Attempt], "bool | Unknown"]
@@ -28,6 +30,48 @@ class Sent:
         first = attempt.fresh and attempt.metadata_location not in self._locations
         self._locations.add(attempt.metadata_location)
         return first
+
+
+class SwapCommitter(ABC):
+    """The committer of a catalog that compares and exchanges: what is a catalog's own is `current` and `_swap`.
+
+    Args:
+        storage: where the metadata files are.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._sent = Sent()
+
+    def read_only_reason(self) -> str | None:
+        """None: whether the catalog lets us write shows when we do."""
+        return None
+
+    @abstractmethod
+    def current(self) -> str:
+        """The catalog's metadata location, as it spells it."""
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """The attempt under a name of its own."""
+        return prepare_named(commit, base_location=base_location)
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """Write the file, then exchange the location where it is still the base's."""
+        return commit_by_swap(
+            attempt,
+            first=self._sent.first(attempt),
+            current=self.current,
+            swap=self._swap,
+            storage=self._storage,
+        )
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """Look into the current metadata's log."""
+        return settle_pointer(attempt, self.current, self._storage)
+
+    @abstractmethod
+    def _swap(self, attempt: Attempt) -> bool | Unknown:
+        """One conditional exchange, see `Swap`."""
 
 
 def commit_by_swap(

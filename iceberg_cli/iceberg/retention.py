@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from iceberg_cli.iceberg.metadata import Snapshot, SnapshotRef, TableMetadata
+from iceberg_cli.iceberg.metadata import MAIN, Snapshot, SnapshotRef, TableMetadata
 from iceberg_cli.plan import Option, Verdict
 
-MAIN = "main"
 DAY_MS = 86_400_000
 DEFAULT_MAX_SNAPSHOT_AGE_MS = 5 * DAY_MS
 DEFAULT_MIN_SNAPSHOTS_TO_KEEP = 1

@@ -12,16 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from iceberg_cli.apply import Shell, apply, resume
-from iceberg_cli.committers import Attempt, Committer, Outcome, Unknown
+from iceberg_cli.committers import Attempt, Committer, Unknown
 from iceberg_cli.committers.filesystem import FilesystemCommitter
-from iceberg_cli.committers.pointer import prepare_named
-from iceberg_cli.committers.readback import settle_pointer
-from iceberg_cli.committers.swap import Sent, commit_by_swap
+from iceberg_cli.committers.swap import SwapCommitter
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
-from iceberg_cli.iceberg.update import Commit
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
@@ -165,39 +162,21 @@ class SimStorage:
         """Nothing: the files have no folders."""
 
 
-class SimCommitter:
+class SimCommitter(SwapCommitter):
     """A catalog with compare and exchange, as a SQL one is, whose answers can get lost."""
 
     def __init__(self, storage: SimStorage) -> None:
-        self._storage = storage
-        self._sent = Sent()
+        super().__init__(storage)
+        self._world_storage = storage
         self._swaps = list(storage.script.swaps)
 
-    def read_only_reason(self) -> str | None:
-        return None
-
     def current(self) -> str:
-        if self._storage.world.pointer is None:
+        if self._world_storage.world.pointer is None:
             raise TableNotFound("Cannot find the table in the simulated catalog.")
-        return self._storage.world.pointer
-
-    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
-        return prepare_named(commit, base_location=base_location)
-
-    def commit(self, attempt: Attempt) -> Outcome:
-        return commit_by_swap(
-            attempt,
-            first=self._sent.first(attempt),
-            current=self.current,
-            swap=self._swap,
-            storage=self._storage,
-        )
-
-    def settle(self, attempt: Attempt) -> Outcome:
-        return settle_pointer(attempt, self.current, self._storage)
+        return self._world_storage.world.pointer
 
     def _swap(self, attempt: Attempt) -> bool | Unknown:
-        world = self._storage.world
+        world = self._world_storage.world
         fate = self._swaps.pop(0) if self._swaps else ""
         done: list[bool] = []
 
@@ -210,7 +189,7 @@ class SimCommitter:
             return False
         if fate == "down":
             raise BackendUnavailable("Cannot reach the catalog: connection refused")
-        self._storage.effect(f"swap {attempt.metadata_location}", exchange)
+        self._world_storage.effect(f"swap {attempt.metadata_location}", exchange)
         if fate in ("lost", "lost after"):
             return Unknown(cause="no answer")
         return done[-1]
