@@ -10,11 +10,11 @@ import typer
 
 from iceberg_cli.cli import app
 from iceberg_cli.cli.inspect import WHAT
-from iceberg_cli.cli.plan import VERBS
+from iceberg_cli.cli.plan import OPTIONS
 
 NAME = "iceberg-cli"
 WRITTEN_BY = "written by .ci/generate.py"
-_ARGUMENT_CHOICES = {("inspect", "what"): WHAT, ("plan", "verb"): VERBS}
+_ARGUMENT_CHOICES = {("inspect", "what"): WHAT, ("plan", "verb"): OPTIONS}
 _PATHS = ("FILE", "DIR", "TABLE", "PLAN_FILE")
 
 

@@ -130,6 +130,9 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
             gone = set(body["paths"])
             values["staged"] = tuple(path for path in state.staged if path not in gone)
             values["litter"] = (*state.litter, *body["paths"])
+        case "leave":
+            left = set(body["paths"])
+            values["staged"] = tuple(path for path in state.staged if path not in left)
         case "commit-intent":
             values.update(intent=body, outcome=None, removals_file=body["removals_file"])
         case "commit-outcome":

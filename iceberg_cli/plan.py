@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from iceberg_cli.errors import CorruptFile, UsageError
 
@@ -91,7 +91,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A new file to build from old ones."""
+    """A new file to build from old ones. Equal tasks build equal files."""
 
     name: str  # unique in the step; part of the new file's name
     kind: str
@@ -103,17 +103,55 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A file that was written for a task and that nobody references yet.
+
+    `row` says of it what its parent must record, by the format's own field names; what exists only once the base is
+    known is absent.
+    """
+
+    path: str
+    row: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Draft(Protocol):
+    """A snapshot without the numbers that exist only once the base is known; the format's own type."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What an operator may want to know of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedDraft:
+    """What a saved plan tells of a draft. To be carried out, the draft is made again."""
+
+    document: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it was saved."""
+        return dict(self.document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a commit does, in the wire form of the format: Iceberg's REST updates, Delta's draft actions.
 
-    It carries no number that exists only once the base is known.
+    `draft` is the snapshot that the commit makes after its updates, if it makes one. Neither carries a number that
+    exists only once the base is known. `counts` are the result columns that the commit adds to the report.
     """
 
-    updates: tuple[Mapping[str, Any], ...]
+    updates: tuple[Mapping[str, Any], ...] = ()
+    draft: Draft | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """JSON form."""
-        return {"updates": [dict(update) for update in self.updates]}
+        return {
+            "updates": [dict(update) for update in self.updates],
+            "draft": None if self.draft is None else self.draft.to_json(),
+            "counts": dict(self.counts),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +196,12 @@ class Step:
     tasks: tuple[Task, ...] = ()
     change: Change | None = None
     reach: Reach | None = None
+    work: Any = field(default=None, compare=False, repr=False)  # what the verb needs to build its tasks
+
+    @property
+    def saved(self) -> bool:
+        """Whether it was read from a document, which does not hold what carrying it out needs."""
+        return self.change is not None and isinstance(self.change.draft, SavedDraft)
 
     def to_json(self) -> dict[str, Any]:
         """JSON form; the answer to `reach` is in the plan's removals."""
@@ -190,6 +234,17 @@ class Plan:
     def due(self) -> bool:
         """Whether there is something to do."""
         return bool(self.steps)
+
+    @property
+    def irreversible(self) -> bool:
+        """Whether a commit of it can never be taken back, even before files go: a format version, an expiry."""
+        lasting = {"upgrade-format-version", "remove-snapshots", "remove-snapshot-ref"}
+        return any(
+            update["action"] in lasting
+            for step in self.steps
+            if step.change is not None
+            for update in step.change.updates
+        )
 
     def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
         """The `plan/1` document, the same for the same plan."""
@@ -318,7 +373,7 @@ _SHAPE: Mapping[str, Any] = {
             "name": str,
             "requires": (str, None),
             "tasks": [{"name": str, "kind": str, "inputs": [str]}],
-            "change": ({"updates": [dict]}, None),
+            "change": ({"updates": [dict], "draft": (dict, None), "counts": dict}, None),
         }
     ],
     "grace_ms": int,
@@ -354,7 +409,16 @@ def _step_from_json(value: Mapping[str, Any]) -> Step:
             Task(name=task["name"], kind=task["kind"], inputs=tuple(task["inputs"]))
             for task in value["tasks"]
         ),
-        change=None if change is None else Change(updates=tuple(change["updates"])),
+        change=None if change is None else _change_from_json(change),
+    )
+
+
+def _change_from_json(value: Mapping[str, Any]) -> Change:
+    draft = value["draft"]
+    return Change(
+        updates=tuple(value["updates"]),
+        draft=None if draft is None else SavedDraft(document=draft),
+        counts=dict(value["counts"]),
     )
 
 

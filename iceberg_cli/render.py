@@ -125,13 +125,14 @@ def show_plan(target: Console, plan: Plan, *, verbose: bool = False) -> None:
         if option.source != "default" or verbose:
             target.print(printable(f"  {name} = {_option_text(name, option.value)}  ({option.source})"))
     show_verdicts(target, plan, verbose=verbose)
+    _show_steps(target, plan)
     show_removals(target, plan)
     for warning in plan.warnings:
         target.print(printable(f"warning: {warning}"), style="yellow")
     for reason in plan.blocked_by:
         target.print(printable(f"blocked by: {reason}"), style="bold red")
     if not plan.due:
-        target.print("Nothing to do: no snapshot, ref, schema or spec would go.")
+        target.print("Nothing to do.")
 
 
 def _option_text(name: str, value: object) -> str:
@@ -143,6 +144,7 @@ def _option_text(name: str, value: object) -> str:
 def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
     """One row for each verdict; long runs of equal reasons are cut unless asked for."""
     verdicts = plan.verdicts
+    goes = _goes(plan)
     cut = 0
     if not verbose and len(verdicts) > _SHOWN_ROWS:
         cut = len(verdicts) - _SHOWN_ROWS
@@ -152,7 +154,7 @@ def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
             verdict.subject,
             verdict.id,
             moment(verdict.timestamp_ms),
-            "keep" if verdict.keep else "go",
+            "keep" if verdict.keep else goes,
             verdict.reason,
         )
         for verdict in verdicts
@@ -160,16 +162,54 @@ def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
     table_of(target, ("what", "id", "time", "verdict", "why"), rows)
     if cut:
         target.print(f"({cut:,} rows in the middle are left out; --verbose shows all)")
-    snapshots = [verdict for verdict in plan.verdicts if verdict.subject == "snapshot"]
-    going = sum(not verdict.keep for verdict in snapshots)
-    target.print(f"{going:,} of {count(len(snapshots), 'snapshots')} go, {len(snapshots) - going:,} stay.")
+    for sentence in totals(plan):
+        target.print(printable(sentence))
+
+
+def totals(plan: Plan) -> list[str]:
+    """How many candidates of each subject go, or change, and how many stay."""
+    going: dict[str, int] = {}
+    every: dict[str, int] = {}
+    for verdict in plan.verdicts:
+        every[verdict.subject] = every.get(verdict.subject, 0) + 1
+        going[verdict.subject] = going.get(verdict.subject, 0) + (not verdict.keep)
+    return [
+        f"{going[subject]:,} of {number:,} {_plural(subject, number)} {_goes(plan)}, {number - going[subject]:,} stay."
+        for subject, number in every.items()
+    ]
+
+
+def _goes(plan: Plan) -> str:
+    """The word for a verdict that is not to keep."""
+    return "go" if plan.operation == "expire-snapshots" else "change"
+
+
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+
+
+def _show_steps(target: Console, plan: Plan) -> None:
+    """What is committed, where it is more than the one change of metadata that an expiry makes."""
+    for number, step in enumerate(plan.steps, start=1):
+        change = step.change
+        if len(plan.steps) == 1 and (change is None or change.draft is None):
+            return
+        parts = [str(update["action"]) for update in (() if change is None else change.updates)]
+        if change is not None and change.draft is not None:
+            draft = change.draft.to_json()
+            new = count(draft["added_manifests"], "new manifests")
+            parts.append(
+                f"a {draft['operation']} snapshot on {draft['ref']}: {new}, {draft['kept_manifests']:,} kept"
+            )
+        after = f" (once {step.requires})" if step.requires else ""
+        target.print(printable(f"step {number}, {step.name}{after}: {', '.join(parts) or 'no commit'}"))
 
 
 def show_removals(target: Console, plan: Plan) -> None:
     """Files by kind, then the total."""
     removals = plan.removals
     if removals is None or not removals.count:
-        target.print("No file goes.")
+        target.print("No file is deleted.")
         return
     rows = [
         (_KIND_NAMES[kind], f"{numbers['count']:,}", size(numbers["bytes"]))
@@ -194,11 +234,18 @@ def show_report(target: Console, report: Report, table: str) -> None:
         if not number:
             continue
         kind = name.removeprefix("deleted_").removesuffix("s_count")
-        target.print(f"  deleted {_KIND_NAMES.get(kind, kind)}: {number:,}")
+        what = (
+            f"deleted {_KIND_NAMES[kind]}"
+            if kind in _KIND_NAMES
+            else name.removesuffix("_count").replace("_", " ")
+        )
+        target.print(f"  {what}: {size(number) if name.endswith('_bytes_count') else f'{number:,}'}")
     if report.reclaimed_bytes:
         target.print(f"  reclaimed: {size(report.reclaimed_bytes)}")
     if report.kept_again:
         target.print(f"  kept, because the table reaches them again: {report.kept_again:,}")
+    if report.committed_snapshot_id is not None:
+        target.print(f"  snapshot {report.committed_snapshot_id}")
     if report.metadata_location:
         target.print(printable(f"  table is at {report.metadata_location}"))
     for failure in report.failed_deletes[:_SHOWN_ROWS]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,25 +13,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.committers import Attempt, Committed, Committer, Conflict, Unknown
+from iceberg_cli.committers.pointer import metadata_folder
 from iceberg_cli.committers.retries import Retries
 from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
-from iceberg_cli.iceberg import expire_snapshots
 from iceberg_cli.iceberg.bind import bind
-from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy, snapshot_files
+from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.reachability import Keys, among, keys_of
 from iceberg_cli.iceberg.strict_json import decode_metadata_file
 from iceberg_cli.iceberg.update import (
+    Commit,
     dropped_metadata_files,
     effects_visible,
+    requirements_for,
     updates_from_json,
     with_updates,
 )
 from iceberg_cli.journal import Journal, open_operations
 from iceberg_cli.liveness import Liveness
 from iceberg_cli.paths import Roots
-from iceberg_cli.plan import Base, Change, Plan, Step, Task
+from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
 from iceberg_cli.removals import SCHEMA, Removals
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.links import OtherNames
@@ -133,29 +135,15 @@ class IcebergTable:
 
     # -- plans -------------------------------------------------------------------------------------------------
 
-    def plan_expiry(self, policy: ExpirePolicy, *, as_of_ms: int) -> Plan:
-        """The plan of `expire-snapshots`, with its removals.
+    @property
+    def liveness(self) -> Liveness:
+        """What was read of manifests in this run."""
+        return self._liveness
 
-        Raises:
-            UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
-        """
-        base = self.load()
-        facts = None
-        if policy.clean_metadata:
-            facts = self._liveness.facts(
-                expire_snapshots.kept_snapshots(self.metadata, policy, as_of_ms=as_of_ms)
-            )
-        plan = expire_snapshots.plan(
-            self.metadata, policy, base=base, table=self.describe(), as_of_ms=as_of_ms, facts=facts
-        )
+    def blocked(self, plan: Plan) -> Plan:
+        """The plan, blocked where the table cannot be committed to from here."""
         reason = self.committer.read_only_reason()
-        if reason is not None:
-            plan = replace(plan, blocked_by=(*plan.blocked_by, reason))
-        return self.resolve(plan)
-
-    def replan(self, plan: Plan) -> Plan:
-        """The same question asked of the table as loaded last."""
-        return self.plan_expiry(ExpirePolicy.from_json(plan.policy), as_of_ms=plan.as_of_ms)
+        return plan if reason is None else replace(plan, blocked_by=(*plan.blocked_by, reason))
 
     def resolve(self, plan: Plan) -> Plan:
         """Answer what a plan asks: which files go."""
@@ -214,11 +202,34 @@ class IcebergTable:
             total_timeout_ms=metadata.property_int("commit.retry.total-timeout-ms", 1_800_000),
         )
 
-    def bind(self, step: Step, *, timestamp_ms: int, commit_uuid: str) -> Attempt:
+    def bind(
+        self,
+        step: Step,
+        staged: Mapping[Task, Staged],
+        *,
+        timestamp_ms: int,
+        commit_uuid: str,
+        operation_id: str,
+        mark: str,
+    ) -> Attempt:
         """This attempt's commit on the table as loaded last."""
         assert step.change is not None
-        commit = bind(step.change, self.metadata, timestamp_ms=timestamp_ms, commit_uuid=commit_uuid)
-        return self.committer.prepare(commit, base_location=self.metadata_location)
+        bound = bind(
+            step.change,
+            self.metadata,
+            staged=staged,
+            timestamp_ms=timestamp_ms,
+            commit_uuid=commit_uuid,
+            operation_id=operation_id,
+            list_path=f"{metadata_folder(self.metadata)}/snap-{mark}.avro",
+        )
+        attempt = self.committer.prepare(bound.commit, base_location=self.metadata_location)
+        return replace(attempt, files=bound.files)
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Write new files, put-if-absent."""
+        for path, data in files.items():
+            self.storage.put_if_absent(path, data)
 
     def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
         """The attempt that an intent of the journal describes, byte for byte; None if its base is not there any more.
@@ -231,9 +242,11 @@ class IcebergTable:
             base = self.read_metadata(base_location)
         except TableNotFound:
             return None
-        commit = bind(
-            Change(updates=tuple(intent["updates"])),
-            base,
+        updates = updates_from_json(intent["updates"])
+        commit = Commit(
+            updates=updates,
+            requirements=requirements_for(updates, base),
+            base=base,
             timestamp_ms=intent["timestamp_ms"],
             commit_uuid=intent["commit_uuid"],
         )
@@ -317,9 +330,9 @@ class IcebergTable:
         self.load()
         named = {self.metadata_location, *(entry.metadata_file for entry in self.metadata.metadata_log)}
         kept = {self.storage.canonical(path) for path in named}
-        folders = Roots.of(
-            [self.location, self.metadata.properties.get("write.metadata.path", self.location)]
-        )
+        properties = self.metadata.properties
+        own = [properties.get(name, self.location) for name in ("write.metadata.path", "write.data.path")]
+        folders = Roots.of([self.location, *own])
         keys = {path: self.storage.canonical(path) for path in paths}
         self.storage.delete(
             [
@@ -333,24 +346,13 @@ class IcebergTable:
 
     # -- staging and journal -----------------------------------------------------------------------------------
 
-    def staging_path(self, prefix: str, task: Task) -> str:
-        """Where a task's new file goes."""
-        return f"{self.location.rstrip('/')}/metadata/{prefix}-{task.name}"
-
-    def stage(self, jobs: Sequence[tuple[str, Task]], make: Callable[[Task, Sequence[bytes]], bytes]) -> None:
-        """Build new files from old ones; one that is there already was built by an earlier try of the same job."""
-        present = set()
-        for path, _ in jobs:
-            try:
-                self.storage.stat(path)
-                present.add(path)
-            except FileNotFoundError:
-                continue
-
-        def job(task: Task) -> Callable[[], bytes]:
-            return lambda: make(task, [self.storage.read(path) for path in task.inputs])
-
-        self.engine.build([(path, job(task)) for path, task in jobs if path not in present])
+    def staging_path(self, mark: str, task: Task) -> str:
+        """Where a task's new file goes: Puffin files among the data, the rest among the metadata."""
+        folder = metadata_folder(self.metadata)
+        if task.kind == "puffin":
+            own = self.metadata.properties.get("write.data.path")
+            folder = (own or f"{self.location.rstrip('/')}/data").rstrip("/")
+        return f"{folder}/{mark}-{task.name}"
 
     def journal(self, operation_id: str) -> Journal:
         """The journal of an operation: empty, or as it was left."""

@@ -143,7 +143,7 @@ def test_a_plan_goes_beyond_another_where_a_ref_that_goes_points_to_another_snap
 def test_a_metadata_file_that_drops_out_of_the_log_is_not_beyond_what_was_shown() -> None:
     # Every commit in between drops another one, by the table's own properties.
     rows = some_removals("/t/data/a", "/t/metadata/v1.metadata.json").table
-    kinds = pa.array(["data_file", "metadata_file"])
+    kinds = pa.array(["data_file", "metadata_file"], SCHEMA.field("kind").type)
     more = Removals.of(rows.set_column(rows.schema.get_field_index("kind"), SCHEMA.field("kind"), kinds))
     assert a_plan(removals=more).beyond(a_plan()) == ()
 
@@ -153,12 +153,14 @@ def test_columns_of_paths_may_hold_more_than_two_gibibytes(column: str) -> None:
     # Offsets of 32 bits end at 2 GiB, which ten million paths of 216 characters reach.
     made = some_removals("/t/data/a")
     again = Removals.from_parquet(made.to_parquet(), "p")
-    assert [removals.table.schema.field(column).type for removals in (made, again)] == [pa.large_string()] * 2
+    types = [removals.table.schema.field(column).type for removals in (made, again)]
+    held = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in types]
+    assert held == [pa.large_string()] * 2
 
 
 # Told again from other fields, or the storage's; and objects whose content is the verb's, the format's or free.
-UNREAD = {"schema", "as_of", "due", "timestamp", "next_row_id", "file", "bytes", "by_kind"}
-CLOSED = {"options", "policy", "refs", "updates"}
+UNREAD = {"schema", "as_of", "due", "timestamp", "next_row_id", "file", "bytes", "by_kind", "draft"}
+CLOSED = {"options", "policy", "refs", "updates", "counts"}
 
 
 def places(value: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

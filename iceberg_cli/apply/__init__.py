@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from iceberg_cli.apply.kept import load_plan, removals_name
 from iceberg_cli.apply.ports import Table, Verb
-from iceberg_cli.apply.run import OperationRun, no_counts
+from iceberg_cli.apply.run import OperationRun
 from iceberg_cli.apply.shell import Shell, system_shell
 from iceberg_cli.errors import Refused
 from iceberg_cli.journal import PLAN_FILE, Journal
@@ -36,7 +36,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
     Args:
         plan: with its removals.
         table: where it applies; loaded anew for every attempt.
-        verb: makes the content of staged files.
+        verb: plans again, and builds staged files.
         shell: clock, ids, limits.
 
     Returns:
@@ -53,7 +53,8 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             next_step="--dry-run shows what would be done.",
         )
     if not plan.due:
-        return Report(operation=plan.operation, operation_id=None, status="nothing_to_do", counts=no_counts())
+        counts = dict.fromkeys(verb.columns, 0)
+        return Report(operation=plan.operation, operation_id=None, status="nothing_to_do", counts=counts)
     removals = plan.removals
     assert removals is not None
     operation_id = shell.new_uuid()

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from iceberg_cli.committers import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.committers.retries import Retries
 from iceberg_cli.journal import Journal
-from iceberg_cli.plan import Base, Plan, Step, Task
+from iceberg_cli.plan import Base, Plan, Staged, Step, Task
 from iceberg_cli.removals import Removals
 
 
 class Verb(Protocol):
-    """What `apply` needs of a verb besides its plan."""
+    """What `apply` needs of a verb. The table is of the verb's own format."""
 
     @property
     def operation(self) -> str:
         """Its name on the command line."""
         ...
 
-    def make(self, task: Task, inputs: Sequence[bytes]) -> bytes:
-        """The content of a task's new file. Pure."""
+    @property
+    def columns(self) -> Sequence[str]:
+        """The result columns of its report."""
+        ...
+
+    def plan(
+        self, table: Any, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """What the verb would do to the table as loaded last, with its removals.
+
+        Args:
+            table: loaded anew by this call.
+            policy: what the operator asked for, as `Plan.policy` holds it.
+            as_of_ms: the "now" of every age.
+            shown: the plan that this one takes the place of; it should do nothing that `shown` does not list.
+        """
+        ...
+
+    def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        """Write the new files of some of a step's tasks, put-if-absent, each to its path."""
         ...
 
 
@@ -37,16 +55,25 @@ class Table(Protocol):
         """Look at the pointer and read what it points to."""
         ...
 
-    def replan(self, plan: Plan) -> Plan:
-        """The same question asked of the table as loaded last, with its removals."""
-        ...
-
     def retries(self) -> Retries:
         """`commit.retry.*` of the table as loaded last."""
         ...
 
-    def bind(self, step: Step, *, timestamp_ms: int, commit_uuid: str) -> Attempt:
-        """This attempt's commit on the table as loaded last."""
+    def bind(
+        self,
+        step: Step,
+        staged: Mapping[Task, Staged],
+        *,
+        timestamp_ms: int,
+        commit_uuid: str,
+        operation_id: str,
+        mark: str,
+    ) -> Attempt:
+        """This attempt's commit on the table as loaded last; `mark` is in the names of the files it makes."""
+        ...
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Write new files, put-if-absent."""
         ...
 
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
@@ -75,10 +102,6 @@ class Table(Protocol):
 
     def staging_path(self, prefix: str, task: Task) -> str:
         """Where a task's new file goes; `prefix` names the operation and is used once."""
-        ...
-
-    def stage(self, jobs: Sequence[tuple[str, Task]], make: Callable[[Task, Sequence[bytes]], bytes]) -> None:
-        """Build new files from old ones, put-if-absent."""
         ...
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:

@@ -14,8 +14,8 @@ from iceberg_cli.committers import Committed, Conflict, Unknown
 from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused, StalePlan, TakenOver
 from iceberg_cli.journal import Journal
 from iceberg_cli.operation import StepState
-from iceberg_cli.plan import Base, Change, Plan, Step, Task
-from iceberg_cli.removals import KINDS, Removals
+from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
 
 
@@ -58,25 +58,31 @@ class OperationRun:
         return StepState() if operation is None else operation.steps.get(step.name, StepState())
 
     def _report(self, status: str, started_ms: int) -> Report:
-        counts = no_counts()
+        counts = dict.fromkeys(self.verb.columns, 0)
         reclaimed = 0
         failed: list[Mapping[str, str]] = []
-        location = None
+        location = snapshot_id = None
         for step in self.shown.steps:
             state = self._state(step)
             location = state.metadata_location or location
+            if state.intent is not None and state.outcome == "committed":
+                snapshot_id = _added_snapshot(state.intent) or snapshot_id
+                for column, count in state.intent.get("counts", {}).items():
+                    counts[column] = counts.get(column, 0) + count
             reclaimed += state.deleted_bytes
             if state.removals_file is not None:
                 removals = self._removals(state.removals_file)
                 failed += [{"path": removals.table["path"][row].as_py()} for row in state.failed]
         for body in self.journal.bodies("sweep-outcome"):
             for kind, count in body["by_kind"].items():
-                counts[f"deleted_{kind}s_count"] = counts[f"deleted_{kind}s_count"] + count
+                column = f"deleted_{kind}s_count"
+                counts[column] = counts.get(column, 0) + count
         return Report(
             operation=self.shown.operation,
             operation_id=self.journal.operation_id,
             status=status,
             metadata_location=location,
+            committed_snapshot_id=snapshot_id,
             counts=counts,
             reclaimed_bytes=reclaimed,
             failed_deletes=tuple(failed),
@@ -107,7 +113,7 @@ class OperationRun:
         waits = retries.waits_ms()
         # What a run before this one staged goes: its names are its own, and it may still be writing them.
         self._discard(step, self._state(step).staged)
-        staged: dict[Task, str] = {}
+        staged: dict[Task, Staged] = {}
         while True:
             if first and self.shell.stop_requested():
                 self._close_unsent()
@@ -116,7 +122,7 @@ class OperationRun:
             base = self.table.load()
             current, now_step = self._replanned(step, base, first=first)
             if now_step is None:
-                self._discard(step, list(staged.values()))
+                self._discard(step, _paths(staged))
                 if first:
                     self.journal.close("nothing to do any more")
                     return False
@@ -127,7 +133,7 @@ class OperationRun:
             if now_step.change is None:
                 self.journal.append("sweep-only", {**self._no_sweep(step), "removals_file": removals_file})
                 return True
-            outcome = self._attempt(now_step, removals_file, current.grace_ms, [*staged.values()])
+            outcome = self._attempt(now_step, removals_file, current.grace_ms, staged)
             match outcome:
                 case Committed():
                     return True
@@ -139,7 +145,7 @@ class OperationRun:
                 case Conflict(reason=reason):
                     wait_ms = next(waits, None)
                     if wait_ms is None:
-                        self._discard(step, list(staged.values()))
+                        self._discard(step, _paths(staged))
                         self.journal.close("conflict")
                         raise CommitConflict(
                             f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times"
@@ -151,9 +157,10 @@ class OperationRun:
 
     def _replanned(self, step: Step, base: Base, *, first: bool) -> tuple[Plan, Step | None]:
         """The plan for the base at hand and the step's place in it."""
-        if first and base == self.shown.base and not self.resumed:
+        if first and base == self.shown.base and not self.resumed and not step.saved:
             return self.shown, step
-        current = self.table.replan(self.shown)
+        shown = self.shown
+        current = self.verb.plan(self.table, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
         if current.blocked_by:
             self._close_unsent()
             raise Refused(
@@ -191,25 +198,38 @@ class OperationRun:
         self.removals[name] = current.removals
         return name
 
-    def _stage(self, step: Step, staged: Mapping[Task, str]) -> dict[Task, str]:
-        """Build what this plan still lacks, discard what it no longer needs: the path of each of its tasks."""
-        self._discard(step, [path for task, path in staged.items() if task not in step.tasks])
-        paths = {task: path for task, path in staged.items() if task in step.tasks}
-        missing = [task for task in step.tasks if task not in paths]
+    def _stage(self, step: Step, staged: Mapping[Task, Staged]) -> dict[Task, Staged]:
+        """Build what this plan still lacks, discard what it no longer needs."""
+        self._discard(step, [file.path for task, file in staged.items() if task not in step.tasks])
+        files = {task: file for task, file in staged.items() if task in step.tasks}
+        missing = [task for task in step.tasks if task not in files]
         if missing:
-            prefix = f"{self.journal.operation_id}-{self.journal.next_number}"
-            new = {task: self.table.staging_path(prefix, task) for task in missing}
-            self.journal.append("stage", {"step": step.name, "paths": list(new.values())})
-            self.table.stage([(path, task) for task, path in new.items()], self.verb.make)
-            paths |= new
-        return paths
+            paths = {task: self.table.staging_path(self._mark(), task) for task in missing}
+            self.journal.append("stage", {"step": step.name, "paths": list(paths.values())})
+            files |= self.verb.build(self.table, step, paths)
+        return files
+
+    def _mark(self) -> str:
+        """In the name of every new file: whose it is, and a number that is used once."""
+        return f"{self.journal.operation_id}-{self.journal.next_number}"
 
     def _attempt(
-        self, step: Step, removals_file: str, grace_ms: int, staged: Sequence[str]
+        self, step: Step, removals_file: str, grace_ms: int, staged: Mapping[Task, Staged]
     ) -> Committed | Conflict | Unknown:
-        now_ms = self.shell.now_ms()
-        attempt = self.table.bind(step, timestamp_ms=now_ms, commit_uuid=self.shell.new_uuid())
+        assert step.change is not None
+        attempt = self.table.bind(
+            step,
+            staged,
+            timestamp_ms=self.shell.now_ms(),
+            commit_uuid=self.shell.new_uuid(),
+            operation_id=self.journal.operation_id,
+            mark=self._mark(),
+        )
         attempt = replace(attempt, fresh=True)
+        own = list(attempt.files)
+        if own:
+            self.journal.append("stage", {"step": step.name, "paths": own})
+            self.table.put(attempt.files)
         intent = {
             "step": step.name,
             "base_location": attempt.base_location,
@@ -218,6 +238,7 @@ class OperationRun:
             "timestamp_ms": attempt.commit.timestamp_ms,
             "commit_uuid": attempt.commit.commit_uuid,
             "updates": [update.to_json() for update in attempt.commit.updates],
+            "counts": dict(step.change.counts),
             "removals_file": removals_file,
             "grace_ms": grace_ms,
             "scratch": list(attempt.scratch),
@@ -227,10 +248,12 @@ class OperationRun:
             self.journal.append("commit-intent", intent)
         except TakenOver:
             # No commit that names them was ever about to be sent.
-            self.table.discard(staged, marks=[self.journal.operation_id])
+            self.table.discard([*_paths(staged), *own], marks=[self.journal.operation_id])
             raise
         outcome = self.table.commit(attempt)
         self._record_outcome(step, intent, outcome)
+        if isinstance(outcome, Conflict):
+            self._discard(step, own)
         return outcome
 
     def _record_outcome(
@@ -273,6 +296,7 @@ class OperationRun:
                 outcome = Committed(metadata_location=location)
             else:
                 outcome = Conflict(reason="the table has moved, and no effect of this commit shows")
+                self._leave(step, state.staged)
         elif isinstance(outcome, Unknown) and attempt is not None:
             # The base is still current, so the same swap, with the same content, can be sent again.
             outcome = self.table.commit(attempt)
@@ -287,6 +311,15 @@ class OperationRun:
                     f"Cannot tell yet whether the commit of {self.shown.table['name']} happened: {cause}",
                     next_step=f"`resume` asks again for operation {self.journal.operation_id}.",
                 )
+
+    def _leave(self, step: Step, paths: Sequence[str]) -> None:
+        """Keep staged files for good: a snapshot that is gone by now may have been committed, and others name them."""
+        if paths:
+            self.journal.append("leave", {"step": step.name, "paths": list(paths)})
+            self.notes.append(
+                f"It cannot be proved that nothing references {len(paths)} files of its own, such as {paths[0]}; "
+                "they stay."
+            )
 
     def _discard(self, step: Step, paths: Sequence[str]) -> None:
         """Delete staged files that nothing references, once it is recorded that nothing ever will."""
@@ -321,6 +354,15 @@ class OperationRun:
         return swept
 
 
-def no_counts() -> dict[str, int]:
-    """The result columns of a run that deleted nothing."""
-    return {f"deleted_{kind}s_count": 0 for kind in KINDS}
+def _paths(staged: Mapping[Task, Staged]) -> list[str]:
+    return [file.path for file in staged.values()]
+
+
+def _added_snapshot(intent: Mapping[str, Any]) -> int | None:
+    """The id of the snapshot that a commit adds, or None."""
+    ids = [
+        update["snapshot"]["snapshot-id"]
+        for update in intent["updates"]
+        if update["action"] == "add-snapshot"
+    ]
+    return ids[-1] if ids else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from iceberg_cli.apply.ports import Table
 from iceberg_cli.apply.shell import Shell
 from iceberg_cli.engines import Event
@@ -84,21 +86,14 @@ class Sweep:
         paths = table["path"].to_pylist()
         failures = self.table.delete(paths)
         gone = [path not in failures for path in paths]
-        by_kind: dict[str, int] = {}
-        size_bytes = 0
-        for kind, size, is_gone in zip(
-            table["kind"].to_pylist(), table["size_bytes"].to_pylist(), gone, strict=True
-        ):
-            if is_gone:
-                by_kind[kind] = by_kind.get(kind, 0) + 1
-                size_bytes += size or 0
+        deleted = Removals(table.filter(pa.array(gone)) if failures else table)
         self.journal.append(
             "sweep-outcome",
             {
                 "step": self.step,
                 **asked,
-                "by_kind": by_kind,
-                "bytes": size_bytes,
+                "by_kind": {kind: total["count"] for kind, total in deleted.by_kind.items()},
+                "bytes": deleted.size_bytes,
                 "failed": [row for row, is_gone in zip(rows, gone, strict=True) if not is_gone],
                 "reasons": sorted(set(failures.values()))[:5],
             },

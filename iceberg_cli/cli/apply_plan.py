@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.carry_out import Carry, finish, settle_open
+from iceberg_cli.cli.carry_out import Carry, agreed, finish, settle_open
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, command
 from iceberg_cli.errors import Refused, StalePlan, UsageError
@@ -22,10 +22,8 @@ def load(path: str) -> Plan:
     """A plan that `plan --output` wrote, whole or not at all.
 
     Raises:
-        UsageError: no such file, or a policy that cannot be planned from. CorruptFile: the plan and its removals do
-            not fit.
+        UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
     """
-    from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
     from iceberg_cli.iceberg.strict_json import loads
     from iceberg_cli.removals import Removals
     from iceberg_cli.verbs import VERBS
@@ -45,8 +43,6 @@ def load(path: str) -> Plan:
     plan = Plan.from_json(document, removals=removals, path=path)
     if plan.operation not in VERBS:
         raise UsageError(f"{path} is a plan of {plan.operation!r}, which is no verb here")
-    # What cannot be planned again could not be resumed either.
-    ExpirePolicy.from_json(plan.policy)
     return plan
 
 
@@ -83,7 +79,8 @@ def register(app: typer.Typer) -> None:
         shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
         earlier = 0 if carry.no_resume else settle_open(run, opened, shell)
         # What is carried out is planned now, from the file's question: the file says what may go, never what goes.
-        fresh = opened.replan(shown)
+        verb = VERBS[shown.operation]
+        fresh = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
         if fresh.base.table_uuid != shown.base.table_uuid:
             raise Refused(
                 f"Cannot apply this plan: it was made for table {shown.base.table_uuid}, "
@@ -93,21 +90,20 @@ def register(app: typer.Typer) -> None:
         _refuse_more(fresh.beyond(shown))
         if not run.json and not run.quiet:
             render.show_plan(run.out, fresh, verbose=run.verbose)
-        files = fresh.removals.count if fresh.removals is not None else 0
-        if fresh.due and not run.confirm(
-            f"Commit this to {opened.name} and delete {render.count(files, 'files')}?", yes=carry.yes
-        ):
+        if fresh.due and not agreed(run, fresh, opened.name, yes=carry.yes):
             raise typer.Exit(0)
         with run.stoppable():
-            report = apply(fresh, opened, VERBS[fresh.operation], shell)
+            report = apply(fresh, opened, verb, shell)
         finish(run, report, opened.name, earlier=earlier)
 
 
 def _show_difference(run: Run, opened: IcebergTable, shown: Plan, *, only: bool) -> None:
     """Print what would go beyond the file, after the file's own plan unless `only` the difference is wanted."""
     from iceberg_cli import render
+    from iceberg_cli.verbs import VERBS
 
-    more = opened.replan(shown).beyond(shown)
+    verb = VERBS[shown.operation]
+    more = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown).beyond(shown)
     run.progress.close()
     if run.json:
         render.print_json({"schema": "iceberg-cli/replan/1", "beyond": list(more), "plan": shown.to_json()})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,8 +40,15 @@ class Carry:
     ] = None
 
 
-def carry_out(run: Run, carry: Carry, table: IcebergTable, make_plan: Callable[[], Plan]) -> None:
+def carry_out(run: Run, carry: Carry, operation: str, name: str, policy: Mapping[str, Any]) -> None:
     """Settle what is open, plan, show, ask, do, report.
+
+    Args:
+        run: what all commands share.
+        carry: what all verbs share.
+        operation: the verb.
+        name: the table as it was typed.
+        policy: what the operator asked for, as `Plan.policy` holds it.
 
     Raises:
         typer.Exit: 3 with --exit-code and something due; 14 where deletions failed.
@@ -50,9 +57,11 @@ def carry_out(run: Run, carry: Carry, table: IcebergTable, make_plan: Callable[[
     from iceberg_cli.apply import apply
     from iceberg_cli.verbs import VERBS
 
+    verb = VERBS[operation]
+    table = run.open(name)
     shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
     earlier = 0 if carry.dry_run or carry.no_resume else settle_open(run, table, shell)
-    plan = make_plan()
+    plan = verb.plan(table, policy, as_of_ms=run.as_of_ms)
     run.progress.close()
     if carry.dry_run:
         show_dry_run(run, plan, exit_code=carry.exit_code)
@@ -64,15 +73,26 @@ def carry_out(run: Run, carry: Carry, table: IcebergTable, make_plan: Callable[[
             f"Cannot {plan.operation} {table.name}: " + "; ".join(plan.blocked_by),
             next_step="--dry-run shows what would be done.",
         )
-    if plan.due:
-        files = plan.removals.count if plan.removals is not None else 0
-        if not run.confirm(
-            f"Commit this to {table.name} and delete {render.count(files, 'files')}?", yes=carry.yes
-        ):
-            raise typer.Exit(0)
+    if plan.due and not agreed(run, plan, table.name, yes=carry.yes):
+        raise typer.Exit(0)
     with run.stoppable():
-        report = apply(plan, table, VERBS[plan.operation], shell)
+        report = apply(plan, table, verb, shell)
     finish(run, report, table.name, earlier=earlier)
+
+
+def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
+    """Ask whether to carry out a plan that was shown.
+
+    Raises:
+        UsageError: it deletes or cannot be undone, and nobody can be asked.
+    """
+    from iceberg_cli import render
+
+    files = plan.removals.count if plan.removals is not None else 0
+    deleting = f" and delete {render.count(files, 'files')}" if files else ""
+    if not (files or plan.irreversible or run.on_terminal):
+        return True
+    return run.confirm(f"Commit this to {name}{deleting}?", yes=yes)
 
 
 def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:

@@ -99,6 +99,4 @@ def register(app: typer.Typer) -> None:
         property, then the default. main and the head of every kept branch and tag stay. Files go only after
         the commit, and only if the committed table, looked at again, does not reach them.
         """
-        policy = options.policy(now_ms=run.as_of_ms)
-        opened = run.open(table)
-        carry_out(run, carry, opened, lambda: opened.plan_expiry(policy, as_of_ms=run.as_of_ms))
+        carry_out(run, carry, "expire-snapshots", table, options.policy(now_ms=run.as_of_ms).to_json())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iceberg_cli.cli.expire_snapshots import ExpireOptions
-from iceberg_cli.cli.options import spread
+from iceberg_cli.cli.options import Chosen, spread_all
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.errors import UsageError
 
@@ -18,20 +19,21 @@ if TYPE_CHECKING:
     from iceberg_cli.table import IcebergTable
 
 SURVEY_SCHEMA = "iceberg-cli/survey/1"
-VERBS = ("expire-snapshots",)
+OPTIONS: Mapping[str, type] = {"expire-snapshots": ExpireOptions}
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "plan")
-    @spread("options", ExpireOptions)
+    @spread_all("chosen", OPTIONS)
     def plan(
         run: Run,
-        options: ExpireOptions,
+        chosen: Chosen,
         table: TableArgument,
         verb: Annotated[
-            str | None, typer.Argument(metavar="[VERB]", help="expire-snapshots; without it, every verb.")
+            str | None,
+            typer.Argument(metavar="[VERB]", help=f"{', '.join(OPTIONS)}; without it, every verb."),
         ] = None,
         output: Annotated[
             str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan.")
@@ -43,23 +45,38 @@ def register(app: typer.Typer) -> None:
         With a verb, --output saves its plan: the document in FILE, the files that go beside it in
         FILE.removals.parquet. `apply FILE` carries it out.
         """
-        if verb is not None and verb not in VERBS:
-            raise UsageError(f"{verb!r} is no verb that can be planned; there is {', '.join(VERBS)}")
+        from iceberg_cli.verbs import VERBS
+
+        if verb is not None and verb not in OPTIONS:
+            raise UsageError(f"{verb!r} is no verb that can be planned; there is {', '.join(OPTIONS)}")
         if output is not None and verb is None:
             raise UsageError("--output needs a verb: a file holds one verb's plan")
-        policy = options.policy(now_ms=run.as_of_ms)
+        _refuse_strays(chosen, verb)
+        policies = {
+            name: options.policy(now_ms=run.as_of_ms).to_json()
+            for name, options in chosen.groups.items()
+            if verb in (None, name)
+        }
         opened = run.open(table)
-        made = opened.plan_expiry(policy, as_of_ms=run.as_of_ms)
+        plans = [VERBS[name].plan(opened, policy, as_of_ms=run.as_of_ms) for name, policy in policies.items()]
         run.progress.close()
         _show_open_operations(run, opened)
         if output is not None:
-            save(made, output)
+            save(plans[0], output)
         if verb is None:
-            _show_survey(run, table, [made])
+            _show_survey(run, table, plans)
         else:
-            _show(run, made, output)
-        if exit_code and made.due:
+            _show(run, plans[0], output)
+        if exit_code and any(made.due for made in plans):
             raise typer.Exit(3)
+
+
+def _refuse_strays(chosen: Chosen, verb: str | None) -> None:
+    """Refuse an option of another verb than the one that is planned."""
+    if verb is not None and chosen.strays[verb]:
+        name = chosen.strays[verb][0]
+        owners = [other for other, strays in chosen.strays.items() if name not in strays]
+        raise UsageError(f"--{name.replace('_', '-')} is an option of {', '.join(owners)}, not of {verb}")
 
 
 def save(plan: Plan, path: str) -> None:
@@ -122,13 +139,12 @@ def _show_survey(run: Run, name: str, plans: list[Plan]) -> None:
     rows = []
     for made in ranked:
         removals = made.removals
-        going = sum(not verdict.keep for verdict in made.verdicts if verdict.subject == "snapshot")
         frees = (
             "-"
-            if removals is None
+            if removals is None or not removals.count
             else f"{render.count(removals.count, 'files')}, {render.size(removals.size_bytes)}"
         )
-        what = f"{render.count(going, 'snapshots')} expire" if made.due else "nothing to do"
+        what = " ".join(render.totals(made)) if made.due else "nothing to do"
         blocked = "; ".join(made.blocked_by)
         rows.append(
             (made.operation, what, frees, f"iceberg-cli {made.operation} {name}" if made.due else "", blocked)

@@ -164,11 +164,16 @@ class Run:
             stop_requested=lambda: bool(self.stop),
         )
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether somebody can be asked."""
+        return sys.stdin.isatty()
+
     def confirm(self, question: str, *, yes: bool) -> bool:
         """Ask on the terminal. Without one, and without --yes, refuse: no answer can come."""
         if yes:
             return True
-        if not sys.stdin.isatty():
+        if not self.on_terminal:
             raise UsageError(
                 "Nobody can be asked: standard input is no terminal",
                 next_step="Add --yes, or look with --dry-run.",

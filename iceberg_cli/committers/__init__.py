@@ -6,7 +6,8 @@ happen; whatever is less than a proof is `Unknown`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from iceberg_cli.iceberg.update import Commit
@@ -26,6 +27,8 @@ class Attempt:
     # True only where `commit_uuid` was drawn just now, so that nobody can have sent it before. A refusal is
     # then a proof without any reading back. A resumed attempt leaves it False.
     fresh: bool = False
+    # Path to bytes: what the commit references. The caller writes them before it commits; a committer never does.
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

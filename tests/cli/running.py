@@ -10,8 +10,18 @@ from importlib.resources import files
 from typing import Any
 
 import jsonschema
+from referencing import Registry, Resource
 
 from iceberg_cli.cli import run
+
+SCHEMAS: dict[str, Any] = {
+    schema["$id"]: schema
+    for file in (files("iceberg_cli") / "schemas").iterdir()
+    for schema in [json.loads(file.read_text())]
+}
+_REGISTRY = Registry().with_resources(
+    (name, Resource.from_contents(schema)) for name, schema in SCHEMAS.items()
+)
 
 
 @dataclass(frozen=True)
@@ -26,10 +36,8 @@ class Ran:
     def json(self) -> dict[str, Any]:
         """The one document on standard output, which its JSON Schema describes; anything else is an error."""
         document: dict[str, Any] = json.loads(self.out)
-        name, version = document["schema"].removeprefix("iceberg-cli/").split("/")
-        schema = files("iceberg_cli") / "schemas" / f"{name}-{version}.json"
-        if schema.is_file():
-            jsonschema.Draft202012Validator(json.loads(schema.read_text())).validate(document)
+        schema = SCHEMAS[document["schema"]]
+        jsonschema.Draft202012Validator(schema, registry=_REGISTRY).validate(document)
         return document
 
 

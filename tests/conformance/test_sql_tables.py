@@ -228,7 +228,9 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
         system_shell(on_event=lambda _: None, host=host, process_id=1)
         for host in ("one.example", "two.example")
     ]
-    plan = first.plan_expiry(ExpirePolicy(older_than_ms=now_ms), as_of_ms=now_ms)
+    plan = VERBS["expire-snapshots"].plan(
+        first, ExpirePolicy(older_than_ms=now_ms).to_json(), as_of_ms=now_ms
+    )
     reports: list[Report] = []
 
     def take_over() -> None:

@@ -256,7 +256,7 @@ class Process:
         return apply(self.shown, self.table, VERBS[self.shown.operation], self.shell)
 
     def plan(self) -> Plan:
-        return self.table.plan_expiry(self.policy, as_of_ms=NOW_MS)
+        return VERBS["expire-snapshots"].plan(self.table, self.policy.to_json(), as_of_ms=NOW_MS)
 
     def resume(self) -> list[Report]:
         """`resume`, for all operations."""

@@ -137,7 +137,14 @@ def test_attempt_that_two_processes_send_is_a_success_for_both(scene: Scene, num
     """One resumed the operation of the other, and its swap comes first, before either effect of the other."""
     one, other = Process(world=scene.world), Process(world=scene.world)
     (step,) = one.plan().steps
-    attempt = one.table.bind(step, timestamp_ms=scene.world.now_ms, commit_uuid=scene.world.new_uuid())
+    attempt = one.table.bind(
+        step,
+        {},
+        timestamp_ms=scene.world.now_ms,
+        commit_uuid=scene.world.new_uuid(),
+        operation_id="operation",
+        mark="operation-1",
+    )
     outcomes: list[Outcome] = []
     one.storage.script = Script(before={number: lambda: outcomes.append(other.committer.commit(attempt))})
     outcomes.append(one.committer.commit(replace(attempt, fresh=True)))

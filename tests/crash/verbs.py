@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +11,11 @@ import pyarrow as pa
 from iceberg_cli.apply import Verb, apply, resume
 from iceberg_cli.committers import Attempt
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.plan import Change, Plan, Step, Task
+from iceberg_cli.plan import Change, Plan, Staged, Step, Task
 from iceberg_cli.removals import SCHEMA, Removals
 from iceberg_cli.report import Report
 from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs import VERBS as REAL_VERBS
 from tests.builders import LOCATION, NOW_MS
 from tests.crash.simulation import POLICY, Process, unseen
 
@@ -24,86 +25,102 @@ ORPHANS = (f"{LOCATION}/data/orphan-1.parquet", f"{LOCATION}/data/orphan-2.parqu
 NOTES = ("property-note", "property-other")
 
 
+def setting(name: str, value: str) -> Change:
+    return Change(updates=({"action": "set-properties", "updates": {name: value}},))
+
+
 @dataclass(frozen=True)
 class FakeVerb:
-    """Makes a note of the lengths of what it is given."""
+    """Properties say how far it is; its staged files are notes of the lengths of what they were made from."""
 
     operation: str
+    columns: tuple[str, ...] = ()
 
-    def make(self, task: Task, inputs: Sequence[bytes]) -> bytes:
-        return f"{task.name}: {[len(data) for data in inputs]}".encode()
+    def plan(
+        self, table: FakeTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """What is still to do; each step is left out once its effect shows."""
+        expiry = REAL_VERBS["expire-snapshots"].plan(table, policy, as_of_ms=as_of_ms, shown=shown)
+        at = table.metadata.properties.get("at", "")
+        if self.operation == THREE:
+            steps = _three_steps(at, expiry, table.metadata_location)
+            assert expiry.removals is not None
+            removals = expiry.removals if any(step.name == "expire" for step in steps) else Removals.none()
+        else:
+            steps, removals = _sweep_first(at, table)
+        return replace(expiry, operation=self.operation, steps=steps, removals=removals)
+
+    def build(
+        self,
+        table: FakeTable,
+        step: Step,  # noqa: ARG002 - the port's signature
+        paths: Mapping[Task, str],
+    ) -> Mapping[Task, Staged]:
+        for task, path in paths.items():
+            lengths = [len(table.storage.read(source)) for source in task.inputs]
+            table.storage.put_if_absent(path, f"{task.name}: {lengths}".encode())
+        return {task: Staged(path=path) for task, path in paths.items()}
 
 
 VERBS: Mapping[str, Verb] = {name: FakeVerb(name) for name in (THREE, SWEEP_FIRST)}
 
 
-def setting(name: str, value: str) -> Change:
-    return Change(updates=({"action": "set-properties", "updates": {name: value}},))
+def _three_steps(at: str, expiry: Plan, metadata_location: str) -> tuple[Step, ...]:
+    if at == "end":
+        return ()
+    note = Task(name="note", kind="note", inputs=(metadata_location,))
+    other = Task(name="other", kind="note")
+    begin = Step(name="begin", tasks=(note, other), change=setting("at", "begin"))
+    end = Step(name="end", requires="everything is expired", change=setting("at", "end"))
+    return (*(() if at == "begin" else (begin,)), *expiry.steps, end)
 
 
-@dataclass(kw_only=True)
+def _sweep_first(at: str, table: FakeTable) -> tuple[tuple[Step, ...], Removals]:
+    if at == "end":
+        return (), Removals.none()
+    rows = [("a sweep", path, path, "data_file", 1, "nothing reaches it") for path in ORPHANS]
+    there = [row for row in rows if table.is_there(row[1])]
+    columns = pa.Table.from_pylist(
+        [dict(zip(SCHEMA.names, row, strict=True)) for row in there], schema=SCHEMA
+    )
+    sweep = (Step(name="a sweep"),) if there else ()
+    return (*sweep, Step(name="b end", change=setting("at", "end"))), Removals.of(columns)
+
+
 class FakeTable(IcebergTable):
-    """A table whose plans are those of the fake verbs. Properties say how far they are."""
+    """A table whose commits name the staged files in its properties."""
 
-    operation: str
-    staged: dict[str, str] = field(default_factory=dict)
-
-    def plan_again(self) -> Plan:
-        """What is still to do; each step is left out once its effect shows."""
-        base = self.load()
-        expiry = self.plan_expiry(POLICY, as_of_ms=NOW_MS)
-        at = self.metadata.properties.get("at", "")
-        if self.operation == THREE:
-            steps = self._three_steps(at, expiry)
-            assert expiry.removals is not None
-            removals = expiry.removals if any(step.name == "expire" for step in steps) else Removals.none()
-        else:
-            steps, removals = self._sweep_first(at)
-        return replace(expiry, operation=self.operation, base=base, steps=steps, removals=removals)
-
-    def _three_steps(self, at: str, expiry: Plan) -> tuple[Step, ...]:
-        if at == "end":
-            return ()
-        note = Task(name="note", kind="note", inputs=(self.metadata_location,))
-        other = Task(name="other", kind="note")
-        begin = Step(name="begin", tasks=(note, other), change=setting("at", "begin"))
-        end = Step(name="end", requires="everything is expired", change=setting("at", "end"))
-        return (*(() if at == "begin" else (begin,)), *expiry.steps, end)
-
-    def _sweep_first(self, at: str) -> tuple[tuple[Step, ...], Removals]:
-        if at == "end":
-            return (), Removals.none()
-        rows = [("a sweep", path, path, "data_file", 1, "nothing reaches it") for path in ORPHANS]
-        there = [row for row in rows if self._is_there(row[1])]
-        table = pa.Table.from_pylist(
-            [dict(zip(SCHEMA.names, row, strict=True)) for row in there], schema=SCHEMA
-        )
-        sweep = (Step(name="a sweep"),) if there else ()
-        return (*sweep, Step(name="b end", change=setting("at", "end"))), Removals.of(table)
-
-    def _is_there(self, path: str) -> bool:
+    def is_there(self, path: str) -> bool:
         try:
             self.storage.stat(path)
         except FileNotFoundError:
             return False
         return True
 
-    def replan(self, plan: Plan) -> Plan:  # noqa: ARG002 - the port's signature
-        return self.plan_again()
-
-    def stage(self, jobs: Sequence[tuple[str, Task]], make: Callable[[Task, Sequence[bytes]], bytes]) -> None:
-        super().stage(jobs, make)
-        self.staged |= {task.name: path for path, task in jobs}
-
-    def bind(self, step: Step, *, timestamp_ms: int, commit_uuid: str) -> Attempt:
+    def bind(
+        self,
+        step: Step,
+        staged: Mapping[Task, Staged],
+        *,
+        timestamp_ms: int,
+        commit_uuid: str,
+        operation_id: str,
+        mark: str,
+    ) -> Attempt:
         """The step's change, and properties that name its staged files."""
         assert step.change is not None
-        named = {f"property-{task.name}": self.staged[task.name] for task in step.tasks}
+        named = {f"property-{task.name}": staged[task].path for task in step.tasks}
         updates: tuple[Mapping[str, Any], ...] = step.change.updates
         if named:
             updates = (*updates, {"action": "set-properties", "updates": named})
-        change = Change(updates=updates)
-        return super().bind(replace(step, change=change), timestamp_ms=timestamp_ms, commit_uuid=commit_uuid)
+        return super().bind(
+            replace(step, change=Change(updates=updates)),
+            staged,
+            timestamp_ms=timestamp_ms,
+            commit_uuid=commit_uuid,
+            operation_id=operation_id,
+            mark=mark,
+        )
 
 
 @dataclass(kw_only=True)
@@ -119,15 +136,14 @@ class FakeProcess(Process):
             committer=self.committer,
             engine=LocalEngine(self.storage, threads=1),
             on_event=unseen,
-            operation=self.operation,
         )
 
     def run(self) -> Report:
         """Settle, plan and apply."""
         self.resume()
-        assert isinstance(self.table, FakeTable)
-        self.shown = self.table.plan_again()
-        return apply(self.shown, self.table, VERBS[self.operation], self.shell)
+        verb = VERBS[self.operation]
+        self.shown = verb.plan(self.table, POLICY.to_json(), as_of_ms=NOW_MS)
+        return apply(self.shown, self.table, verb, self.shell)
 
     def resume(self) -> list[Report]:
         return [

@@ -1,0 +1,50 @@
+"""expire-snapshots: what it reads to plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from iceberg_cli.iceberg import expire_snapshots
+from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
+from iceberg_cli.plan import Plan, Staged, Step, Task
+from iceberg_cli.removals import KINDS
+from iceberg_cli.table import IcebergTable
+
+
+class ExpireSnapshots:
+    """Forgets snapshots, then deletes what nothing reaches."""
+
+    operation: Final = expire_snapshots.OPERATION
+    columns: Final = tuple(f"deleted_{kind}s_count" for kind in KINDS)
+
+    def plan(
+        self,
+        table: IcebergTable,
+        policy: Mapping[str, Any],
+        *,
+        as_of_ms: int,
+        shown: Plan | None = None,  # noqa: ARG002 - what it shows does not bound this one: `Plan.beyond` is asked
+    ) -> Plan:
+        """The plan with its removals.
+
+        Raises:
+            UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
+        """
+        asked = ExpirePolicy.from_json(policy)
+        base = table.load()
+        facts = None
+        if asked.clean_metadata:
+            kept = expire_snapshots.kept_snapshots(table.metadata, asked, as_of_ms=as_of_ms)
+            facts = table.liveness.facts(kept)
+        plan = expire_snapshots.plan(
+            table.metadata, asked, base=base, table=table.describe(), as_of_ms=as_of_ms, facts=facts
+        )
+        return table.resolve(table.blocked(plan))
+
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
+        """Nothing is staged."""
+        raise AssertionError(f"{step.name} has no task")
+
+
+VERB: Final = ExpireSnapshots()
