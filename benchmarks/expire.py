@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from benchmarks.measure import HEADER, OURS, PYTHON, Run, compare, run
+from benchmarks.peers import Session, find_iceberg_go, go_command
 from benchmarks.tables import SIZES, STEP_MS, Made, Size, make_table
 
-ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
 PAIRS = {"S": 5, "M": 3, "L": 1}
 DAILY = 24
 
@@ -42,6 +41,7 @@ def main(size_name: str, minutes: float, folder: str | None, *, spark: bool) -> 
     until = time.monotonic() + minutes * 60
     root = folder or tempfile.mkdtemp(prefix="iceberg-cli-bench-")
     try:
+        compile_all(root)
         print(f"table {size_name}: {size.snapshots} snapshots of {size.files_per_snapshot} files, in {root}")
         made, copy = build(root, size)
         print(
@@ -70,6 +70,29 @@ def main(size_name: str, minutes: float, folder: str | None, *, spark: bool) -> 
             shutil.rmtree(root)
 
 
+def compile_all(root: str) -> None:
+    """Keep the bytecode of every Python program, ours and the peers', as an installed one has it.
+
+    Whether the packages of this environment came with theirs, and whether this source tree may hold any, is chance.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = f"{root}/bytecode"
+    made = make_table(f"{root}/wh/db/first", Size(2, 10, 1))
+    metadata = f"{made.location}/metadata/v1.metadata.json"
+    manifests = Path(f"{made.location}.manifests")
+    manifests.write_text("\n".join(glob.glob(f"{made.location}/metadata/m-*.avro")))
+    for command in (
+        [PYTHON, "-m", "compileall", "-q", "iceberg_cli"],
+        [PYTHON, "-c", FLOOR, str(manifests)],
+        [PYTHON, "-c", PYICEBERG_FILES, metadata],
+        [*OURS, "inspect", made.location],
+        [*OURS, "inspect", made.location, "files", "-o", f"{made.location}.files.parquet"],
+        [*expire_command(made, 1), "--yes"],
+    ):
+        run(command)
+    shutil.rmtree(made.location)
+
+
 def build(root: str, size: Size) -> tuple[Made, str]:
     """The table and a pristine copy of it made of hard links."""
     location = f"{root}/wh/db/t"
@@ -80,23 +103,6 @@ def build(root: str, size: Size) -> tuple[Made, str]:
     copy = f"{root}/pristine"
     subprocess.run(["cp", "-al", location, copy], check=True)
     return made, copy
-
-
-def find_iceberg_go() -> str | None:
-    """iceberg-go's command line: on the PATH, or installed where Go is there."""
-    found = shutil.which("iceberg")
-    if found or not shutil.which("go"):
-        return found
-    target = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "iceberg-cli" / "go"
-    if not (target / "iceberg").exists():
-        print(f"installing {ICEBERG_GO}")
-        env = {**os.environ, "GOBIN": str(target)}
-        if subprocess.run(
-            ["go", "install", ICEBERG_GO], env=env, check=False, capture_output=True
-        ).returncode:
-            print("iceberg-go cannot be installed here; its rows are left out")
-            return None
-    return str(target / "iceberg")
 
 
 def measure_inspect(made: Made, size_name: str, go: str | None, pairs: int, until: float) -> None:
@@ -161,7 +167,10 @@ def measure_spark(made: Made, copy: str, size: Size, pairs: int, until: float) -
         ("the daily job", size.snapshots - DAILY, None, 1 / 5),
     ):
         ours = partial(run, [*expire_command(made, kept), "--yes"])
-        job = {"table": "lake.db.t", "older_than_ms": made.last_ms, "retain_last": kept}
+        job = (
+            "CALL lake.system.expire_snapshots(table => 'lake.db.t', older_than => "
+            f"TIMESTAMP_MILLIS({made.last_ms}), retain_last => {kept})"
+        )
         with Session(warehouse) as session:
             cold, warm = partial(session.call, job, cold=True), partial(session.call, job)
             compare(name, "Spark, new process", ours, cold, pairs=1, bar=cold_bar, prepare=ready, until=until)
@@ -169,59 +178,6 @@ def measure_spark(made: Made, copy: str, size: Size, pairs: int, until: float) -
                 name, "Spark, warm session", ours, warm, pairs=pairs, bar=warm_bar, prepare=ready, until=until
             )
     restore(made.location, copy)
-
-
-class Session:
-    """A Spark session in a process of its own."""
-
-    def __init__(self, warehouse: str) -> None:
-        self._command = [PYTHON, "-m", "benchmarks.spark_peer", warehouse]
-        self._start()
-
-    def _start(self) -> None:
-        self._started = time.perf_counter()
-        self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-
-    def _stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-
-    def call(self, job: dict[str, object], *, cold: bool = False) -> Run:
-        """Run one procedure; `cold` counts from the start of a new process."""
-        if cold:
-            self._stop()
-            self._start()
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            if line.startswith("TOOK "):
-                seconds = time.perf_counter() - self._started if cold else float(line[5:])
-                return Run(seconds, _tree_mb(self._process.pid), b"")
-        raise RuntimeError("Spark ended without an answer")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-
-
-def _tree_mb(process_id: int) -> float:
-    """Peak memory of a process and its children, in MB."""
-    import psutil
-
-    process = psutil.Process(process_id)
-    total = 0
-    for member in [process, *process.children(recursive=True)]:
-        for line in Path(f"/proc/{member.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                total += int(line.split()[1])
-    return total / 1024
 
 
 def watched(work: Callable[[], Run], made: Made, left: list[set[str]]) -> Callable[[], Run]:
@@ -234,17 +190,6 @@ def watched(work: Callable[[], Run], made: Made, left: list[set[str]]) -> Callab
         return result
 
     return call
-
-
-def restore(location: str, copy: str) -> None:
-    """Put the pristine table back in its place."""
-    shutil.rmtree(location)
-    subprocess.run(["cp", "-al", copy, location], check=True)
-
-
-def go_command(go: str, location: str) -> list[str]:
-    """iceberg-go on the Hadoop catalog that holds `location`."""
-    return [go, "--catalog", "hadoop", "--warehouse", str(Path(location).parents[1])]
 
 
 def measure_big_metadata(root: str, go: str | None, pairs: int, until: float) -> None:
@@ -296,3 +241,9 @@ def measure_big_metadata(root: str, go: str | None, pairs: int, until: float) ->
         ours = partial(run, [*OURS, "inspect", location, "--format", "json"])
         theirs = partial(run, [*go_command(go, location), "info", "db.wide"])
         compare("inspect (summary), wide", "iceberg-go info", ours, theirs, pairs=pairs, bar=1, until=until)
+
+
+def restore(location: str, copy: str) -> None:
+    """Put the pristine table back in its place."""
+    shutil.rmtree(location)
+    subprocess.run(["cp", "-al", copy, location], check=True)

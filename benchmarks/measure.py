@@ -6,9 +6,13 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+_LOOK_SECONDS = 0.03
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
     )
     assert process.stdout is not None
     assert process.stderr is not None
+    tree = _Tree(process.pid)
+    tree.start()
     output = process.stdout.read()
     said = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -39,7 +45,46 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} left with {process.returncode}: {said.decode()[-2000:]}")
-    return Run(seconds, usage.ru_maxrss / 1024, output)
+    return Run(seconds, tree.peak_mb() or usage.ru_maxrss / 1024, output)
+
+
+class _Tree(threading.Thread):
+    """Watches a process that may fork: the sum of proportional set sizes, where it has children."""
+
+    def __init__(self, process_id: int) -> None:
+        super().__init__(daemon=True)
+        self._process_id = process_id
+        self._peak_kb = 0
+
+    def run(self) -> None:
+        """Look until the process is gone."""
+        while os.path.exists(f"/proc/{self._process_id}/task"):
+            try:
+                members = _descendants(self._process_id)
+                if len(members) > 1:
+                    self._peak_kb = max(self._peak_kb, sum(map(_pss_kb, members)))
+            except OSError:
+                pass  # one has ended meanwhile; the next look tells
+            time.sleep(_LOOK_SECONDS)
+
+    def peak_mb(self) -> float:
+        """In MB; 0 where it never had children."""
+        return self._peak_kb / 1024
+
+
+def _descendants(process_id: int) -> list[int]:
+    found = [process_id]
+    for member in found:
+        text = Path(f"/proc/{member}/task/{member}/children").read_text()
+        found += [int(child) for child in text.split()]
+    return found
+
+
+def _pss_kb(process_id: int) -> int:
+    for line in Path(f"/proc/{process_id}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Spark's own procedures as a peer: one session in its own process, asked line by line what to run.
 
-Standard input holds one JSON object a line, `{"table": ..., "older_than_ms": ..., "retain_last": ...}`; each is
-answered by one line with the seconds that `expire_snapshots` took. The argument is the warehouse's folder.
+Standard input holds one JSON object a line, `{"sql": ...}`; each is answered by one line with the seconds that the
+statement took. The argument is the warehouse's folder.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ def main(warehouse: str) -> None:
     for line in sys.stdin:
         job = json.loads(line)
         started = time.perf_counter()
-        spark.sql(
-            f"CALL lake.system.expire_snapshots(table => '{job['table']}', older_than => "
-            f"TIMESTAMP_MILLIS({job['older_than_ms']}), retain_last => {job['retain_last']})"
-        ).collect()
+        spark.sql(job["sql"]).collect()
         print(f"TOOK {time.perf_counter() - started}", flush=True)
     spark.stop()
 

@@ -20,6 +20,8 @@ are in; `next_step` says what to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class IcebergCliError(Exception):
     """Base of all errors raised on purpose.
@@ -38,6 +40,16 @@ class IcebergCliError(Exception):
         self.message = message
         self.state = self.default_state if state is None else state
         self.next_step = next_step
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its fields: a subclass's constructor asks for others than `args` holds."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[IcebergCliError], args: tuple[Any, ...], fields: dict[str, Any]) -> IcebergCliError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class UsageError(IcebergCliError):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,8 +26,11 @@ from iceberg_cli.table import base_of
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.inspect_rows import Shower
+    from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource
     from iceberg_cli.iceberg.metadata import Snapshot
     from iceberg_cli.table import IcebergTable
+
+Rendered = TypeVar("Rendered", bound="pa.Table | pa.Array")
 
 METADATA_ROWS = (
     "snapshots",
@@ -47,7 +48,7 @@ OF_SNAPSHOT = ("summary", *MANIFEST_ROWS, *FILE_ROWS)
 _NEWEST_LAST = ("snapshots", "history", "metadata-log")
 _CHUNK_ROWS = 4_096
 # With all statistics decoded an entry takes some hundred times the bytes that it has in a compressed manifest.
-_GROUP_BYTES = 3 << 20
+_BATCH_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,51 +201,60 @@ class Inspection:
 
         return Shower(self.table.metadata, self.table.metadata_location)
 
-    def tables(self, what: str, shower: Shower, *, limit: int | None) -> Iterator[pa.Table]:
+    def parts(
+        self, what: str, shower: Shower, render: Callable[[pa.Table], Rendered], *, limit: int | None
+    ) -> Iterator[Rendered]:
         """Rows of `files`, `deletes` or `partitions`, some thousand at a time.
+
+        Args:
+            what: of `FILE_ROWS`.
+            shower: of this table.
+            render: pure; a table's rows as what is handed on, one element for each row. May run in other processes.
+            limit: the first so many; None for all.
 
         Raises:
             CorruptFile: a manifest cannot be read whole.
         """
         left = limit
-        parts = self._partitions(shower) if what == "partitions" else self._files(what, shower)
+        parts = (
+            self._partitions(shower, render) if what == "partitions" else self._files(what, shower, render)
+        )
         for part in parts:
             if left is None:
                 yield part
                 continue
             yield part.slice(0, left)
-            left = max(0, left - part.num_rows)
+            left = max(0, left - len(part))
             if not left:
                 return
 
-    def _files(self, what: str, shower: Shower) -> Iterator[pa.Table]:
+    def _files(self, what: str, shower: Shower, render: Callable[[pa.Table], Rendered]) -> Iterator[Rendered]:
         from iceberg_cli.iceberg.inspect_rows import FILES_COLUMNS
+
+        def shown(sources: Sequence[ManifestSource], batch: EntryBatch) -> list[Rendered]:
+            return [
+                render(shower.files(spec_id, entries.slice(start, _CHUNK_ROWS)))
+                for spec_id, entries in shower.by_spec(sources, batch)
+                for start in range(0, entries.num_rows, _CHUNK_ROWS)
+            ]
 
         liveness, manifests = self._manifests()
         if what == "deletes":
             manifests = manifests.filter(pc.equal(manifests["content"], 1))
-        for rows in _groups(manifests):
-            for sources, batch in liveness.entries(rows, FILES_COLUMNS, phase="reading manifests"):
-                for spec_id, entries in shower.by_spec(sources, batch):
-                    for start in range(0, entries.num_rows, _CHUNK_ROWS):
-                        yield shower.files(spec_id, entries.slice(start, _CHUNK_ROWS))
+        for parts in liveness.from_entries(
+            manifests, FILES_COLUMNS, shown, phase="reading manifests", batch_bytes=_BATCH_BYTES
+        ):
+            yield from parts
 
-    def _partitions(self, shower: Shower) -> Iterator[pa.Table]:
+    def _partitions(self, shower: Shower, render: Callable[[pa.Table], Rendered]) -> Iterator[Rendered]:
         from iceberg_cli.iceberg.inspect_partitions import Partitions
         from iceberg_cli.iceberg.inspect_rows import PARTITIONS_COLUMNS
 
         liveness, manifests = self._manifests()
         partitions = Partitions(self.table.metadata, shower)
-        for sources, batch in liveness.entries(manifests, PARTITIONS_COLUMNS, phase="reading manifests"):
-            for spec_id, entries in shower.by_spec(sources, batch):
+        for found in liveness.from_entries(
+            manifests, PARTITIONS_COLUMNS, shower.by_spec, phase="reading manifests"
+        ):
+            for spec_id, entries in found:
                 partitions.add(spec_id, entries)
-        yield partitions.table()
-
-
-def _groups(manifests: pa.Table) -> Iterator[pa.Table]:
-    """Rows of a manifest list in order, about `_GROUP_BYTES` of manifests at a time."""
-    lengths = pc.fill_null(manifests["manifest_length"], _GROUP_BYTES).to_numpy()
-    groups = np.cumsum(lengths) // _GROUP_BYTES
-    starts = np.flatnonzero(np.diff(groups, prepend=-1))
-    for start, stop in pairwise([*starts.tolist(), manifests.num_rows]):
-        yield manifests.slice(start, stop - start)
+        yield render(partitions.table())

@@ -5,14 +5,15 @@ Marking fails closed: a kept manifest list or manifest that is missing or cannot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Engine, OnEvent, Source
+from iceberg_cli.engines import BATCH_BYTES, Engine, OnEvent, Source
 from iceberg_cli.iceberg.expire_snapshots import Facts
 from iceberg_cli.iceberg.manifest import (
     MANIFEST_LIST_SCHEMA,
@@ -41,7 +42,10 @@ from iceberg_cli.plan import NamedFile, Reach, SnapshotFiles
 from iceberg_cli.removals import SCHEMA
 from iceberg_cli.storage.links import OtherNames
 
+Made = TypeVar("Made")
+
 _REMOVAL_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
+_CONTENT_COLUMNS = [name for name in SCHEMA.names if name != "step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +128,37 @@ class Liveness:
 
     def entries(
         self, rows: pa.Table, columns: Sequence[str], *, phase: str, missing_ok: bool = False
-    ) -> Iterator[tuple[list[ManifestSource], EntryBatch]]:
+    ) -> Iterator[tuple[Sequence[ManifestSource], EntryBatch]]:
         """The entries of manifests, batch by batch, each with the sources that its `manifest` column counts in."""
+        return self.from_entries(
+            rows, columns, lambda sources, batch: (sources, batch), phase=phase, missing_ok=missing_ok
+        )
 
-        def parse(
-            batch: Sequence[tuple[ManifestSource, ManifestSource | None]],
-        ) -> tuple[list[ManifestSource], Sequence[EntryBatch]]:
+    def from_entries(
+        self,
+        rows: pa.Table,
+        columns: Sequence[str],
+        make: Callable[[Sequence[ManifestSource], EntryBatch], Made],
+        *,
+        phase: str,
+        missing_ok: bool = False,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> Iterator[Made]:
+        """What `make` makes of the entries of manifests, batch by batch.
+
+        Args:
+            rows: of manifest lists.
+            columns: of the entries.
+            make: gets entries, and the sources that their `manifest` column counts in; see `parse` of `Engine.scan`.
+            phase: name for progress.
+            missing_ok: leave out manifests that are gone.
+            batch_bytes: see `Engine.scan`.
+        """
+
+        def parse(batch: Sequence[tuple[ManifestSource, ManifestSource | None]]) -> list[Made]:
             opened = [source for _, source in batch if source is not None]
             found = [source for source, loaded in batch if loaded is not None]
-            return found, read_entries(opened, columns=columns)
+            return [make(found, entries) for entries in read_entries(opened, columns=columns)]
 
         scanned = self.engine.scan(
             sources_of(rows),
@@ -141,28 +167,33 @@ class Liveness:
             parse,
             phase=phase,
             missing_ok=missing_ok,
+            batch_bytes=batch_bytes,
             on_event=self.on_event,
         )
-        for sources, batches in scanned:
-            for batch in batches:
-                yield sources, batch
+        for made in scanned:
+            yield from made
 
     def live_keys(self, manifests: Manifests, *, phase: str) -> Keys:
         """Keys of the live files in `manifests`, sorted."""
-        paths = manifests.rows["manifest_path"].to_pylist()
-        unread = pa.array([path not in self._live for path in paths], pa.bool_())
-        for sources, batch in self.entries(
-            manifests.rows.filter(unread), ("status", "file_path"), phase=phase
-        ):
+
+        def keyed(sources: Sequence[ManifestSource], batch: EntryBatch) -> list[tuple[str, Keys, int]]:
             entries = live(batch.table)
             keys = keys_of(entries["file_path"])
             other = self._other_keys(entries["file_path"])
             owners = entries["manifest"].to_numpy()  # ascending: entries come in the order of their manifests
+            found = []
             for index in batch.sources:
                 first, stop = np.searchsorted(owners, (index, index + 1))
                 mine = [keys[first:stop], *(more[first:stop] for more in other)]
-                self._live[sources[index].path] = key_set(mine)
-                self._live_counts[sources[index].path] = int(stop - first)
+                found.append((sources[index].path, key_set(mine), int(stop - first)))
+            return found
+
+        paths = manifests.rows["manifest_path"].to_pylist()
+        unread = manifests.rows.filter(pa.array([path not in self._live for path in paths], pa.bool_()))
+        for found in self.from_entries(unread, ("status", "file_path"), keyed, phase=phase):
+            for path, keys, files in found:
+                self._live[path] = keys
+                self._live_counts[path] = files
         if not self.trust_lists:
             for snapshot, named in manifests.uncounted:
                 check_counted(snapshot, sum(self._live_counts[path] for path in named))
@@ -195,9 +226,10 @@ class Liveness:
             self.live_keys(manifests, phase="reading manifests")
         field_ids: set[int] = set()
         deletes = manifests.rows.filter(pc.equal(manifests.rows["content"], 1))
-        for _, batch in self.entries(deletes, ("status", "equality_ids"), phase="reading delete manifests"):
-            ids = live(batch.table)["equality_ids"].combine_chunks()
-            field_ids.update(pc.unique(pc.list_flatten(ids)).to_pylist())
+        for found in self.from_entries(
+            deletes, ("status", "equality_ids"), _equality_ids, phase="reading delete manifests"
+        ):
+            field_ids.update(found)
         spec_ids = frozenset(pc.unique(manifests.rows["partition_spec_id"]).to_pylist())
         inline = any(snapshot.manifest_list is None for snapshot in snapshots)
         return Facts(partition_spec_ids=None if inline else spec_ids, equality_field_ids=frozenset(field_ids))
@@ -228,19 +260,31 @@ class Liveness:
         named = [*_manifest_files(only_expired), *_lists(expired, reach), *reach.expired_files]
         parts.append(_named_removals(named, kept_keys))
         table = pa.concat_tables(parts)
-        steps = pa.array([step] * table.num_rows, pa.string())
+        steps = pa.DictionaryArray.from_arrays(np.zeros(table.num_rows, np.int32), pa.array([step]))
         return table.add_column(0, "step", steps).select(SCHEMA.names).cast(SCHEMA), warnings
 
     def _content(self, rows: pa.Table, kept_keys: Keys) -> Iterator[pa.Table]:
-        seen = NO_KEYS
         last = dict(zip(rows["manifest_path"].to_pylist(), rows["snapshot_id"].to_pylist(), strict=True))
-        for sources, batch in self.entries(
-            rows, _REMOVAL_COLUMNS, phase="reading expired manifests", missing_ok=True
-        ):
+
+        def going(sources: Sequence[ManifestSource], batch: EntryBatch) -> tuple[pa.Table, Keys]:
             reasons = [f"last reached by expired snapshot {last[source.path]}" for source in sources]
-            table, keys = content_removals(batch.table, kept_keys, seen, reasons)
-            seen = key_set([seen, keys])
-            yield table
+            return content_removals(batch.table, kept_keys, reasons)
+
+        seen = NO_KEYS
+        for table, keys in self.from_entries(
+            rows, _REMOVAL_COLUMNS, going, phase="reading expired manifests", missing_ok=True
+        ):
+            new = ~among(keys, seen)
+            seen = key_set([seen, keys[new]])
+            going_now = table.filter(pa.array(new))
+            if "as_written" not in going_now.column_names:
+                going_now = going_now.append_column("as_written", going_now["path"])
+            yield going_now.select(_CONTENT_COLUMNS)
+
+
+def _equality_ids(_: Sequence[ManifestSource], batch: EntryBatch) -> set[int]:
+    ids = live(batch.table)["equality_ids"].combine_chunks()
+    return set(pc.unique(pc.list_flatten(ids)).to_pylist())
 
 
 def _add_new(parts: list[pa.Table], keys: Keys, rows: pa.Table, snapshots: Sequence[SnapshotFiles]) -> Keys:
@@ -304,14 +348,12 @@ def _named_removals(files: Sequence[NamedFile], kept: Keys) -> pa.Table:
     for file in files:
         chosen.setdefault(liveness_key(file.path), file)
     unique = list(chosen.values())
-    paths = pa.array([file.path for file in unique], pa.string())
-    table = pa.table(
-        {
-            "path": pa.array([canonical(file.path) for file in unique], pa.string()),
-            "as_written": paths,
-            "kind": pa.array([file.kind for file in unique], pa.string()),
-            "size_bytes": pa.array([file.size_bytes for file in unique], pa.int64()),
-            "reason": pa.array([file.reason for file in unique], pa.string()),
-        }
-    )
-    return table.filter(pa.array(~among(keys_of(paths), kept)))
+    columns = {
+        "path": [canonical(file.path) for file in unique],
+        "as_written": [file.path for file in unique],
+        "kind": [file.kind for file in unique],
+        "size_bytes": [file.size_bytes for file in unique],
+        "reason": [file.reason for file in unique],
+    }
+    table = pa.table({name: pa.array(values, SCHEMA.field(name).type) for name, values in columns.items()})
+    return table.filter(pa.array(~among(keys_of(table["as_written"]), kept)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,8 +21,9 @@ from iceberg_cli.table import IcebergTable
 
 _CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
 _METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
-_THREADS = {"file": 4}
+_LOCAL_THREADS = 4
 _REMOTE_THREADS = 32
+_MOST_LANES = 2  # each takes some 100 MB while it decodes
 
 
 def open_table(
@@ -89,16 +92,25 @@ def _table(
     *,
     trust_lists: bool,
 ) -> IcebergTable:
-    threads = _THREADS.get(scheme_of(committer.current()), _REMOTE_THREADS)
+    local = scheme_of(committer.current()) == "file"
     return IcebergTable(
         name=name,
         storage=storage,
         committer=committer,
-        engine=LocalEngine(storage, threads=threads),
+        engine=_engine(storage, local=local),
         on_event=on_event,
         allow_roots=allow_roots,
         trust_lists=trust_lists,
     )
+
+
+def _engine(storage: RoutedStorage | RelocatedStorage, *, local: bool) -> LocalEngine:
+    """Lanes for files of local disks only: other storages have threads, which do not survive a fork."""
+    if not local:
+        return LocalEngine(storage, threads=_REMOTE_THREADS)
+    # On other systems their own libraries may not be used after a fork.
+    lanes = min(len(os.sched_getaffinity(0)), _MOST_LANES) if sys.platform == "linux" else 1
+    return LocalEngine(storage, threads=_LOCAL_THREADS, lanes=lanes)
 
 
 def _folder_of(metadata_location: str) -> str:

@@ -71,7 +71,17 @@ def is_suspicious(path: str) -> bool:
 def canonical_column(paths: Any) -> Any:
     """`canonical` over an Arrow string array or chunked array of any length."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
+    if len(paths):
+        # Most often all paths are below one place and spelled as they should be.
+        match = _SCHEME.match(paths[0].as_py())
+        prefix = match.group(0) if match else ""
+        plain = match is None or (match.group(2) is not None and prefix == canonical(prefix))
+        if plain and pc.all(pc.starts_with(paths, prefix + "/")).as_py():
+            local_noise = match is None and _any(paths, "//", "/./")
+            if not local_noise:
+                return paths.cast(pa.string())
     return pa.array([canonical(path) for path in paths.to_pylist()], pa.string())
 
 
@@ -95,9 +105,16 @@ def liveness_key_column(paths: Any) -> Any:
         keys = pc.utf8_slice_codeunits(paths, len(prefix)) if prefix else paths
     else:
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
-    if pc.any(pc.or_(pc.match_substring(keys, "//"), pc.match_substring(keys, "/./"))).as_py():
+    if _any(keys, "//", "/./"):
         keys = pc.replace_substring_regex(keys, r"/(\.?/)+", "/")
     return keys
+
+
+def _any(paths: Any, *parts: str) -> bool:
+    """Whether any path has one of the parts in it."""
+    import pyarrow.compute as pc
+
+    return any(pc.any(pc.match_substring(paths, part)).as_py() for part in parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@ Columns: `step` string (name of the step), `path` large_string (canonical storag
 (the manifest's or log's own spelling), `kind` string, `size_bytes` int64 (null where nothing records it), `reason`
 large_string. Rows are in delete order: by step, then bottom-up by kind, then by path. Parents enumerate children, so a
 half-done deletion can be derived again.
+
+In memory, `step`, `kind` and `reason` are dictionary-encoded, for they have few values, and `as_written` shares the
+memory of `path` where both are the same: a row takes its path and some 30 bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +32,7 @@ KINDS = (
     "manifest_list",
     "metadata_file",
 )
-SCHEMA = pa.schema(
+_FILE_SCHEMA = pa.schema(
     [
         pa.field("step", pa.string(), nullable=False),
         pa.field("path", pa.large_string(), nullable=False),
@@ -38,6 +42,14 @@ SCHEMA = pa.schema(
         pa.field("reason", pa.large_string(), nullable=False),
     ]
 )
+_FEW_VALUES = ("step", "kind", "reason")
+SCHEMA = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in _FEW_VALUES else field
+        for field in _FILE_SCHEMA
+    ]
+)
+_SLICE_ROWS = 1 << 16  # of what is decoded at once
 
 
 @dataclass(frozen=True)
@@ -54,14 +66,24 @@ class Removals:
     @classmethod
     def of(cls, table: pa.Table) -> Removals:
         """Rows in any order, each path once."""
-        rank = pc.index_in(table["kind"], value_set=pa.array(KINDS))
+        columns = {name: table[name].cast(SCHEMA.field(name).type).combine_chunks() for name in SCHEMA.names}
+        rank = pc.index_in(columns["kind"], value_set=pa.array(KINDS))
         if rank.null_count:
             raise AssertionError("a removal has a kind without a place in the delete order")
-        keys = table.select(["step", "path"]).append_column("rank", rank)
+        steps = sorted(pc.unique(columns["step"]).to_pylist())
+        step = pc.index_in(columns["step"], value_set=pa.array(steps, pa.string()))
         order = pc.sort_indices(
-            keys, sort_keys=[("step", "ascending"), ("rank", "ascending"), ("path", "ascending")]
+            pa.table({"step": step, "rank": rank, "path": columns["path"]}),
+            sort_keys=[("step", "ascending"), ("rank", "ascending"), ("path", "ascending")],
         )
-        return cls(table.cast(SCHEMA).take(order).combine_chunks())
+        same = columns["as_written"].equals(columns["path"])
+        if same:
+            del columns["as_written"]
+        for name in list(columns):
+            columns[name] = columns[name].take(order)  # one by one: the unsorted column goes at once
+        if same:
+            columns["as_written"] = columns["path"]
+        return cls(pa.table(columns, schema=SCHEMA))
 
     @property
     def count(self) -> int:
@@ -76,7 +98,9 @@ class Removals:
     @cached_property
     def by_kind(self) -> Mapping[str, Mapping[str, int]]:
         """`{kind: {"count": n, "bytes": b}}`, in delete order, kinds without files left out."""
-        grouped = self.table.group_by("kind").aggregate([("path", "count"), ("size_bytes", "sum")])
+        kinds = self.table["kind"].cast(pa.string())
+        rows = self.table.select(["path", "size_bytes"]).append_column("kind", kinds)
+        grouped = rows.group_by("kind").aggregate([("path", "count"), ("size_bytes", "sum")])
         found = {
             row["kind"]: {"count": row["path_count"], "bytes": row["size_bytes_sum"] or 0}
             for row in grouped.to_pylist()
@@ -90,25 +114,28 @@ class Removals:
         Returns:
             64 hexadecimal digits.
         """
-        total = 0
-        for batch in self.table.to_batches(max_chunksize=65_536):
-            columns = [column.to_pylist() for column in batch.columns]
-            for row in zip(*columns, strict=True):
-                text = "\x00".join("" if value is None else str(value) for value in row)
-                total += int.from_bytes(
-                    hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest(), "big"
-                )
+        divider, sha256 = pa.scalar("\x00", pa.large_string()), hashlib.sha256
+        words = np.zeros(8, np.uint64)  # sums of 32-bit words, the most significant first
+        for batch in self.table.to_batches(max_chunksize=_SLICE_ROWS):
+            fields = [column.cast(pa.large_string()) for column in batch.columns]
+            texts = pc.binary_join_element_wise(*fields, divider, null_handling="replace")
+            rows = texts.cast(pa.large_binary()).to_numpy(zero_copy_only=False).tolist()
+            hashes = b"".join([sha256(row).digest() for row in rows])
+            words += np.frombuffer(hashes, ">u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
+        total = sum(int(word) << 32 * place for place, word in enumerate(reversed(words)))
         return f"{total % 2**256:064x}"
 
     def rows(self, numbers: Sequence[int]) -> pa.Table:
         """The rows of these numbers, which may be none."""
+        if isinstance(numbers, range) and numbers.step == 1:
+            return self.table.slice(numbers.start, len(numbers))
         return self.table.take(pa.array(numbers, pa.int64()))
 
     def of_step(self, step: str) -> tuple[int, int]:
         """The row range `[start, stop)` of the step of that name."""
         matches = pc.equal(self.table["step"], step)
         count = int(pc.sum(matches).as_py() or 0)
-        start = int(pc.index(self.table["step"], pa.scalar(step, pa.string())).as_py()) if count else 0
+        start = int(pc.index(matches, value=True).as_py()) if count else 0
         return start, start + count
 
     def paths_outside(self, shown: Removals) -> pa.Array:
@@ -123,7 +150,9 @@ class Removals:
         import pyarrow.parquet as pq
 
         sink = pa.BufferOutputStream()
-        pq.write_table(self.table, sink, compression="zstd", row_group_size=1 << 20)
+        with pq.ParquetWriter(sink, _FILE_SCHEMA, compression="zstd") as writer:
+            for start in range(0, self.count, _SLICE_ROWS):
+                writer.write_table(self.table.slice(start, _SLICE_ROWS).cast(_FILE_SCHEMA))
         return bytes(sink.getvalue())
 
     @classmethod
@@ -136,9 +165,13 @@ class Removals:
         import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(pa.BufferReader(data))
+            file = pa.BufferReader(data)
+            if not pq.read_schema(file).equals(_FILE_SCHEMA):
+                raise CorruptFile(path, None, "not a list of removals: its columns are others")
+            table = pq.read_table(file, read_dictionary=list(_FEW_VALUES)).cast(SCHEMA).combine_chunks()
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(path, None, f"not a list of removals: {error}") from error
-        if not table.schema.equals(SCHEMA):
-            raise CorruptFile(path, None, "not a list of removals: its columns are others")
-        return cls(table.combine_chunks())
+        if table["as_written"].equals(table["path"]):
+            place = SCHEMA.get_field_index("as_written")
+            table = table.set_column(place, SCHEMA.field(place), table["path"])
+        return cls(table)

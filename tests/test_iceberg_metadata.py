@@ -577,6 +577,17 @@ def test_equal_numbers_of_different_types_are_not_taken_for_each_other() -> None
     assert value["a"] is value["d"]
 
 
+def test_zero_keeps_its_sign_where_an_equal_object_came_before() -> None:
+    text = b'{"a":{"n":0.0},"b":{"n":-0.0},"c":{"n":0.0}}'
+    assert dumps(loads(text, PATH)) == text
+
+
+def test_a_duplicate_key_is_refused_after_the_same_object_without_it() -> None:
+    with pytest.raises(CorruptFile, match="twice") as caught:
+        loads(b'{"a":{"n":1,"m":2},"b":{"n":1,"m":2,"n":1}}', PATH)
+    assert caught.value.offset == "n"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

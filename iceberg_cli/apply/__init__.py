@@ -167,7 +167,8 @@ def abandon(table: Table, operation_id: str, shell: Shell) -> None:
 def _check_table(table: Table, operation: Operation) -> Base:
     """The table as it is now, which must be the operation's own."""
     base = table.load()
-    if operation.table_uuid != base.table_uuid:
+    # A version 1 table may have had no UUID when the operation began; an upgrade gives it one.
+    if operation.table_uuid not in ("", base.table_uuid):
         raise Refused(
             f"Cannot go on with operation {operation.operation_id}: its journal is of table {operation.table_uuid}, "
             f"and this is {base.table_uuid}"

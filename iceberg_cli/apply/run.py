@@ -227,9 +227,6 @@ class OperationRun:
         )
         attempt = replace(attempt, fresh=True)
         own = list(attempt.files)
-        if own:
-            self.journal.append("stage", {"step": step.name, "paths": own})
-            self.table.put(attempt.files)
         intent = {
             "step": step.name,
             "base_location": attempt.base_location,
@@ -245,6 +242,9 @@ class OperationRun:
             "own_files": [attempt.metadata_location] if attempt.own_name else [],
         }
         try:
+            if own:
+                self.journal.append("stage", {"step": step.name, "paths": own})
+                self.table.put(attempt.files)
             self.journal.append("commit-intent", intent)
         except TakenOver:
             # No commit that names them was ever about to be sent.

@@ -12,9 +12,9 @@ from iceberg_cli.cli.carry_out import Carry, agreed, finish, settle_open
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, command
 from iceberg_cli.errors import Refused, StalePlan, UsageError
-from iceberg_cli.plan import Plan
 
 if TYPE_CHECKING:
+    from iceberg_cli.plan import Plan
     from iceberg_cli.table import IcebergTable
 
 
@@ -25,6 +25,7 @@ def load(path: str) -> Plan:
         UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
     """
     from iceberg_cli.iceberg.strict_json import loads
+    from iceberg_cli.plan import Plan
     from iceberg_cli.removals import Removals
     from iceberg_cli.verbs import VERBS
 

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from typing import IO, Any
 
 import pyarrow as pa
@@ -31,8 +30,8 @@ def show(run: Run, shown: Inspection, what: str, *, limit: int | None) -> None:
     more = False
     if what in FILE_ROWS:
         names = {str(field_id): name for field_id, name in column_names(shown.table.metadata).items()}
-        lines = _lines(shown, what, limit=None if wanted is None else wanted + 1)
-        rows = [{**json.loads(line), "columns": names} for line in lines]
+        parts = _lines(shown, what, limit=None if wanted is None else wanted + 1)
+        rows = [{**json.loads(line), "columns": names} for part in parts for line in part.to_pylist()]
     else:
         rows = shown.rows(what, limit=None if wanted is None else wanted + 1)
     run.progress.close()
@@ -59,9 +58,10 @@ def print_document(run: Run, shown: Inspection, what: str, *, limit: int | None)
     # Rows wait until the last one is read: half a document followed by an error would be no document.
     with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, mode="w+", encoding="ascii") as spool:
         total = 0
-        for line in _lines(shown, what, limit=limit):
-            spool.write(f"{',' if total else ''}\n    {line}")
-            total += 1
+        for part in _lines(shown, what, limit=limit, before=",\n    "):
+            text = str(_bytes_of(part), "ascii")
+            spool.write(text if total else text.removeprefix(","))
+            total += len(part)
         run.progress.close()
         spool.seek(0)
         sys.stdout.write(
@@ -71,15 +71,29 @@ def print_document(run: Run, shown: Inspection, what: str, *, limit: int | None)
         sys.stdout.write("\n  ]\n}\n" if total else "]\n}\n")
 
 
-def _lines(shown: Inspection, what: str, *, limit: int | None) -> Iterator[str]:
-    """Rows of `FILE_ROWS` as JSON objects."""
+def _lines(
+    shown: Inspection, what: str, *, limit: int | None, before: str = "", after: str = ""
+) -> Iterator[pa.Array]:
+    """Rows of `FILE_ROWS` as JSON objects, one string for each row, between `before` and `after`."""
     from iceberg_cli.iceberg.inspect_json import json_rows
     from iceberg_cli.iceberg.inspect_rows import ID_COLUMNS
 
     shower = shown.shower()
     bare = shower.bare()
-    for table in shown.tables(what, shower, limit=limit):
-        yield from json_rows(table, ids=ID_COLUMNS, bare=bare).to_pylist()
+
+    def render(table: pa.Table) -> pa.Array:
+        return json_rows(table, ids=ID_COLUMNS, bare=bare, before=before, after=after)
+
+    return shown.parts(what, shower, render, limit=limit)
+
+
+def _bytes_of(texts: pa.Array) -> memoryview:
+    """All strings one after the other, without a copy."""
+    _, offsets, data = texts.buffers()
+    if not len(texts):
+        return memoryview(b"")
+    ends = memoryview(offsets).cast("i")[texts.offset : texts.offset + len(texts) + 1]
+    return memoryview(data)[ends[0] : ends[-1]]
 
 
 def save(run: Run, shown: Inspection, what: str, path: str, *, limit: int | None) -> None:
@@ -118,15 +132,14 @@ def _whole(path: str) -> Iterator[IO[bytes]]:
 
 
 def _write_lines(file: IO[bytes], shown: Inspection, what: str, limit: int | None) -> int:
-    lines: Iterator[str]
-    if what in FILE_ROWS:
-        lines = _lines(shown, what, limit=limit)
-    else:
-        lines = (json.dumps(row) for row in shown.rows(what, limit=limit))
+    if what not in FILE_ROWS:
+        rows = shown.rows(what, limit=limit)
+        file.writelines(f"{json.dumps(row)}\n".encode() for row in rows)
+        return len(rows)
     total = 0
-    while batch := list(islice(lines, 4_096)):
-        file.write(("\n".join(batch) + "\n").encode())
-        total += len(batch)
+    for part in _lines(shown, what, limit=limit, after="\n"):
+        file.write(_bytes_of(part))
+        total += len(part)
     return total
 
 
@@ -143,7 +156,7 @@ def _write_parquet(file: IO[bytes], shown: Inspection, what: str, limit: int | N
     total = 0
     schema = PARTITIONS_SCHEMA if what == "partitions" else FILES_SCHEMA
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for table in shown.tables(what, shown.shower(), limit=limit):
+        for table in shown.parts(what, shown.shower(), lambda table: table, limit=limit):
             writer.write_table(table)
             total += table.num_rows
     return total

@@ -10,7 +10,6 @@ import typer
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan import iso
 
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
@@ -87,6 +86,7 @@ def _settle(run: Run, opened: IcebergTable, listed: Listed, shell: Shell, *, aba
 def _show_list(run: Run, found: list[Listed]) -> None:
     """Print the open operations and the state that each is in."""
     from iceberg_cli import render
+    from iceberg_cli.plan import iso
 
     document = [
         {

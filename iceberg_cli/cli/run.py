@@ -6,7 +6,6 @@ import functools
 import inspect
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -150,6 +149,8 @@ class Run:
 
     def shell(self, *, limit_deletes: int | None = None, deadline: str | None = None) -> Shell:
         """Clock, ids, limits and the signals of this run."""
+        import socket
+
         from iceberg_cli.apply import system_shell
         from iceberg_cli.settling import process_started
 

@@ -11,6 +11,10 @@ Loaded = TypeVar("Loaded")
 Parsed = TypeVar("Parsed")
 
 
+# Wide enough that the columnar decoder has many blocks to work on, small enough for 400 MB of memory.
+BATCH_BYTES = 16 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A file to read; `size_bytes` is 0 where nothing records it."""
@@ -48,17 +52,22 @@ class Engine(Protocol):
         *,
         phase: str,
         missing_ok: bool = False,
+        batch_bytes: int = BATCH_BYTES,
         on_event: OnEvent,
     ) -> Iterator[Parsed]:
         """Read each file once, whole, and parse them in batches of a bounded number of bytes.
 
+        `load` and `parse` may run in other processes: what they change is lost, what `parse` returns must be
+        picklable, and the smaller it is the better.
+
         Args:
             items: one per file.
             source: the file of an item.
-            load: pure; one file's bytes, made ready for `parse` (inflated, say). Runs in the readers.
+            load: pure; one file's bytes, made ready for `parse` (inflated, say).
             parse: pure; gets items with what `load` made of them, in the order of `items`.
             phase: name for progress.
             missing_ok: hand a file that is gone to `parse` as None instead of stopping.
+            batch_bytes: about so many bytes of files are parsed at once, or fewer.
             on_event: progress.
 
         Returns:
@@ -66,7 +75,7 @@ class Engine(Protocol):
 
         Raises:
             CorruptFile: a file is gone and `missing_ok` is not set.
-            BackendUnavailable: the storage did not answer.
+            BackendUnavailable: the storage did not answer, or a process that parsed was killed.
         """
         ...
 

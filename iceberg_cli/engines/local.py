@@ -1,28 +1,37 @@
-"""The local engine: threads read and inflate over the storage port, the calling thread parses."""
+"""The local engine: threads read and inflate, the calling thread parses; large scans do so in several processes."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from iceberg_cli.engines import Event, Item, Loaded, OnEvent, Parsed, Source
+from iceberg_cli.engines import BATCH_BYTES, Event, Item, Loaded, OnEvent, Parsed, Source
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage
 
-# Wide enough that the columnar decoder has many blocks to work on, small enough for 400 MB of memory.
-_BATCH_BYTES = 16 << 20
 _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
+_LANES_FROM_BYTES = 4 << 20  # below, forking costs more than it saves
+_LANE_BATCH_BYTES = 8 << 20  # each lane holds one while the other lanes hold theirs
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Reads and loads in `threads` threads, a bounded number of files and bytes ahead of the parser."""
+    """Reads and loads in `threads` threads, a bounded number of files and bytes ahead of the parser.
+
+    Args:
+        storage: of the files.
+        threads: that read side by side.
+        lanes: processes that large scans are divided among; more than one only for a storage that survives a fork.
+    """
 
     storage: Storage
     threads: int = 4
+    lanes: int = 1
     name: str = "local"
 
     def scan(
@@ -34,6 +43,7 @@ class LocalEngine:
         *,
         phase: str,
         missing_ok: bool = False,
+        batch_bytes: int = BATCH_BYTES,
         on_event: OnEvent,
     ) -> Iterator[Parsed]:
         """See `Engine.scan`."""
@@ -48,19 +58,64 @@ class LocalEngine:
                 raise CorruptFile(path, None, "the table needs this file and it is not there") from None
             return len(data), load(item, data)
 
+        # Closes what is drawn of the phase before, whose thread must be gone before lanes are forked.
+        on_event(Event(phase=phase, done=0, total=len(items)))
+        if self.lanes > 1 and _pays([source(item) for item in items]):
+            parts = self._in_lanes(items, source, read, parse, batch_bytes)
+        else:
+            parts = self._here(items, source, read, parse, batch_bytes)
+        done = 0
+        with closing(parts):
+            for files, parsed in parts:
+                yield parsed
+                done += files
+                on_event(Event(phase=phase, done=done, total=len(items)))
+
+    def _here(
+        self,
+        items: Sequence[Item],
+        source: Callable[[Item], Source],
+        read: Callable[[Item], tuple[int, Loaded | None]],
+        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
+        batch_bytes: int,
+    ) -> Generator[tuple[int, Parsed], None, None]:
+        """Numbers of files and what was parsed, batch by batch."""
         batch: list[tuple[Item, Loaded | None]] = []
-        batch_bytes = done = 0
+        bytes_read = 0
         for item, (size_bytes, loaded) in self._read_ahead(items, source, read):
             batch.append((item, loaded))
-            batch_bytes += size_bytes
-            done += 1
-            if batch_bytes >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
-                yield parse(batch)
-                batch, batch_bytes = [], 0
-                on_event(Event(phase=phase, done=done, total=len(items)))
+            bytes_read += size_bytes
+            if bytes_read >= batch_bytes or len(batch) >= _BATCH_FILES:
+                yield len(batch), parse(batch)
+                batch, bytes_read = [], 0
         if batch:
-            yield parse(batch)
-        on_event(Event(phase=phase, done=done, total=len(items)))
+            yield len(batch), parse(batch)
+
+    def _in_lanes(
+        self,
+        items: Sequence[Item],
+        source: Callable[[Item], Source],
+        read: Callable[[Item], tuple[int, Loaded | None]],
+        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
+        batch_bytes: int,
+    ) -> Generator[tuple[int, Parsed], None, None]:
+        """The same, divided among processes."""
+        from iceberg_cli.engines.lanes import started
+
+        sizes = [source(item).size_bytes for item in items]
+        batches = _cut(items, sizes, min(batch_bytes, _LANE_BATCH_BYTES))
+
+        def share(lane: int) -> Iterator[tuple[int, Parsed]]:
+            for batch in batches[lane :: self.lanes]:
+                yield len(batch), parse([(item, read(item)[1]) for item in batch])
+
+        with ExitStack() as stack:
+            try:
+                results = stack.enter_context(started(self.lanes, share))
+            except OSError:  # no room for more processes
+                yield from self._here(items, source, read, parse, batch_bytes)
+                return
+            yield from results(len(batches))
 
     def _read_ahead(
         self,
@@ -98,3 +153,23 @@ class LocalEngine:
 
     def _put(self, path: str, make: Callable[[], bytes]) -> None:
         self.storage.put_if_absent(path, make())
+
+
+def _pays(sources: Sequence[Source]) -> bool:
+    """Whether lanes would be done sooner. What they share out must have known sizes, and what they read be local."""
+    sizes = [source.size_bytes for source in sources]
+    return (
+        sum(sizes) >= _LANES_FROM_BYTES and all(sizes) and all(scheme_of(s.path) == "file" for s in sources)
+    )
+
+
+def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[Sequence[Item]]:
+    """Items in their order, about `batch_bytes` of them at a time."""
+    batches: list[Sequence[Item]] = []
+    start = size_bytes = 0
+    for index, size in enumerate(sizes):
+        size_bytes += size
+        if size_bytes >= batch_bytes or index + 1 - start >= _BATCH_FILES or index + 1 == len(sizes):
+            batches.append(items[start : index + 1])
+            start, size_bytes = index + 1, 0
+    return batches

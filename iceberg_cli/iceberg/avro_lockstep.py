@@ -118,7 +118,12 @@ class _Compiler:
         """One step per field; neighbouring numbers and sizes that nobody wants are stepped over together."""
         steps: list[Step] = []
         numbers = 0
-        for child in node.children:
+        for index, child in enumerate(node.children):
+            if index in node.edges:
+                if numbers:
+                    steps.append(self._skip_numbers(numbers))
+                    numbers = 0
+                steps.append(self._edge(node.edges[index], scope))
             count = None if child.keeps else varints_in(child.type)
             if count is not None:
                 numbers += count
@@ -129,6 +134,8 @@ class _Compiler:
             steps.append(self.step(child, scope))
         if numbers:
             steps.append(self._skip_numbers(numbers))
+        if len(node.children) in node.edges:
+            steps.append(self._edge(node.edges[len(node.children)], scope))
         steps = [step for step in steps if step is not ignore]
         if len(steps) == 1:
             return steps[0]
@@ -138,6 +145,10 @@ class _Compiler:
                 step(p, e, s)
 
         return run if steps else ignore
+
+    def _edge(self, out: int, scope: Scope) -> Step:
+        sink = self.sinks[out]["values"] = Sink(scope, np.int64)
+        return lambda p, _e, s: sink.put(s, p)
 
     def _union(self, node: Node, scope: Scope) -> Step:
         lanes = self.lanes
@@ -194,11 +205,15 @@ class _Compiler:
     def collect(self, node: Node, scope: Scope, order: Ints | None, raws: list[Raw]) -> None:
         """Bring the values of `node` and all below into the order of their slots' final places."""
         if node.out is not None:
-            found = {name: sink.ordered(order) for name, sink in self.sinks[node.out].items()}
+            sinks, self.sinks[node.out] = self.sinks[node.out], {}
+            found = {name: sink.ordered(order) for name, sink in sinks.items()}
+            sinks.clear()
             raws[node.out] = Raw(scope.size, **found)
             if node.out in self.scopes:
                 inner = self.scopes[node.out]
                 scope, order = inner, item_order(inner, order, found["lengths"])
+        for out in node.edges.values():
+            raws[out] = Raw(scope.size, self.sinks[out].pop("values").ordered(order))
         for child in node.children:
             if child.keeps:
                 self.collect(child, scope, order, raws)

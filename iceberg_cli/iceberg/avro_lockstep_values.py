@@ -28,8 +28,8 @@ class Scope:
         """New slots, one for each parent; `ordinals` are the positions in the parents' lists."""
         slots = np.arange(self.size, self.size + len(parents))
         self.size += len(parents)
-        self.parents.append(parents.copy())
-        self.ordinals.append(ordinals.copy())
+        self.parents.append(parents.astype(np.int32))
+        self.ordinals.append(ordinals.astype(np.int32))
         return slots
 
 
@@ -51,11 +51,11 @@ class Sink:
     def ordered(self, order: Ints | None) -> npt.NDArray[Any]:
         """All values; `order` says where each slot goes."""
         size = self.scope.size
-        values = np.zeros(size, self.values.dtype)
-        present = self.values[:size]
-        values[: len(present)] = present
+        values = self.values[:size]
+        if len(values) < size:
+            values = np.append(values, np.zeros(size - len(values), values.dtype))
         if order is None:
-            return values
+            return values.copy()
         out = np.empty_like(values)
         out[order] = values
         return out
@@ -66,6 +66,7 @@ def item_order(inner: Scope, order: Ints | None, lengths: Ints) -> Ints:
     if not inner.parents:
         return np.zeros(0, np.int64)
     parents, ordinals = np.concatenate(inner.parents), np.concatenate(inner.ordinals)
+    inner.parents, inner.ordinals = [], []
     if order is not None:
         parents = order[parents]
     return (np.cumsum(lengths) - lengths)[parents] + ordinals

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.inspect_values import compact
 
-_NEEDS_ESCAPES: Final = r"[^ !#-\[\]-~]"
-_NOT_FINITE: Final = ("nan", "NaN", "inf", "-inf")
+_NOT_FINITE: Final = ("nan", "NaN", "inf", "-inf")  # no number or boolean has an n
 
 
 def json_rows(
-    table: pa.Table, *, ids: Collection[str] = (), bare: Mapping[str, Collection[int | str]] | None = None
+    table: pa.Table,
+    *,
+    ids: Collection[str] = (),
+    bare: Mapping[str, Collection[int | str]] | None = None,
+    before: str = "",
+    after: str = "",
 ) -> pa.Array:
     """One JSON object per row.
 
@@ -28,11 +34,13 @@ def json_rows(
         table: n rows of integers, booleans, strings, binary values (base64), lists of those, and maps to those.
         ids: integer columns that are written as strings, because they hold 64-bit ids.
         bare: for a column of maps to strings, the keys whose strings are numbers or booleans already.
+        before: goes before each object.
+        after: goes behind each object.
 
     Returns:
         n strings.
     """
-    parts: list[pa.Array | str] = []
+    parts: list[pa.Array | str] = [before]
     for index, name in enumerate(table.column_names):
         column = table[name].combine_chunks()
         parts.append(("{" if index == 0 else ", ") + json.dumps(name) + ": ")
@@ -42,19 +50,33 @@ def json_rows(
             parts.append(_lists(compact(column)))
         else:
             parts.append(_scalars(column, as_text=name in ids))
-    if not parts:
-        return pa.array(["{}"] * table.num_rows, pa.string())
-    return pc.binary_join_element_wise(*parts, "}", "")
+    if len(parts) == 1:
+        return pa.array([f"{before}{{}}{after}"] * table.num_rows, pa.string())
+    return pc.binary_join_element_wise(*parts, f"}}{after}", "")
 
 
 def quoted(values: pa.Array) -> pa.Array:
     """Strings as JSON strings; null stays null."""
-    if pc.any(pc.match_substring_regex(values, _NEEDS_ESCAPES)).as_py():
-        encoded = values.dictionary_encode()
-        return pa.array([json.dumps(text) for text in encoded.dictionary.to_pylist()], pa.string()).take(
-            encoded.indices
-        )
+    data = _characters(values)
+    if ((data < 0x20) | (data > 0x7E) | (data == ord('"')) | (data == ord("\\"))).any():
+        return _each(values, json.dumps)
     return pc.binary_join_element_wise('"', values, '"', "")
+
+
+def _characters(values: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of all strings, one after the other."""
+    _, offsets, data = values.buffers()
+    if not len(values) or data is None:
+        return np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+
+
+def _each(values: pa.Array, text: Callable[[Any], str]) -> pa.Array:
+    """Each distinct value once through `text`."""
+    encoded = values.dictionary_encode()
+    texts = [text(value) for value in encoded.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(encoded.indices)
 
 
 def _scalars(values: pa.Array, *, as_text: bool = False) -> pa.Array:
@@ -77,11 +99,12 @@ def _maps(column: pa.Array, bare: Collection[int | str]) -> pa.Array:
     shown = _scalars(values)
     if len(bare) and pa.types.is_string(values.type):
         number = pc.is_in(keys, value_set=pa.array(sorted(bare), keys.type))
-        number = pc.and_(number, pc.invert(pc.is_in(values, value_set=pa.array(_NOT_FINITE))))
+        data = _characters(values)
+        if ((data == ord("n")) | (data == ord("N"))).any():
+            number = pc.and_(number, pc.invert(pc.is_in(values, value_set=pa.array(_NOT_FINITE))))
         shown = pc.if_else(number, pc.fill_null(values, "null"), shown)
-    keys = keys.cast(pa.string()) if not pa.types.is_string(keys.type) else keys
-    pairs = pc.binary_join_element_wise(quoted(keys), shown, ": ")
-    return _joined(column, pairs, "{", "}")
+    names = _each(keys, lambda key: f"{json.dumps(str(key))}: ")
+    return _joined(column, pc.binary_join_element_wise(names, shown, ""), "{", "}")
 
 
 def _lists(column: pa.Array) -> pa.Array:

@@ -33,6 +33,7 @@ _SOURCE_COLUMNS = (
     "deleted_files_count",
 )
 _ALIVE = (0, 1)  # EXISTING, ADDED
+_CONTENT_KINDS = pa.array(["data_file", "position_delete_file", "equality_delete_file"])
 
 
 def keys_of(paths: pa.Array | pa.ChunkedArray) -> Keys:
@@ -43,7 +44,11 @@ def keys_of(paths: pa.Array | pa.ChunkedArray) -> Keys:
 
 def key_set(parts: Sequence[Keys]) -> Keys:
     """Sorted, each key once."""
-    return np.unique(np.concatenate(parts)) if parts else NO_KEYS
+    # np.unique would build a hash table of many times the size of the keys. A stable sort merges what is sorted.
+    keys = np.sort(np.concatenate([NO_KEYS, *parts]), kind="stable")
+    new = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    return keys[new]
 
 
 def among(keys: Keys, known: Keys) -> npt.NDArray[np.bool_]:
@@ -165,37 +170,35 @@ def live(entries: pa.Table) -> pa.Table:
     return entries.filter(pc.is_in(entries["status"], value_set=pa.array(_ALIVE, entries["status"].type)))
 
 
-def content_removals(
-    entries: pa.Table, kept: Keys, seen: Keys, reasons: Sequence[str]
-) -> tuple[pa.Table, Keys]:
+def content_removals(entries: pa.Table, kept: Keys, reasons: Sequence[str]) -> tuple[pa.Table, Keys]:
     """The live files of expired manifests that nothing kept reaches.
 
     Args:
         entries: with `manifest`, `status`, `content`, `file_path`, `file_format`, `file_size_in_bytes`.
         kept: keys of everything that stays.
-        seen: keys of what was returned before.
         reasons: by `manifest`.
 
     Returns:
-        Rows of `removals.SCHEMA` without `step`, each path once; and their keys, sorted.
+        Rows of `removals.SCHEMA` without `step`, each path once, and without `as_written` where it would be equal
+        to `path` in all of them; and their keys, in the same order.
     """
     rows = live(entries)
     keys = keys_of(rows["file_path"])
-    fresh = ~(among(keys, kept) | among(keys, seen))
     _, first = np.unique(keys, return_index=True)
-    only_first = np.zeros(len(keys), np.bool_)
-    only_first[first] = True
-    chosen = np.flatnonzero(fresh & only_first)
+    chosen = np.sort(first[~among(keys[first], kept)])
     rows = rows.take(pa.array(chosen))
-    kinds = pa.array(["data_file", "position_delete_file", "equality_delete_file"])
-    paths = rows["file_path"].combine_chunks()
+    as_written = rows["file_path"].combine_chunks().cast(pa.large_string())
+    paths = canonical_column(as_written).cast(pa.large_string())
+    kinds = rows["content"].combine_chunks()
+    owners = rows["manifest"].combine_chunks()
     table = pa.table(
         {
-            "path": canonical_column(paths),
-            "as_written": paths,
-            "kind": kinds.take(rows["content"].cast("int32").combine_chunks()),
+            "path": paths,
+            "kind": pa.DictionaryArray.from_arrays(kinds, _CONTENT_KINDS),
             "size_bytes": rows["file_size_in_bytes"].combine_chunks(),
-            "reason": pa.array([reasons[m] for m in rows["manifest"].to_pylist()], pa.string()),
+            "reason": pa.DictionaryArray.from_arrays(owners, pa.array(reasons, pa.large_string())),
         }
     )
-    return table, np.sort(keys[chosen])
+    if not paths.equals(as_written):
+        table = table.append_column("as_written", as_written)
+    return table, keys[chosen]

@@ -14,6 +14,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -33,6 +34,7 @@ _I64_DIGITS: Final = 20  # of the longest one, with its sign
 _INTERNED_LENGTH: Final = 24
 _SHARED_PAIRS: Final = 8
 _SHARED_OBJECTS: Final = 8192
+_ITEM: Final = itemgetter(1)  # of a pair of key and item
 
 _NOT_STRUCTURE: Final = bytes(set(range(256)) - set(b'"{}[]'))
 _STEP: Final = np.zeros(256, np.int8)
@@ -199,6 +201,17 @@ class _Sharing:
         self.objects: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def to_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        identity: tuple[Any, ...] | None = None
+        if len(pairs) <= _SHARED_PAIRS:
+            # The types belong to the key because 1, 1.0 and true are equal in Python.
+            identity = (*pairs, *map(type, map(_ITEM, pairs)))
+            try:
+                shared = self.objects.get(identity)
+            except TypeError:  # an array or object inside: no leaf
+                identity = None
+            else:
+                if shared is not None:
+                    return shared
         value = dict(pairs)
         if len(value) != len(pairs):
             raise _RefusedError(_first_duplicate(pairs), "the key appears twice in one object")
@@ -206,17 +219,12 @@ class _Sharing:
         for key, item in pairs:
             if type(item) is str and len(item) <= _INTERNED_LENGTH:
                 value[key] = strings.setdefault(item, item)
-        if len(pairs) > _SHARED_PAIRS:
-            return value
-        # The types belong to the key because 1, 1.0 and true are equal in Python.
-        identity = (*pairs, *map(type, value.values()))
-        try:
-            shared = self.objects.setdefault(identity, value)
-        except TypeError:  # an array or object inside: no leaf
-            return value
-        if len(self.objects) > _SHARED_OBJECTS:
-            self.objects.clear()
-        return shared
+        # 0.0 and -0.0 are equal and of one type, and still two values.
+        if identity is not None and float not in identity:
+            if len(self.objects) >= _SHARED_OBJECTS:
+                self.objects.clear()
+            self.objects[identity] = value
+        return value
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> str:

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import stat as stat_module
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.local_write import FOLDER, link_named, link_unnamed, make_folder, unlink_quietly
 
+_NO_NAMES = {"", ".", ".."}
+_UNCLEAR = "the path contains '..' or a NUL character"
+# Linux refuses to unlink a folder. Elsewhere it may be allowed to some, so it is looked at before.
+_UNLINKS_FOLDERS = sys.platform != "linux"
+# An attempt to unlink what is not there takes the time of some 16 entries of a listing.
+_LOOK_ENTRIES = 16
+_FEW_FILES = 100
 _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
 
@@ -37,6 +46,7 @@ class LocalStorage:
         self._unnamed = unnamed_temporaries and hasattr(os, "O_TMPFILE")
         trusted = {"/", *(self.canonical(folder) for folder in trusted_folders)}
         self._trusted = sorted(trusted, key=len, reverse=True)
+        self._checksums: dict[str, bool] = {}
 
     def canonical(self, path: str) -> str:
         """`/a/b` for `/a/b`, `file:/a/b`, `file:///a/b` and `file://localhost/a/b`.
@@ -121,18 +131,19 @@ class LocalStorage:
         kept: dict[str, str] = {}
         folders: dict[str, list[tuple[str, str]]] = {}
         for path in paths:
-            try:
-                key = self.canonical(path)
-            except UsageError as error:
-                kept[path] = error.message
-                continue
-            if "\0" in key or ".." in key.split("/"):
-                kept[path] = "the path contains '..' or a NUL character"
-                continue
-            folder, _, name = key.rpartition("/")
-            folders.setdefault(folder or "/", []).append((path, name))
+            folder, slash, name = path.rpartition("/")
+            if not slash or name in _NO_NAMES:
+                try:
+                    folder, _, name = self.canonical(path).rpartition("/")
+                except UsageError as error:
+                    kept[path] = error.message
+                    continue
+                if name == "..":
+                    kept[path] = _UNCLEAR
+                    continue
+            folders.setdefault(folder, []).append((path, name))
         for folder, names in folders.items():
-            kept.update(self._delete_in(folder, names))
+            kept.update(self._delete_in(f"{folder}/", names))
         return kept
 
     def prune(self, folder: str) -> None:
@@ -151,18 +162,43 @@ class LocalStorage:
                 os.rmdir(key)
 
     def _delete_in(self, folder: str, names: Sequence[tuple[str, str]]) -> dict[str, str]:
-        """Unlink `names`, pairs of the caller's spelling and the file name, inside one folder."""
+        """Unlink `names`, pairs of the caller's spelling and the file name, inside one folder of any spelling."""
         try:
-            parent = self._open_without_links(folder)
+            key = self.canonical(folder)
+        except UsageError as error:
+            return dict.fromkeys((path for path, _ in names), error.message)
+        if "\0" in key or ".." in key.split("/"):
+            return dict.fromkeys((path for path, _ in names), _UNCLEAR)
+        try:
+            parent = self._open_without_links(key)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, UnicodeEncodeError) as error:
             return dict.fromkeys((path for path, _ in names), _reason(error))
         try:
-            reasons = ((path, _unlink(name, parent)) for path, name in names)
+            checksums = self._may_hold_checksums(key, parent, len(names))
+            reasons = ((path, _unlink(name, parent, checksums=checksums)) for path, name in names)
             return {path: reason for path, reason in reasons if reason}
         finally:
             os.close(parent)
+
+    def _may_hold_checksums(self, folder: str, parent: int, files: int) -> bool:
+        """Whether to try for a checksum file beside each of `files`: most folders hold none, as one look tells.
+
+        The answer is kept, for the files that are about to go are older than the look. A look ends where it would
+        take longer than the attempts that it can save.
+        """
+        if files < _FEW_FILES:
+            return True
+        if folder not in self._checksums:
+            try:
+                with os.scandir(parent) as entries:
+                    looked_at = itertools.islice(entries, _LOOK_ENTRIES * files)
+                    found = any(entry.name.endswith(".crc") for entry in looked_at)
+                    self._checksums[folder] = found or next(entries, None) is not None
+            except OSError:
+                self._checksums[folder] = True
+        return self._checksums[folder]
 
     def _open_without_links(self, folder: str) -> int:
         """A descriptor of the folder; `OSError` with ELOOP when a link is met below the trusted folders."""
@@ -246,15 +282,18 @@ def _walk(folder: str) -> Iterator[FileInfo]:
                 yield _info(key, status)
 
 
-def _unlink(name: str, parent: int) -> str | None:
-    """Unlink one file and its checksum companion in an open folder; the reason if it is still there."""
+def _unlink(name: str, parent: int, *, checksums: bool) -> str | None:
+    """Unlink one file, and its checksum companion, in an open folder; the reason if it is still there."""
     try:
-        if stat_module.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+        if _UNLINKS_FOLDERS and stat_module.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
             return "it is a folder"
         os.unlink(name, dir_fd=parent)
     except FileNotFoundError:
         pass
+    except IsADirectoryError:
+        return "it is a folder"
     except (OSError, ValueError) as error:
         return _reason(error) if isinstance(error, OSError) else str(error)
-    unlink_quietly(f".{name}.crc", parent)
+    if checksums:
+        unlink_quietly(f".{name}.crc", parent)
     return None

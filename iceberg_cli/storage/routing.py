@@ -99,6 +99,8 @@ class RoutedStorage:
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete objects of any schemes; those of unknown ones are reported."""
+        if all(path.startswith("/") for path in paths):
+            return self._local.delete(paths)
         kept: dict[str, str] = {}
         batches: dict[int, tuple[Storage, list[str]]] = {}
         for path in paths:

@@ -347,6 +347,25 @@ def test_the_checksum_that_hadoop_keeps_beside_a_file_goes_with_it(tmp_path: Pat
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("staying", [0, 5_000])
+@pytest.mark.parametrize("with_checksum", [(), (0,), (199,), tuple(range(200))])
+def test_checksums_go_with_their_files_however_full_the_folder_is(
+    staying: int, with_checksum: tuple[int, ...], tmp_path: Path
+) -> None:
+    stay = [f"stay-{number}" for number in range(staying)]
+    go = [f"go-{number}" for number in range(200)]
+    checksums = [f".go-{number}.crc" for number in with_checksum]
+    for name in [*stay, *go, *checksums, ".stay.crc"]:
+        (tmp_path / name).write_bytes(b"")
+    if not with_checksum:
+        (tmp_path / ".stay.crc").unlink()
+    storage = LocalStorage()
+    for first in (0, 150):
+        assert storage.delete([f"{tmp_path}/{name}" for name in go[first : first + 150]]) == {}
+    kept = [*stay, ".stay.crc"] if with_checksum else stay
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
+
+
 def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_go(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "a").write_bytes(b"")
