@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from array import array as packed
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,7 +99,9 @@ def encode(positions: Positions | BitMap64 | DeletionVector) -> bytes:
     elif isinstance(positions, BitMap64):
         array = DeletionVector(positions).positions()
     else:
-        array = np.unique(_as_positions(positions))
+        array = _as_positions(positions)
+        if len(array) > 1 and not bool((array[1:] > array[:-1]).all()):
+            array = np.unique(array)
     keys = (array >> np.uint64(32)).astype(np.int64)
     count = int(keys[-1]) + 1 if len(keys) else 0
     if count > MAX_BITMAPS:
@@ -111,7 +114,7 @@ def encode(positions: Positions | BitMap64 | DeletionVector) -> bytes:
     for key in range(count):
         # Built anew from single values, because the containers of a set depend on how it came about
         # (a union may keep runs where Java's writer has an array), and the bytes must not.
-        bitmap = BitMap(low[starts[key] : starts[key + 1]])
+        bitmap = BitMap(packed("I", low[starts[key] : starts[key + 1]].tobytes()))
         bitmap.run_optimize()
         parts += [struct.pack("<I", key), bitmap.serialize()]
     body = b"".join(parts)
@@ -137,18 +140,81 @@ def decode(
 
     Spec: Iceberg v3 "Deletion Vectors".
     """
-    data = bytes(blob)
-    vector = _unframe(data, path)
+    vector = _unframe(bytes(blob), path)
     bitmap = decode_bitmap64(vector, path, offset=8)
-    if cardinality is not None and len(bitmap) != cardinality:
-        raise CorruptFile(
-            path, 0, f"the deletion vector has {len(bitmap)} positions, metadata says {cardinality}"
-        )
-    if max_position is not None and len(bitmap) and bitmap.max() > max_position:
-        raise CorruptFile(
-            path, 0, f"the deletion vector has position {bitmap.max()}, the last row is {max_position}"
-        )
+    _check_content(path, len(bitmap), bitmap.max() if len(bitmap) else -1, cardinality, max_position)
     return DeletionVector(bitmap)
+
+
+def unproven(blobs: Sequence[bytes], cardinalities: Sequence[int], max_positions: Sequence[int]) -> list[int]:
+    """Which of n blobs must still be decoded to know that they are sound; all others are, in all that `decode` checks.
+
+    What most vectors are is proved for many at a time: one 32-bit bitmap of array containers.
+
+    Args:
+        blobs: n blobs.
+        cardinalities: n numbers of positions that metadata says.
+        max_positions: n last positions of data files; -1 where it is not known.
+    """
+    chosen = [i for i, blob in enumerate(blobs) if _is_plain(blob, cardinalities[i])]
+    if not chosen:
+        return list(range(len(blobs)))
+    containers = np.array([int.from_bytes(blobs[i][24:28], "little") for i in chosen])
+    totals = np.array([cardinalities[i] for i in chosen])
+    heads = b"".join([blobs[i][28 : 28 + 4 * n] for i, n in zip(chosen, containers.tolist(), strict=True)])
+    starts = b"".join(
+        [blobs[i][28 + 4 * n : 28 + 8 * n] for i, n in zip(chosen, containers.tolist(), strict=True)]
+    )
+    values = np.frombuffer(b"".join([blobs[i][-4 - 2 * cardinalities[i] : -4] for i in chosen]), "<u2")
+    keys, members = np.frombuffer(heads, "<u2").reshape(-1, 2).T.astype(np.int64)
+    members = members + 1
+    firsts = np.cumsum(containers) - containers  # of each blob, among all containers
+    ends = np.cumsum(members)
+    before = np.repeat(ends[firsts] - members[firsts], containers)
+    expected = np.repeat(8 + 8 * containers, containers) + 2 * (ends - members - before)
+    rising_keys, rising = keys[1:] > keys[:-1], values[1:] > values[:-1]
+    rising_keys[firsts[1:] - 1] = True  # the first of a blob follows the last of the blob before
+    last = (
+        keys[firsts + containers - 1] << 16 | values[np.cumsum(totals) - 1]
+        if ends[-1] == len(values)
+        else None
+    )
+    limits = np.array([max_positions[i] for i in chosen])
+    if (
+        last is None
+        or (np.add.reduceat(members, firsts) != totals).any()
+        or int(members.max()) > _ARRAY_LIMIT
+        or not rising_keys.all()
+        or (np.frombuffer(starts, "<u4") != expected).any()
+        or ((last > limits) & (limits >= 0)).any()
+    ):
+        return list(range(len(blobs)))
+    rising[ends[:-1] - 1] = True
+    proven = set(chosen) if rising.all() else set()
+    return [i for i in range(len(blobs)) if i not in proven]
+
+
+def _is_plain(blob: bytes, cardinality: int) -> bool:
+    """Whether the frame of a blob is right and its length is that of one bitmap of array containers only."""
+    size = len(blob)
+    if not 34 <= size <= MAX_BLOB_BYTES or blob[:4] != (size - 8).to_bytes(4, "big"):
+        return False
+    magic, count, key, cookie, n = struct.unpack_from("<4sqIII", blob, 4)
+    return bool(
+        (magic, count, key, cookie) == (MAGIC, 1, 0, _NO_RUNS_COOKIE)
+        and 0 < n <= 1 << 16
+        and size == 32 + 8 * n + 2 * cardinality
+        and zlib.crc32(memoryview(blob)[4:-4]) == int.from_bytes(blob[-4:], "big")
+    )
+
+
+def _check_content(
+    path: str, found: int, last: int, cardinality: int | None, max_position: int | None
+) -> None:
+    if cardinality is not None and found != cardinality:
+        raise CorruptFile(path, 0, f"the deletion vector has {found} positions, metadata says {cardinality}")
+    if max_position is not None and last > max_position:
+        raise CorruptFile(path, 0, f"the deletion vector has position {last}, the last row is {max_position}")
 
 
 def decode_bitmap64(vector: bytes, path: str, *, offset: int = 0) -> BitMap64:

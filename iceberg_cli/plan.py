@@ -350,12 +350,16 @@ class Plan:
         more.extend(
             f"{verdict.subject} {verdict.id}, which points to another snapshot now"
             for verdict in self.verdicts
-            if not verdict.keep and self.base.refs.get(verdict.id) != shown.base.refs.get(verdict.id)
+            if not verdict.keep
+            and verdict.subject in _REFS
+            and self.base.refs.get(verdict.id) != shown.base.refs.get(verdict.id)
         )
         if self.removals is not None and shown.removals is not None:
             more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals).to_pylist())
         return tuple(more)
 
+
+_REFS = ("branch", "tag")  # subjects whose verdict is on the ref itself
 
 # A document's fields by their JSON types: a list of one is an array of these, a tuple lists the choices.
 _SHAPE: Mapping[str, Any] = {

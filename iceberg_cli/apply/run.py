@@ -8,6 +8,7 @@ from typing import Any
 
 from iceberg_cli.apply.kept import load_removals, removals_name
 from iceberg_cli.apply.ports import Table, Verb
+from iceberg_cli.apply.reporting import report_of
 from iceberg_cli.apply.shell import Shell
 from iceberg_cli.apply.sweep import Sweep
 from iceberg_cli.committers import Committed, Conflict, Unknown
@@ -58,36 +59,14 @@ class OperationRun:
         return StepState() if operation is None else operation.steps.get(step.name, StepState())
 
     def _report(self, status: str, started_ms: int) -> Report:
-        counts = dict.fromkeys(self.verb.columns, 0)
-        reclaimed = 0
-        failed: list[Mapping[str, str]] = []
-        location = snapshot_id = None
-        for step in self.shown.steps:
-            state = self._state(step)
-            location = state.metadata_location or location
-            if state.intent is not None and state.outcome == "committed":
-                snapshot_id = _added_snapshot(state.intent) or snapshot_id
-                for column, count in state.intent.get("counts", {}).items():
-                    counts[column] = counts.get(column, 0) + count
-            reclaimed += state.deleted_bytes
-            if state.removals_file is not None:
-                removals = self._removals(state.removals_file)
-                failed += [{"path": removals.table["path"][row].as_py()} for row in state.failed]
-        for body in self.journal.bodies("sweep-outcome"):
-            for kind, count in body["by_kind"].items():
-                column = f"deleted_{kind}s_count"
-                counts[column] = counts.get(column, 0) + count
-        return Report(
-            operation=self.shown.operation,
-            operation_id=self.journal.operation_id,
-            status=status,
-            metadata_location=location,
-            committed_snapshot_id=snapshot_id,
-            counts=counts,
-            reclaimed_bytes=reclaimed,
-            failed_deletes=tuple(failed),
+        """What the journal tells, and what this process noticed."""
+        told = report_of(
+            self.shown, self.journal, columns=self.verb.columns, removals=self._removals, status=status
+        )
+        return replace(
+            told,
             kept_again=self.kept_again,
-            notes=tuple(self.notes),
+            notes=(*self.notes, *told.notes),
             duration_ms=self.shell.now_ms() - started_ms,
         )
 
@@ -105,7 +84,7 @@ class OperationRun:
         """Commit one step, or find that it has nothing left to do.
 
         Returns:
-            False if the operation ended because its first step is no longer due.
+            False if the operation ended because none of its steps is due any more.
         """
         first = step is self.shown.steps[0]
         self.table.load()
@@ -123,7 +102,7 @@ class OperationRun:
             current, now_step = self._replanned(step, base, first=first)
             if now_step is None:
                 self._discard(step, _paths(staged))
-                if first:
+                if first and not current.due:
                     self.journal.close("nothing to do any more")
                     return False
                 self.journal.append("sweep-only", self._no_sweep(step))
@@ -356,13 +335,3 @@ class OperationRun:
 
 def _paths(staged: Mapping[Task, Staged]) -> list[str]:
     return [file.path for file in staged.values()]
-
-
-def _added_snapshot(intent: Mapping[str, Any]) -> int | None:
-    """The id of the snapshot that a commit adds, or None."""
-    ids = [
-        update["snapshot"]["snapshot-id"]
-        for update in intent["updates"]
-        if update["action"] == "add-snapshot"
-    ]
-    return ids[-1] if ids else None

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 import typer
 
 from iceberg_cli import __version__
-from iceberg_cli.cli import apply_plan, demo, expire_snapshots, inspect, plan, resume
+from iceberg_cli.cli import (
+    apply_plan,
+    assign_row_ids,
+    demo,
+    expire_snapshots,
+    inspect,
+    merge_dvs,
+    plan,
+    resume,
+    rewrite_manifests,
+    upgrade_v3,
+)
 from iceberg_cli.cli.run import leave_with
 from iceberg_cli.errors import IcebergCliError, UsageError
 
@@ -54,12 +66,16 @@ def _root(
     """Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it."""
 
 
-for module in (inspect, plan, expire_snapshots, apply_plan, resume, demo):
+for module in (inspect, plan, expire_snapshots, rewrite_manifests, merge_dvs, upgrade_v3, assign_row_ids, apply_plan, resume, demo):
     module.register(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
+    # numpy's BLAS would start a thread for each core when it is imported, and nothing here multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Imports and metadata make many objects and hardly a cycle: looking for cycles every 700 objects finds nothing.
+    gc.set_threshold(100_000)
     argv = sys.argv[1:] if arguments is None else arguments
     code = run(argv)
     try:

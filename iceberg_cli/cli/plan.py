@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from iceberg_cli.cli.assign_row_ids import AssignOptions
 from iceberg_cli.cli.expire_snapshots import ExpireOptions
+from iceberg_cli.cli.merge_dvs import MergeOptions
 from iceberg_cli.cli.options import Chosen, spread_all
+from iceberg_cli.cli.rewrite_manifests import RewriteManifestsOptions
 from iceberg_cli.cli.run import Run, TableArgument, command
+from iceberg_cli.cli.upgrade_v3 import UpgradeOptions
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +23,13 @@ if TYPE_CHECKING:
     from iceberg_cli.table import IcebergTable
 
 SURVEY_SCHEMA = "iceberg-cli/survey/1"
-OPTIONS: Mapping[str, type] = {"expire-snapshots": ExpireOptions}
+OPTIONS: Mapping[str, type] = {
+    "expire-snapshots": ExpireOptions,
+    "rewrite-manifests": RewriteManifestsOptions,
+    "merge-dvs": MergeOptions,
+    "upgrade-v3": UpgradeOptions,
+    "assign-row-ids": AssignOptions,
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -67,8 +77,13 @@ def register(app: typer.Typer) -> None:
             _show_survey(run, table, plans)
         else:
             _show(run, plans[0], output)
-        if exit_code and any(made.due for made in plans):
+        if exit_code and _anything_due(plans, alone=verb is not None):
             raise typer.Exit(3)
+
+
+def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
+    """Whether maintenance is due. An upgrade is offered in a survey, but it is a decision and never due by itself."""
+    return any(made.due and (alone or made.operation != "upgrade-v3") for made in plans)
 
 
 def _refuse_strays(chosen: Chosen, verb: str | None) -> None:
@@ -76,7 +91,9 @@ def _refuse_strays(chosen: Chosen, verb: str | None) -> None:
     if verb is not None and chosen.strays[verb]:
         name = chosen.strays[verb][0]
         owners = [other for other, strays in chosen.strays.items() if name not in strays]
-        raise UsageError(f"--{name.replace('_', '-')} is an option of {', '.join(owners)}, not of {verb}")
+        raise UsageError(
+            f"--{name.rstrip('_').replace('_', '-')} is an option of {', '.join(owners)}, not of {verb}"
+        )
 
 
 def save(plan: Plan, path: str) -> None:
@@ -129,7 +146,7 @@ def _show_survey(run: Run, name: str, plans: list[Plan]) -> None:
             {
                 "schema": SURVEY_SCHEMA,
                 "table": dict(plans[0].table),
-                "due": any(made.due for made in plans),
+                "due": _anything_due(plans, alone=False),
                 "plans": [made.to_json() for made in ranked],
             }
         )

@@ -99,6 +99,13 @@ def write_container(
         codec: null, deflate, snappy, zstandard, bzip2 or xz.
         sync: 16 bytes that the caller drew at random.
     """
+    parts = [container_header(schema_json, metadata, codec=codec, sync=sync)]
+    parts += [container_block(count, payload, codec=codec, sync=sync) for count, payload in blocks]
+    return b"".join(parts)
+
+
+def container_header(schema_json: str, metadata: Mapping[str, bytes], *, codec: str, sync: bytes) -> bytes:
+    """What an Avro file begins with; blocks follow. Arguments as for `write_container`."""
     if len(sync) != SYNC_BYTES:
         msg = f"sync marker of {len(sync)} bytes"
         raise ValueError(msg)
@@ -107,11 +114,13 @@ def write_container(
     for key, value in header.items():
         name = key.encode()
         parts += [encode_long(len(name)), name, encode_long(len(value)), value]
-    parts += [b"\x00", sync]
-    for count, payload in blocks:
-        stored = deflate(codec, payload)
-        parts += [encode_long(count), encode_long(len(stored)), stored, sync]
-    return b"".join(parts)
+    return b"".join([*parts, b"\x00", sync])
+
+
+def container_block(count: int, payload: bytes, *, codec: str, sync: bytes) -> bytes:
+    """One block of an Avro file: `count` records, whose encoding is `payload`."""
+    stored = deflate(codec, payload)
+    return b"".join([encode_long(count), encode_long(len(stored)), stored, sync])
 
 
 def encode_long(value: int) -> bytes:

@@ -62,7 +62,8 @@ def decode_records(plan: Plan, containers: Sequence[Container], *, executor: Exe
             extents = zip((ends - sizes).tolist(), ends.tolist(), counts.tolist(), strict=True)
             raws = decode_narrow(plan, joined, list(extents))
             buffer = np.frombuffer(joined, np.uint8)
-        arrays = _Assembler(raws, buffer).columns(plan.columns)
+        starts = np.repeat(_file_starts(files, ends - sizes), counts)
+        arrays = _Assembler(raws, buffer).columns(plan.columns, starts)
     except Malformed as error:
         index, block = blocks[int(np.searchsorted(ends, error.end))]
         raise CorruptFile(containers[index].path, block.offset, error.reason) from None
@@ -85,6 +86,12 @@ def _side_by_side(payloads: Sequence[bytes | memoryview], ends: Ints) -> npt.NDA
     return whole[:size]
 
 
+def _file_starts(files: npt.NDArray[np.int32], starts: Ints) -> Ints:
+    """For each block, where the first block of its file starts."""
+    first = np.searchsorted(files, files)
+    return starts[first]
+
+
 def _wide(counts: Ints) -> bool:
     return bool(len(counts)) and int(counts.sum()) >= LOCKSTEP_LANES * int(counts.max())
 
@@ -96,9 +103,17 @@ class _Assembler:
         self.raws = raws
         self.buffer = buffer
 
-    def columns(self, columns: Sequence[Column]) -> list[pa.Array]:
-        """One array per column."""
-        return [self._column(column) for column in columns]
+    def columns(self, columns: Sequence[Column], starts: Ints) -> list[pa.Array]:
+        """One array per column; `starts`: where the blocks of each row's file start."""
+        return [
+            self._column(column) if column.edge is None else pa.array(self._edges(column.edge) - starts)
+            for column in columns
+        ]
+
+    def _edges(self, out: int) -> Ints:
+        values = self.raws[out].values
+        assert values is not None
+        return values
 
     def _column(self, column: Column) -> pa.Array:
         valid: Bools | None = None

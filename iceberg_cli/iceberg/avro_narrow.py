@@ -61,6 +61,8 @@ def _decode_block(step: Step, start: int, end: int, count: int) -> None:
 def _collect(node: Node, sinks: list[Sink], raws: list[Raw]) -> None:
     if node.out is not None:
         raws[node.out] = _raw(node, sinks[node.out])
+    for out in node.edges.values():
+        raws[out] = Raw(len(sinks[out].values), np.array(sinks[out].values, np.int64))
     for child in node.children:
         _collect(child, sinks, raws)
 
@@ -239,7 +241,19 @@ def _merged(compiler: _Compiler, node: Node) -> list[Step]:
             steps.append(lambda position, end: compiler.reader.skip_numbers(position, end, count))
         numbers = 0
 
-    for child in node.children:
+    def edge(index: int) -> None:
+        if index in node.edges:
+            flush()
+            append = compiler.sinks[node.edges[index]].values.append
+
+            def run(position: int, _end: int) -> int:
+                append(position)
+                return position
+
+            steps.append(run)
+
+    for index, child in enumerate(node.children):
+        edge(index)
         count = None if child.keeps else varints_in(child.type)
         if count is not None:
             numbers += count
@@ -247,4 +261,5 @@ def _merged(compiler: _Compiler, node: Node) -> list[Step]:
         flush()
         steps.append(compiler.step(child))
     flush()
+    edge(len(node.children))
     return steps

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +36,16 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A column: its name in the result, the field ids from the top, and whether a string becomes its 64-bit hash."""
+    """A column: its name in the result, the field ids from the top, and whether a string becomes its 64-bit hash.
+
+    With an `edge`, not the value is wanted but the position where its encoding starts or ends, counted in the inflated
+    bytes of its file. Only records may lie around such a field.
+    """
 
     name: str
     ids: tuple[int, ...]
     hashed: bool = False
+    edge: Literal["start", "end"] | None = None
 
 
 @dataclass(slots=True)
@@ -61,7 +66,8 @@ class Raw:
 class Node:
     """One step. `children` are as in `AvroType`, and a map has its key before its value.
 
-    `null_index` is set on a union of null and one other type.
+    `null_index` is set on a union of null and one other type. `edges` of a record: the positions before its children,
+    by their index, that are wanted, and the index of the Raw that each goes to; one more than the children is its end.
     """
 
     type: AvroType
@@ -69,6 +75,7 @@ class Node:
     out: int | None = None  # index of its Raw
     keeps: bool = False  # it or a node below has an out
     null_index: int | None = None
+    edges: dict[int, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -84,12 +91,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A wanted column that the schema has. `guards` are the optional unions around it, outermost first."""
+    """A wanted column that the schema has. `guards` are the optional unions around it, outermost first.
+
+    `edge`: the column is the positions in this Raw.
+    """
 
     name: str
     node: Node
     hashed: bool
     guards: tuple[Node, ...]
+    edge: int | None = None
 
 
 @dataclass(slots=True)
@@ -128,6 +139,8 @@ def _skeleton(avro: AvroType) -> Node:
 def _select(plan: Plan, want: Wanted, path: str) -> None:
     node = plan.root
     guards: list[Node] = []
+    index = 0
+    above = node
     for field_id in want.ids:
         while node.kind == "union" and node.null_index is not None:
             guards.append(node)
@@ -139,7 +152,16 @@ def _select(plan: Plan, want: Wanted, path: str) -> None:
             plan.missing.append(want.name)
             return
         node.keeps = True
-        node = node.children[ids.index(field_id)]
+        above, index = node, ids.index(field_id)
+        node = node.children[index]
+    if want.edge is not None:
+        assert not guards  # where a record is null its fields are nowhere
+        place = index + (want.edge == "end")
+        if place not in above.edges:
+            above.edges[place] = plan.outs
+            plan.outs += 1
+        plan.columns.append(Column(want.name, above, hashed=False, guards=(), edge=above.edges[place]))
+        return
     for guard in guards:
         guard.keeps = True
         _keep_one(plan, guard)

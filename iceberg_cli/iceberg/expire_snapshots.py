@@ -6,7 +6,7 @@ question is `Step.reach`, answered by the shell through an engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,7 +188,7 @@ def plan(
         change=Change(updates=tuple(updates)),
         reach=None
         if policy.cleanup == "none"
-        else _reach(metadata, judgement, content=policy.cleanup == "all"),
+        else reach(metadata, judgement.kept, content=policy.cleanup == "all"),
     )
     return Plan(
         operation=OPERATION,
@@ -283,9 +283,10 @@ def _dropped_metadata(metadata: TableMetadata, judgement: Judgement, facts: Fact
     return tuple(verdicts)
 
 
-def _reach(metadata: TableMetadata, judgement: Judgement, *, content: bool) -> Reach:
-    expired = [s for s in metadata.snapshots if s.snapshot_id not in judgement.kept]
-    kept = [s for s in metadata.snapshots if s.snapshot_id in judgement.kept]
+def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) -> Reach:
+    """Which files do the snapshots that are not in `kept_ids` reach that those do not?"""
+    expired = [s for s in metadata.snapshots if s.snapshot_id not in kept_ids]
+    kept = [s for s in metadata.snapshots if s.snapshot_id in kept_ids]
     statistics = [(s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.statistics]
     statistics += [
         (s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.partition_statistics

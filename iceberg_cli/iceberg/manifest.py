@@ -191,6 +191,7 @@ def read_entries(
     sources: Sequence[ManifestSource],
     *,
     columns: Sequence[str],
+    edges: Sequence[Wanted] = (),
     live_only: bool = False,
     executor: Executor = "auto",
 ) -> list[EntryBatch]:
@@ -199,6 +200,7 @@ def read_entries(
     Args:
         sources: n manifests; each is read whole.
         columns: of `ENTRY_COLUMNS`, or `file_path_hash` (uint64, equal to `hash_column` of the paths).
+        edges: more columns (int64), of positions in a manifest's inflated bytes; every schema has these fields.
         live_only: leave out entries with status DELETED, after every check.
         executor: see `decode_records`.
 
@@ -222,10 +224,10 @@ def read_entries(
         group.sources.append(index)
         group.waiting_bytes += sum(len(block.payload) for block in container.blocks)
         if group.waiting_bytes >= _BATCH_BYTES:
-            _decode(group, sources, columns, executor, live_only=live_only)
+            _decode(group, sources, columns, edges, executor, live_only=live_only)
     for group in groups.values():
         if group.containers or not group.tables:
-            _decode(group, sources, columns, executor, live_only=live_only)
+            _decode(group, sources, columns, edges, executor, live_only=live_only)
     return [EntryBatch(pa.concat_tables(group.tables), tuple(group.sources)) for group in groups.values()]
 
 
@@ -233,6 +235,7 @@ def _decode(
     group: _Group,
     sources: Sequence[ManifestSource],
     columns: Sequence[str],
+    edges: Sequence[Wanted],
     executor: Executor,
     *,
     live_only: bool,
@@ -241,7 +244,7 @@ def _decode(
     first = group.containers[0]
     needed = list(dict.fromkeys([*_CHECKED, *columns]))
     wanted = [Wanted(name, _COLUMNS[name].ids, hashed=name == "file_path_hash") for name in needed]
-    plan = compile_plan(record_of(first.type, first.path), wanted, path=first.path)
+    plan = compile_plan(record_of(first.type, first.path), [*wanted, *edges], path=first.path)
     for name in plan.missing:
         if _COLUMNS[name].required:
             raise CorruptFile(first.path, f"field {name}", "required, but not in the schema")
@@ -251,12 +254,16 @@ def _decode(
     table = pa.table({"manifest": pa.array(files)})
     for name in needed:
         table = table.append_column(name, _column(raw, name, mine, files))
+    for edge in edges:
+        table = table.append_column(edge.name, raw[edge.name])
     _check(table, mine)
     table = inherit(table, mine)
     if live_only:
         table = table.filter(table["status"].combine_chunks().to_numpy() != DELETED)
     indices = np.array(group.indices, np.int32)[table["manifest"].to_numpy()]
-    table = table.select(list(columns)).add_column(0, "manifest", pa.array(indices))
+    table = table.select([*columns, *(edge.name for edge in edges)]).add_column(
+        0, "manifest", pa.array(indices)
+    )
     group.tables.append(table)
     group.indices, group.containers, group.waiting_bytes = [], [], 0
 

@@ -14,6 +14,7 @@ Json = dict[str, Any]
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _FIXED = re.compile(r"fixed\[(\d+)\]")
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRIMITIVES: Mapping[str, Any] = {
     "boolean": "boolean",
     "int": "int",
@@ -96,8 +97,27 @@ def partition_struct(schema: Mapping[str, Any], partition_fields: list[Mapping[s
             msg = f"partition field {field['name']!r} has source column {source}, which is not in the schema"
             raise ValueError(msg)
         avro = _partition_type(field["transform"], types[source], field["field-id"])
-        fields.append(_field(field["name"], field["field-id"], avro, optional=True))
+        built = _field(avro_name(field["name"]), field["field-id"], avro, optional=True)
+        if built["name"] != field["name"]:
+            built["iceberg-field-name"] = field["name"]
+        fields.append(built)
     return {"type": "record", "name": "r102", "fields": fields}
+
+
+def avro_name(name: str) -> str:
+    """A field's name as Avro allows it and the Java library spells it: a space is `_x20`, a leading 1 is `_1`."""
+    first, rest = name[:1], name[1:]
+    if _AVRO_NAME.fullmatch(name) or not name:
+        return name
+    start = first if _AVRO_NAME.fullmatch(first) else _escaped(first)
+    if first in "0123456789":
+        start = f"_{first}"
+    return start + "".join(c if _AVRO_NAME.fullmatch(f"_{c}") else _escaped(c) for c in rest)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"_x{int.from_bytes(units[i : i + 2], 'big'):X}" for i in range(0, len(units), 2))
 
 
 def _partition_type(transform: str, source: Any, field_id: int) -> Any:

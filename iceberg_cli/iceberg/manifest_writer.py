@@ -11,10 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import fastavro
-
 from iceberg_cli.iceberg.avro import write_container
-from iceberg_cli.iceberg.manifest_schemas import manifest_list_schema, manifest_schema, partition_struct
+from iceberg_cli.iceberg.manifest_schemas import (
+    avro_name,
+    manifest_list_schema,
+    manifest_schema,
+    partition_struct,
+)
 
 BLOCK_BYTES = 64_000  # what Avro's Java library cuts blocks at
 
@@ -59,6 +62,17 @@ def write_manifest(
     Raises:
         ValueError: a version or partition type that cannot be written, or a value that does not fit its field.
     """
+    text, metadata = manifest_header(
+        schema=schema, partition_spec=partition_spec, format_version=format_version, content=content
+    )
+    records = (_nested(entry, snapshot_id) for entry in entries)
+    return write_container(text, metadata, _blocks(text, records, block_bytes), codec=codec, sync=sync)
+
+
+def manifest_header(
+    *, schema: Mapping[str, Any], partition_spec: Mapping[str, Any], format_version: int, content: int
+) -> tuple[str, dict[str, bytes]]:
+    """The Avro schema of a manifest, and the key-value metadata of its header. Arguments as for `write_manifest`."""
     _check_version(format_version)
     fields = list(partition_spec["fields"])
     text = manifest_schema(format_version, partition_struct(schema, fields))
@@ -71,8 +85,48 @@ def write_manifest(
     }
     if format_version > 1:
         metadata["content"] = b"deletes" if content else b"data"
-    records = (_nested(entry, snapshot_id) for entry in entries)
-    return write_container(text, metadata, _blocks(text, records, block_bytes), codec=codec, sync=sync)
+    return text, metadata
+
+
+def encoded_entries(entries: Sequence[Mapping[str, Any]], schema_text: str) -> list[bytes]:
+    """Each entry's encoding.
+
+    Args:
+        entries: as for `write_manifest`, but with `partition` by field ids.
+        schema_text: of the manifest.
+
+    Raises:
+        ValueError: a value does not fit its field.
+    """
+    fields = _partition_fields(schema_text)
+    records = (
+        _nested({**entry, "partition": _partition(entry["partition"], fields)}, None) for entry in entries
+    )
+    return [data for _, data in _blocks(schema_text, records, 0)]
+
+
+@lru_cache(maxsize=64)
+def _partition_fields(schema_text: str) -> list[tuple[int, str, int | None]]:
+    """Id, name and, of a fixed, length of the fields of the partition struct."""
+    data_file = json.loads(schema_text)["fields"][-1]["type"]
+    partition = next(field for field in data_file["fields"] if field["field-id"] == 102)["type"]
+    found = []
+    for field in partition["fields"]:
+        avro = field["type"][1]
+        size = avro["size"] if isinstance(avro, dict) and avro["type"] == "fixed" else None
+        found.append((field["field-id"], field["name"], size))
+    return found
+
+
+def _partition(values: Mapping[int, Any], fields: list[tuple[int, str, int | None]]) -> dict[str, Any]:
+    """Partition values by name. A decimal's precision may have grown, and its fixed with it: the sign is repeated."""
+    found = {}
+    for field_id, name, size in fields:
+        value = values.get(field_id)
+        if size is not None and value is not None and len(value) < size:
+            value = (b"\xff" if value[0] & 0x80 else b"\x00") * (size - len(value)) + value
+        found[name] = value
+    return found
 
 
 def write_manifest_list(
@@ -130,10 +184,14 @@ def _json(value: Any) -> bytes:
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Any:
+    import fastavro
+
     return fastavro.parse_schema(json.loads(text))
 
 
 def _blocks(text: str, records: Iterator[dict[str, Any]], block_bytes: int) -> Iterator[tuple[int, bytes]]:
+    import fastavro
+
     parsed = _parsed(text)
     block, count = io.BytesIO(), 0
     for record in records:
@@ -159,7 +217,9 @@ def _nested(entry: Mapping[str, Any], snapshot_id: int | None) -> dict[str, Any]
             pairs = value.items() if isinstance(value, Mapping) else value
             data_file[name] = [{"key": key, "value": item} for key, item in pairs]
     data_file.setdefault("content", 0)
-    data_file.setdefault("partition", {})
+    data_file["partition"] = {
+        avro_name(name): value for name, value in (entry.get("partition") or {}).items()
+    }
     data_file.setdefault("block_size_in_bytes", _V1_BLOCK_SIZE_BYTES)
     record: dict[str, Any] = {name: entry.get(name) for name in _ENTRY_FIELDS}
     if "snapshot_id" not in entry:

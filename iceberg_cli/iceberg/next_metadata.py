@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from iceberg_cli.errors import InvalidMetadata, Refused
-from iceberg_cli.iceberg.metadata import SUPPORTED_FORMAT_VERSION, TableMetadata
+from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.snapshots import MAIN, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
 from iceberg_cli.iceberg.table_updates import (
     AddSnapshot,
@@ -29,10 +29,10 @@ from iceberg_cli.iceberg.table_updates import (
     TableUpdate,
     UpgradeFormatVersion,
 )
+from iceberg_cli.iceberg.upgraded_metadata import upgraded
 
 _PREVIOUS_VERSIONS_MAX: Final = "write.metadata.previous-versions-max"
 _PREVIOUS_VERSIONS_MAX_DEFAULT: Final = 100
-_V1_ONLY: Final = frozenset({"schema", "partition-spec"})
 
 
 def with_updates(
@@ -88,7 +88,7 @@ class _Draft:
             case AssignUuid():
                 self.metadata = replace(metadata, table_uuid=update.uuid)
             case UpgradeFormatVersion():
-                self.metadata = _upgraded(metadata, update.format_version)
+                self.metadata = upgraded(metadata, update.format_version)
             case AddSnapshot():
                 self.metadata = _with_snapshot(metadata, update.snapshot)
                 self.added[update.snapshot.snapshot_id] = update.snapshot
@@ -180,23 +180,6 @@ class _Draft:
             reason = f"the last entry would not be the current snapshot {current_id}"
             raise InvalidMetadata(path, "snapshot-log", reason)
         self.metadata = replace(metadata, snapshot_log=tuple(log))
-
-
-def _upgraded(metadata: TableMetadata, version: int) -> TableMetadata:
-    if version == metadata.format_version:
-        return metadata
-    if version < metadata.format_version:
-        raise Refused(f"Cannot lower the format version from {metadata.format_version} to {version}.")
-    if version > SUPPORTED_FORMAT_VERSION:
-        raise Refused(
-            f"Cannot upgrade to format version {version}: only versions up to {SUPPORTED_FORMAT_VERSION}."
-        )
-    if metadata.table_uuid is None:
-        raise Refused(
-            f"Cannot upgrade to format version {version}: the table has no UUID, which version 2 requires."
-        )
-    extra = {key: value for key, value in metadata.extra.items() if key not in _V1_ONLY}
-    return replace(metadata, format_version=version, extra=extra)
 
 
 def _with_snapshot(metadata: TableMetadata, snapshot: Snapshot) -> TableMetadata:

@@ -43,6 +43,10 @@ class Storage(Protocol):
         """Size and modification time."""
         ...
 
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        """Size in bytes of each of n objects, in their order; None where there is none."""
+        ...
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError` and leave the old one as it is.
 

@@ -22,6 +22,7 @@ from fsspec.asyn import sync
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage.many import sizes_of
 from iceberg_cli.storage.redaction import redact
 
 SCHEMES = ("s3", "s3a", "s3n")
@@ -110,6 +111,10 @@ class S3Storage:
         except _TRANSPORT_ERRORS as error:
             raise self._translated("look at", path, error) from error
         return _info(bucket, key, head["ContentLength"], head["LastModified"])
+
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        """Sizes, by listing the folder that many paths share, and a request for each of the others."""
+        return sizes_of(self, [self.canonical(path) for path in paths])
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """PUT with `If-None-Match: *`, and a mark of this call in the object's metadata.

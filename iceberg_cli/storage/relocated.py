@@ -47,6 +47,10 @@ class RelocatedStorage:
         """Size and time of the copy's file."""
         return self._storage.stat(self._moved(path))
 
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        """Sizes of the copy's files."""
+        return self._storage.stat_many([self._moved(path) for path in paths])
+
     def list(self, folder: str) -> Iterator[FileInfo]:
         """The copy's files."""
         return self._storage.list(self._moved(folder))

@@ -89,6 +89,20 @@ class RoutedStorage:
         """Size and modification time."""
         return self.adapter(path).stat(path)
 
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        """Sizes of objects of any schemes."""
+        if not paths:
+            return []
+        adapters = [self.adapter(path) for path in paths]
+        sizes: list[int | None] = [None] * len(paths)
+        for adapter in {id(adapter): adapter for adapter in adapters}.values():
+            places = [place for place, each in enumerate(adapters) if each is adapter]
+            for place, size in zip(
+                places, adapter.stat_many([paths[place] for place in places]), strict=True
+            ):
+                sizes[place] = size
+        return sizes
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError`."""
         self.adapter(path).put_if_absent(path, data)

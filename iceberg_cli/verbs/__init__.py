@@ -12,7 +12,13 @@ from typing import Final
 
 from iceberg_cli.apply import Verb
 
-_MODULES: Final = {"expire-snapshots": "expire_snapshots"}
+_MODULES: Final = {
+    "expire-snapshots": "expire_snapshots",
+    "rewrite-manifests": "rewrite_manifests",
+    "merge-dvs": "merge_dvs",
+    "upgrade-v3": "upgrade_v3",
+    "assign-row-ids": "assign_row_ids",
+}
 
 
 class _Verbs(Mapping[str, Verb]):

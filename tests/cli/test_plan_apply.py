@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli import removals
+from iceberg_cli.verbs import VERBS
 from tests.builders import a_tag
 from tests.cli.lakes import (
     AS_OF_MS,
@@ -104,8 +105,15 @@ def test_plan_without_a_verb_surveys_all_and_says_what_is_due(table: FolderTable
     assert ran.code == 3
     survey = ran.json
     assert survey["due"] is True
-    assert [each["operation"] for each in survey["plans"]] == ["expire-snapshots"]
-    assert iceberg_cli("plan", table.folder, *AS_OF, "--older-than", "30d", "--exit-code").code == 0
+    operations = [each["operation"] for each in survey["plans"]]
+    assert operations[0] == "expire-snapshots"
+    assert set(operations) == set(VERBS)
+    assert (
+        iceberg_cli(
+            "plan", table.folder, *AS_OF, "--older-than", "30d", "--min-manifests", 100, "--exit-code"
+        ).code
+        == 0
+    )
 
 
 # -- carrying out ----------------------------------------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""What an operation did, as its journal tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from iceberg_cli.journal import Journal
+from iceberg_cli.operation import StepState
+from iceberg_cli.plan import Plan
+from iceberg_cli.removals import Removals
+from iceberg_cli.report import Report
+
+
+def report_of(
+    shown: Plan,
+    journal: Journal,
+    *,
+    columns: Sequence[str],
+    removals: Callable[[str], Removals],
+    status: str,
+) -> Report:
+    """The report of an operation as far as it has come.
+
+    Args:
+        shown: the plan it began with.
+        journal: of the operation.
+        columns: result columns that are there even where they are 0.
+        removals: by their file's name in the journal.
+        status: see `Report`.
+    """
+    operation = journal.operation()
+    known = {} if operation is None else operation.steps
+    states = [known.get(step.name, StepState()) for step in shown.steps]
+    intents = [s.intent for s in states if s.intent is not None and s.outcome == "committed"]
+    failed = [
+        {"path": removals(state.removals_file).table["path"][row].as_py()}
+        for state in states
+        if state.removals_file is not None
+        for row in state.failed
+    ]
+    return Report(
+        operation=shown.operation,
+        operation_id=journal.operation_id,
+        status=status,
+        metadata_location=_last([state.metadata_location for state in states]),
+        committed_snapshot_id=_last([_added(intent).get("snapshot-id") for intent in intents]),
+        counts=_counts(columns, intents, journal),
+        reclaimed_bytes=sum(state.deleted_bytes for state in states),
+        failed_deletes=tuple(failed),
+        notes=tuple(note for intent in intents for note in _reserved_row_ids(intent)),
+    )
+
+
+def _last(values: Sequence[Any]) -> Any:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def _counts(columns: Sequence[str], intents: Sequence[Mapping[str, Any]], journal: Journal) -> dict[str, int]:
+    """What the commits count, and what the sweeps deleted."""
+    counts = dict.fromkeys(columns, 0)
+    swept = [
+        {f"deleted_{kind}s_count": count for kind, count in body["by_kind"].items()}
+        for body in journal.bodies("sweep-outcome")
+    ]
+    for part in [*(intent["counts"] for intent in intents), *swept]:
+        for column, count in part.items():
+            counts[column] = counts.get(column, 0) + count
+    return counts
+
+
+def _added(intent: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The snapshot that a commit adds, in its wire form; empty if none."""
+    added = [update["snapshot"] for update in intent["updates"] if update["action"] == "add-snapshot"]
+    return added[-1] if added else {}
+
+
+def _reserved_row_ids(intent: Mapping[str, Any]) -> list[str]:
+    """Which row ids a commit reserved, in words; nothing if none."""
+    snapshot = _added(intent)
+    rows = snapshot.get("added-rows") or 0
+    if not rows:
+        return []
+    branches = [u["ref-name"] for u in intent["updates"] if u["action"] == "set-snapshot-ref"]
+    first = snapshot["first-row-id"]
+    free = first + rows
+    where = f"Row ids {first} to {free - 1} were reserved on {', '.join(branches)}"
+    return [f"{where}: next-row-id was {first} and is {free}."]

@@ -1,0 +1,52 @@
+"""`assign-row-ids`: first row ids for the manifests that have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from iceberg_cli.cli.carry_out import Carry, carry_out
+from iceberg_cli.cli.options import spread
+from iceberg_cli.cli.run import Run, TableArgument, command
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssignOptions:
+    """What an operator can say about row ids."""
+
+    ref: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="This branch; default: main, then every other.")
+    ] = None
+    share_ids: Annotated[
+        bool,
+        typer.Option(
+            "--share-ids",
+            help="Rows that main has too get main's ids; writes the manifests anew that hold them.",
+        ),
+    ] = False
+
+    def policy(self, *, now_ms: int) -> AssignPolicy:  # noqa: ARG002 - every group of options has this signature
+        """The policy that the options spell."""
+        from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
+
+        return AssignPolicy(refs=tuple(dict.fromkeys(self.ref or ())), share_ids=self.share_ids)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "assign-row-ids")
+    @spread("carry", Carry)
+    @spread("options", AssignOptions)
+    def assign_row_ids(run: Run, carry: Carry, options: AssignOptions, table: TableArgument) -> None:
+        """Give row ids to the rows of a version 3 table that have none, as after an upgrade.
+
+        One snapshot for each branch, main first; only its manifest list is written. Ids that are there never
+        change. Tags and older snapshots cannot be changed: their rows read without ids for good.
+        """
+        carry_out(run, carry, "assign-row-ids", table, options.policy(now_ms=run.as_of_ms).to_json())

@@ -1,0 +1,93 @@
+"""`merge-dvs`: one deletion vector for each data file, few Puffin files, no dangling deletes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from iceberg_cli.cli.carry_out import Carry, carry_out
+from iceberg_cli.cli.options import spread
+from iceberg_cli.cli.run import Run, TableArgument, command
+from iceberg_cli.cli.values import integer, positive, size_bytes
+from iceberg_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.merge_policy import MergePolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions:
+    """What an operator can say about a merge."""
+
+    target_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="About how large new files are; default: a table property, else a documented size.",
+        ),
+    ] = None
+    min_files: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", parser=integer, help="Fewer small Puffin files than this stay; default: 5."
+        ),
+    ] = None
+    dead_ratio: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R", help="Rewrite a Puffin file from this part of dead bytes on; default: 0.3."
+        ),
+    ] = None
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR",
+            help="Only these partitions: field = 'value' AND field IN (1, 2), by partition field.",
+        ),
+    ] = None
+    keep_dangling: Annotated[
+        bool, typer.Option("--keep-dangling", help="Keep deletes that no data file needs.")
+    ] = False
+
+    def policy(self, *, now_ms: int) -> MergePolicy:  # noqa: ARG002 - no age decides here
+        """The policy that the options spell.
+
+        Raises:
+            UsageError: an option has no meaning.
+        """
+        from iceberg_cli.iceberg.merge_policy import MergePolicy
+
+        size = None if self.target_size is None else size_bytes(self.target_size, "--target-size")
+        policy = MergePolicy(
+            target_size_bytes=size,
+            min_files=positive(self.min_files, "--min-files"),
+            dead_ratio=None if self.dead_ratio is None else _ratio(self.dead_ratio),
+            where=self.where,
+            keep_dangling=self.keep_dangling,
+        )
+        return MergePolicy.from_json(policy.to_json())
+
+
+def _ratio(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--dead-ratio: {text!r} is no number; write 0.3") from None
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "merge-dvs")
+    @spread("carry", Carry)
+    @spread("options", MergeOptions)
+    def merge_dvs(run: Run, carry: Carry, options: MergeOptions, table: TableArgument) -> None:
+        """Turn position deletes into deletion vectors, and many or mostly dead Puffin files into few.
+
+        What readers see does not change. A data file gets all position deletes that apply to it or none; where a
+        deletion vector lacks older position deletes, both are left alone and reported. No file is deleted:
+        expire-snapshots does that once no snapshot needs it.
+        """
+        carry_out(run, carry, "merge-dvs", table, options.policy(now_ms=run.as_of_ms).to_json())

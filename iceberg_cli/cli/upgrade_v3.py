@@ -1,0 +1,125 @@
+"""`upgrade-v3`: preflight, then format version 3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from iceberg_cli.cli.carry_out import Carry, carry_out
+from iceberg_cli.cli.options import spread
+from iceberg_cli.cli.run import Run, TableArgument, command
+from iceberg_cli.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
+
+_RECIPE = "repair-manifests,merge-dvs,assign-row-ids"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeOptions:
+    """What an operator can say about an upgrade."""
+
+    with_: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar=_RECIPE,
+            help="Do these too, each as a step of its own: repair-manifests before the upgrade, the others after it.",
+        ),
+    ] = None
+    unsafe_drop_tags: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-drop-tags", help="repair-manifests drops the tags on snapshots that have to go."
+        ),
+    ] = False
+    unsafe_keep_tags: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-keep-tags", help="repair-manifests leaves such tags and their snapshots as they are."
+        ),
+    ] = False
+
+    def policy(self, *, now_ms: int) -> UpgradePolicy:  # noqa: ARG002 - every group of options has this signature
+        """The policy that the options spell.
+
+        Raises:
+            UsageError: an option has no meaning.
+        """
+        from iceberg_cli.iceberg.upgrade_v3 import DROP, KEEP, RECIPE, REFUSE, REPAIR, UpgradePolicy
+
+        asked = {part.strip() for part in (self.with_ or "").split(",")} - {""}
+        if unknown := sorted(asked - set(RECIPE)):
+            raise UsageError(f"--with takes {', '.join(RECIPE)}, not {', '.join(unknown)}")
+        if self.unsafe_drop_tags and self.unsafe_keep_tags:
+            raise UsageError("--unsafe-drop-tags and --unsafe-keep-tags exclude each other")
+        tags = DROP if self.unsafe_drop_tags else KEEP if self.unsafe_keep_tags else REFUSE
+        if tags != REFUSE and REPAIR not in asked:
+            raise UsageError(f"--unsafe-{tags}-tags needs --with repair-manifests, which it is about")
+        return UpgradePolicy(recipe=tuple(part for part in RECIPE if part in asked), tags=tags)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "upgrade-v3")
+    @spread("carry", Carry)
+    @spread("options", UpgradeOptions)
+    def upgrade_v3(
+        run: Run,
+        carry: Carry,
+        options: UpgradeOptions,
+        table: TableArgument,
+        check: Annotated[
+            bool,
+            typer.Option("--check", help="Only look: print what is found, exit 11 if it blocks, else 0."),
+        ] = False,
+    ) -> None:
+        """Look for what stands in the way of format version 3, then upgrade the table to it.
+
+        The upgrade is one commit of metadata; no file is written anew. It cannot be taken back, and engines that
+        do not read version 3 stop reading the table at once: --check lists who wrote lately.
+        """
+        policy = options.policy(now_ms=run.as_of_ms)
+        if check:
+            _check(run, table, policy)
+        else:
+            carry_out(run, carry, "upgrade-v3", table, policy.to_json())
+
+
+def _check(run: Run, name: str, policy: UpgradePolicy) -> None:
+    """Print the findings.
+
+    Raises:
+        typer.Exit: 11 where one blocks.
+    """
+    from iceberg_cli import render
+    from iceberg_cli.iceberg.preflight import BLOCKING, document
+    from iceberg_cli.verbs.upgrade_v3 import preflight
+
+    opened = run.open(name)
+    opened.load()
+    found = preflight(opened, policy, as_of_ms=run.as_of_ms)
+    blocking = sum(finding.severity == BLOCKING for finding in found)
+    run.progress.close()
+    if run.json:
+        render.print_json(
+            document(
+                found,
+                table=opened.describe(),
+                metadata_location=opened.metadata_location,
+                recipe=policy.recipe,
+            )
+        )
+    elif not run.quiet:
+        rows = [(each.severity, each.id, each.where, each.message, each.remedy) for each in found]
+        render.table_of(run.out, ("severity", "finding", "where", "what", "way out, or more"), rows)
+        verdict = (
+            f"blocked by {render.count(blocking, 'findings')}" if blocking else "nothing blocks the upgrade"
+        )
+        run.out.print(render.printable(f"upgrade-v3 {name}: {verdict}"))
+    if blocking:
+        raise typer.Exit(Refused.exit_code)

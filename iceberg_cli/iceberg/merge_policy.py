@@ -1,0 +1,123 @@
+"""merge-dvs: what the operator asked for, with table properties and defaults where nothing was said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.iceberg.partition_filter import parse_where
+from iceberg_cli.plan import Option
+
+DEFAULT_TARGET_BYTES: Final = 64 << 20
+DEFAULT_MIN_FILES: Final = 5
+DEFAULT_DEAD_RATIO: Final = 0.3
+TARGET_PROPERTY: Final = "write.delete.target-file-size-bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePolicy:
+    """What the operator asked for; None where nothing was said."""
+
+    target_size_bytes: int | None = None
+    min_files: int | None = None
+    dead_ratio: float | None = None
+    where: str | None = None
+    keep_dangling: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "target_size_bytes": self.target_size_bytes,
+            "min_files": self.min_files,
+            "dead_ratio": self.dead_ratio,
+            "where": self.where,
+            "keep_dangling": self.keep_dangling,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> MergePolicy:
+        """Inverse of `to_json`.
+
+        Raises:
+            UsageError: a field is missing, unknown, of another type or out of range.
+        """
+        try:
+            policy = cls(**{name: value[name] for name in (*cls().to_json(), *value)})
+            kinds = (
+                (policy.target_size_bytes, (int,)),
+                (policy.min_files, (int,)),
+                (policy.dead_ratio, (int, float)),
+                (policy.where, (str,)),
+            )
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
+        if type(policy.keep_dangling) is not bool or any(
+            type(item) not in allowed for item, allowed in kinds if item is not None
+        ):
+            raise UsageError(f"Cannot plan again from this policy: {dict(value)}")
+        policy._check()
+        return policy
+
+    def _check(self) -> None:
+        if self.target_size_bytes is not None and self.target_size_bytes < 1:
+            raise UsageError(f"--target-size must be at least 1, not {self.target_size_bytes}")
+        if self.min_files is not None and self.min_files < 1:
+            raise UsageError(f"--min-files must be at least 1, not {self.min_files}")
+        if self.dead_ratio is not None and not 0 < self.dead_ratio <= 1:
+            raise UsageError(f"--dead-ratio must be above 0 and at most 1, not {self.dead_ratio}")
+        if self.where is not None:
+            parse_where(self.where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The policy with its gaps filled."""
+
+    target_bytes: int
+    min_files: int
+    dead_ratio: float
+    keep_dangling: bool
+    options: Mapping[str, Option]
+
+
+def settings_of(metadata: TableMetadata, policy: MergePolicy) -> Settings:
+    """Option, table property, documented default, in this order.
+
+    Raises:
+        InvalidMetadata: the property is no number.
+    """
+    target = _first(policy.target_size_bytes, "--target-size", DEFAULT_TARGET_BYTES)
+    if target.source == "default" and TARGET_PROPERTY in metadata.properties:
+        number = metadata.property_int(TARGET_PROPERTY, DEFAULT_TARGET_BYTES)
+        target = Option(value=max(1, number), source=f"table property {TARGET_PROPERTY}")
+    options = {
+        "target_size_bytes": target,
+        "min_files": _first(policy.min_files, "--min-files", DEFAULT_MIN_FILES),
+        "dead_ratio": _first(policy.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
+        "where": _first(policy.where, "--where", None),
+        "keep_dangling": Option(
+            value=policy.keep_dangling, source="--keep-dangling" if policy.keep_dangling else "default"
+        ),
+    }
+    return Settings(
+        target_bytes=target.value,
+        min_files=options["min_files"].value,
+        dead_ratio=options["dead_ratio"].value,
+        keep_dangling=policy.keep_dangling,
+        options=options,
+    )
+
+
+def _first(value: Any, option: str, default: Any) -> Option:
+    return Option(value=default, source="default") if value is None else Option(value=value, source=option)
+
+
+def blocked_by(metadata: TableMetadata) -> tuple[str, ...]:
+    """Why nothing may be written: a version without deletion vectors."""
+    if metadata.format_version > 2:
+        return ()
+    reason = f"format version {metadata.format_version} has no deletion vectors"
+    return (f"{reason}: `upgrade-v3` first, or `upgrade-v3 --with merge-dvs`",)

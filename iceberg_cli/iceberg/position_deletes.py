@@ -1,0 +1,130 @@
+"""Position delete files as sets of positions by data file, read column by column.
+
+Spec: "Position Delete Files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from iceberg_cli.deletion_vector import Positions, encode
+from iceberg_cli.errors import CorruptFile
+
+FILE_PATH_ID: Final = 2147483546
+POS_ID: Final = 2147483545
+PARTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("source", pa.string()),  # the position delete file
+        pa.field("path", pa.string()),  # the data file, as the rows spell it
+        pa.field("cardinality", pa.int64()),
+        pa.field("last", pa.int64()),  # the highest position
+        pa.field("size", pa.int64()),  # of the blob, in bytes
+        pa.field("blob", pa.large_binary()),  # see `deletion_vector`; null where it was not kept
+    ]
+)
+_BATCH_ROWS: Final = 1 << 20
+_RUNS_PER_PATH: Final = 4  # more, and the rows are not sorted as they should be
+
+
+def read_position_deletes(
+    data: bytes, path: str, *, record_count: int, only: Container[str] | None = None
+) -> pa.Table:
+    """The positions that one Parquet file deletes.
+
+    Args:
+        data: the file, whole.
+        path: for messages, and `source` of the result.
+        record_count: rows that its manifest entry says it has.
+        only: data files that are asked for; None for all.
+
+    Returns:
+        Rows of `PARTS_SCHEMA`, one for each data file that is named and asked for.
+
+    Raises:
+        CorruptFile: no Parquet file of the two columns, another number of rows, a null, a negative position.
+    """
+    parts: dict[str, list[npt.NDArray[np.int64]]] = {}
+    rows = 0
+    try:
+        for batch in _batches(data, path):
+            rows += batch.num_rows
+            _split(batch, parts, path)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(path, None, f"no readable Parquet file: {str(error)[:200]}") from error
+    if rows != record_count:
+        raise CorruptFile(path, None, f"the file has {rows} rows, its manifest says {record_count}")
+    wanted = [name for name in parts if only is None or name in only]
+    sets = {name: positions_of(parts.pop(name)) for name in wanted}
+    try:
+        blobs = [encode(positions) for positions in sets.values()]
+    except ValueError as error:
+        raise CorruptFile(path, "field pos", str(error)) from error
+    return pa.table(
+        {
+            "source": pa.array([path] * len(sets), pa.string()),
+            "path": pa.array(list(sets), pa.string()),
+            "cardinality": pa.array([len(positions) for positions in sets.values()], pa.int64()),
+            "last": pa.array([int(positions[-1]) for positions in sets.values()], pa.int64()),
+            "size": pa.array(list(map(len, blobs)), pa.int64()),
+            "blob": pa.array(blobs, pa.large_binary()),
+        },
+        schema=PARTS_SCHEMA,
+    )
+
+
+def positions_of(parts: list[npt.NDArray[np.int64]]) -> Positions:
+    """Positions from several arrays, ascending, each once."""
+    joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if len(joined) > 1 and not bool((joined[1:] > joined[:-1]).all()):
+        joined = np.unique(joined)
+    return joined.astype(np.uint64)
+
+
+def _batches(data: bytes, path: str) -> Iterator[pa.RecordBatch]:
+    """Batches of two columns, `file_path` dictionary-encoded, found by field id."""
+    import pyarrow.parquet as pq
+
+    plain = pq.ParquetFile(pa.BufferReader(data))
+    names = [_column(plain.schema_arrow, field_id, name, path) for field_id, name in _COLUMNS]
+    file = pq.ParquetFile(pa.BufferReader(data), metadata=plain.metadata, read_dictionary=names[:1])
+    yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
+
+
+_COLUMNS: Final = ((FILE_PATH_ID, "file_path"), (POS_ID, "pos"))
+
+
+def _column(schema: pa.Schema, field_id: int, name: str, path: str) -> str:
+    ids = {(field.metadata or {}).get(b"PARQUET:field_id"): field.name for field in schema}
+    found = ids.get(str(field_id).encode())
+    if found is None and set(ids) == {None} and name in schema.names:
+        found = name  # a writer that records no ids at all
+    if found is None:
+        raise CorruptFile(path, f"field {name}", f"no column has field id {field_id}")
+    return str(found)
+
+
+def _split(batch: pa.RecordBatch, parts: dict[str, list[npt.NDArray[np.int64]]], path: str) -> None:
+    """Add a batch's positions to those of their data files."""
+    names, positions = batch.column(0), batch.column(1)
+    if names.null_count or positions.null_count:
+        raise CorruptFile(path, "field file_path" if names.null_count else "field pos", "required, but null")
+    if not pa.types.is_int64(positions.type) or not pa.types.is_dictionary(names.type):
+        raise CorruptFile(path, None, f"columns are of type {names.type} and {positions.type}")
+    indices = names.indices.to_numpy()
+    values = positions.to_numpy()
+    if len(values) and int(values.min()) < 0:
+        raise CorruptFile(path, "field pos", f"position {values.min()}")
+    texts = names.dictionary
+    if np.count_nonzero(indices[1:] != indices[:-1]) > _RUNS_PER_PATH * len(texts):
+        order = np.argsort(indices, kind="stable")
+        indices, values = indices[order], values[order]
+    starts = np.flatnonzero(np.concatenate([[len(indices) > 0], indices[1:] != indices[:-1]]))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(indices)], strict=True):
+        name = texts[int(indices[start])].as_py()
+        # A copy: a view would keep the whole batch.
+        parts.setdefault(name, []).append(values[start:stop].copy())

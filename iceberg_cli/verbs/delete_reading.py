@@ -1,0 +1,331 @@
+"""What merge-dvs reads: delete manifests, position delete files, data manifests, Puffin files.
+
+Blobs are kept up to a limit and read again beyond it: planning needs them for sizes and checks, building to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.engines import Source
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.delete_columns import (
+    DATA_COLUMNS,
+    DELETE_COLUMNS,
+    EQUALITY,
+    POSITIONS,
+    Ints,
+    Reading,
+    all_data,
+    all_deletes,
+    lowest_of,
+)
+from iceberg_cli.iceberg.delete_index import Index, index, wanted_paths
+from iceberg_cli.iceberg.dv_blobs import Found, joined, positions_in, read_vectors
+from iceberg_cli.iceberg.inspect_columns import column_types
+from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource
+from iceberg_cli.iceberg.merge_choice import Puffins
+from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.iceberg.partition_filter import Condition, check_fields
+from iceberg_cli.iceberg.position_deletes import PARTS_SCHEMA, read_position_deletes
+from iceberg_cli.table import IcebergTable
+
+_KEPT_PARTS_BYTES = 128 << 20
+_KEPT_BYTES = 64 << 20
+_CHUNK_BYTES = 48 << 20
+_OBJECT_BYTES = 100  # what Python adds to each blob
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The deletion vectors of n data files; cardinality 0: none is needed. `crc` are the last four bytes of each."""
+
+    cardinality: Ints
+    size: Ints
+    sums: np.ndarray
+    crc: list[bytes]
+
+
+@dataclass(kw_only=True)
+class DeleteReader:
+    """Reads deletes of one snapshot.
+
+    Args:
+        table: whose files.
+        metadata: of the snapshot.
+        rows: of its manifest list.
+        conditions: of --where.
+        known_parts: contents of position delete files that were read before.
+    """
+
+    table: IcebergTable
+    metadata: TableMetadata
+    rows: pa.Table
+    conditions: tuple[Condition, ...]
+    known_parts: pa.Table = field(default_factory=PARTS_SCHEMA.empty_table)
+    index: Index = field(init=False)
+    tuples: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
+    _new: dict[int, bytes] = field(default_factory=dict)  # data file -> blob
+    _moved: dict[int, bytes] = field(default_factory=dict)  # delete -> blob
+    _crc: dict[int, bytes] = field(default_factory=dict)  # delete -> last four bytes of its blob
+    _dead: dict[str, int] = field(default_factory=dict)  # Puffin file -> dead bytes
+    _kept: int = 0
+
+    def read(self) -> Index:
+        """Everything but Puffin files.
+
+        Raises:
+            UsageError: --where names no partition field. CorruptFile: something cannot be read whole.
+        """
+        check_fields(self.conditions, self.metadata.partition_specs)
+        paths = self.rows["manifest_path"].to_pylist()
+        reading = Reading(
+            specs={spec.spec_id: spec for spec in self.metadata.partition_specs},
+            types=column_types(self.metadata),
+            places={path: place for place, path in enumerate(paths)},
+            conditions=self.conditions,
+        )
+        tables = []
+        for table, tuples in self.table.liveness.from_entries(
+            self._of_content(1), DELETE_COLUMNS, reading.deletes, phase="reading delete manifests"
+        ):
+            tables.append(table)
+            self.tuples |= tuples
+        deletes = all_deletes(tables)
+        parts = self._parts(deletes)
+        data, oldest = self._data(reading, deletes, parts)
+        self.index = index(deletes, parts, data, oldest, self.metadata.partition_specs)
+        return self.index
+
+    def _of_content(self, content: int) -> pa.Table:
+        return self.rows.filter(pc.equal(self.rows["content"], content))
+
+    def _data(self, reading: Reading, deletes: pa.Table, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
+        wanted = wanted_paths(deletes, parts)
+        oldest = bool(pc.any(pc.equal(deletes["kind"], EQUALITY)).as_py())
+        if not len(wanted) and not oldest:
+            return all_data([]), lowest_of([])
+
+        def make(sources: Sequence[ManifestSource], batch: EntryBatch) -> tuple[pa.Table, pa.Table]:
+            return reading.data(sources, batch, wanted, oldest=oldest)
+
+        found = list(
+            self.table.liveness.from_entries(
+                self._of_content(0), DATA_COLUMNS, make, phase="reading data manifests"
+            )
+        )
+        return all_data([data for data, _ in found]), lowest_of([lowest for _, lowest in found])
+
+    # -- position delete files ---------------------------------------------------------------------------------
+
+    def _parts(self, deletes: pa.Table) -> pa.Table:
+        """What the position delete files say. Blobs are kept up to the limit."""
+        files = deletes.filter(pc.equal(deletes["kind"], POSITIONS))
+        known = pc.is_in(files["path"], value_set=pc.unique(self.known_parts["source"]))
+        now = pc.is_in(self.known_parts["source"], value_set=pc.unique(files["path"]))
+        tables = [self.known_parts.filter(now)]
+        kept = tables[0].nbytes
+        for table in self._scan_parts(files.filter(pc.invert(known))):
+            kept += table["blob"].nbytes
+            tables.append(table if kept <= _KEPT_PARTS_BYTES else _without_blobs(table))
+        return pa.concat_tables(tables)
+
+    def _scan_parts(self, files: pa.Table, only: frozenset[str] | None = None) -> Iterator[pa.Table]:
+        columns = (files[name].to_pylist() for name in ("path", "file_size", "record_count"))
+
+        def load(item: tuple[str, int, int], data: bytes) -> pa.Table:
+            return read_position_deletes(data, item[0], record_count=item[2], only=only)
+
+        return self.table.engine.scan(
+            list(zip(*columns, strict=True)),
+            lambda item: Source(item[0], item[1]),
+            load,
+            lambda batch: pa.concat_tables(
+                [table for _, table in batch if table is not None]
+            ).combine_chunks(),
+            phase="reading position delete files",
+            on_event=self.table.on_event,
+        )
+
+    def parts_of(self, files: Ints) -> Iterator[tuple[int, list[bytes]]]:
+        """The position deletes that apply to data files, as blobs; what was not kept is read again, so much at a time.
+
+        Args:
+            files: rows of `data`; any number of them has been asked for before.
+
+        Yields:
+            Each of them with one blob for each position delete file.
+        """
+        if not len(files):
+            return
+        owned = np.isin(self.index.part_data, files)
+        rows = np.flatnonzero(owned)
+        # By delete file: what one holds is asked for together.
+        order = rows[np.argsort(self.index.part_data[rows], kind="stable")]
+        owners = self.index.part_data[order]
+        firsts = np.flatnonzero(np.concatenate([[len(owners) > 0], owners[1:] != owners[:-1]]))
+        by_file = list(zip(owners[firsts].tolist(), np.split(order, firsts[1:]), strict=True))
+        by_file.sort(key=lambda item: int(self.index.part_delete[item[1][0]]))
+        sizes = np.where(self._absent, self.index.parts["size"].to_numpy(), 0)
+        chunk: list[tuple[int, Ints]] = []
+        waiting = 0
+        for item in by_file:
+            size = int(sizes[item[1]].sum())
+            if chunk and waiting + size > _CHUNK_BYTES:
+                yield from self._chunk(chunk)
+                chunk, waiting = [], 0
+            chunk.append(item)
+            waiting += size
+        yield from self._chunk(chunk)
+
+    @property
+    def _absent(self) -> npt.NDArray[np.bool_]:
+        """Which parts have no blob here."""
+        absent: npt.NDArray[np.bool_] = self.index.parts["blob"].is_null().to_numpy()
+        return absent
+
+    def _chunk(self, chunk: Sequence[tuple[int, Ints]]) -> Iterator[tuple[int, list[bytes]]]:
+        rows = np.concatenate([np.empty(0, np.int64), *(mine for _, mine in chunk)])
+        missing = rows[self._absent[rows]]
+        again = self._again(missing) if len(missing) else {}
+        kept = self.index.parts["blob"]
+        for file, mine in chunk:
+            yield file, [again.pop(row) if row in again else kept[row].as_py() for row in mine.tolist()]
+
+    def _again(self, missing: Ints) -> dict[int, bytes]:
+        """Blobs that were not kept, by row of `parts`."""
+        wanted = self.index.parts.select(["source", "path"]).take(pa.array(missing)).to_pydict()
+        rows = dict(zip(zip(*wanted.values(), strict=True), missing.tolist(), strict=True))
+        files = self.index.deletes.take(pa.array(np.unique(self.index.part_delete[missing])))
+        found = {}
+        for table in self._scan_parts(files, frozenset(wanted["path"])):
+            for source, path, blob in zip(
+                *(table[n].to_pylist() for n in ("source", "path", "blob")), strict=True
+            ):
+                if (source, path) in rows:
+                    found[rows[source, path]] = blob
+        return found
+
+    def join(self, files: Ints) -> Joined:
+        """One deletion vector for each data file, of all position deletes that apply to it."""
+        count = len(files)
+        places = {file: place for place, file in enumerate(files.tolist())}
+        # What is joined of parts that were kept need not be kept as well.
+        costly = set(self.index.part_data[self._absent].tolist())
+        cardinality, size = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        sums, crc = np.zeros(count, np.uint64), [b""] * count
+        for file, blob, members, total in self._joins(files):
+            place = places[file]
+            cardinality[place], size[place], sums[place], crc[place] = members, len(blob), total, blob[-4:]
+            if file in costly:
+                self._keep(self._new, file, blob)
+        return Joined(cardinality, size, sums, crc)
+
+    def _joins(self, files: Ints) -> Iterator[tuple[int, bytes, int, int]]:
+        records = self.index.data["record_count"].to_numpy()
+        for file, blobs in self.parts_of(files):
+            yield file, *joined(blobs, record_count=int(records[file]))
+
+    def _keep(self, kept: dict[int, bytes], key: int, blob: bytes) -> None:
+        size = len(blob) + _OBJECT_BYTES
+        if self._kept + size <= _KEPT_BYTES:
+            kept[key] = blob
+            self._kept += size
+
+    # -- Puffin files ------------------------------------------------------------------------------------------
+
+    def open(self, found: Puffins, places: Ints) -> None:
+        """Read Puffin files, check every live deletion vector in them, and keep what there is room for.
+
+        Raises:
+            CorruptFile: a file or vector is not sound.
+        """
+        unread = [place for place in places.tolist() if found.paths[place].as_py() not in self._dead]
+        for path, rows, read in self._scan_puffins(found, np.array(unread, np.int64)):
+            self._dead[path] = read.dead_bytes
+            for row, blob in zip(rows, read.blobs, strict=True):
+                self._crc[row] = blob[-4:]
+                self._keep(self._moved, row, blob)
+
+    def dead_bytes(self, found: Puffins) -> Ints:
+        """Of each Puffin file that was opened; -1 for the others."""
+        return np.array([self._dead.get(path, -1) for path in found.paths.to_pylist()], np.int64)
+
+    def _scan_puffins(self, found: Puffins, places: Ints) -> Iterator[tuple[str, list[int], Found]]:
+        rows = np.flatnonzero(np.isin(found.file, places))
+        rows = rows[np.argsort(found.file[rows], kind="stable")]
+        deletes = self.index.deletes.take(pa.array(rows))
+        named = self.index.vector_data[rows]
+        records = self.index.data["record_count"].to_numpy()
+        last = np.where(named >= 0, records[named] - 1, -1) if len(records) else np.full(len(rows), -1)
+        deletes = deletes.append_column("last_row", pa.array(last, pa.int64()))
+        starts = np.searchsorted(found.file[rows], places)
+        stops = np.searchsorted(found.file[rows], places, side="right")
+        paths = found.paths.take(pa.array(places)).to_pylist()
+        sizes = found.file_bytes[places].tolist()
+
+        def load(item: tuple[str, int, int, int], data: bytes) -> Found:
+            path, _, start, stop = item
+            return read_vectors(data, path, deletes.slice(start, stop - start))
+
+        batches = self.table.engine.scan(
+            list(zip(paths, sizes, starts.tolist(), stops.tolist(), strict=True)),
+            lambda item: Source(item[0], item[1]),
+            load,
+            list,
+            phase="reading Puffin files",
+            on_event=self.table.on_event,
+        )
+        for batch in batches:
+            for (path, _, start, stop), read in batch:
+                assert read is not None
+                yield path, rows[start:stop].tolist(), read
+
+    def vectors(self, found: Puffins, rows: Ints) -> dict[int, bytes]:
+        """Blobs of deletion vectors, checked, by row of `deletes`."""
+        blobs = {row: self._moved[row] for row in rows.tolist() if row in self._moved}
+        missing = np.array([row for row in rows.tolist() if row not in blobs], np.int64)
+        if len(missing):
+            wanted = set(missing.tolist())
+            for _, mine, read in self._scan_puffins(found, np.unique(found.file[missing])):
+                blobs |= {row: blob for row, blob in zip(mine, read.blobs, strict=True) if row in wanted}
+        return blobs
+
+    def crc(self, rows: Ints) -> list[bytes]:
+        """The last four bytes of each blob in files that were opened."""
+        return [self._crc[row] for row in rows.tolist()]
+
+    def joined(self, files: Ints) -> Iterator[tuple[int, bytes]]:
+        """The deletion vectors that `join` made, once more."""
+        missing = np.array([file for file in files.tolist() if file not in self._new], np.int64)
+        for file in files.tolist():
+            if file in self._new:
+                yield file, self._new[file]
+        for file, blob, _, _ in self._joins(missing):
+            yield file, blob
+
+
+def check_written(blob: bytes, cardinality: int, total: int, path: str) -> None:
+    """A new deletion vector as it was read back, against what it should hold.
+
+    Raises:
+        CorruptFile: it holds something else.
+    """
+    positions = positions_in(blob)
+    found = len(positions), int(positions.sum(dtype=np.uint64))
+    if found != (cardinality, total):
+        raise CorruptFile(
+            path, None, f"read back: positions {found} (count and sum) instead of {cardinality, total}"
+        )
+
+
+def _without_blobs(table: pa.Table) -> pa.Table:
+    place = table.column_names.index("blob")
+    return table.set_column(place, "blob", pa.nulls(len(table), pa.large_binary()))

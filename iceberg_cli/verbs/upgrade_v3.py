@@ -1,0 +1,227 @@
+"""upgrade-v3: what it reads beforehand, and its steps in order, those of other verbs among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from iceberg_cli.apply import Verb
+from iceberg_cli.engines import Source
+from iceberg_cli.iceberg import assign_row_ids as row_ids
+from iceberg_cli.iceberg import upgrade_v3 as rules
+from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
+from iceberg_cli.iceberg.manifest import read_manifest_lists
+from iceberg_cli.iceberg.merge_policy import MergePolicy
+from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.preflight import BLOCKING, WARNING, Finding, findings
+from iceberg_cli.iceberg.preflight_facts import ListFacts, Looked, snapshots_to_read
+from iceberg_cli.iceberg.update import updates_from_json, with_updates
+from iceberg_cli.iceberg.upgrade_v3 import ASSIGN, MERGE, REPAIR, UpgradePolicy
+from iceberg_cli.plan import Base, Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.removals import KINDS
+from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs import assign_row_ids, merge_dvs
+from iceberg_cli.verbs.assign_row_ids import Parts
+from iceberg_cli.verbs.repair_manifests import Repair, repair
+
+
+class UpgradeV3:
+    """Makes a table one of format version 3, with a preflight before it."""
+
+    operation: Final = rules.OPERATION
+
+    # Its own, and those of the verbs that may be part of it.
+    columns: Final = tuple(
+        dict.fromkeys(
+            (
+                *rules.COLUMNS,
+                *merge_dvs.VERB.columns,
+                *row_ids.COLUMNS,
+                *(f"deleted_{kind}s_count" for kind in KINDS),
+            )
+        )
+    )
+
+    def plan(
+        self, table: IcebergTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """The remaining steps of the recipe, blocked where the preflight finds an obstacle.
+
+        Raises:
+            UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
+        """
+        asked = UpgradePolicy.from_json(policy)
+        base = table.load()
+        planning = _Planning(table=table, base=base, asked=asked, as_of_ms=as_of_ms, shown=shown)
+        planning.run()
+        plan = Plan(
+            operation=self.operation,
+            table=table.describe(),
+            base=base,
+            as_of_ms=as_of_ms,
+            options={
+                "with": Option(value=list(asked.recipe), source="--with" if asked.recipe else "default"),
+                "tags": Option(
+                    value=asked.tags,
+                    source="default" if asked.tags == rules.REFUSE else f"--unsafe-{asked.tags}-tags",
+                ),
+            },
+            policy=asked.to_json(),
+            verdicts=tuple(planning.verdicts),
+            warnings=tuple(planning.warnings),
+            blocked_by=tuple(planning.blocked_by),
+            steps=tuple(planning.steps),
+        )
+        return table.resolve(table.blocked(plan))
+
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        """Let the verb that a step comes from write its files."""
+        verb: Verb = merge_dvs.VERB if step.name == merge_dvs.STEP else assign_row_ids.VERB
+        return verb.build(table, step, paths)
+
+
+VERB: Final = UpgradeV3()
+
+
+def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> tuple[Finding, ...]:
+    """All findings on the table as loaded last, as they are once the recipe's repair is done."""
+    looked = look(table)
+    mending = Repair()
+    if REPAIR in asked.recipe:
+        mending = repair(table, looked, tags=asked.tags, shown=None)
+    found = _findings(table, looked, mending, as_of_ms=as_of_ms)
+    remedy = f"iceberg-cli upgrade-v3 {table.name} --dry-run --with {','.join(asked.recipe)}"
+    blocked = [
+        Finding(
+            id="repair-blocked", severity=BLOCKING, where="repair-manifests", message=reason, remedy=remedy
+        )
+        for reason in mending.blocked_by
+    ]
+    return (*blocked, *found)
+
+
+def look(table: IcebergTable) -> Looked:
+    """Read the manifest lists that decide.
+
+    Raises:
+        CorruptFile: one cannot be read whole. One that is gone is a finding.
+    """
+    lists: dict[int, ListFacts] = {}
+    missing: set[int] = set()
+
+    def parse(
+        batch: Sequence[tuple[Snapshot, bytes | None]],
+    ) -> tuple[list[tuple[int, ListFacts]], list[int]]:
+        found = [(s.snapshot_id, s.manifest_list or "", data) for s, data in batch if data is not None]
+        rows = read_manifest_lists([(path, data) for _, path, data in found], format_version=1)
+        edges = np.searchsorted(rows["list"].to_numpy(), np.arange(len(found) + 1))
+        facts = [
+            (snapshot_id, ListFacts.of(rows.slice(edges[place], edges[place + 1] - edges[place])))
+            for place, (snapshot_id, _, _) in enumerate(found)
+        ]
+        return facts, [s.snapshot_id for s, data in batch if data is None]
+
+    # An encrypted list cannot be read; that it is one is a finding by itself.
+    readable = [snapshot for snapshot in snapshots_to_read(table.metadata) if snapshot.key_id is None]
+    for facts, gone in table.engine.scan(
+        readable,
+        lambda snapshot: Source(snapshot.manifest_list or ""),
+        lambda _, data: data,
+        parse,
+        phase="reading manifest lists",
+        missing_ok=True,
+        on_event=table.on_event,
+    ):
+        lists |= dict(facts)
+        missing.update(gone)
+    return Looked(lists=lists, missing=frozenset(missing))
+
+
+@dataclass(kw_only=True)
+class _Planning:
+    table: IcebergTable
+    base: Base
+    asked: UpgradePolicy
+    as_of_ms: int
+    shown: Plan | None
+    verdicts: list[Verdict] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    blocked_by: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Every part of the recipe that is still due, in order."""
+        table, metadata = self.table, self.table.metadata
+        looked = (
+            look(table) if metadata.format_version < rules.TARGET or REPAIR in self.asked.recipe else Looked()
+        )
+        mending = Repair()
+        if REPAIR in self.asked.recipe:
+            mending = repair(table, looked, tags=self.asked.tags, shown=self.shown)
+            self._take(mending)
+        after = self._upgrade(looked, mending)
+        if MERGE in self.asked.recipe:
+            self._merge(after)
+        if ASSIGN in self.asked.recipe:
+            self._take(assign_row_ids.parts(table, AssignPolicy(), after, shown=self.shown))
+
+    def _take(self, parts: Repair | Parts) -> None:
+        self.verdicts += parts.verdicts
+        self.warnings += parts.warnings
+        self.blocked_by += parts.blocked_by
+        self.steps += parts.steps
+
+    def _upgrade(self, looked: Looked, mending: Repair) -> TableMetadata:
+        """The upgrade itself, if it is due; the metadata as it is then."""
+        table, metadata = self.table, self.table.metadata
+        version = metadata.format_version
+        due = version < rules.TARGET
+        reason = f"from version {version}, for good: no version goes back" if due else "kept: it is there"
+        self.verdicts.append(
+            Verdict(subject="format-version", id=str(rules.TARGET), keep=not due, reason=reason)
+        )
+        if not due:
+            return metadata
+        for finding in _findings(table, looked, mending, as_of_ms=self.as_of_ms):
+            if finding.severity == BLOCKING:
+                self.blocked_by.append(f"{finding.message}. Way out: `{finding.remedy}`")
+            elif finding.severity == WARNING and not self._is_in_hand(finding):
+                self.warnings.append(f"{finding.message} ({finding.remedy})")
+        updates = rules.updates(metadata)
+        requires = "no snapshot obstructs it" if self.steps else None
+        change = Change(updates=updates, counts={"upgraded_tables_count": 1})
+        self.steps.append(Step(name="upgrade", requires=requires, change=change))
+        return with_updates(
+            metadata,
+            updates_from_json(updates),
+            base_location=table.metadata_location,
+            timestamp_ms=metadata.last_updated_ms,
+        )
+
+    def _is_in_hand(self, finding: Finding) -> bool:
+        """Whether a later step is the way out of it, and warns of what remains."""
+        part = {"rows-without-ids": ASSIGN, "snapshots-without-ids": ASSIGN, "position-deletes": MERGE}
+        return part.get(finding.id) in self.asked.recipe
+
+    def _merge(self, after: TableMetadata) -> None:
+        """The steps of merge-dvs. Before the upgrade they only show what it will do."""
+        made = merge_dvs.plan_on(
+            self.table,
+            MergePolicy().to_json(),
+            base=self.base,
+            as_of_ms=self.as_of_ms,
+            metadata=after,
+            shown=self.shown,
+        )
+        self._take(
+            Parts(
+                verdicts=made.verdicts, warnings=made.warnings, blocked_by=made.blocked_by, steps=made.steps
+            )
+        )
+
+
+def _findings(table: IcebergTable, looked: Looked, mending: Repair, *, as_of_ms: int) -> tuple[Finding, ...]:
+    return findings(table.metadata, looked, table=table.name, as_of_ms=as_of_ms, repaired=mending.cleared)

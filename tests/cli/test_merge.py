@@ -1,0 +1,569 @@
+"""merge-dvs on small tables, by the real program; readers are `tests.scan_planning`."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyroaring import BitMap64
+
+from iceberg_cli.storage.local import LocalStorage
+from tests.cli.running import Ran, iceberg_cli
+from tests.delete_tables import DeleteTable, position_deletes, puffin
+from tests.property.test_merge_laws import check_summary, metadata_of
+from tests.scan_planning import entries_of, is_vector, view
+
+STORAGE = LocalStorage()
+
+
+def a_table(folder: Path, **values: Any) -> DeleteTable:
+    return DeleteTable(storage=STORAGE, location=str(folder), **values)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "t"
+
+
+def seen(folder: Path) -> dict[str, tuple[Any, ...]]:
+    """Short name of each data file -> what a reader sees of it."""
+    found = view(STORAGE.read, metadata_of(folder))
+    return {Path(path).stem: value for path, value in found.items()}
+
+
+def deletes(folder: Path) -> list[dict[str, Any]]:
+    """Live delete entries."""
+    return [entry for entry in entries_of(STORAGE.read, metadata_of(folder)) if entry["content"]]
+
+
+def names(entries: list[dict[str, Any]]) -> set[str]:
+    return {Path(entry["file_path"]).name for entry in entries}
+
+
+def merge(folder: Path, *options: object) -> Ran:
+    ran = iceberg_cli("merge-dvs", folder, *options, "--yes", "--format", "json")
+    assert ran.code == 0, ran.out + ran.err
+    return ran
+
+
+def dry(folder: Path, *options: object) -> dict[str, Any]:
+    ran = iceberg_cli("merge-dvs", folder, *options, "--dry-run", "--format", "json")
+    assert ran.code == 0, ran.out + ran.err
+    return ran.json
+
+
+def verdicts(plan: dict[str, Any]) -> dict[str, tuple[bool, str]]:
+    return {Path(v["id"]).name: (v["keep"], v["reason"]) for v in plan["verdicts"]}
+
+
+def two_generations(folder: Path, **values: Any) -> DeleteTable:
+    """`a` and `b` in partition x, `c` in y; a position delete file for both, and a later one for `a` alone."""
+    table = a_table(folder, **values)
+    table.data("a", 100, k="x")
+    table.data("b", 100, k="x")
+    table.data("c", 50, k="y")
+    table.commit(1)
+    table.positions("both", {"a": [1, 2], "b": [5]}, k="x")
+    table.commit(2)
+    table.positions("late", {"a": [2, 7]}, k="x")
+    table.commit(3)
+    return table
+
+
+# -- position deletes ----------------------------------------------------------------------------------------------
+
+
+def test_all_position_deletes_of_a_data_file_become_one_deletion_vector(folder: Path) -> None:
+    two_generations(folder).publish()
+    before = seen(folder)
+
+    report = merge(folder).json
+
+    assert seen(folder) == before
+    assert before["a"][1] == {1, 2, 7}
+    found = {Path(e["referenced_data_file"]).stem: e for e in deletes(folder)}
+    assert found.keys() == {"a", "b"}
+    # The greatest sequence number of what was joined; the file's own is the commit's.
+    assert [(found[n]["sequence_number"], found[n]["file_sequence_number"]) for n in "ab"] == [(3, 4), (2, 4)]
+    assert [found[n]["partition"] for n in "ab"] == [{"k": "x"}, {"k": "x"}]
+    assert [found[n]["record_count"] for n in "ab"] == [3, 1]
+    expected = {"rewritten_delete_files_count": 2, "added_delete_files_count": 2}
+    assert {name: report[name] for name in expected} == expected
+    assert report["added_bytes_count"] == sum(e["content_size_in_bytes"] for e in found.values())
+
+
+def test_the_summary_counts_as_java_does(folder: Path) -> None:
+    two_generations(folder).publish()
+    old_sizes = sum(e["file_size_in_bytes"] for e in deletes(folder))
+    merge(folder)
+    metadata = metadata_of(folder)
+    check_summary(metadata)
+    summary = metadata["snapshots"][-1]["summary"]
+    expected = {
+        "operation": "replace", "added-delete-files": "2", "added-dvs": "2", "added-position-deletes": "4",
+        "added-files-size": str(sum(e["content_size_in_bytes"] for e in deletes(folder))),
+        "removed-delete-files": "2", "removed-position-delete-files": "2", "removed-position-deletes": "5",
+        "removed-files-size": str(old_sizes), "changed-partition-count": "1",
+        "manifests-created": "1", "manifests-replaced": "2", "manifests-kept": "1",
+    }  # fmt: skip
+    assert {name: summary.get(name) for name in expected} == expected
+    assert "removed-dvs" not in summary
+
+
+def test_entries_that_go_are_marked_deleted_with_their_own_sequence_numbers(folder: Path) -> None:
+    import fastavro
+
+    two_generations(folder).publish()
+    merge(folder)
+    snapshot = metadata_of(folder)["snapshots"][-1]
+    with open(snapshot["manifest-list"], "rb") as file:
+        (row,) = [row for row in fastavro.reader(file) if row["content"] == 1]
+    assert (row["added_files_count"], row["existing_files_count"], row["deleted_files_count"]) == (2, 0, 2)
+    assert (row["min_sequence_number"], row["sequence_number"], row["first_row_id"]) == (2, 4, None)
+    assert row["partitions"] == [
+        {"contains_null": False, "contains_nan": False, "lower_bound": b"x", "upper_bound": b"x"}
+    ]
+    with open(row["manifest_path"], "rb") as file:
+        entries = list(fastavro.reader(file))
+    gone = [e for e in entries if e["status"] == 2]
+    assert {(e["sequence_number"], e["file_sequence_number"]) for e in gone} == {(2, 2), (3, 3)}
+    added = [e for e in entries if e["status"] == 1]
+    assert {(e["sequence_number"], e["file_sequence_number"]) for e in added} == {(3, None), (2, None)}
+
+
+def test_a_deletion_vector_that_holds_the_older_deletes_stays_and_the_older_file_goes(folder: Path) -> None:
+    table = two_generations(folder)
+    table.vectors("v", {"a": [1, 2, 7, 9]}, k="x")
+    table.commit(4)
+    table.publish()
+    before = seen(folder)
+    merge(folder)
+    assert seen(folder) == before
+    assert {Path(e["referenced_data_file"]).stem for e in deletes(folder)} == {"a", "b"}
+    assert "v-deletes.puffin" in names(deletes(folder))
+
+
+def test_a_deletion_vector_that_lacks_an_older_delete_is_left_alone_with_the_files_that_name_it(
+    folder: Path,
+) -> None:
+    table = two_generations(folder)
+    table.positions("b-only", {"b": [6]}, k="x")
+    table.vectors("v", {"a": [1, 9]}, k="x")
+    table.commit(4)
+    table.publish()
+    before = seen(folder)
+
+    plan = dry(folder)
+
+    said = verdicts(plan)
+    assert [said[name][0] for name in ("both-deletes.parquet", "late-deletes.parquet")] == [True, True]
+    assert "lacks older position deletes" in said["both-deletes.parquet"][1]
+    assert any("left alone" in warning and "a.parquet" in warning for warning in plan["warnings"])
+    merge(folder)
+    assert seen(folder) == before
+    # All that applies to `b` is in its vector, also what stays for the sake of `a`.
+    (vector,) = [
+        e for e in deletes(folder) if is_vector(e) and e["referenced_data_file"].endswith("b.parquet")
+    ]
+    assert vector["record_count"] == 2
+    assert names(deletes(folder)) >= {"both-deletes.parquet", "late-deletes.parquet", "v-deletes.puffin"}
+
+
+def test_position_deletes_in_a_file_that_cannot_be_read_hold_their_partition_back(folder: Path) -> None:
+    table = two_generations(folder)
+    table.positions("orc", {"a": [50]}, k="x", file_format="ORC")
+    table.positions("y", {"c": [3]}, k="y")
+    table.commit(4)
+    table.publish()
+    merge(folder)
+    assert {Path(e["referenced_data_file"]).stem for e in deletes(folder) if is_vector(e)} == {"c"}
+    assert {"both-deletes.parquet", "late-deletes.parquet", "orc-deletes.parquet"} <= names(deletes(folder))
+
+
+def test_a_data_file_that_is_newer_than_a_delete_keeps_its_rows(folder: Path) -> None:
+    table = a_table(folder)
+    table.positions("early", {"a": [1]})
+    table.data("b", 9)
+    table.commit(1)
+    table.data("a", 10)
+    table.commit(2)
+    table.publish()
+    merge(folder)
+    assert seen(folder)["a"][1] == frozenset()
+    assert deletes(folder) == []
+
+
+def test_a_wiped_data_file_is_reported_with_the_command_that_drops_it(folder: Path) -> None:
+    table = a_table(folder)
+    table.data("a", 3)
+    table.commit(1)
+    table.positions("p", {"a": [0, 1, 2]})
+    table.commit(2)
+    table.publish()
+    (warning,) = dry(folder)["warnings"]
+    assert "rewrite_data_files" in warning
+    assert "a.parquet" in warning
+
+
+def test_positions_behind_the_end_of_a_data_file_are_left_out_and_said(folder: Path) -> None:
+    table = a_table(folder)
+    table.data("a", 3)
+    table.commit(1)
+    table.positions("p", {"a": [1, 3]})
+    table.commit(2)
+    table.publish()
+    assert any("behind the end" in warning for warning in dry(folder)["warnings"])
+    merge(folder)
+    assert deletes(folder)[0]["record_count"] == 1
+
+
+# -- dangling ------------------------------------------------------------------------------------------------------
+
+
+def dangling(folder: Path) -> DeleteTable:
+    """`a` is gone, and a deletion vector, a position delete file and an equality delete file of before stay."""
+    table = a_table(folder)
+    table.data("a", 10)
+    table.data("b", 10)
+    table.commit(1)
+    table.positions("p", {"a": [1]})
+    table.equality("e")
+    table.commit(2)
+    table.vectors("v", {"a": [1], "b": [2]})
+    table.commit(3)
+    table.remove("a", vectors=False)
+    table.data("new", 5)
+    table.commit(4)
+    table.publish()
+    return table
+
+
+def test_deletes_that_no_data_file_needs_go_and_others_of_their_puffin_file_stay(folder: Path) -> None:
+    dangling(folder)
+    before = seen(folder)
+    merge(folder)
+    assert seen(folder) == before
+    assert before["b"][2], "the equality delete applies to b and stays"
+    assert names(deletes(folder)) == {"v-deletes.puffin", "e-eq-deletes.parquet"}
+    assert [Path(e["referenced_data_file"]).stem for e in deletes(folder) if is_vector(e)] == ["b"]
+
+
+def test_keep_dangling_keeps_them(folder: Path) -> None:
+    dangling(folder)
+    assert not dry(folder, "--keep-dangling")["due"]
+
+
+def test_an_equality_delete_goes_once_every_data_file_is_newer(folder: Path) -> None:
+    table = dangling(folder)
+    table.remove("b")
+    table.commit(5)
+    table.publish()
+    merge(folder)
+    assert deletes(folder) == []
+
+
+# -- Puffin files --------------------------------------------------------------------------------------------------
+
+
+def many_puffins(folder: Path, count: int) -> DeleteTable:
+    table = a_table(folder)
+    for number in range(count):
+        table.data(f"d{number}", 1000)
+    table.commit(1)
+    for number in range(count):
+        table.vectors(f"v{number}", {f"d{number}": range(number + 1)})
+        table.commit(2 + number)
+    table.publish()
+    return table
+
+
+@pytest.mark.parametrize(("count", "files"), [(4, 4), (5, 1)])
+def test_small_puffin_files_are_joined_from_five_on(folder: Path, count: int, files: int) -> None:
+    many_puffins(folder, count)
+    before = seen(folder)
+    old = {Path(e["referenced_data_file"]).stem: e["sequence_number"] for e in deletes(folder)}
+    merge(folder)
+    assert seen(folder) == before
+    assert len(names(deletes(folder))) == files
+    assert {Path(e["referenced_data_file"]).stem: e["sequence_number"] for e in deletes(folder)} == old
+
+
+def test_a_mostly_dead_puffin_file_is_written_again_without_what_is_dead(folder: Path) -> None:
+    table = a_table(folder)
+    table.data("a", 100_000)
+    table.data("b", 100_000)
+    table.commit(1)
+    table.vectors("v", {"a": range(0, 9_000, 3), "b": [1]})
+    table.commit(2)
+    table.vectors("w", {"a": range(0, 9_003, 3)})
+    table.commit(3)
+    table.publish()
+    (before,) = [e for e in deletes(folder) if e["file_path"].endswith("v-deletes.puffin")]
+    assert verdicts(dry(folder))["v-deletes.puffin"][1].endswith("bytes are dead")
+    assert not dry(folder, "--dead-ratio", "0.99")["due"]
+    merge(folder)
+    assert "v-deletes.puffin" not in names(deletes(folder))
+    (after,) = [e for e in deletes(folder) if e["referenced_data_file"] == before["referenced_data_file"]]
+    assert after["file_size_in_bytes"] < 1_000 < before["file_size_in_bytes"]
+
+
+def test_new_files_are_closed_at_the_target_size(folder: Path) -> None:
+    many_puffins(folder, 12)
+    merge(folder, "--target-size", 1500)
+    assert len(names(deletes(folder))) == 3
+
+
+def test_where_limits_to_partitions(folder: Path) -> None:
+    table = two_generations(folder)
+    table.positions("y", {"c": [3]}, k="y")
+    table.commit(4)
+    table.publish()
+    merge(folder, "--where", "k = 'y'")
+    assert {Path(e["referenced_data_file"]).stem for e in deletes(folder) if is_vector(e)} == {"c"}
+    merge(folder, "--where", "k IN ('x', 'z')")
+    assert all(is_vector(e) for e in deletes(folder))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--where", "k ="], ["--where", "nope = 1"], ["--where", "k = 1"], ["--dead-ratio", "2"], ["--dead-ratio", "x"],
+     ["--min-files", "0"], ["--target-size", "-3"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_options_that_make_no_sense_are_usage_errors(folder: Path, options: list[str]) -> None:
+    two_generations(folder).publish()
+    ran = iceberg_cli("merge-dvs", folder, *options, "--dry-run")
+    assert ran.code == 2, ran.out + ran.err
+
+
+# -- versions, refusals --------------------------------------------------------------------------------------------
+
+
+def test_version_2_is_refused_with_the_way_forward_and_a_dry_run_shows_what_it_would_bring(
+    folder: Path,
+) -> None:
+    two_generations(folder, format_version=2).publish()
+    plan = dry(folder)
+    assert plan["due"]
+    assert "upgrade-v3" in plan["blocked_by"][0]
+    assert plan["steps"][0]["change"]["draft"]["summary"]["added-dvs"] == "2"
+    ran = iceberg_cli("merge-dvs", folder, "--yes")
+    assert ran.code == 11
+    assert "upgrade-v3" in ran.err
+
+
+def test_a_table_without_deletes_has_nothing_to_do(folder: Path) -> None:
+    table = a_table(folder)
+    table.data("a", 1)
+    table.commit(1)
+    table.publish()
+    assert merge(folder).json["status"] == "nothing_to_do"
+
+
+# -- a table that moves --------------------------------------------------------------------------------------------
+
+
+def delete_more(table: DeleteTable) -> None:
+    """What a writer of version 3 does: the older deletes go into the new vector of the data file."""
+    table.vectors("concurrent", {"a": [1, 2, 7, 30]}, k="x")
+
+
+def remove_a(table: DeleteTable) -> None:
+    table.remove("a")
+
+
+def compact(table: DeleteTable) -> None:
+    table.remove("a", "b")
+    table.data("ab", 150, k="x")
+
+
+def append(table: DeleteTable) -> None:
+    table.data("more", 10, k="x")
+
+
+@pytest.mark.parametrize("disturb", [delete_more, remove_a, compact, append])
+def test_a_saved_plan_is_made_again_for_a_table_that_moved(
+    folder: Path, tmp_path: Path, disturb: Callable[[DeleteTable], None]
+) -> None:
+    table = two_generations(folder)
+    table.publish()
+    saved = tmp_path / "plan.json"
+    assert iceberg_cli("plan", folder, "merge-dvs", "-o", saved).code == 0
+    disturb(table)
+    table.commit(9)
+    table.publish()
+    before = seen(folder)
+    ran = iceberg_cli("apply", saved, "--yes", "--format", "json")
+    assert ran.code == 0, ran.out + ran.err
+    assert seen(folder) == before
+    assert all(is_vector(e) for e in deletes(folder))
+
+
+# -- files that are not sound --------------------------------------------------------------------------------------
+
+
+def spoiled(folder: Path, change: Callable[[bytearray, int, int], None]) -> tuple[DeleteTable, str]:
+    """Six Puffin files, in the first of which `change` was made; it gets the bytes and a blob's offset and size."""
+    table = many_puffins(folder, 5)
+    table.data("a", 1000)
+    data, places = puffin({table.path("a"): range(0, 900, 2)})
+    bad = bytearray(data)
+    change(bad, places[0][1], places[0][2])
+    table.puffin_bytes("bad", bytes(bad), places)
+    table.commit(20)
+    table.publish()
+    return table, f"{folder}/data/bad-deletes.puffin"
+
+
+def reframed(data: bytearray, offset: int, size: int, vector: bytes) -> None:
+    """The blob with another vector of the same length, and the CRC-32 that belongs to it."""
+    assert len(vector) == size - 12
+    body = data[offset + 4 : offset + 8] + vector
+    data[offset + 4 : offset + size] = body + struct.pack(">I", zlib.crc32(body))
+
+
+def break_crc(data: bytearray, offset: int, size: int) -> None:
+    data[offset + size - 1] ^= 1
+
+
+def break_content(data: bytearray, offset: int, size: int) -> None:
+    data[offset + size // 2] ^= 1
+
+
+def break_magic(data: bytearray, offset: int, size: int) -> None:
+    data[offset + 4] ^= 1
+
+
+def break_length(data: bytearray, offset: int, size: int) -> None:
+    data[offset + 3] ^= 1
+
+
+def break_file_magic(data: bytearray, offset: int, size: int) -> None:
+    data[-1] ^= 1
+
+
+def break_order(data: bytearray, offset: int, size: int) -> None:
+    """Two values of a container change places: pyroaring takes such bytes for a set."""
+    vector = bytearray(data[offset + 8 : offset + size - 4])
+    vector[-4:-2], vector[-2:] = vector[-2:], vector[-4:-2]
+    reframed(data, offset, size, bytes(vector))
+
+
+def break_count(data: bytearray, offset: int, size: int) -> None:
+    """A container header says one value more than there is room for."""
+    vector = bytearray(data[offset + 8 : offset + size - 4])
+    vector[22] += 1
+    reframed(data, offset, size, bytes(vector))
+
+
+def swap_footer(data: bytearray, offset: int, size: int) -> None:
+    place = data.rindex(f'"offset": {offset}'.encode())
+    data[place + 10 : place + 11] = b"5"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        break_crc,
+        break_content,
+        break_magic,
+        break_length,
+        break_file_magic,
+        break_order,
+        break_count,
+        swap_footer,
+    ],
+)
+def test_a_bad_puffin_file_is_named_and_nothing_is_planned(
+    folder: Path, change: Callable[[bytearray, int, int], None]
+) -> None:
+    _, path = spoiled(folder, change)
+    before = metadata_of(folder)
+    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
+    assert ran.code == 15, ran.out
+    assert path in ran.json["message"]
+    assert metadata_of(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("content_offset", 9_999), ("content_offset", 5), ("content_size_in_bytes", 40), ("record_count", 449),
+     ("file_size_in_bytes", 10)],
+)  # fmt: skip
+def test_an_entry_that_does_not_fit_its_puffin_file_is_named(folder: Path, field: str, value: int) -> None:
+    table = many_puffins(folder, 5)
+    table.data("a", 1000)
+    data, places = puffin({table.path("a"): range(0, 900, 2)})
+    table.puffin_bytes("bad", data, places, **{field: value})
+    table.commit(20)
+    table.publish()
+    ran = iceberg_cli("merge-dvs", folder, "--dry-run", "--format", "json")
+    assert ran.code == 15, ran.out
+    assert f"{folder}/data/bad-deletes.puffin" in ran.json["message"]
+
+
+def test_a_vector_with_a_position_behind_its_data_file_is_refused(folder: Path) -> None:
+    table = many_puffins(folder, 5)
+    table.data("a", 10)
+    table.vectors("bad", {"a": [3, 10]})
+    table.commit(20)
+    table.publish()
+    ran = iceberg_cli("merge-dvs", folder, "--dry-run", "--format", "json")
+    assert ran.code == 15
+    assert "position 10" in ran.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("data", "rows", "reason"),
+    [
+        (b"PAR1 no Parquet", 1, "no readable Parquet"),
+        (position_deletes([("/x", 1), ("/x", 2)]), 3, "2 rows"),
+        (position_deletes([("/x", -1)]), 1, "position -1"),
+    ],
+)
+def test_a_bad_position_delete_file_is_named_and_nothing_is_planned(
+    folder: Path, data: bytes, rows: int, reason: str
+) -> None:
+    table = two_generations(folder)
+    table.position_bytes("bad", data, rows, k="x")
+    table.commit(4)
+    table.publish()
+    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
+    assert ran.code == 15
+    assert "bad-deletes.parquet" in ran.json["message"]
+    assert reason in ran.json["message"]
+
+
+def test_rows_that_are_not_sorted_are_read_all_the_same(folder: Path) -> None:
+    table = a_table(folder)
+    table.data("a", 100)
+    table.data("b", 100)
+    table.commit(1)
+    rows = [(table.path("ab"[i % 2]), (i * 37) % 100) for i in range(60)] + [(table.path("a"), 0)] * 2
+    table.position_bytes("messy", position_deletes(rows), len(rows))
+    table.commit(2)
+    table.publish()
+    before = seen(folder)
+    merge(folder)
+    assert seen(folder) == before
+
+
+def test_the_vectors_of_high_positions_keep_their_bits(folder: Path) -> None:
+    table = a_table(folder)
+    table.data("a", 1 << 34)
+    table.commit(1)
+    positions = [0, (1 << 32) - 1, 1 << 32, (1 << 33) + 5]
+    table.positions("p", {"a": positions})
+    table.commit(2)
+    table.publish()
+    merge(folder)
+    (entry,) = deletes(folder)
+    data = STORAGE.read(entry["file_path"])
+    blob = data[entry["content_offset"] :][: entry["content_size_in_bytes"]]
+    assert list(BitMap64.deserialize(blob[8:-4])) == positions
+    assert json.loads(data[data.rindex(b'{"blobs"') : -12])["blobs"][0]["properties"]["cardinality"] == "4"

@@ -1,0 +1,323 @@
+"""upgrade-v3 as a program: the preflight, the upgrade, and the recipe around it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, a_branch, a_tag
+from tests.cli.lakes import FolderTable, four_snapshots, listing
+from tests.cli.running import Ran, iceberg_cli
+from tests.hazard_tables import Hazard, entry
+
+REPAIR = ("--with", "repair-manifests,assign-row-ids")
+
+
+def upgrade(table: Path, *arguments: object, code: int = 0) -> Ran:
+    ran = iceberg_cli("upgrade-v3", table, "--format", "json", *arguments)
+    assert ran.code == code, ran.out + ran.err
+    return ran
+
+
+def metadata(folder: Path) -> dict[str, Any]:
+    """The current version's document."""
+    newest = max(folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
+    document: dict[str, Any] = json.loads(newest.read_bytes())
+    return document
+
+
+def head(folder: Path, ref: str = "main") -> dict[str, Any]:
+    document = metadata(folder)
+    wanted = document["refs"][ref]["snapshot-id"]
+    found: dict[str, Any] = next(s for s in document["snapshots"] if s["snapshot-id"] == wanted)
+    return found
+
+
+def listed(folder: Path, ref: str = "main") -> list[dict[str, Any]]:
+    with open(head(folder, ref)["manifest-list"], "rb") as file:
+        rows: list[Any] = list(fastavro.reader(file))
+    return rows
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> FolderTable:
+    made = four_snapshots(tmp_path / "t")
+    made.commit(5, age_ms=DAY_MS, add=["five"], ref="b", parent=3)
+    made.writer.set_ref("eom", a_tag(2))
+    made.publish()
+    return made
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Hazard:
+    """Version 1 without UUID: main's list has no counts, b names its manifests itself, as has a tag its own list.
+
+    Rows: main has a (3) and b (4), b has a (3) and c (5); x was removed by snapshot 8.
+    """
+    made = Hazard(location=str(tmp_path / "old"), format_version=1, fields={"snapshot-log": []})
+    a, b, c, x = made.data("a", "b", "c", "x")
+    made.manifest("m1", entry(ADDED, a, record_count=3), entry(ADDED, x, record_count=2))
+    made.manifest("m2", entry(EXISTING, a, record_count=3), entry(DELETED, x, record_count=2, snapshot_id=8))
+    made.manifest("m3", entry(ADDED, b, record_count=4, snapshot_id=7))
+    made.manifest("m4", entry(ADDED, c, record_count=5, snapshot_id=6))
+    for row in made.rows.values():
+        row |= {name: None for name in row if name.endswith("_count")}
+    made.snapshot(9, "m1", summary={})
+    made.snapshot(8, "m2", parent=9, summary={})
+    made.snapshot(7, "m3", "m2", parent=8, summary={})
+    inline = [made.rows[name]["manifest_path"] for name in ("m4", "m2")]
+    made.snapshot(6, "m4", "m2", parent=8, manifest_list=None, manifests=inline, summary={})
+    made.publish(main=7, b=a_branch(6))
+    path = Path(made.location, "metadata/v1.metadata.json")
+    document = json.loads(path.read_bytes())
+    del document["table-uuid"]
+    path.write_text(json.dumps(document))
+    return made
+
+
+def tag(table: Hazard, name: str, snapshot_id: int) -> None:
+    path = Path(table.location, "metadata/v1.metadata.json")
+    document = json.loads(path.read_bytes())
+    document["refs"][name] = a_tag(snapshot_id)
+    path.write_text(json.dumps(document))
+
+
+# -- preflight ---------------------------------------------------------------------------------------------------
+
+
+def test_check_of_a_clear_table_writes_nothing_and_leaves_with_0(table: FolderTable) -> None:
+    before = listing(table.folder)
+    document = upgrade(table.folder, "--check").json
+    assert document["schema"] == "iceberg-cli/preflight/1"
+    assert document["blocked"] is False
+    assert {finding["id"] for finding in document["findings"]} == {
+        "writer-unknown", "rows-without-ids", "snapshots-without-ids",
+    }  # fmt: skip
+    assert listing(table.folder) == before
+
+
+def test_check_of_a_table_with_obstacles_leaves_with_11_and_names_the_way_out(old: Hazard) -> None:
+    before = listing(Path(old.location))
+    document = upgrade(Path(old.location), "--check", code=11).json
+    assert document["blocked"] is True
+    blocking = {each["id"]: each for each in document["findings"] if each["severity"] == "blocking"}
+    assert set(blocking) == {"inline-manifests", "uncounted-manifests"}
+    assert blocking["inline-manifests"]["where"] == "branch b"
+    assert all(
+        each["remedy"] == f"iceberg-cli upgrade-v3 {old.location} --with repair-manifests"
+        for each in blocking.values()
+    )
+    assert listing(Path(old.location)) == before
+
+
+def test_check_with_the_repair_is_clear(old: Hazard) -> None:
+    assert upgrade(Path(old.location), "--check", *REPAIR).json["blocked"] is False
+    tag(old, "eom", 9)
+    document = upgrade(Path(old.location), "--check", *REPAIR, code=11).json
+    assert [each["id"] for each in document["findings"] if each["severity"] == "blocking"] == [
+        "repair-blocked"
+    ]
+
+
+def test_check_as_text_is_a_table_with_a_verdict(table: FolderTable) -> None:
+    ran = iceberg_cli("upgrade-v3", table.folder, "--check")
+    assert ran.code == 0
+    assert "nothing blocks the upgrade" in ran.out
+    assert "--with assign-row-ids" in ran.out
+
+
+# -- upgrade -----------------------------------------------------------------------------------------------------
+
+
+def test_upgrade_is_one_commit_that_writes_one_file(table: FolderTable) -> None:
+    before = listing(table.folder)
+    old_document = metadata(table.folder)
+    report = upgrade(table.folder, "--yes").json
+    assert (report["status"], report["upgraded_tables_count"]) == ("done", 1)
+    after = listing(table.folder)
+    assert {path: digest for path, digest in after.items() if path in before} == before
+    assert set(after) - set(before) - {"metadata/version-hint.text"} == {"metadata/v2.metadata.json"}
+    new = metadata(table.folder)
+    assert (new["format-version"], new["next-row-id"]) == (3, 0)
+    assert new["snapshots"] == old_document["snapshots"]
+
+
+def test_upgrade_asks_because_it_cannot_be_taken_back(table: FolderTable) -> None:
+    before = listing(table.folder)
+    ran = upgrade(table.folder, code=2)
+    assert "Nobody can be asked" in ran.json["message"]
+    assert listing(table.folder) == before
+
+
+def test_second_upgrade_has_nothing_to_do(table: FolderTable) -> None:
+    upgrade(table.folder, "--yes")
+    before = listing(table.folder)
+    assert upgrade(table.folder).json["status"] == "nothing_to_do"
+    assert upgrade(table.folder, "--check").json["blocked"] is False
+    assert listing(table.folder) == before
+
+
+def test_upgrade_with_row_ids_is_three_commits(table: FolderTable) -> None:
+    report = upgrade(table.folder, "--yes", "--with", "assign-row-ids").json
+    assert report["assigned_rows_count"] == 7
+    document = metadata(table.folder)
+    assert document["next-row-id"] == 7
+    assert [row["first_row_id"] for row in listed(table.folder)] == [0, 1, 1, 2]
+    assert [row["first_row_id"] for row in listed(table.folder, "b")] == [3, 4, 5, 6]
+    assert len(document["metadata-log"]) == 3
+    assert upgrade(table.folder, "--with", "assign-row-ids").json["status"] == "nothing_to_do"
+
+
+def test_plan_shows_every_step_before_the_first(table: FolderTable) -> None:
+    plan = upgrade(table.folder, "--dry-run", "--with", "assign-row-ids").json
+    assert [step["name"] for step in plan["steps"]] == ["upgrade", "assign-row-ids main", "assign-row-ids b"]
+    assert {v["subject"]: v["keep"] for v in plan["verdicts"]} == {"format-version": False, "head": False}
+    assert (
+        plan
+        == upgrade(table.folder, "--dry-run", "--with", "assign-row-ids", "--as-of", plan["as_of_ms"]).json
+    )
+
+
+def test_a_saved_recipe_is_carried_out(table: FolderTable, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    ran = iceberg_cli("plan", table.folder, "upgrade-v3", "--with", "assign-row-ids", "-o", saved)
+    assert ran.code == 0, ran.err
+    ran = iceberg_cli("apply", saved, "--yes", "--format", "json")
+    assert ran.code == 0, ran.out
+    assert metadata(table.folder)["next-row-id"] == 7
+
+
+# -- repair ------------------------------------------------------------------------------------------------------
+
+
+def test_obstacles_block_a_plain_upgrade(old: Hazard) -> None:
+    before = listing(Path(old.location))
+    message = upgrade(Path(old.location), "--yes", code=11).json["message"]
+    assert "1 snapshot without a manifest list: 6" in message
+    assert "3 snapshots whose manifest list lacks counts: 9, 8, 7" in message
+    assert "--with repair-manifests" in message
+    assert listing(Path(old.location)) == before
+
+
+def test_repair_counts_every_head_expires_the_rest_and_then_upgrades(old: Hazard) -> None:
+    folder = Path(old.location)
+    before = set(listing(folder))
+    plan = upgrade(folder, "--dry-run", *REPAIR).json
+    assert [step["name"] for step in plan["steps"]] == [
+        "repair-manifests main", "repair-manifests b", "expire", "upgrade", "assign-row-ids main", "assign-row-ids b",
+    ]  # fmt: skip
+    report = upgrade(folder, "--yes", *REPAIR).json
+    gone = before - set(listing(folder))
+    assert gone == {
+        "data/x", "metadata/m1.avro", "metadata/snap-9.avro", "metadata/snap-8.avro", "metadata/snap-7.avro",
+    }  # fmt: skip
+    assert plan["removals"]["count"] == len(gone)
+    assert (report["repaired_heads_count"], report["deleted_data_files_count"]) == (2, 1)
+    names = ("added", "existing", "deleted")
+    counts = {
+        ref: [tuple(row[f"{name}_rows_count"] for name in names) for row in listed(folder, ref)]
+        for ref in ("main", "b")
+    }
+    assert counts == {"main": [(4, 0, 0), (0, 3, 2)], "b": [(5, 0, 0), (0, 3, 2)]}
+    assert [row["first_row_id"] for row in listed(folder)] == [0, 4]
+    assert [row["first_row_id"] for row in listed(folder, "b")] == [7, 12]
+    assert [(row["manifest_length"], row["added_snapshot_id"]) for row in listed(folder, "b")] == [
+        (Path(row["manifest_path"]).stat().st_size, snapshot_id)
+        for row, snapshot_id in zip(listed(folder, "b"), (6, 8), strict=True)
+    ]
+    document = metadata(folder)
+    assert (document["format-version"], document["next-row-id"]) == (3, 15)
+    assert document["table-uuid"]
+    assert all("manifests" not in snapshot for snapshot in document["snapshots"])
+    assert upgrade(folder, *REPAIR).json["status"] == "nothing_to_do"
+
+
+def test_tags_on_what_has_to_go_are_refused(old: Hazard) -> None:
+    tag(old, "eom", 9)
+    before = listing(Path(old.location))
+    message = upgrade(Path(old.location), "--yes", *REPAIR, code=11).json["message"]
+    assert "tags eom" in message
+    assert "--unsafe-drop-tags" in message
+    assert listing(Path(old.location)) == before
+
+
+def test_tags_go_where_told_to(old: Hazard) -> None:
+    tag(old, "eom", 9)
+    report = upgrade(Path(old.location), "--yes", *REPAIR, "--unsafe-drop-tags").json
+    assert report["dropped_tags_count"] == 1
+    document = metadata(Path(old.location))
+    assert set(document["refs"]) == {"main", "b"}
+    assert 9 not in {snapshot["snapshot-id"] for snapshot in document["snapshots"]}
+
+
+def test_tags_stay_where_told_to(old: Hazard) -> None:
+    tag(old, "eom", 9)
+    plan = upgrade(Path(old.location), "--dry-run", *REPAIR, "--unsafe-keep-tags").json
+    assert any("tags eom keep 1 snapshot without counts" in warning for warning in plan["warnings"])
+    upgrade(Path(old.location), "--yes", *REPAIR, "--unsafe-keep-tags")
+    document = metadata(Path(old.location))
+    assert document["refs"]["eom"]["snapshot-id"] == 9
+    assert Path(old.location, "data/x").exists()
+    again = upgrade(Path(old.location), *REPAIR, "--unsafe-keep-tags").json
+    assert again["status"] == "nothing_to_do"
+
+
+def test_nothing_expires_where_files_may_be_anothers(old: Hazard) -> None:
+    path = Path(old.location, "metadata/v1.metadata.json")
+    document = json.loads(path.read_bytes())
+    document["properties"] = {"gc.enabled": "false"}
+    path.write_text(json.dumps(document))
+    assert "gc.enabled=false" in upgrade(Path(old.location), "--yes", *REPAIR, code=11).json["message"]
+
+
+def test_a_list_that_was_cut_short_is_not_repaired(tmp_path: Path) -> None:
+    """A list records no length; the summary says that there was more."""
+    made = Hazard(location=str(tmp_path / "cut"), format_version=1)
+    (a,) = made.data("a")
+    made.manifest("m1", entry(ADDED, a))
+    made.rows["m1"] |= {name: None for name in made.rows["m1"] if name.endswith("_count")}
+    made.snapshot(9, "m1", summary={"total-data-files": "2", "total-delete-files": "0"})
+    made.publish(main=9)
+    before = listing(Path(made.location))
+    ran = upgrade(Path(made.location), "--yes", *REPAIR, code=15)
+    assert "cut short" in ran.json["message"]
+    assert listing(Path(made.location)) == before
+
+
+def test_a_table_that_another_writer_upgraded_too_early_is_repaired_afterwards(old: Hazard) -> None:
+    path = Path(old.location, "metadata/v1.metadata.json")
+    document = json.loads(path.read_bytes())
+    document |= {
+        "format-version": 2,
+        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "last-sequence-number": 0,
+    }
+    del document["schema"], document["partition-spec"]
+    path.write_text(json.dumps(document))
+    report = upgrade(Path(old.location), "--yes", *REPAIR).json
+    assert (report["status"], report["repaired_heads_count"]) == ("done", 2)
+    assert [row["first_row_id"] for row in listed(Path(old.location))] == [0, 4]
+
+
+# -- options -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--with", "everything"), "--with takes"),
+        (("--unsafe-drop-tags",), "needs --with repair-manifests"),
+        (("--with", "repair-manifests", "--unsafe-drop-tags", "--unsafe-keep-tags"), "exclude each other"),
+    ],
+    ids=str,
+)
+def test_options_without_meaning_are_usage_errors(
+    table: FolderTable, arguments: tuple[str, ...], text: str
+) -> None:
+    ran = iceberg_cli("upgrade-v3", table.folder, *arguments)
+    assert ran.code == 2
+    assert text in ran.err

@@ -1,0 +1,230 @@
+"""merge-dvs is stopped around every effect that it has, and other writers commit before every one of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from iceberg_cli.apply import apply
+from iceberg_cli.committers.versions import find_current
+from iceberg_cli.iceberg.merge_policy import MergePolicy
+from iceberg_cli.plan import Plan
+from iceberg_cli.report import Report
+from iceberg_cli.verbs import VERBS
+from tests.builders import LOCATION, NOW_MS
+from tests.crash.checking import reachable
+from tests.crash.simulation import Process, Script, SimStorage, World, crash
+from tests.delete_tables import DeleteTable
+from tests.scan_planning import view
+
+POLICY = MergePolicy(min_files=2, target_size_bytes=600)
+ONE_BY_ONE = MergePolicy(target_size_bytes=1)  # a Puffin file for each deletion vector
+Seen = dict[str, tuple[Any, ...]]
+
+
+@dataclass
+class Here:
+    """A world with a table in it, and the other writer."""
+
+    world: World
+    commits: int = 0
+
+    def copy(self) -> Here:
+        return Here(self.world.copy(), self.commits)
+
+    @property
+    def storage(self) -> SimStorage:
+        return SimStorage(self.world, Script())
+
+    def current(self) -> tuple[str, dict[str, Any]]:
+        location = find_current(LOCATION, self.storage).location
+        return location, json.loads(self.storage.read(location))
+
+    def seen(self) -> Seen:
+        return view(self.storage.read, self.current()[1])
+
+    def writer(self) -> DeleteTable:
+        """Another writer, who has just looked at the table."""
+        location, document = self.current()
+        table = DeleteTable(storage=self.storage, location=LOCATION)
+        table.reload(document, int(location.rpartition("/v")[2].partition(".")[0]))
+        return table
+
+    def commit(self, change: Callable[[DeleteTable, Seen], None]) -> None:
+        """The other writer commits on top of whatever is current."""
+        table = self.writer()
+        change(table, {path.rpartition("/")[2].partition(".")[0]: seen for path, seen in self.seen().items()})
+        self.commits += 1
+        table.commit(1_000 + self.commits)
+        table.publish()
+
+    def check_tidy(self) -> None:
+        """Nothing is there but what the table reaches."""
+        location, _ = self.current()
+        versions = {path for path in self.world.files if path.endswith(".metadata.json")}
+        hint = {f"{LOCATION}/metadata/version-hint.text"}
+        # What the writer of the table has left behind before: files of deletes that no snapshot had.
+        assert set(self.world.files) - versions - hint <= reachable(self.storage, location)
+
+
+@dataclass(kw_only=True)
+class Merger(Process):
+    """One run of merge-dvs."""
+
+    asked: MergePolicy = POLICY
+
+    def run(self) -> Report:
+        """Settle, plan and apply."""
+        self.resume()
+        verb = VERBS["merge-dvs"]
+        self.shown = verb.plan(self.table, self.asked.to_json(), as_of_ms=NOW_MS)
+        return apply(self.shown, self.table, verb, self.shell)
+
+
+@pytest.fixture(scope="module")
+def here() -> Here:
+    """Position delete files with and without deletion vectors beside them, small Puffin files, dangling deletes."""
+    world = World()
+    table = DeleteTable(
+        storage=SimStorage(world, Script()), location=LOCATION, properties={"commit.retry.min-wait-ms": "1"}
+    )
+    for name in "abcd":
+        table.data(name, 100, k="x")
+    table.data("e", 50)
+    table.data("f", 50)
+    table.commit(1)
+    table.positions("p1", {"a": [1, 2], "b": [5]}, k="x")
+    table.positions("p2", {"e": [3], "g": [1]})
+    table.commit(2)
+    table.positions("p3", {"a": [7], "d": [8]}, k="x")
+    table.commit(3)
+    table.vectors("v1", {"b": [5, 6]}, k="x")
+    table.vectors("v2", {"c": [0]}, k="x")
+    table.commit(4)
+    table.vectors("v3", {"f": [9]})
+    table.commit(5)
+    table.remove("c", vectors=False)
+    table.commit(6)
+    table.publish()
+    return Here(world)
+
+
+def test_undisturbed_it_changes_nothing_that_readers_see(here: Here) -> None:
+    there = here.copy()
+    process = Merger(world=there.world)
+    assert process.run().status == "done"
+    assert there.seen() == here.seen()
+    there.check_tidy()
+    assert Merger(world=there.world).run().status == "nothing_to_do"
+
+
+def effects_of(here: Here, asked: MergePolicy = POLICY) -> list[str]:
+    process = Merger(world=here.copy().world, asked=asked)
+    process.run()
+    return process.effects
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_around_any_effect_is_made_good(here: Here, when: str) -> None:
+    for number, effect in enumerate(effects_of(here)):
+        there = here.copy()
+        process = Merger(world=there.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
+        assert process.dies(process.run), effect
+        assert there.seen() == here.seen(), effect
+        Merger(world=there.world).resume()
+        Merger(world=there.world).run()
+        assert there.seen() == here.seen(), effect
+        there.check_tidy()
+        assert Merger(world=there.world).run().status == "nothing_to_do"
+
+
+def a_delete(table: DeleteTable, seen: Seen) -> None:
+    """A writer of version 3: the new vector holds all that was deleted before."""
+    table.vectors("new1", {"a": seen["a"][1] | {30}}, k="x")
+
+
+def deletes_everywhere(table: DeleteTable, seen: Seen) -> None:
+    table.vectors("new2", {name: seen[name][1] | {31} for name in ("a", "b", "d")}, k="x")
+    table.vectors("new3", {name: seen[name][1] | {31} for name in ("e", "f")})
+
+
+def an_update(table: DeleteTable, seen: Seen) -> None:
+    a_delete(table, seen)
+    table.data("updated", 1, k="x")
+
+
+def a_compaction(table: DeleteTable, seen: Seen) -> None:
+    table.remove("a", "b")
+    table.data("compacted", 200 - len(seen["a"][1] | seen["b"][1]), k="x")
+
+
+def an_append(table: DeleteTable, seen: Seen) -> None:
+    table.data("more", 10, k="x")
+    table.data("most", 10)
+
+
+OTHERS = (a_delete, deletes_everywhere, an_update, a_compaction, an_append)
+
+
+@pytest.mark.parametrize("asked", [POLICY, ONE_BY_ONE], ids=["few files", "many files"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_writers_commit_before_any_effect_keeps_its_deletes_and_its_rows(
+    here: Here, other: Callable[[DeleteTable, Seen], None], asked: MergePolicy
+) -> None:
+    for number, effect in enumerate(effects_of(here, asked)):
+        there = here.copy()
+        expected: list[Seen] = []
+
+        def disturb(there: Here = there, expected: list[Seen] = expected) -> None:
+            there.commit(other)
+            expected.append(there.seen())
+
+        process = Merger(world=there.world, script=Script(before={number: disturb}), asked=asked)
+        report = process.run()
+        assert report.status in ("done", "nothing_to_do"), effect
+        assert there.seen() == expected[0], effect
+        there.check_tidy()
+        Merger(world=there.world).run()
+        assert there.seen() == expected[0], effect
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_writers_commit_before_a_crash_is_kept_when_the_operation_is_resumed(
+    here: Here, other: Callable[[DeleteTable, Seen], None]
+) -> None:
+    for number, effect in enumerate(effects_of(here)):
+        there = here.copy()
+        process = Merger(world=there.world, script=Script(before={number: crash}))
+        assert process.dies(process.run)
+        there.commit(other)
+        expected = there.seen()
+        Merger(world=there.world).resume()
+        assert there.seen() == expected, effect
+        Merger(world=there.world).run()
+        assert there.seen() == expected, effect
+        there.check_tidy()
+
+
+@pytest.mark.parametrize("other", [a_delete, a_compaction])
+def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
+    here: Here, other: Callable[[DeleteTable, Seen], None]
+) -> None:
+    planning = Merger(world=here.copy().world)
+    made = VERBS["merge-dvs"].plan(planning.table, ONE_BY_ONE.to_json(), as_of_ms=NOW_MS)
+    saved = Plan.from_json(made.to_json(), removals=made.removals, path="plan.json")
+    for number, effect in enumerate(effects_of(here, ONE_BY_ONE)):
+        there = here.copy()
+        expected: list[Seen] = []
+
+        def disturb(there: Here = there, expected: list[Seen] = expected) -> None:
+            there.commit(other)
+            expected.append(there.seen())
+
+        process = Merger(world=there.world, script=Script(before={number: disturb}))
+        apply(saved, process.table, VERBS["merge-dvs"], process.shell)
+        assert there.seen() == expected[0], effect
+        there.check_tidy()

@@ -1,0 +1,138 @@
+"""The longest recipe, on a version 1 table without UUID that obstructs its upgrade, stopped around every effect."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from functools import partial
+from typing import Any
+
+import fastavro
+import pytest
+
+from iceberg_cli.apply import apply
+from iceberg_cli.errors import CommitStateUnknown
+from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
+from iceberg_cli.report import Report
+from iceberg_cli.settling import settle_all
+from iceberg_cli.verbs import VERBS
+from tests.builders import ADDED, DELETED, EXISTING, LOCATION, NOW_MS, a_branch
+from tests.crash.budget import few_or_many, some
+from tests.crash.simulation import Process, Script, SimStorage, World, crash
+from tests.hazard_tables import Hazard, entry
+
+VERB = VERBS["upgrade-v3"]
+POLICY = UpgradePolicy(recipe=("repair-manifests", "assign-row-ids")).to_json()
+GONE = ("data/x", "metadata/m1.avro", "metadata/snap-7.avro", "metadata/snap-8.avro", "metadata/snap-9.avro")
+
+
+def a_world() -> World:
+    """main's list has no counts, b names its manifests itself; main has 7 rows, b 8, and 3 are in both."""
+    world = World()
+    table = Hazard(location=LOCATION, storage=SimStorage(world, Script()), format_version=1)
+    a, b, c, x = table.data("a", "b", "c", "x")
+    table.manifest("m1", entry(ADDED, a, record_count=3), entry(ADDED, x))
+    table.manifest("m2", entry(EXISTING, a, record_count=3), entry(DELETED, x, snapshot_id=8))
+    table.manifest("m3", entry(ADDED, b, record_count=4, snapshot_id=7))
+    table.manifest("m4", entry(ADDED, c, record_count=5, snapshot_id=6))
+    for row in table.rows.values():
+        row |= {name: None for name in row if name.endswith("_count")}
+    table.snapshot(9, "m1", summary={})
+    table.snapshot(8, "m2", parent=9, summary={})
+    table.snapshot(7, "m3", "m2", parent=8, summary={})
+    inline = [table.rows[name]["manifest_path"] for name in ("m4", "m2")]
+    table.snapshot(6, "m4", "m2", parent=8, manifest_list=None, manifests=inline, summary={})
+    location = table.publish(main=7, name="00000-a.metadata.json", b=a_branch(6))
+    document = json.loads(world.files[location])
+    del document["table-uuid"]
+    document["properties"] = {"commit.retry.min-wait-ms": "1"}
+    world.files[location] = json.dumps(document).encode()
+    del world.files[f"{LOCATION}/metadata/snap-6.avro"]
+    world.pointer = location
+    return world
+
+
+def run(process: Process) -> Report:
+    list(settle_all(process.table, process.shell))
+    return apply(VERB.plan(process.table, POLICY, as_of_ms=NOW_MS), process.table, VERB, process.shell)
+
+
+def rows(world: World, ref: str) -> dict[str, int]:
+    """Live files of a branch with their rows; every file is there."""
+    assert world.pointer is not None
+    document = json.loads(world.files[world.pointer])
+    head = next(s for s in document["snapshots"] if s["snapshot-id"] == document["refs"][ref]["snapshot-id"])
+    paths = head.get("manifests") or [row["manifest_path"] for row in records(world, head["manifest-list"])]
+    found = {}
+    for path in paths:
+        for record in records(world, path):
+            if record["status"] != DELETED:
+                found[record["data_file"]["file_path"]] = record["data_file"]["record_count"]
+    assert found.keys() <= world.files.keys()
+    return found
+
+
+def records(world: World, path: str) -> list[Any]:
+    return list(fastavro.reader(io.BytesIO(world.files[path])))
+
+
+def check_finished(world: World) -> None:
+    assert world.pointer is not None
+    document = json.loads(world.files[world.pointer])
+    assert (document["format-version"], document["next-row-id"]) == (3, 15)
+    assert not any(f"{LOCATION}/{name}" in world.files for name in GONE)
+    named = {world.pointer, *(each["metadata-file"] for each in document["metadata-log"])}
+    for snapshot in document["snapshots"]:
+        named.add(snapshot["manifest-list"])
+        for row in records(world, snapshot["manifest-list"]):
+            named.add(row["manifest_path"])
+            named |= {record["data_file"]["file_path"] for record in records(world, row["manifest_path"])}
+    assert set(world.files) == named - {f"{LOCATION}/data/x"}
+
+
+def test_recipe_is_six_commits() -> None:
+    world = a_world()
+    process = Process(world=world)
+    assert run(process).status == "done"
+    assert sum(effect.startswith("swap") for effect in process.effects) == 6
+    check_finished(world)
+    assert run(Process(world=world)).status == "nothing_to_do"
+
+
+@few_or_many(24)
+def test_a_crash_around_any_effect_is_made_good_by_resume(budget: int) -> None:
+    start = a_world()
+    expected = {ref: rows(start, ref) for ref in ("main", "b")}
+    trial = Process(world=start.copy())
+    run(trial)
+    moments = list(itertools.product(("before", "after"), range(len(trial.effects))))
+    for when, number in some(moments, budget):
+        world = start.copy()
+        process = Process(world=world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
+        assert process.dies(partial(run, process)) or when == "after"
+        assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
+        Process(world=world).resume()
+        assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
+        run(Process(world=world))
+        check_finished(world)
+        assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
+
+
+@pytest.mark.parametrize("fate", ["lost", "lost after", "refused"])
+def test_a_lost_answer_to_any_swap_is_made_good(fate: str) -> None:
+    for place in range(6):
+        world = a_world()
+        process = Process(world=world, script=Script(swaps=[""] * place + [fate]))
+        process.dies(partial(outcome, process))
+        Process(world=world).resume()
+        run(Process(world=world))
+        check_finished(world)
+
+
+def outcome(process: Process) -> object:
+    """What a run ends with, an error among them."""
+    try:
+        return run(process)
+    except CommitStateUnknown as error:
+        return error

@@ -1,0 +1,332 @@
+"""Tables for tests of manifests: opened over memory, and read by a slow reader that shares no code with ours."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fastavro
+
+from iceberg_cli.apply import Shell, apply
+from iceberg_cli.committers import Attempt
+from iceberg_cli.committers.memory import MemoryCatalog, MemoryCommitter
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.strict_json import decode_metadata_file
+from iceberg_cli.plan import Plan
+from iceberg_cli.report import Report
+from iceberg_cli.storage import FileInfo
+from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs import VERBS
+from tests.builders import ADDED, DELETED, EXISTING, LOCATION, NOW_MS, a_snapshot, a_table_document
+from tests.crash.simulation import World, unseen
+
+Entry = dict[str, Any]
+NAME = "visits"
+
+
+@dataclass
+class Overlay:
+    """The storage port: files in memory over the files of a folder, which stands where `original` says.
+
+    `tamper` may change what is read of a new file.
+    """
+
+    folder: Path | None = None
+    original: str = LOCATION
+    files: dict[str, bytes] = field(default_factory=dict)
+    tamper: Callable[[str, bytes], bytes] = lambda _path, data: data
+
+    def canonical(self, path: str) -> str:
+        return path
+
+    def read(self, path: str) -> bytes:
+        if path in self.files:
+            return self.tamper(path, self.files[path])
+        if self.folder is None or not path.startswith(self.original):
+            raise FileNotFoundError(path)
+        return (self.folder / path.removeprefix(self.original).lstrip("/")).read_bytes()
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self.read(path)[offset : offset + length]
+
+    def stat(self, path: str) -> FileInfo:
+        return FileInfo(path=path, size_bytes=len(self.read(path)), modified_ms=0)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        if path in self.files:
+            raise FileExistsError(path)
+        self.files[path] = data
+
+    def list(self, folder: str) -> Iterable[FileInfo]:
+        return [self.stat(path) for path in sorted(self.files) if path.startswith(f"{folder}/")]
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        for path in paths:
+            self.files.pop(path, None)
+        return {}
+
+    def prune(self, folder: str) -> None:
+        pass
+
+
+class Racing(MemoryCommitter):
+    """Lets another writer act once, just before the first swap."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def _swap(self, attempt: Attempt) -> bool:
+        act, self.meanwhile = self.meanwhile, None
+        if act is not None:
+            act()
+        return super()._swap(attempt)
+
+
+@dataclass
+class Opened:
+    """A table, its storage and its catalog."""
+
+    table: IcebergTable
+    storage: Overlay
+    catalog: MemoryCatalog
+    committer: Racing
+    world: World = field(default_factory=World)
+
+    def plan(self, verb: str, policy: Mapping[str, Any], *, shown: Plan | None = None) -> Plan:
+        return VERBS[verb].plan(self.table, policy, as_of_ms=NOW_MS, shown=shown)
+
+    def apply(self, plan: Plan) -> Report:
+        shell = Shell(
+            now_ms=lambda: NOW_MS,
+            new_uuid=self.world.new_uuid,
+            sleep_ms=lambda _ms: None,
+            on_event=unseen,
+            host="here",
+            process_id=1,
+        )
+        return apply(plan, self.table, VERBS[plan.operation], shell)
+
+    def metadata(self) -> dict[str, Any]:
+        """The current metadata file."""
+        location = self.catalog.locations[NAME]
+        found: dict[str, Any] = decode_metadata_file(self.storage.read(location), location)
+        return found
+
+    def head(self) -> dict[str, Any]:
+        """The current snapshot."""
+        metadata = self.metadata()
+        (found,) = (s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"])
+        return found
+
+    def manifests(self) -> list[Entry]:
+        """The rows of the current manifest list, by fastavro."""
+        return avro(self.storage.read(self.head()["manifest-list"]))
+
+    def publish(self, document: Mapping[str, Any]) -> None:
+        """Make a document the current metadata, as another writer would."""
+        location = f"{document['location']}/metadata/other-{len(self.storage.files)}.metadata.json"
+        self.storage.put_if_absent(location, json.dumps(document).encode())
+        self.catalog.locations[NAME] = location
+
+
+def opened(storage: Overlay, location: str) -> Opened:
+    """The table of a metadata file."""
+    catalog = MemoryCatalog()
+    catalog.locations[NAME] = location
+    committer = Racing(catalog, NAME, storage)
+    engine = LocalEngine(storage, threads=1)
+    table = IcebergTable(name=NAME, storage=storage, committer=committer, engine=engine, on_event=unseen)
+    return Opened(table, storage, catalog, committer)
+
+
+def of_fixture(folder: Path) -> Opened:
+    """A fixture's newest metadata, opened over its folder."""
+    files = [*folder.glob("metadata/*.metadata.json")]
+    documents = {path: decode_metadata_file(path.read_bytes(), str(path)) for path in files}
+    newest = max(files, key=lambda path: (documents[path]["last-updated-ms"], path.name))
+    original = documents[newest]["location"].removeprefix("./")  # as its manifests spell it
+    return opened(Overlay(folder, original), f"{original}/metadata/{newest.name}")
+
+
+# -- a reader ---------------------------------------------------------------------------------------------------
+
+
+def avro(data: bytes) -> list[Entry]:
+    """The records of a container."""
+    return [dict(record) for record in fastavro.reader(io.BytesIO(data))]  # type: ignore[arg-type, call-overload]
+
+
+def by_id(schema: Any, value: Any) -> Any:
+    """A value with the field ids of its schema in the place of names."""
+    if isinstance(schema, list):
+        return None if value is None else by_id(next(branch for branch in schema if branch != "null"), value)
+    if isinstance(schema, dict) and schema["type"] == "record":
+        return {field["field-id"]: by_id(field["type"], value[field["name"]]) for field in schema["fields"]}
+    if isinstance(schema, dict) and schema["type"] == "array":
+        items = [by_id(schema["items"], item) for item in value]
+        if schema.get("logicalType") == "map":
+            return dict(tuple(item.values()) for item in items)
+        return items
+    return value
+
+
+def live_entries(table: Opened) -> list[tuple[Any, ...]]:
+    """Every live entry of the current snapshot with what it inherits: the specification's rules, one by one."""
+    found = []
+    for row in table.manifests():
+        data = table.storage.read(row["manifest_path"])
+        reader = fastavro.reader(io.BytesIO(data))
+        next_row_id = row.get("first_row_id")
+        for record in reader:
+            entry = by_id(reader.writer_schema, record)
+            file = {key: value for key, value in entry.pop(2).items() if key != 105}
+            status = entry[0]
+            if status == DELETED:
+                continue
+            for number in (3, 4):
+                if entry.get(number) is None and (status == ADDED or not row.get("sequence_number")):
+                    entry[number] = row.get("sequence_number") or 0
+            snapshot_id = entry[1] if entry[1] is not None else row["added_snapshot_id"]
+            if row.get("content") or row.get("first_row_id") is None:
+                file[142] = None
+            elif file.get(142) is None:
+                file[142] = next_row_id
+                next_row_id += file[103]
+            numbers = (
+                snapshot_id,
+                entry.get(3),
+                entry.get(4),
+                row["partition_spec_id"],
+                row.get("content") or 0,
+            )
+            known = tuple(sorted((key, repr(value)) for key, value in file.items() if _says(key, value)))
+            found.append((*numbers, known))
+    return sorted(found, key=repr)
+
+
+def _says(field_id: int, value: Any) -> bool:
+    """Whether a value says more than the field's absence; content is 0 where it is absent."""
+    return value is not None and not (field_id == 134 and value == 0)
+
+
+# -- a table of manifests ----------------------------------------------------------------------------------------
+
+
+def entry(status: int, path: str, **others: Any) -> Entry:
+    """A manifest entry; its numbers are inherited if it is ADDED."""
+    own = {} if status == ADDED else {"snapshot_id": 1, "sequence_number": 1, "file_sequence_number": 1}
+    return {
+        "status": status,
+        **own,
+        "content": 0,
+        "file_path": path,
+        "file_format": "PARQUET",
+        "partition": {},
+        "record_count": 10,
+        "file_size_in_bytes": 1_000,
+        "column_sizes": {1: 400, 2: 500},
+        "lower_bounds": {1: b"\x01", 2: b"\xff" * 20},
+        "split_offsets": [4],
+        **others,
+    }
+
+
+@dataclass(kw_only=True)
+class Manifests:
+    """A table whose manifests a test writes one by one; `table` publishes them as one snapshot."""
+
+    schema: dict[str, Any]
+    spec: dict[str, Any]
+    format_version: int = 2
+    properties: Mapping[str, str] = field(default_factory=dict)
+    more_specs: Sequence[dict[str, Any]] = ()
+    storage: Overlay = field(default_factory=Overlay)
+    rows: list[Entry] = field(default_factory=list)
+
+    def add(
+        self,
+        *entries: Entry,
+        content: int = 0,
+        spec: dict[str, Any] | None = None,
+        version: int | None = None,
+        codec: str = "deflate",
+        **row: Any,
+    ) -> str:
+        """Write one manifest, with a row that has no summaries; its path."""
+        path = f"{LOCATION}/metadata/m{len(self.rows)}.avro"
+        data = write_manifest(
+            entries,
+            schema=self.schema,
+            partition_spec=spec or self.spec,
+            format_version=version or self.format_version,
+            content=content,
+            codec=codec,
+            sync=bytes(16),
+        )
+        return self.put(path, data, entries, content=content, spec_id=(spec or self.spec)["spec-id"], **row)
+
+    def put(
+        self, path: str, data: bytes, entries: Sequence[Entry], *, content: int, spec_id: int, **row: Any
+    ) -> str:
+        """A manifest of other bytes."""
+        self.storage.put_if_absent(path, data)
+        number = len(self.rows) + 1
+        counts: Entry = {}
+        for status, kind in ((EXISTING, "existing"), (ADDED, "added"), (DELETED, "deleted")):
+            mine = [each for each in entries if each["status"] == status]
+            counts[f"{kind}_files_count"] = len(mine)
+            counts[f"{kind}_rows_count"] = sum(each["record_count"] for each in mine)
+        self.rows.append(
+            {
+                "manifest_path": path,
+                "manifest_length": len(data),
+                "partition_spec_id": spec_id,
+                "content": content,
+                "sequence_number": number,
+                "min_sequence_number": 1,
+                "added_snapshot_id": number,
+                **counts,
+                **row,
+            }
+        )
+        return path
+
+    def table(self, *, next_row_id: int = 0) -> Opened:
+        """The table with all that was added."""
+        count = len(self.rows)
+        list_path = f"{LOCATION}/metadata/snap-{count}.avro"
+        data = write_manifest_list(
+            self.rows,
+            format_version=self.format_version,
+            snapshot_id=count,
+            parent_snapshot_id=None,
+            sequence_number=count,
+            first_row_id=0,
+            sync=bytes(16),
+        )
+        self.storage.put_if_absent(list_path, data)
+        document = a_table_document(
+            a_snapshot(
+                count, manifest_list=list_path, summary={"total-data-files": "0", "total-records": "70"}
+            ),
+            format_version=self.format_version,
+            properties=self.properties,
+            fields={
+                "schemas": [self.schema],
+                "partition-specs": [self.spec, *self.more_specs],
+                "last-column-id": 99,
+                **({"next-row-id": next_row_id} if self.format_version > 2 else {}),
+                **(
+                    {"schema": self.schema, "partition-spec": self.spec["fields"]}
+                    if self.format_version < 2
+                    else {}
+                ),
+            },
+        )
+        location = f"{LOCATION}/metadata/v{count}.metadata.json"
+        self.storage.put_if_absent(location, json.dumps(document).encode())
+        return opened(self.storage, location)

@@ -1,0 +1,888 @@
+"""rewrite-manifests: what is read before and after is the same, and a good layout is left alone.
+
+The reader of these tests (`tests/manifest_tables.py`) is fastavro and the specification's rules of inheritance, one by
+one; expected summaries come from lists that Java wrote and from the specification's Appendix D.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import struct
+import uuid
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from iceberg_cli.errors import CorruptFile, UsageError
+from iceberg_cli.iceberg.avro import write_container
+from iceberg_cli.iceberg.avro_plan import Wanted
+from iceberg_cli.iceberg.avro_schema import parse_schema
+from iceberg_cli.iceberg.field_summaries import FieldSummary, sort_key, summary_of
+from iceberg_cli.iceberg.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
+from iceberg_cli.iceberg.manifest_layout import Candidate, Layout, chosen, overlaps
+from iceberg_cli.iceberg.manifest_schemas import manifest_schema, partition_struct
+from iceberg_cli.iceberg.manifest_splice import encoded, recipe, spliced
+from iceberg_cli.iceberg.manifest_writer import manifest_header, write_manifest, write_manifest_list
+from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
+from iceberg_cli.verbs.manifest_building import Building
+from tests.builders import ADDED, DELETED, EXISTING
+from tests.fixtures.test_inspect_fixtures import ALL
+from tests.manifest_tables import Manifests, Opened, avro, by_id, entry, live_entries, of_fixture
+from tests.paths import FIXTURES, needs_fixtures
+
+VERB = "rewrite-manifests"
+KIB = 1 << 10
+
+
+def columns(*types: str) -> dict[str, Any]:
+    fields = [
+        {"id": number, "name": f"c{number}", "required": False, "type": type_}
+        for number, type_ in enumerate(types, start=1)
+    ]
+    return {"type": "struct", "schema-id": 0, "fields": fields}
+
+
+def spec(*sources: int, spec_id: int = 0, transform: str = "identity") -> dict[str, Any]:
+    return {
+        "spec-id": spec_id,
+        "fields": [
+            {"source-id": source, "field-id": 1000 + source, "name": f"p{source}", "transform": transform}
+            for source in sources
+        ],
+    }
+
+
+SCHEMA = columns("int", "string")
+BY_ONE = spec(1)
+
+
+def policy(**values: Any) -> dict[str, Any]:
+    return RewritePolicy(**values).to_json()
+
+
+def rewritten(table: Opened, **values: Any) -> dict[str, int]:
+    """The result columns of a rewrite, which changes nothing that a reader sees and leaves nothing to do."""
+    before = live_entries(table)
+    plan = table.plan(VERB, policy(**values))
+    assert plan.due
+    assert plan.to_json() == table.plan(VERB, policy(**values)).to_json()
+    report = table.apply(plan)
+    assert live_entries(table) == before
+    again = table.plan(VERB, policy(**values))
+    assert not again.due, [verdict for verdict in again.verdicts if not verdict.keep]
+    return dict(report.counts)
+
+
+def stays(table: Opened, **values: Any) -> list[str]:
+    """The reasons of a plan that does nothing."""
+    plan = table.plan(VERB, policy(**values))
+    assert not plan.due
+    return [verdict.reason for verdict in plan.verdicts]
+
+
+def a_lot(version: int = 2, *, files: int = 400, manifests: int = 8, **values: Any) -> Manifests:
+    """Files of 20 partitions, strewn over manifests."""
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=version, **values)
+    numbers = random.Random(7)
+    for number in range(manifests):
+        row = {"first_row_id": number << 32} if version > 2 else {}
+        lot.add(*(a_file(numbers) for _ in range(files // manifests)), **row)
+    return lot
+
+
+def a_file(numbers: random.Random, status: int = ADDED) -> dict[str, Any]:
+    partition = numbers.choice([None, *range(-9, 10)])
+    path = f"/lake/data/{numbers.getrandbits(200):050x}.parquet"
+    return entry(status, path, partition={"p1": partition}, record_count=numbers.randrange(1_000_000))
+
+
+def partitions_of(table: Opened, row: dict[str, Any]) -> list[Any]:
+    """The values of the first partition field in a manifest, in file order."""
+    reader = fastavro.reader(io.BytesIO(table.storage.read(row["manifest_path"])))
+    return [next(iter(record["data_file"]["partition"].values())) for record in reader]  # type: ignore[index, union-attr, call-overload]
+
+
+def nulls_first(values: list[Any]) -> list[tuple[bool, Any]]:
+    return [(value is not None, value or 0) for value in values]
+
+
+# -- tables of other engines -------------------------------------------------------------------------------------
+
+
+@needs_fixtures
+@pytest.mark.parametrize("case", ALL)
+def test_live_entries_of_other_engines_tables_stay_the_same_and_a_second_run_finds_nothing(case: str) -> None:
+    table = of_fixture(FIXTURES / case)
+    before = live_entries(table)
+    next_row_id = table.metadata().get("next-row-id")
+    counts = [row.get("content", 0) for row in table.manifests()]
+    plan = table.plan(VERB, policy())
+    if plan.due:
+        report = table.apply(plan)
+        assert report.counts["rewritten_manifests_count"] == len([v for v in plan.verdicts if not v.keep])
+    assert live_entries(table) == before
+    assert table.metadata().get("next-row-id") == next_row_id
+    assert len(table.manifests()) <= len(counts)
+    assert not table.plan(VERB, policy()).due
+
+
+@needs_fixtures
+def test_row_ids_that_a_v2_manifest_inherits_in_an_upgraded_table_are_written_into_its_entries() -> None:
+    table = of_fixture(FIXTURES / "18-iceberg-v2-upgraded-v3-posdeletes" / "parcels")
+    next_row_id = table.metadata()["next-row-id"]
+    assert rewritten(table) == {"rewritten_manifests_count": 8, "added_manifests_count": 2}
+    data, deletes = sorted(table.manifests(), key=lambda row: row["content"])
+    ids = [record["data_file"]["first_row_id"] for record in avro(table.storage.read(data["manifest_path"]))]
+    assert None not in ids
+    assert data["first_row_id"] == table.head()["first-row-id"] == next_row_id
+    assert deletes["first_row_id"] is None
+    written = avro(table.storage.read(deletes["manifest_path"]))
+    assert {record["data_file"]["first_row_id"] for record in written} == {None}
+    assert table.head()["added-rows"] == 0
+
+
+@needs_fixtures
+@pytest.mark.parametrize("case", ALL)
+def test_partition_summaries_are_those_that_the_engines_wrote(case: str) -> None:
+    table = of_fixture(FIXTURES / case)
+    metadata = table.table.metadata
+    checked = 0
+    for row in table.manifests():
+        reader = fastavro.reader(
+            io.BytesIO(table.storage.read(row["manifest_path"])), return_record_name=False
+        )
+        entries = [by_id(reader.writer_schema, record) for record in reader]
+        fields = metadata.partition_spec(row["partition_spec_id"]).fields  # type: ignore[union-attr]
+        if not row.get("partitions"):
+            continue
+        for number, (field, summary) in enumerate(zip(fields, row["partitions"], strict=True)):
+            type_name = {"identity": None, "bucket": "int", "month": "int"}.get(field.transform.split("[")[0])
+            type_name = type_name or str(metadata.current_schema().types_by_id().get(field.source_id, ""))
+            if type_name not in {"string", "int", "long", "double"}:
+                continue
+            values = [list(each[2][102].values())[number] for each in entries]
+            found = summary_of(sort_key(pa.array(values), type_name), type_name).to_row(type_name)
+            assert found == {key: summary[key] for key in found} | {"contains_nan": False}
+            checked += 1
+    assert checked or case.split("/", maxsplit=1)[0][:2] in {"03", "04", "05", "07", "08", "20"}
+
+
+# -- tables of our own -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("size", [None, 16 * KIB])
+def test_entries_are_sorted_by_partition_into_manifests_of_the_target_size(
+    version: int, size: int | None
+) -> None:
+    table = a_lot(version).table(next_row_id=1 << 40)
+    counts = rewritten(table, target_size_bytes=size)
+    rows = table.manifests()
+    assert counts == {"rewritten_manifests_count": 8, "added_manifests_count": len(rows)}
+    assert (len(rows) == 1) == (size is None)
+    values = [nulls_first(partitions_of(table, row)) for row in rows]
+    assert [value for part in values for value in part] == sorted(value for part in values for value in part)
+    for row, part in zip(rows, values, strict=True):
+        assert row["manifest_length"] == len(table.storage.read(row["manifest_path"]))
+        assert size is None or row["manifest_length"] <= 1.2 * size
+        (summary,) = row["partitions"]
+        known = [value for there, value in part if there]
+        assert summary["contains_null"] == (len(known) < len(part))
+        assert summary["lower_bound"] == struct.pack("<i", min(known))
+        assert summary["upper_bound"] == struct.pack("<i", max(known))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_version_stays_and_the_header_says_what_the_specification_asks_for(version: int) -> None:
+    table = a_lot(version).table(next_row_id=1 << 40)
+    rewritten(table)
+    (row,) = table.manifests()
+    reader = fastavro.reader(io.BytesIO(table.storage.read(row["manifest_path"])))
+    header = reader.metadata
+    assert header["format-version"] == str(version)
+    assert json.loads(header["schema"]) == SCHEMA
+    assert json.loads(header["partition-spec"]) == BY_ONE["fields"]
+    assert (header["schema-id"], header["partition-spec-id"]) == ("0", "0")
+    assert header.get("content") == (None if version == 1 else "data")
+    assert header["avro.codec"] == "deflate"
+    names = [field["name"] for field in reader.writer_schema["fields"]]  # type: ignore[call-overload, index]
+    assert ("sequence_number" in names) == (version > 1)
+    assert all(record["snapshot_id"] is not None for record in reader)  # type: ignore[index, call-overload]
+
+
+def test_the_replace_snapshot_has_the_keys_that_java_writes_and_the_totals() -> None:
+    table = a_lot().table()
+    rewritten(table)
+    summary = table.head()["summary"]
+    assert summary.pop("iceberg-cli.operation-id")
+    assert summary == {
+        "operation": "replace",
+        "manifests-created": "1",
+        "manifests-kept": "0",
+        "manifests-replaced": "8",
+        "entries-processed": "400",
+        "changed-partition-count": "0",
+        "total-data-files": "0",
+        "total-records": "70",
+    }
+
+
+def test_deleted_entries_are_dropped_and_added_ones_become_existing_with_their_inherited_numbers() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    lot.add(entry(DELETED, "/gone"), entry(EXISTING, "/old", partition={"p1": 1}))
+    lot.add(entry(ADDED, "/new", partition={"p1": 0}))
+    table = lot.table()
+    rewritten(table)
+    (row,) = table.manifests()
+    written = avro(table.storage.read(row["manifest_path"]))
+    found = [
+        (
+            e["data_file"]["file_path"],
+            e["status"],
+            e["snapshot_id"],
+            e["sequence_number"],
+            e["file_sequence_number"],
+        )
+        for e in written
+    ]
+    assert found == [("/new", EXISTING, 2, 2, 2), ("/old", EXISTING, 1, 1, 1)]
+    counts = [
+        row[f"{kind}_{unit}_count"] for unit in ("files", "rows") for kind in ("added", "existing", "deleted")
+    ]
+    assert counts == [0, 2, 0, 0, 20, 0]
+    assert (row["min_sequence_number"], row["sequence_number"]) == (1, 3)
+
+
+def test_a_manifest_of_deleted_entries_only_is_dropped_and_nothing_is_written_for_it() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    lot.add(entry(DELETED, "/gone"))
+    kept = lot.add(entry(ADDED, "/new", partition={"p1": 0}))
+    table = lot.table()
+    assert rewritten(table) == {"rewritten_manifests_count": 1, "added_manifests_count": 0}
+    assert [row["manifest_path"] for row in table.manifests()] == [kept]
+
+
+def test_data_and_deletes_and_specs_are_never_mixed() -> None:
+    other = spec(1, 2, spec_id=1)
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=3, more_specs=[other])
+    for number in range(3):
+        lot.add(entry(ADDED, f"/a{number}", partition={"p1": number}), first_row_id=number * 10)
+        lot.add(
+            entry(ADDED, f"/b{number}", partition={"p1": number, "p2": "x"}),
+            spec=other,
+            first_row_id=100 + number * 10,
+        )
+        dv = entry(
+            ADDED, "/puffin", partition={"p1": number}, file_format="PUFFIN", referenced_data_file=f"/a{number}",
+            content_offset=4 + number, content_size_in_bytes=40,
+        ) | {"content": 1}  # fmt: skip
+        lot.add(dv, content=1)
+    table = lot.table(next_row_id=200)
+    assert rewritten(table) == {"rewritten_manifests_count": 9, "added_manifests_count": 3}
+    kinds = [(row["content"], row["partition_spec_id"]) for row in table.manifests()]
+    assert sorted(kinds) == [(0, 0), (0, 1), (1, 0)]
+    assert table.metadata()["next-row-id"] == 200
+    assert [row["first_row_id"] for row in table.manifests()] == [200, 200, None]
+
+
+def test_only_what_the_options_name_is_written_anew() -> None:
+    other = spec(1, spec_id=4)
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE, more_specs=[other])
+    for number in range(3):
+        lot.add(entry(ADDED, f"/a{number}"))
+        lot.add(entry(ADDED, f"/b{number}"), spec=other)
+        lot.add(entry(ADDED, f"/d{number}") | {"content": 1}, content=1)
+    table = lot.table()
+    going = [
+        {v.id for v in table.plan(VERB, policy(**given)).verdicts if not v.keep}
+        for given in (
+            {},
+            {"content": "data"},
+            {"content": "deletes"},
+            {"spec_ids": (4,)},
+            {"min_manifests": 4},
+        )
+    ]
+    paths = [row["manifest_path"] for row in lot.rows]
+    assert going == [{*paths}, {*paths[0::3], *paths[1::3]}, {*paths[2::3]}, {*paths[1::3]}, set()]
+    for given in ({"spec_ids": (9,)}, {"sort_by": ("nothing",)}):
+        with pytest.raises(UsageError):
+            table.plan(VERB, policy(**given))
+
+
+def test_entries_can_be_sorted_by_a_later_field_first() -> None:
+    both = spec(1, 2)
+    lot = Manifests(schema=SCHEMA, spec=both)
+    for first, second in ((1, "b"), (2, "a"), (0, "c")):
+        lot.add(entry(ADDED, f"/{second}", partition={"p1": first, "p2": second}))
+    table = lot.table()
+    rewritten(table, sort_by=("p2",))
+    (row,) = table.manifests()
+    assert partitions_of(table, row) == [2, 1, 0]
+
+
+def test_encrypted_manifests_stay() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    for number in range(3):
+        lot.add(entry(ADDED, f"/a{number}"), key_metadata=b"secret")
+    assert stays(lot.table()) == ["it is encrypted"] * 3
+
+
+def test_a_table_without_snapshots_has_nothing_to_do() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    table = lot.table()
+    table.publish(
+        {**table.metadata(), "snapshots": [], "refs": {}, "current-snapshot-id": -1, "snapshot-log": []}
+    )
+    assert stays(table) == []
+
+
+def test_a_snapshot_that_names_its_manifests_itself_is_refused_with_the_way_forward() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=1)
+    paths = [lot.add(entry(EXISTING, f"/a{number}")) for number in range(2)]
+    table = lot.table()
+    snapshot = {key: value for key, value in table.head().items() if key != "manifest-list"}
+    table.publish({**table.metadata(), "snapshots": [{**snapshot, "manifests": paths}]})
+    (reason,) = table.plan(VERB, policy()).blocked_by
+    assert "repair-manifests" in reason
+
+
+def test_missing_counts_of_version_1_are_counted_from_the_manifests() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=1)
+    unknown = {
+        f"{kind}_{unit}_count": None
+        for kind in ("added", "existing", "deleted")
+        for unit in ("files", "rows")
+    }
+    for number in range(3):
+        lot.add(entry(EXISTING, f"/a{number}"), entry(DELETED, f"/d{number}"), **unknown)
+    table = lot.table()
+    assert rewritten(table) == {"rewritten_manifests_count": 3, "added_manifests_count": 1}
+    assert table.manifests()[0]["existing_files_count"] == 3
+
+
+def test_rows_without_ids_get_them_once_and_rows_with_ids_keep_them() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=3)
+    lot.add(entry(ADDED, "/with", record_count=5), first_row_id=0)
+    lot.add(entry(ADDED, "/without", record_count=7), version=2)
+    table = lot.table(next_row_id=5)
+    table.apply(table.plan(VERB, policy()))
+    ids = {dict(each[-1])[100]: dict(each[-1]).get(142) for each in live_entries(table)}
+    assert ids == {"'/with'": "0", "'/without'": "5"}
+    assert (
+        table.head()["added-rows"] == 12
+    )  # all rows of the manifest are reserved, as the specification allows
+    assert table.metadata()["next-row-id"] == 17
+
+
+def test_a_manifest_far_above_the_target_is_split() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    numbers = random.Random(3)
+    lot.add(*(a_file(numbers) for _ in range(2_000)))
+    table = lot.table()
+    counts = rewritten(table, target_size_bytes=24 * KIB)
+    assert counts["rewritten_manifests_count"] == 1
+    assert counts["added_manifests_count"] > 1
+
+
+def test_small_batches_and_few_manifests_at_a_time_give_the_same_entries() -> None:
+    table = a_lot(3, files=2_000, manifests=20).table(next_row_id=1 << 40)
+    before = live_entries(table)
+    (step,) = table.plan(VERB, policy(target_size_bytes=20 * KIB)).steps
+    (rewrite,) = step.work
+    paths = {number: f"/lake/new{number}.avro" for number in range(len(step.tasks))}
+    assert len(paths) > 4
+    staged = Building(
+        table=table.table, rewrite=rewrite, paths=paths, held_bytes=40 * KIB, batch_bytes=30_000
+    ).run()
+    rows = [staged[task].row for task in step.tasks]
+    bounds = [(row["partitions"][0]["lower_bound"], row["partitions"][0]["upper_bound"]) for row in rows]
+    numbers = [tuple(struct.unpack("<i", bound)[0] for bound in pair) for pair in bounds]
+    assert all(this[1] <= following[0] for this, following in pairwise(numbers))
+    written = [
+        record["data_file"] for row in rows for record in avro(table.storage.read(row["manifest_path"]))
+    ]
+    found = sorted((repr(file["file_path"]), str(file["first_row_id"])) for file in written)
+    assert found == sorted((dict(each[-1])[100], dict(each[-1])[142]) for each in before)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "lower", "upper"),
+    [
+        ("boolean", [True, False], b"\x00", b"\x01"),
+        ("int", [5, -5], struct.pack("<i", -5), struct.pack("<i", 5)),
+        ("long", [1 << 40, -1], struct.pack("<q", -1), struct.pack("<q", 1 << 40)),
+        ("float", [0.5, -1.5, float("nan")], struct.pack("<f", -1.5), struct.pack("<f", 0.5)),
+        ("double", [0.0, -0.0, float("nan")], struct.pack("<d", -0.0), struct.pack("<d", 0.0)),
+        ("date", [1, -1], struct.pack("<i", -1), struct.pack("<i", 1)),
+        ("timestamptz", [1 << 50, 0], struct.pack("<q", 0), struct.pack("<q", 1 << 50)),
+        ("string", ["b", "ä", "a"], b"a", "ä".encode()),
+        ("binary", [b"\x80", b"\x7f"], b"\x7f", b"\x80"),
+        ("fixed[2]", [b"\x80\x00", b"\x7f\x00"], b"\x7f\x00", b"\x80\x00"),
+        ("decimal(9, 2)", [b"\xff\xff\xff\xfe", b"\x00\x00\x01\x00"], b"\xfe", b"\x01\x00"),
+        (
+            "uuid",
+            [uuid.UUID(int=1 << 127).bytes, uuid.UUID(int=1).bytes],
+            uuid.UUID(int=1).bytes,
+            uuid.UUID(int=1 << 127).bytes,
+        ),
+    ],
+)
+def test_bounds_of_every_partition_type_are_as_appendix_d_has_them(
+    type_: str, values: list[Any], lower: bytes, upper: bytes
+) -> None:
+    lot = Manifests(schema=columns(type_), spec=BY_ONE)
+    for number, value in enumerate([*values, None]):
+        lot.add(entry(ADDED, f"/a{number}", partition={"p1": value}))
+    table = lot.table()
+    rewritten(table)
+    (row,) = table.manifests()
+    assert row["partitions"] == [
+        {
+            "contains_null": True,
+            "contains_nan": type_ in {"float", "double"},
+            "lower_bound": lower,
+            "upper_bound": upper,
+        }
+    ]
+    found = FieldSummary.from_row(row["partitions"][0], type_, path="")
+    assert found.to_row(type_) == row["partitions"][0]
+
+
+def test_a_field_without_values_has_no_bounds() -> None:
+    lot = Manifests(schema=columns("double"), spec=BY_ONE)
+    lot.add(entry(ADDED, "/a", partition={"p1": float("nan")}))
+    lot.add(entry(ADDED, "/b", partition={"p1": None}))
+    table = lot.table()
+    rewritten(table)
+    (summary,) = table.manifests()[0]["partitions"]
+    assert summary == {"contains_null": True, "contains_nan": True, "lower_bound": None, "upper_bound": None}
+
+
+def test_partition_fields_whose_names_avro_does_not_allow_are_written_as_java_spells_them() -> None:
+    odd = spec(1)
+    odd["fields"][0]["name"] = "1 odd-name"
+    lot = Manifests(schema=SCHEMA, spec=odd)
+    for number in range(3):
+        lot.add(entry(ADDED, f"/a{number}", partition={"1 odd-name": number}))
+    table = lot.table()
+    rewritten(table)
+    (row,) = table.manifests()
+    records = avro(table.storage.read(row["manifest_path"]))
+    assert [record["data_file"]["partition"] for record in records] == [
+        {"_1_x20odd_x2Dname": n} for n in range(3)
+    ]
+
+
+def test_a_wider_decimal_and_a_longer_int_are_written_as_the_table_has_them_now() -> None:
+    old = Manifests(schema=columns("decimal(3, 1)", "float"), spec=spec(1, 2))
+    values = [(b"\xff\x9c", 1.5), (b"\x00\x64", -0.25)]
+    for number, (one, two) in enumerate(values):
+        old.add(entry(ADDED, f"/a{number}", partition={"p1": one, "p2": two}))
+    old.schema = columns("decimal(18, 1)", "double")
+    table = old.table()
+    assert table.apply(table.plan(VERB, policy())).counts["added_manifests_count"] == 1
+    (row,) = table.manifests()
+    records = avro(table.storage.read(row["manifest_path"]))
+    found = [tuple(record["data_file"]["partition"].values()) for record in records]
+    assert [(str(one), two) for one, two in found] == [("-10.0", 1.5), ("10.0", -0.25)]
+    bounds = [(part["lower_bound"], part["upper_bound"]) for part in row["partitions"]]
+    assert bounds == [(b"\x9c", b"\x64"), (struct.pack("<d", -0.25), struct.pack("<d", 1.5))]
+
+
+# -- other writers' encodings ------------------------------------------------------------------------------------
+
+
+def flipped(schema: Any) -> Any:
+    """The schema with null last in every union, as a writer may have it."""
+    if isinstance(schema, list):
+        return [flipped(branch) for branch in schema if branch != "null"] + ["null"] * ("null" in schema)
+    if isinstance(schema, dict):
+        return {key: flipped(value) for key, value in schema.items() if key != "default"}
+    return schema
+
+
+def with_more_fields(schema: dict[str, Any]) -> dict[str, Any]:
+    data_file = schema["fields"][-1]["type"]
+    data_file["fields"].insert(3, {"name": "later", "type": ["null", "string"], "field-id": 777})
+    data_file["fields"].append({"name": "last", "type": "double", "field-id": 778})
+    return schema
+
+
+def without_late_fields(schema: dict[str, Any]) -> dict[str, Any]:
+    data_file = schema["fields"][-1]["type"]
+    data_file["fields"] = [f for f in data_file["fields"] if f["field-id"] not in {137, 143, 142, 144, 145}]
+    return schema
+
+
+def in_reverse(schema: dict[str, Any]) -> dict[str, Any]:
+    schema["fields"][-1]["type"]["fields"].reverse()
+    return schema
+
+
+def shorter_partition(schema: dict[str, Any]) -> dict[str, Any]:
+    partition = next(f for f in schema["fields"][-1]["type"]["fields"] if f["field-id"] == 102)
+    partition["type"]["fields"][0]["type"] = ["null", "long"]
+    return schema
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("change", "fast"),
+    [
+        (flipped, False),
+        (with_more_fields, True),
+        (without_late_fields, True),
+        (in_reverse, True),
+        (shorter_partition, False),
+        (lambda schema: schema, True),
+    ],
+)
+def test_odd_writers_entries_come_through_by_the_one_path_or_the_other(
+    version: int, change: Callable[[Any], Any], fast: bool
+) -> None:
+    lot = a_lot(version, manifests=2)
+    odd = change(json.loads(manifest_schema(version, partition_struct(SCHEMA, BY_ONE["fields"]))))
+    numbers = random.Random(5)
+    entries = [a_file(numbers) for _ in range(40)]
+    for number, block in enumerate((entries[:25], entries[25:])):
+        out = io.BytesIO()
+        for each in block:
+            fastavro.schemaless_writer(out, odd, _nested(each))
+        data = write_container(
+            json.dumps(odd), {}, [(len(block), out.getvalue())], codec="null", sync=bytes(16)
+        )
+        row = {"first_row_id": (number + 1) << 50} if version == 3 else {}
+        lot.put(f"/lake/odd{number}.avro", data, block, content=0, spec_id=0, **row)
+    text = manifest_schema(version, partition_struct(SCHEMA, BY_ONE["fields"]))
+    assert (
+        recipe(parse_schema(json.dumps(odd).encode())[1], parse_schema(text.encode())[1]) is not None
+    ) == fast
+    table = lot.table(next_row_id=1 << 60)
+    before = live_entries(table)
+    table.apply(table.plan(VERB, policy()))
+    known = [(*each[:-1], tuple(pair for pair in each[-1] if pair[0] not in {777, 778})) for each in before]
+    assert live_entries(table) == known
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """An entry as a record of any of the schemas above."""
+    file = {key: value for key, value in flat.items() if key != "status"}
+    for name in ("column_sizes", "lower_bounds"):
+        file[name] = [{"key": key, "value": value} for key, value in file[name].items()]
+    return {
+        "status": flat["status"],
+        "snapshot_id": None,
+        "sequence_number": None,
+        "file_sequence_number": None,
+        "data_file": {**file, "last": 1.5, "later": "x"},
+    }
+
+
+def test_arrays_that_say_how_long_their_blocks_are_come_through() -> None:
+    lot = a_lot(manifests=2)
+    schema = json.loads(manifest_schema(2, partition_struct(SCHEMA, BY_ONE["fields"])))
+    each = a_file(random.Random(9))
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, schema, _nested(each))
+    items = b"\x02\xa0\x06\x04\xe8\x07"  # 1: 400, 2: 500
+    plain = b"\x02\x04" + items + b"\x00"  # not null, two items, no more
+    assert out.getvalue().count(plain) == 1
+    sized = out.getvalue().replace(plain, b"\x02\x03\x0c" + items + b"\x00")  # minus two items, in 6 bytes
+    data = write_container(json.dumps(schema), {}, [(1, sized)], codec="null", sync=bytes(16))
+    lot.put("/lake/sized.avro", data, [each], content=0, spec_id=0)
+    rewritten(lot.table())
+
+
+@pytest.mark.parametrize("executor", ["lockstep", "narrow"])
+def test_both_decoders_tell_where_a_field_starts_and_ends(executor: Any) -> None:
+    numbers = random.Random(4)
+    entries = [a_file(numbers) for _ in range(70)]
+    paths = [each["file_path"] for each in entries]
+    sources = [
+        ManifestSource(
+            path=f"/m{number}",
+            data=write_manifest(
+                entries[first : first + 35],
+                schema=SCHEMA,
+                partition_spec=BY_ONE,
+                format_version=3,
+                content=0,
+                sync=bytes(16),
+                block_bytes=1_000,
+            ),
+        )
+        for number, first in enumerate((0, 35))
+    ]
+    edges = [Wanted(f"{edge} {i}", (2, i), edge=edge) for i in (100, 145) for edge in ("start", "end")]  # type: ignore[arg-type]
+    (batch,) = read_entries(sources, columns=("file_path",), edges=edges, executor=executor)
+    assert batch.table["file_path"].to_pylist() == paths
+    for number, source in enumerate(sources):
+        container = open_manifest(source, source.data).container
+        assert container is not None
+        payload = b"".join(block.payload for block in container.blocks)
+        mine = batch.table.filter(pa.array(batch.table["manifest"].to_numpy() == number)).to_pylist()
+        for row in mine:
+            path = row["file_path"].encode()
+            length = (
+                bytes([2 * len(path)])
+                if len(path) < 64
+                else bytes([2 * len(path) & 0x7F | 0x80, 2 * len(path) >> 7])
+            )
+            assert payload[row["start 100"] : row["end 100"]] == length + path
+            assert payload[row["start 145"] : row["end 145"]] == b"\x00"
+        ends = [row["end 145"] for row in mine]
+        assert ends == sorted(ends)
+        assert ends[-1] == len(payload)
+
+
+@needs_fixtures
+def test_the_slow_path_and_the_splice_give_equal_entries() -> None:
+    folder = FIXTURES / "18-iceberg-v2-upgraded-v3-posdeletes" / "parcels"
+    table = of_fixture(folder)
+    metadata = table.table.metadata
+    checked = 0
+    for row in table.manifests():
+        data = table.storage.read(row["manifest_path"])
+        source = ManifestSource(
+            path=row["manifest_path"], content=row["content"], sequence_number=row["sequence_number"],
+            added_snapshot_id=row["added_snapshot_id"], first_row_id=row["first_row_id"],
+        )  # fmt: skip
+        opened = open_manifest(source, data)
+        assert opened.container is not None
+        text, _ = manifest_header(
+            schema=metadata.current_schema().to_json(),
+            partition_spec=metadata.default_spec().to_json(),
+            format_version=3,
+            content=row["content"],
+        )
+        avro_type = opened.container.type
+        found = recipe(avro_type, parse_schema(text.encode())[1])
+        assert found is not None
+        (batch,) = read_entries([opened], columns=ENTRY_COLUMNS, edges=found.edges)
+        rows = np.arange(batch.table.num_rows)[::-1].copy()
+        payload = np.frombuffer(b"".join(block.payload for block in opened.container.blocks), np.uint8)
+        partition = next(f.type for f in avro_type.fields[-1].type.fields if f.field_id == 102)
+        fast = spliced(found, batch.table, payload, rows).to_pylist()
+        slow = encoded(text, partition, batch.table, rows).to_pylist()
+        schema = fastavro.parse_schema(json.loads(text))
+        decoded = [
+            [fastavro.schemaless_reader(io.BytesIO(each), schema) for each in entries]  # type: ignore[call-arg]
+            for entries in (fast, slow)
+        ]
+        assert decoded[0] == decoded[1]
+        checked += len(rows)
+    assert checked > 20
+
+
+# -- conflicts and checks ----------------------------------------------------------------------------------------
+
+
+def appended(table: Opened, lot: Manifests, *, without: str | None = None) -> None:
+    """Another writer commits one more manifest on top, and may replace one."""
+    document = table.metadata()
+    lot.rows = [row for row in table.manifests() if row["manifest_path"] != without]
+    lot.rows = [{"key_metadata": None, **row} for row in lot.rows]
+    path = f"/lake/late-{len(lot.storage.files)}.avro"
+    late = [entry(ADDED, f"{path}.parquet", partition={"p1": 3})]
+    data = write_manifest(
+        late,
+        schema=SCHEMA,
+        partition_spec=BY_ONE,
+        format_version=lot.format_version,
+        content=0,
+        sync=bytes(16),
+    )
+    lot.put(path, data, late, content=0, spec_id=0)
+    number = document["last-sequence-number"] + 1
+    lot.rows[-1] |= {"sequence_number": number, "min_sequence_number": number, "added_snapshot_id": 77}
+    list_path = f"{path}.list.avro"
+    data = write_manifest_list(
+        lot.rows, format_version=lot.format_version, snapshot_id=77, parent_snapshot_id=None,
+        sequence_number=number, sync=bytes(16),
+    )  # fmt: skip
+    lot.storage.put_if_absent(list_path, data)
+    head = document["snapshots"][-1]
+    snapshot = {
+        **head, "snapshot-id": 77, "parent-snapshot-id": head["snapshot-id"], "sequence-number": number,
+        "manifest-list": list_path, "summary": {"operation": "append"},
+    }  # fmt: skip
+    document |= {
+        "snapshots": [*document["snapshots"], snapshot],
+        "current-snapshot-id": 77,
+        "last-sequence-number": number,
+        "refs": {"main": {"snapshot-id": 77, "type": "branch"}},
+        "snapshot-log": [
+            *document["snapshot-log"],
+            {"snapshot-id": 77, "timestamp-ms": snapshot["timestamp-ms"]},
+        ],
+    }
+    table.publish(document)
+
+
+def test_a_concurrent_append_keeps_its_manifest_and_the_staged_ones_are_used() -> None:
+    lot = a_lot()
+    table = lot.table()
+    table.committer.meanwhile = lambda: appended(table, lot)
+    report = table.apply(table.plan(VERB, policy()))
+    assert report.counts == {"rewritten_manifests_count": 8, "added_manifests_count": 1}
+    assert [row["manifest_path"] for row in table.manifests()][1:] == [lot.rows[-1]["manifest_path"]]
+    assert len(live_entries(table)) == 401
+    staged = [path for path in table.storage.files if "-spec0-" in path]
+    assert staged == [table.manifests()[0]["manifest_path"]]
+
+
+def test_a_manifest_that_is_gone_meanwhile_is_left_out_and_its_files_do_not_come_back() -> None:
+    lot = a_lot()
+    table = lot.table()
+    gone = lot.rows[0]["manifest_path"]
+    table.committer.meanwhile = lambda: appended(table, lot, without=gone)
+    report = table.apply(table.plan(VERB, policy()))
+    assert report.counts == {"rewritten_manifests_count": 7, "added_manifests_count": 1}
+    assert len(live_entries(table)) == 351
+    staged = [path for path in table.storage.files if "-spec0-" in path]
+    assert staged == [table.manifests()[0]["manifest_path"]]
+
+
+def test_a_rewrite_that_only_sorts_is_carried_out_on_a_table_that_moved_too() -> None:
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    numbers = random.Random(11)
+    bounds = {
+        "contains_null": True,
+        "lower_bound": struct.pack("<i", -9),
+        "upper_bound": struct.pack("<i", 9),
+    }
+    for _ in range(6):
+        lot.add(*(a_file(numbers) for _ in range(400)), partitions=[bounds])
+    table = lot.table()
+    size = max(row["manifest_length"] for row in lot.rows)
+    plan = table.plan(VERB, policy(target_size_bytes=size))
+    assert {verdict.reason for verdict in plan.verdicts} == {
+        "its partitions overlap with those of too many others"
+    }
+    table.committer.meanwhile = lambda: appended(table, lot)
+    assert table.apply(plan).counts["rewritten_manifests_count"] == 6
+    assert len(live_entries(table)) == 2_401
+
+
+def test_what_does_not_read_back_as_it_was_read_is_not_committed() -> None:
+    table = a_lot(properties={"write.manifest.compression-codec": "uncompressed"}).table()
+    plan = table.plan(VERB, policy())
+    location = table.catalog.locations["visits"]
+
+    def tampered(path: str, data: bytes) -> bytes:
+        return data.replace(b"/lake/data/", b"/lake/dat4/", 1) if "-spec0-" in path else data
+
+    table.storage.tamper = tampered
+    with pytest.raises(CorruptFile, match="other entries"):
+        table.apply(plan)
+    assert table.catalog.locations["visits"] == location
+
+
+# -- the layout --------------------------------------------------------------------------------------------------
+
+T = 1_000
+LAYOUT = Layout(target_bytes=T + 10, header_bytes=10, min_manifests=2, fields=1)
+
+
+def a_candidate(number: int, size: int, low: int = 0, high: int = 0, *, live: int = 5) -> Candidate:
+    return Candidate(number=number, body_bytes=size, live_files=live, lower=((1, low),), upper=((1, high),))
+
+
+def test_many_small_manifests_are_merged_and_those_of_a_good_size_stay() -> None:
+    good = [a_candidate(number, 900, number, number + 1) for number in range(5)]
+    small = [a_candidate(5 + number, 10, number, number) for number in range(6)]
+    assert set(chosen([*good, *small], LAYOUT)) == set(range(5, 11))
+
+
+def test_one_small_manifest_is_no_reason_to_write_anything() -> None:
+    assert chosen([a_candidate(0, 900), a_candidate(1, 900), a_candidate(2, 10)], LAYOUT) == {}
+
+
+def test_manifests_of_a_good_size_whose_partitions_overlap_are_sorted_anew() -> None:
+    assert len(chosen([a_candidate(number, 900, 0, 99) for number in range(10)], LAYOUT)) == 10
+
+
+def test_manifests_that_share_only_their_first_and_last_partition_do_not_overlap() -> None:
+    assert overlaps([a_candidate(number, 900, number, number + 1) for number in range(10)]) == 1
+    assert overlaps([a_candidate(number, 900, 3, 3) for number in range(10)]) == 0
+
+
+def test_a_single_manifest_of_one_file_is_never_split() -> None:
+    assert chosen([a_candidate(0, 10 * T, live=1)], LAYOUT) == {}
+    assert set(chosen([a_candidate(0, 10 * T, live=2)], LAYOUT)) == {0}
+
+
+def test_a_policy_survives_its_json_and_an_unreadable_one_is_refused() -> None:
+    asked = RewritePolicy(target_size_bytes=5, spec_ids=(1,), sort_by=("a",), content="data", min_manifests=3)
+    assert RewritePolicy.from_json(json.loads(json.dumps(asked.to_json()))) == asked
+    for change in (
+        {"content": "both"},
+        {"target_size_bytes": 0},
+        {"spec_ids": ["1"]},
+        {"more": 1},
+        {"sort_by": "a"},
+    ):
+        with pytest.raises(UsageError):
+            RewritePolicy.from_json({**asked.to_json(), **change})
+
+
+# -- property ----------------------------------------------------------------------------------------------------
+
+
+def any_table(seed: int) -> tuple[Opened, dict[str, Any]]:
+    """A table of random manifests, and a random policy."""
+    numbers = random.Random(seed)
+    version = numbers.choice([1, 2, 3])
+    kinds = columns("int", "string", "double", "decimal(9, 2)")
+    by = spec(*numbers.sample([1, 2, 3, 4], numbers.choice([0, 1, 1, 2, 3])))
+    other = spec(2, spec_id=1, transform="truncate[2]")
+    lot = Manifests(schema=kinds, spec=by, more_specs=[other], format_version=version)
+    values = {
+        1: lambda: numbers.choice([None, numbers.randrange(-40, 40)]),
+        2: lambda: numbers.choice([None, "", "ä", f"{numbers.randrange(9)}"]),
+        3: lambda: numbers.choice([None, float("nan"), -0.0, 0.0, numbers.random()]),
+        4: lambda: numbers.choice([None, numbers.randrange(-500, 500).to_bytes(4, "big", signed=True)]),
+    }
+    for number in range(numbers.randrange(1, 25)):
+        chosen_spec = numbers.choice([by, by, by, other])
+        content = numbers.choice([0, 0, 1]) if version > 1 else 0
+        entries = []
+        for _ in range(numbers.choice([1, 1, 3, 30, 200])):
+            each = a_file(numbers, numbers.choice([ADDED, EXISTING, DELETED, EXISTING]))
+            each["content"] = content * numbers.choice([1, 2])
+            each["partition"] = {
+                f"p{f['source-id']}": values[f["source-id"]]() for f in chosen_spec["fields"]
+            }
+            if numbers.random() < 0.3:
+                each |= {"sort_order_id": 1, "equality_ids": [1, 2], "upper_bounds": {1: b"x" * 300}}
+            if version == 3 and not content and numbers.random() < 0.3:
+                each["first_row_id"] = numbers.randrange(1 << 20)
+            entries.append(each)
+        row = {"first_row_id": number << 40} if version == 3 and not content else {}
+        codec = numbers.choice(["deflate", "null", "bzip2"])
+        lot.add(*entries, content=content, spec=chosen_spec, codec=codec, **row)
+    given = {
+        "target_size_bytes": numbers.choice([None, 1, 8 * KIB, 12 * KIB, 40 * KIB]),
+        "min_manifests": numbers.choice([None, None, 1, 3]),
+        "content": numbers.choice(["all", "all", "data", "deletes"]),
+    }
+    return lot.table(next_row_id=1 << 60), policy(**given)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_live_entries_are_the_same_after_any_rewrite_and_a_second_one_finds_nothing(seed: int) -> None:
+    table, asked = any_table(seed)
+    before, next_row_id = live_entries(table), table.metadata().get("next-row-id")
+    plan = table.plan(VERB, asked)
+    table.apply(plan)
+    assert live_entries(table) == before
+    assert table.metadata().get("next-row-id") == next_row_id
+    assert not table.plan(VERB, asked).due

@@ -1,0 +1,411 @@
+"""Upgrades as metadata, and the findings before them. Expected values are the specification's, Appendix E."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table.metadata import TableMetadataUtil
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg import upgrade_v3, v3_readers
+from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.iceberg.preflight import Finding, findings
+from iceberg_cli.iceberg.preflight_facts import ListFacts, Looked, obstructing, snapshots_to_read
+from iceberg_cli.iceberg.update import updates_from_json, with_updates
+from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
+from tests.builders import DAY_MS, NOW_MS, a_branch, a_snapshot, a_table, a_table_document, a_tag
+from tests.metadata_documents import PATH, without
+
+COUNTED = ListFacts(
+    uncounted=0, encrypted=0, data_manifests=1, data_rows=7, delete_manifests=0, delete_files=0
+)
+COUNTS = {
+    f"{status}_{unit}_count": 1 for unit in ("files", "rows") for status in ("added", "existing", "deleted")
+}
+
+
+def upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """The document of the same table in version 3."""
+    base = TableMetadata.from_json(document, path=PATH)
+    updates = updates_from_json(upgrade_v3.updates(base))
+    after = with_updates(base, updates, base_location=PATH, timestamp_ms=NOW_MS)
+    written: dict[str, Any] = json.loads(json.dumps(after.to_json()))
+    TableMetadata.from_json(written, path=PATH)
+    return written
+
+
+def found(
+    table: TableMetadata,
+    lists: Mapping[int, ListFacts] | None = None,
+    *,
+    missing: tuple[int, ...] = (),
+    repaired: tuple[int, ...] = (),
+) -> dict[str, Finding]:
+    looked = Looked(lists=lists or {}, missing=frozenset(missing))
+    made = findings(table, looked, table="t", as_of_ms=NOW_MS, repaired=frozenset(repaired))
+    return {each.id: each for each in made}
+
+
+# -- metadata ----------------------------------------------------------------------------------------------------
+
+
+def a_sparse_v1_document() -> dict[str, Any]:
+    """As the first writers left it: `schema` and `partition-spec` only, no refs, no ids of partition fields."""
+    document = a_table_document(a_snapshot(1, summary={}), a_snapshot(2), format_version=1)
+    document = without(
+        document, "schemas", "current-schema-id", "partition-specs", "default-spec-id", "last-partition-id",
+        "sort-orders", "default-sort-order-id", "refs",
+    )  # fmt: skip
+    document["schema"] = without(document["schema"], "schema-id")
+    document["partition-spec"] = [{"name": "n", "transform": "bucket[4]", "source-id": 1}]
+    first, second = document["snapshots"]
+    document["snapshots"] = [without(first, "summary"), {**second, "manifests": ["m.avro"]}]
+    return document
+
+
+def test_version_1_gets_everything_that_later_versions_require() -> None:
+    new = upgraded(a_sparse_v1_document())
+    assert new["format-version"] == 3
+    assert (new["last-sequence-number"], new["next-row-id"]) == (0, 0)
+    assert (new["schemas"][0]["schema-id"], new["current-schema-id"]) == (0, 0)
+    field = {"name": "n", "transform": "bucket[4]", "source-id": 1, "field-id": 1000}
+    assert new["partition-specs"] == [{"spec-id": 0, "fields": [field]}]
+    assert (new["default-spec-id"], new["last-partition-id"]) == (0, 1000)
+    assert (new["sort-orders"], new["default-sort-order-id"]) == ([{"order-id": 0, "fields": []}], 0)
+    assert new["refs"] == {"main": {"snapshot-id": 2, "type": "branch"}}
+    assert [snapshot["sequence-number"] for snapshot in new["snapshots"]] == [0, 0]
+    assert [snapshot["summary"] for snapshot in new["snapshots"]] == [
+        {"operation": "overwrite"},
+        {"operation": "append"},
+    ]
+
+
+def test_version_1_loses_what_only_it_has() -> None:
+    new = upgraded(a_sparse_v1_document())
+    assert not {"schema", "partition-spec"} & new.keys()
+    assert all("manifests" not in snapshot for snapshot in new["snapshots"])
+
+
+def test_another_reader_takes_the_upgraded_table_for_version_3() -> None:
+    for document in (a_sparse_v1_document(), a_table_document(a_snapshot(1), format_version=2)):
+        other = TableMetadataUtil.parse_obj(upgraded(document))
+        assert other.format_version == 3
+        assert other.current_snapshot() is not None
+
+
+def test_upgrade_leaves_everything_else_as_it_was() -> None:
+    document = a_table_document(
+        a_snapshot(1, somebody_elses="note"),
+        a_snapshot(2),
+        properties={"owner": "lake"},
+        tag=a_tag(1),
+        fields={"somebody-elses": {"a": 1}, "last-updated-ms": NOW_MS},
+    )
+    new = upgraded(document)
+    changed = {key for key in document.keys() | new.keys() if document.get(key) != new.get(key)}
+    assert changed == {"format-version", "next-row-id", "metadata-log"}
+
+
+def test_snapshots_that_version_1_wrote_are_completed_in_a_version_2_table_too() -> None:
+    document = a_table_document(a_snapshot(1), a_snapshot(2), format_version=2)
+    first, second = document["snapshots"]
+    document["snapshots"] = [without(first, "sequence-number"), second]
+    new = upgraded(document)
+    assert [snapshot["sequence-number"] for snapshot in new["snapshots"]] == [0, 2]
+
+
+def test_a_snapshot_that_names_its_manifests_itself_keeps_them() -> None:
+    document = a_table_document(a_snapshot(1, manifest_list=None, manifests=["m.avro"]), format_version=1)
+    assert upgraded(document)["snapshots"][0]["manifests"] == ["m.avro"]
+
+
+def test_a_transform_of_one_column_is_written_with_its_source_id() -> None:
+    field = {"name": "n", "transform": "identity", "source-ids": [1], "field-id": 1000}
+    order = {"transform": "identity", "source-ids": [1], "direction": "asc", "null-order": "nulls-first"}
+    document = a_table_document(
+        fields={
+            "partition-specs": [{"spec-id": 0, "fields": [field]}],
+            "sort-orders": [{"order-id": 0, "fields": []}, {"order-id": 1, "fields": [order]}],
+        }
+    )
+    new = upgraded(document)
+    assert new["partition-specs"][0]["fields"][0]["source-id"] == 1
+    assert new["sort-orders"][1]["fields"][0]["source-id"] == 1
+
+
+def test_a_table_without_uuid_gets_the_same_one_whenever_it_is_planned() -> None:
+    tables = [a_table(a_snapshot(1), format_version=1, fields={"table-uuid": None}) for _ in range(2)]
+    first, second = (upgrade_v3.updates(table) for table in tables)
+    assert first == second
+    assert [update["action"] for update in first] == ["assign-uuid", "upgrade-format-version"]
+    later = a_table(a_snapshot(1), a_snapshot(2, age_ms=-5), format_version=1, fields={"table-uuid": None})
+    assert upgrade_v3.updates(later)[0] != first[0]
+
+
+# -- what is read ------------------------------------------------------------------------------------------------
+
+
+def test_lists_of_heads_and_of_version_1_are_read_and_no_others() -> None:
+    table = a_table(
+        a_snapshot(1, sequence_number=0), a_snapshot(2), a_snapshot(3), a_snapshot(4), b=a_branch(3)
+    )
+    assert [snapshot.snapshot_id for snapshot in snapshots_to_read(table)] == [1, 3, 4]
+
+
+def test_a_list_in_sum() -> None:
+    rows = [
+        {"content": 0, **COUNTS, "added_rows_count": 5, "existing_rows_count": 2},
+        {"content": 0, **COUNTS, "deleted_rows_count": None},
+        {"content": 1, **COUNTS, "key_metadata": b"k"},
+    ]
+    assert ListFacts.of(pa.Table.from_pylist(rows, schema=MANIFEST_LIST_SCHEMA)) == ListFacts(
+        uncounted=1, encrypted=1, data_manifests=2, data_rows=9, delete_manifests=1, delete_files=2
+    )
+
+
+def test_snapshots_without_list_or_with_a_list_without_counts_obstruct() -> None:
+    table = a_table(
+        a_snapshot(1, manifest_list=None, manifests=["m"]), a_snapshot(2), a_snapshot(3), format_version=1
+    )
+    uncounted = ListFacts(
+        uncounted=2, encrypted=0, data_manifests=2, data_rows=None, delete_manifests=0, delete_files=0
+    )
+    assert list(obstructing(table, Looked(lists={2: uncounted, 3: COUNTED}))) == [1, 2]
+
+
+# -- findings ----------------------------------------------------------------------------------------------------
+
+FIELD = {"name": "n", "source-id": 1, "field-id": 1000}
+ENCRYPTED = ListFacts(
+    uncounted=0, encrypted=3, data_manifests=3, data_rows=7, delete_manifests=0, delete_files=0
+)
+BACKLOG = ListFacts(
+    uncounted=0, encrypted=0, data_manifests=1, data_rows=7, delete_manifests=1, delete_files=4
+)
+UNCOUNTED = ListFacts(
+    uncounted=1, encrypted=0, data_manifests=1, data_rows=None, delete_manifests=0, delete_files=0
+)
+
+
+def with_type(type_: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "struct",
+            "schema-id": 0,
+            "fields": [{"id": 1, "name": "n", "required": False, "type": type_}],
+        }
+    ]
+
+
+def with_transform(transform: str, *, default: int = 0) -> dict[str, Any]:
+    specs = [{"spec-id": 0, "fields": [{**FIELD, "transform": transform}]}, {"spec-id": 1, "fields": []}]
+    return {"partition-specs": specs, "default-spec-id": default}
+
+
+DEFAULTED = [
+    {
+        "type": "struct",
+        "schema-id": 0,
+        "fields": [{"id": 1, "name": "n", "required": False, "type": "long", "initial-default": 5}],
+    }
+]
+WRITER = {"engine-name": "spark", "engine-version": "4.1.4"}
+CASES: list[tuple[str, str, TableMetadata, dict[int, ListFacts]]] = [
+    (
+        "inline-manifests",
+        "blocking",
+        a_table(a_snapshot(1, manifest_list=None, manifests=["m"]), a_snapshot(2), format_version=1),
+        {2: COUNTED},
+    ),
+    (
+        "uncounted-manifests",
+        "blocking",
+        a_table(a_snapshot(1), a_snapshot(2), format_version=1),
+        {1: UNCOUNTED},
+    ),
+    ("encryption-keys", "blocking", a_table(a_snapshot(1)), {1: ENCRYPTED}),
+    ("encryption-keys", "blocking", a_table(a_snapshot(1), properties={"encryption.key-id": "k"}), {}),
+    ("encryption-keys", "blocking", a_table(a_snapshot(1, key_id="k")), {}),
+    (
+        "encryption-keys",
+        "blocking",
+        a_table(a_snapshot(1), fields={"encryption-keys": [{"key-id": "k"}]}),
+        {},
+    ),
+    ("unknown-type", "blocking", a_table(a_snapshot(1), fields={"schemas": with_type("quaternion")}), {}),
+    ("unknown-transform", "blocking", a_table(a_snapshot(1), fields=with_transform("zorder")), {}),
+    ("unknown-transform", "warning", a_table(a_snapshot(1), fields=with_transform("zorder", default=1)), {}),
+    ("unknown-field", "info", a_table(a_snapshot(1), fields={"somebody-elses": 1}), {}),
+    (
+        "writer-without-v3",
+        "warning",
+        a_table(a_snapshot(1, summary={**WRITER, "iceberg-version": "Apache Iceberg 1.7.2 (commit 1)"})),
+        {},
+    ),
+    (
+        "writer-reads-v3-partly",
+        "warning",
+        a_table(a_snapshot(1, summary={**WRITER, "iceberg-version": "Apache Iceberg 1.9.0 (commit 1)"})),
+        {},
+    ),
+    (
+        "writer-reads-v3",
+        "info",
+        a_table(a_snapshot(1, summary={**WRITER, "iceberg-version": "Apache Iceberg 1.12.0 (commit 1)"})),
+        {},
+    ),
+    ("writer-unknown", "warning", a_table(a_snapshot(1)), {}),
+    (
+        "equality-deletes",
+        "warning",
+        a_table(a_snapshot(1, summary={"total-equality-deletes": "8"})),
+        {1: BACKLOG},
+    ),
+    (
+        "position-deletes",
+        "warning",
+        a_table(a_snapshot(1, summary={"total-position-deletes": "3"})),
+        {1: BACKLOG},
+    ),
+    ("position-deletes", "warning", a_table(a_snapshot(1)), {1: BACKLOG}),
+    ("rows-without-ids", "warning", a_table(a_snapshot(1)), {1: COUNTED}),
+    ("snapshots-without-ids", "warning", a_table(a_snapshot(1), eom=a_tag(1)), {}),
+    ("rare-type", "warning", a_table(a_snapshot(1), fields={"schemas": with_type("timestamp_ns")}), {}),
+    ("default-values", "warning", a_table(a_snapshot(1), fields={"schemas": DEFAULTED}), {}),
+    (
+        "multi-argument-transform",
+        "warning",
+        a_table(
+            a_snapshot(1),
+            fields={
+                "partition-specs": [
+                    {
+                        "spec-id": 0,
+                        "fields": [
+                            {"name": "n", "source-ids": [1, 2], "field-id": 1000, "transform": "bucket[4]"}
+                        ],
+                    }
+                ]
+            },
+        ),
+        {},
+    ),
+    (
+        "deletion-vectors",
+        "info",
+        a_table(a_snapshot(1), properties={"write.delete.mode": "merge-on-read"}),
+        {},
+    ),
+    ("no-table-uuid", "info", a_table(a_snapshot(1), format_version=1, fields={"table-uuid": None}), {}),
+    ("already-v3", "info", a_table(a_snapshot(1), format_version=3), {}),
+    (
+        "partition-field-ids",
+        "warning",
+        a_table(
+            a_snapshot(1),
+            format_version=1,
+            fields={
+                "partition-specs": [
+                    {"spec-id": 0, "fields": [{**FIELD, "transform": "identity"}]},
+                    {"spec-id": 1, "fields": [{**FIELD, "transform": "identity", "source-id": 2}]},
+                ]
+            },
+        ),
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("id_", "severity", "table", "lists"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+def test_each_finding_is_made_and_has_a_way_out(
+    id_: str, severity: str, table: TableMetadata, lists: dict[int, ListFacts]
+) -> None:
+    finding = found(table, lists)[id_]
+    assert finding.severity == severity
+    assert finding.message
+    assert finding.remedy.startswith(("iceberg-cli ", "CALL ", "ALTER ", "CREATE "))
+
+
+def test_a_plain_table_has_no_blocking_finding_and_numbers_in_its_warnings() -> None:
+    table = a_table(a_snapshot(1, age_ms=DAY_MS), a_snapshot(2), b=a_branch(1), eom=a_tag(1))
+    made = found(table, {1: COUNTED, 2: COUNTED})
+    assert not [each for each in made.values() if each.severity == "blocking"]
+    assert made["rows-without-ids"].message.startswith("14 rows of 2 branches")
+    assert made["snapshots-without-ids"].message.startswith("2 snapshots and 1 tag (eom)")
+    assert made["writer-unknown"].message.startswith("an unnamed writer made 2 snapshots in the last 30 days")
+
+
+def test_a_missing_list_is_told_of() -> None:
+    assert (
+        found(a_table(a_snapshot(1), a_snapshot(2)), missing=(1,))["missing-manifest-list"].severity
+        == "warning"
+    )
+
+
+def test_what_a_repair_clears_does_not_block() -> None:
+    table = a_table(a_snapshot(1), a_snapshot(2), format_version=1)
+    assert "uncounted-manifests" not in found(table, {1: UNCOUNTED}, repaired=(1,))
+
+
+def test_writers_of_long_ago_count_only_where_nobody_wrote_since() -> None:
+    old = a_snapshot(1, age_ms=90 * DAY_MS, summary={"iceberg-version": "Apache Iceberg 1.4.0 (commit 1)"})
+    new = a_snapshot(2, summary={"iceberg-version": "Apache Iceberg 1.12.0 (commit 2)"})
+    assert "writer-without-v3" in found(a_table(old))
+    assert "writer-without-v3" not in found(a_table(old, new))
+
+
+@pytest.mark.parametrize(
+    ("summary", "support"),
+    [
+        (
+            {"iceberg-version": "Apache Iceberg 1.7.1 (commit 4a432839233f2343a9eae8255532f911f06358ef)"},
+            "not",
+        ),
+        (
+            {"iceberg-version": "Apache Iceberg 1.8.0 (commit c277c2014a1b37ae755c6bb73f1e8ddd9d86dd88)"},
+            "partly",
+        ),
+        ({"iceberg-version": "Apache Iceberg 1.10.0 (commit 2114bf6)"}, "reads"),
+        ({"iceberg-version": "Apache Iceberg 2.0.0 (commit 2114bf6)"}, "reads"),
+        (
+            {"engine-name": "trino", "engine-version": "479", "iceberg-version": "Apache Iceberg 1.10.0"},
+            "not",
+        ),
+        ({"engine-name": "trino", "engine-version": "480-e.2"}, "partly"),
+        ({"trino_query_id": "2026_x", "iceberg-version": "Apache Iceberg 1.10.0"}, "unknown"),
+        ({"engine-name": "spark", "engine-version": "3.5.0"}, "unknown"),
+        ({}, "unknown"),
+    ],
+    ids=str,
+)
+def test_what_a_writer_reads_follows_from_its_release(summary: dict[str, str], support: str) -> None:
+    assert v3_readers.writer_of(summary).support == support
+
+
+# -- policy ------------------------------------------------------------------------------------------------------
+
+
+def test_policy_comes_back_from_its_json_form() -> None:
+    policy = UpgradePolicy(recipe=("repair-manifests", "assign-row-ids"), tags="drop")
+    assert UpgradePolicy.from_json(json.loads(json.dumps(policy.to_json()))) == policy
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"with": []},
+        {"with": "x", "tags": "refuse"},
+        {"with": ["x"], "tags": "refuse"},
+        {"with": [], "tags": 1},
+    ],
+    ids=str,
+)
+def test_a_policy_of_another_shape_is_refused(value: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        UpgradePolicy.from_json(value)

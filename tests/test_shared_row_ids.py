@@ -1,0 +1,118 @@
+"""Manifests into which row ids are taken over: nothing else of an entry changes, whatever its partition's types."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.manifest_writer import write_manifest
+from iceberg_cli.verbs.shared_row_ids import Sharing, share
+from tests.builders import LOCATION, a_snapshot, a_table
+from tests.crash.simulation import Process, World
+
+VALUES: dict[str, tuple[str, Any]] = {
+    "when": ("date", date(2020, 1, 2)),
+    "at": ("timestamp", datetime(2020, 1, 2, 3, 4, 5, 6)),  # noqa: DTZ001 - a timestamp without zone
+    "zoned": ("timestamptz", datetime(2020, 1, 2, 3, 4, 5, 6, tzinfo=UTC)),
+    "nanos": ("timestamp_ns", 1_577_934_245_000_000_007),
+    "clock": ("time", time(1, 2, 3, 4)),
+    "price": ("decimal(20,3)", Decimal("-12345678901234.567")),
+    "small": ("decimal(5,2)", Decimal("1.25")),
+    "key": ("uuid", bytes(range(16))),
+    "raw": ("binary", b"\x00\xff"),
+    "code": ("fixed[4]", b"abcd"),
+    "flag": ("boolean", True),
+    "float": ("float", 1.5),
+    "double": ("double", 2.5),
+    "a column": ("string", "x"),
+    "number": ("long", 5),
+}
+SCHEMA: dict[str, Any] = {
+    "type": "struct",
+    "schema-id": 3,
+    "fields": [
+        {"id": number, "name": name, "required": False, "type": type_}
+        for number, (name, (type_, _)) in enumerate(VALUES.items(), start=1)
+    ],
+}
+SPEC: dict[str, Any] = {
+    "spec-id": 2,
+    "fields": [
+        {"name": name, "transform": "identity", "source-id": number, "field-id": 999 + number}
+        for number, name in enumerate(VALUES, start=1)
+    ],
+}
+OLD, NEW = f"{LOCATION}/metadata/old.avro", f"{LOCATION}/metadata/new.avro"
+
+
+def an_entry(path: str, partition: dict[str, Any], **others: Any) -> dict[str, Any]:
+    return {
+        "status": 1,
+        "content": 0,
+        "file_path": path,
+        "file_format": "PARQUET",
+        "partition": partition,
+        "record_count": 4,
+        "file_size_in_bytes": 9,
+        "column_sizes": {1: 5, 2: 6},
+        "lower_bounds": {1: b"a"},
+        "split_offsets": [4, 8],
+        "sort_order_id": 1,
+        **others,
+    }
+
+
+def test_only_status_numbers_and_row_ids_differ() -> None:
+    data = write_manifest(
+        [an_entry("a", {name: value for name, (_, value) in VALUES.items()}), an_entry("b", {})],
+        schema=SCHEMA,
+        partition_spec=SPEC,
+        format_version=2,
+        content=0,
+        sync=bytes(16),
+    )
+    row = {
+        "manifest_path": OLD, "manifest_length": len(data), "partition_spec_id": 2, "content": 0,
+        "sequence_number": 5, "min_sequence_number": 5, "added_snapshot_id": 77, "added_files_count": 2,
+        "existing_files_count": 0, "deleted_files_count": 0, "added_rows_count": 8, "existing_rows_count": 0,
+        "deleted_rows_count": 0,
+    }  # fmt: skip
+    ids = pa.table(
+        {
+            "file_path": ["a"],
+            "record_count": pa.array([4], pa.int64()),
+            "first_row_id": pa.array([30], pa.int64()),
+        }
+    )
+    process = Process(world=World(files={OLD: data}, pointer=OLD))
+    sharing = Sharing(
+        row=pa.Table.from_pylist([row], schema=MANIFEST_LIST_SCHEMA), ids=ids, metadata=a_table(a_snapshot(1))
+    )
+
+    staged = share(process.table, sharing, NEW)
+
+    before: list[Any] = list(fastavro.reader(io.BytesIO(data)))
+    reader = fastavro.reader(io.BytesIO(process.world.files[NEW]))
+    after: list[Any] = list(reader)
+    assert [record["data_file"].pop("first_row_id") for record in after] == [30, None]
+    for old, new in zip(before, after, strict=True):
+        assert {name: new["data_file"][name] for name in old["data_file"]} == old["data_file"]
+        assert (new["status"], new["snapshot_id"], new["sequence_number"], new["file_sequence_number"]) == (
+            0,
+            77,
+            5,
+            5,
+        )
+    assert (reader.metadata["schema-id"], reader.metadata["partition-spec-id"]) == ("3", "2")
+    assert staged.row["all_rows_have_ids"] is False
+    assert (staged.row["existing_files_count"], staged.row["existing_rows_count"]) == (2, 8)
+    assert (staged.row["min_sequence_number"], staged.row["manifest_length"]) == (
+        5,
+        len(process.world.files[NEW]),
+    )
