@@ -93,13 +93,13 @@ def compile_all(root: str) -> None:
     shutil.rmtree(made.location)
 
 
-def build(root: str, size: Size) -> tuple[Made, str]:
-    """The table and a pristine copy of it made of hard links."""
+def build(root: str, size: Size, *, whole: bool = False) -> tuple[Made, str]:
+    """The table and a pristine copy of it made of hard links; `whole`: its live files exist too."""
     location = f"{root}/wh/db/t"
     if os.path.isdir(location):
         shutil.rmtree(location)
         shutil.rmtree(f"{root}/pristine", ignore_errors=True)
-    made = make_table(location, size)
+    made = make_table(location, size, whole=whole)
     copy = f"{root}/pristine"
     subprocess.run(["cp", "-al", location, copy], check=True)
     return made, copy

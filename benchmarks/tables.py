@@ -134,8 +134,9 @@ class _Writer:
         return out.getvalue()
 
     def _head_of(self, entry: bytes) -> bytes:
-        """Everything before data_file: its first field, content, is one byte and the path's length two."""
-        at = entry.index(self.location.encode()) - 3
+        """Everything before data_file: its first field, content, is one byte, the path's length one or two."""
+        length = len(self.path_of(0))
+        at = entry.index(self.location.encode()) - (3 if length > 63 else 2)
         return entry[:at]
 
     def rows(self, files: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
@@ -205,7 +206,7 @@ class _Writer:
         return path
 
 
-def make_table(location: str, size: Size) -> Made:
+def make_table(location: str, size: Size, *, whole: bool = False) -> Made:
     """A v2 table at `location`, a folder that does not exist yet, as a Hadoop catalog would have it."""
     for name in ("metadata", "data"):
         os.makedirs(f"{location}/{name}")
@@ -236,8 +237,8 @@ def make_table(location: str, size: Size) -> Made:
         )
         if number > size.snapshots - size.kept:
             kept_files = np.union1d(kept_files, np.concatenate([m.files for m in manifests]))
-    gone = np.setdiff1d(np.arange(size.snapshots * size.files_per_snapshot), kept_files)
-    for file in gone:
+    every = np.arange(size.snapshots * size.files_per_snapshot)
+    for file in every if whole else np.setdiff1d(every, kept_files):
         with open(writer.path_of(int(file)), "wb") as out:
             out.write(b"x")
     last_ms = START_MS + size.snapshots * STEP_MS

@@ -26,9 +26,10 @@ POSITION_DELETES = {
     "L": (1_000, 100_000),
 }  # files, positions in each
 
-# Reads the Puffin files named in a file, unites the bitmaps by data file, writes one Puffin file.
-PUFFIN_FLOOR = """
-import json, sys
+# Reads the deletion vectors of the Puffin files that a file names, unites them by data file, and writes one Puffin file
+# as Java would: run-optimised bitmaps, each framed with its CRC, a footer that lists all blobs, flushed.
+PUFFIN_FLOOR = r"""
+import json, os, struct, sys, zlib
 from pyroaring import BitMap64
 united = {}
 for path in open(sys.argv[1]).read().split():
@@ -36,13 +37,28 @@ for path in open(sys.argv[1]).read().split():
         data = file.read()
     size = int.from_bytes(data[-12:-8], "little")
     for blob in json.loads(data[-12 - size : -12])["blobs"]:
-        start = blob["offset"] + 8
-        bitmap = BitMap64.deserialize(data[start : blob["offset"] + blob["length"] - 4])
+        start, end = blob["offset"], blob["offset"] + blob["length"]
+        bitmap = BitMap64.deserialize(data[start + 8 : end - 4])
         name = blob["properties"]["referenced-data-file"]
-        united[name] = united[name] | bitmap if name in united else bitmap
+        if name in united:
+            united[name] |= bitmap
+        else:
+            united[name] = bitmap
+parts, blobs, at = [b"PFA1"], [], 4
+for name, bitmap in united.items():
+    bitmap.run_optimize()
+    body = b"\xd1\xd39d" + bitmap.serialize()
+    parts += [struct.pack(">I", len(body)), body, struct.pack(">I", zlib.crc32(body))]
+    properties = {"referenced-data-file": name, "cardinality": str(len(bitmap))}
+    blobs.append({"type": "deletion-vector-v1", "fields": [2147483645], "snapshot-id": -1, "sequence-number": -1,
+                  "offset": at, "length": len(body) + 8, "properties": properties})
+    at += len(body) + 8
+footer = json.dumps({"blobs": blobs}).encode()
+parts += [b"PFA1", footer, struct.pack("<I", len(footer)), bytes(4), b"PFA1"]
 with open(sys.argv[1] + ".puffin", "wb") as file:
-    for name, bitmap in united.items():
-        file.write(bitmap.serialize())
+    file.write(b"".join(parts))
+    file.flush()
+    os.fsync(file.fileno())
 """
 
 
@@ -52,7 +68,7 @@ def main(size_name: str, minutes: float, folder: str | None, *, spark: bool) -> 
     root = folder or tempfile.mkdtemp(prefix="iceberg-cli-bench-")
     try:
         compile_all(root)
-        made, copy = build(root, SIZES[size_name])
+        made, copy = build(root, SIZES[size_name], whole=True)
         print(f"table {size_name}: {made.live_files} live files, in {root}")
         print(HEADER)
         measure_rewrite_manifests(made, copy, until, spark=spark)
@@ -147,7 +163,7 @@ def measure_puffins(root: str, size_name: str, until: float) -> None:
     ours = partial(run, [*OURS, "merge-dvs", location, "-q", "--yes"])
     floor = partial(run, [PYTHON, "-c", PUFFIN_FLOOR, str(names)])
     what = f"merge-dvs, {files} Puffins of {vectors}"
-    compare(what, "floor: read, unite", ours, floor, pairs=PAIRS, bar=3, prepare=prepare, until=until)
+    compare(what, "floor: read, unite, write", ours, floor, pairs=PAIRS, bar=3, prepare=prepare, until=until)
 
 
 def measure_position_deletes(root: str, size_name: str, until: float, *, spark: bool) -> None:

@@ -53,8 +53,15 @@ class Operation:
     host: str  # of the process that began it or took it over last, as are the next two
     process_id: int
     process_started: str  # tells a process from a later one with the same id; empty where it is not known
-    steps: Mapping[str, StepState] = field(default_factory=dict)
+    step_names: tuple[str, ...] = ()  # all of the plan's, in order
+    steps: Mapping[str, StepState] = field(default_factory=dict)  # those that have begun
     closed: str | None = None
+
+    def uncommitted(self) -> tuple[str, ...]:
+        """The steps whose commit is still to come."""
+        return tuple(
+            name for name in self.step_names if self.steps.get(name, StepState()).outcome != "committed"
+        )
 
     def next_action(self) -> str:
         """What to do first: `clean-up`, `ask-the-catalog`, `wait`, `sweep`, `discard` or `go-on`."""
@@ -113,6 +120,7 @@ def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
         table_uuid=begin["table_uuid"],
         started_ms=begin["at_ms"],
         plan_digest=begin["plan_digest"],
+        step_names=tuple(begin["steps"]),
         host=owner["host"],
         process_id=int(owner["process_id"]),
         process_started=str(owner["process_started"]),

@@ -246,6 +246,18 @@ class Plan:
             for update in step.change.updates
         )
 
+    @property
+    def format_version(self) -> int | None:
+        """The format version that it upgrades the table to, if it does."""
+        found = (
+            update["format-version"]
+            for step in self.steps
+            if step.change is not None
+            for update in step.change.updates
+            if update["action"] == "upgrade-format-version"
+        )
+        return next(found, None)
+
     def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
         """The `plan/1` document, the same for the same plan."""
         removals = self.removals

@@ -98,6 +98,8 @@ class Removals:
     @cached_property
     def by_kind(self) -> Mapping[str, Mapping[str, int]]:
         """`{kind: {"count": n, "bytes": b}}`, in delete order, kinds without files left out."""
+        if not self.count:  # grouping loads Arrow's query engine
+            return {}
         kinds = self.table["kind"].cast(pa.string())
         rows = self.table.select(["path", "size_bytes"]).append_column("kind", kinds)
         grouped = rows.group_by("kind").aggregate([("path", "count"), ("size_bytes", "sum")])

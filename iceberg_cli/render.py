@@ -1,4 +1,4 @@
-"""Plans, reports, inspections and errors as text; progress. The only importer of rich.
+"""What all output is made of, reports and errors as text; progress. The only importer of rich.
 
 Whatever comes from a table passes `printable`: no control character of it reaches the terminal.
 """
@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 from iceberg_cli.engines import Event
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.iceberg.retention import age
-from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 ERROR_SCHEMA = "iceberg-cli/error/1"
-_KIND_NAMES = {
+KIND_NAMES = {
     "data_file": "data files",
     "position_delete_file": "position delete files",
     "equality_delete_file": "equality delete files",
@@ -73,7 +72,8 @@ def moment(timestamp_ms: int | None) -> str:
 
 def count(number: int, noun: str) -> str:
     """Such as "1 manifest" or "2 manifests"."""
-    return f"{number:,} {noun}" if number != 1 else f"1 {noun.removesuffix('s')}"
+    singular = noun.removesuffix("es") if noun.endswith("ches") else noun.removesuffix("s")
+    return f"{number:,} {noun}" if number != 1 else f"1 {singular}"
 
 
 def console(stream: TextIO | None = None, *, color: bool = True) -> Console:
@@ -112,113 +112,6 @@ def print_json(document: Mapping[str, Any]) -> None:
     sys.stdout.write("\n")
 
 
-def show_plan(target: Console, plan: Plan, *, verbose: bool = False) -> None:
-    """What would happen, candidate by candidate, then the totals."""
-    table = plan.table
-    target.print(
-        printable(
-            f"{plan.operation}: {table['name']}, {table['format']} v{table['format_version']} at {table['location']}"
-        )
-    )
-    target.print(printable(f"as of {moment(plan.as_of_ms)}, on {plan.base.version}"))
-    for name, option in plan.options.items():
-        if option.source != "default" or verbose:
-            target.print(printable(f"  {name} = {_option_text(name, option.value)}  ({option.source})"))
-    show_verdicts(target, plan, verbose=verbose)
-    _show_steps(target, plan)
-    show_removals(target, plan)
-    for warning in plan.warnings:
-        target.print(printable(f"warning: {warning}"), style="yellow")
-    for reason in plan.blocked_by:
-        target.print(printable(f"blocked by: {reason}"), style="bold red")
-    if not plan.due:
-        target.print("Nothing to do.")
-
-
-def _option_text(name: str, value: object) -> str:
-    if name == "older_than_ms" and isinstance(value, int):
-        return moment(value)
-    return age(value) if name.endswith("_ms") and isinstance(value, int) else str(value)
-
-
-def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
-    """One row for each verdict; long runs of equal reasons are cut unless asked for."""
-    verdicts = plan.verdicts
-    goes = _goes(plan)
-    cut = 0
-    if not verbose and len(verdicts) > _SHOWN_ROWS:
-        cut = len(verdicts) - _SHOWN_ROWS
-        verdicts = verdicts[: _SHOWN_ROWS // 2] + verdicts[-_SHOWN_ROWS // 2 :]
-    rows = [
-        (
-            verdict.subject,
-            verdict.id,
-            moment(verdict.timestamp_ms),
-            "keep" if verdict.keep else goes,
-            verdict.reason,
-        )
-        for verdict in verdicts
-    ]
-    table_of(target, ("what", "id", "time", "verdict", "why"), rows)
-    if cut:
-        target.print(f"({cut:,} rows in the middle are left out; --verbose shows all)")
-    for sentence in totals(plan):
-        target.print(printable(sentence))
-
-
-def totals(plan: Plan) -> list[str]:
-    """How many candidates of each subject go, or change, and how many stay."""
-    going: dict[str, int] = {}
-    every: dict[str, int] = {}
-    for verdict in plan.verdicts:
-        every[verdict.subject] = every.get(verdict.subject, 0) + 1
-        going[verdict.subject] = going.get(verdict.subject, 0) + (not verdict.keep)
-    return [
-        f"{going[subject]:,} of {number:,} {_plural(subject, number)} {_goes(plan)}, {number - going[subject]:,} stay."
-        for subject, number in every.items()
-    ]
-
-
-def _goes(plan: Plan) -> str:
-    """The word for a verdict that is not to keep."""
-    return "go" if plan.operation == "expire-snapshots" else "change"
-
-
-def _plural(noun: str, number: int) -> str:
-    return noun if number == 1 else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-
-
-def _show_steps(target: Console, plan: Plan) -> None:
-    """What is committed, where it is more than the one change of metadata that an expiry makes."""
-    for number, step in enumerate(plan.steps, start=1):
-        change = step.change
-        if len(plan.steps) == 1 and (change is None or change.draft is None):
-            return
-        parts = [str(update["action"]) for update in (() if change is None else change.updates)]
-        if change is not None and change.draft is not None:
-            draft = change.draft.to_json()
-            new = count(draft["added_manifests"], "new manifests")
-            parts.append(
-                f"a {draft['operation']} snapshot on {draft['ref']}: {new}, {draft['kept_manifests']:,} kept"
-            )
-        after = f" (once {step.requires})" if step.requires else ""
-        target.print(printable(f"step {number}, {step.name}{after}: {', '.join(parts) or 'no commit'}"))
-
-
-def show_removals(target: Console, plan: Plan) -> None:
-    """Files by kind, then the total."""
-    removals = plan.removals
-    if removals is None or not removals.count:
-        target.print("No file is deleted.")
-        return
-    rows = [
-        (_KIND_NAMES[kind], f"{numbers['count']:,}", size(numbers["bytes"]))
-        for kind, numbers in removals.by_kind.items()
-    ]
-    table_of(target, ("files that go", "count", "bytes"), rows, right=("count", "bytes"))
-    target.print(f"In total {count(removals.count, 'files')}, {size(removals.size_bytes)}.")
-
-
 def show_report(target: Console, report: Report, table: str) -> None:
     """What happened."""
     for note in report.notes:
@@ -235,8 +128,8 @@ def show_report(target: Console, report: Report, table: str) -> None:
             continue
         kind = name.removeprefix("deleted_").removesuffix("s_count")
         what = (
-            f"deleted {_KIND_NAMES[kind]}"
-            if kind in _KIND_NAMES
+            f"deleted {KIND_NAMES[kind]}"
+            if kind in KIND_NAMES
             else name.removesuffix("_count").replace("_", " ")
         )
         target.print(f"  {what}: {size(number) if name.endswith('_bytes_count') else f'{number:,}'}")

@@ -1,8 +1,8 @@
-"""What `inspect --check` found, as text. What comes from a table passes `printable`."""
+"""What `inspect --check` and `upgrade-v3 --check` found, as text. What comes from a table passes `printable`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SHOWN = 5  # of each rule, unless all are asked for
-_STYLES = {"error": "bold red", "warning": "yellow", "info": ""}
+_STYLES = {"blocking": "bold red", "error": "bold red", "warning": "yellow", "info": ""}
 
 
 def show_findings(target: Console, document: Mapping[str, Any], *, verbose: bool) -> None:
@@ -20,16 +20,37 @@ def show_findings(target: Console, document: Mapping[str, Any], *, verbose: bool
     for (rule, severity), group in groupby(document["findings"], lambda row: (row["id"], row["severity"])):
         rows = list(group)
         left_out = document["left_out"].get(rule, 0)
-        target.print(printable(f"{severity}: {rule} ({len(rows) + left_out:,})"), style=_STYLES[severity])
-        shown = rows if verbose else rows[:_SHOWN]
-        for row in shown:
-            target.print(printable(f"  {row['where']}: {row['message']}"))
-        more = left_out + len(rows) - len(shown)
-        if more:
-            hint = "" if verbose else "; --verbose shows more"
-            target.print(f"  and {more:,} more{hint}")
+        _show_rows(target, f"{severity}: {rule}", rows, left_out=left_out, verbose=verbose)
         target.print(printable(f"  specification: {rows[0]['section']}"))
         target.print(printable(f"  to do: {rows[0]['remedy']}"))
+    _show_counts(target, document)
+
+
+def show_preflight(target: Console, found: Sequence[Mapping[str, str]], *, verbose: bool) -> None:
+    """Rule by rule: what is wrong where, and the commands that get it out of the way or show more of it."""
+    for (rule, severity), group in groupby(found, lambda row: (row["id"], row["severity"])):
+        rows = list(group)
+        _show_rows(target, f"{severity}: {rule}", rows, left_out=0, verbose=verbose)
+        for remedy in dict.fromkeys(row["remedy"] for row in rows):
+            # Wrapped by the terminal, not by us: what is copied is one line.
+            target.print(printable(f"  way out, or more: {remedy}"), soft_wrap=True)
+
+
+def _show_rows(
+    target: Console, heading: str, rows: Sequence[Mapping[str, str]], *, left_out: int, verbose: bool
+) -> None:
+    severity = rows[0]["severity"]
+    target.print(printable(f"{heading} ({len(rows) + left_out:,})"), style=_STYLES[severity])
+    shown = rows if verbose else rows[:_SHOWN]
+    for row in shown:
+        target.print(printable(f"  {row['where']}: {row['message']}"))
+    more = left_out + len(rows) - len(shown)
+    if more:
+        hint = "" if verbose else "; --verbose shows more"
+        target.print(f"  and {more:,} more{hint}")
+
+
+def _show_counts(target: Console, document: Mapping[str, Any]) -> None:
     checked = document["checked"]
     parts = [count(checked[name], name) for name in ("snapshots", "manifests", "files")]
     deep = "" if document["deep"] else "; --deep opens Puffin and Parquet files too"

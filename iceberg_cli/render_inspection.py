@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,10 @@ def show_summary(target: Console, document: Row) -> None:
 
 
 def _identity(document: Row) -> list[str]:
+    uuid = "no uuid" if document["table_uuid"] is None else f"uuid {document['table_uuid']}"
     lines = [
         f"{document['table']}: Iceberg v{document['format_version']} at {document['location']}",
-        f"  uuid {document['table_uuid']}, metadata {document['metadata_location']}",
+        f"  {uuid}, metadata {document['metadata_location']}",
     ]
     snapshot = document["snapshot"]
     if snapshot is None:
@@ -156,11 +158,13 @@ def _findings(document: Row) -> list[str]:
 
 
 def _due(document: Row) -> list[str]:
-    lines = [
-        f"  open operation {operation}: `iceberg-cli resume`" for operation in document["open_operations"]
-    ]
+    name = document["table"]
+    resume = shlex.join(["iceberg-cli", "resume", name])
+    lines = [f"  open operation {operation}: `{resume}`" for operation in document["open_operations"]]
     for item in document["suggestions"]:
         refs = f" and {count(item['refs'], 'refs')}" if item["refs"] else ""
         blocked = f" (blocked by {'; '.join(item['blocked_by'])})" if item["blocked_by"] else ""
         lines.append(f"  due: {item['operation']}, {count(item['snapshots'], 'snapshots')}{refs}{blocked}")
-    return lines or ["  expire-snapshots has nothing to do"]
+    if not document["suggestions"]:
+        lines.append("  no snapshot is due to expire")
+    return [*lines, f"  `{shlex.join(['iceberg-cli', 'plan', name])}` shows the other verbs"]

@@ -50,6 +50,12 @@ def _of(key: str) -> _Text:
     return lambda row, _: "" if row[key] is None else row[key]
 
 
+def _assigned(row: Row, _: str) -> object:
+    """Of a manifest with existing files, the list does not tell how many of them have ids of their own."""
+    unknown = row["assigned_rows"] is None and row["first_row_id"] is not None
+    return "unknown" if unknown else _of("assigned_rows")(row, _)
+
+
 def _at(key: str) -> _Text:
     return lambda row, _: moment(row[key])
 
@@ -208,7 +214,7 @@ _COLUMNS: Mapping[str, _Columns] = {
         ("kind", _of("kind")),
         ("snapshot", _of("snapshot_id")),
         ("first row id", _of("first_row_id")),
-        ("assigned", _of("assigned_rows")),
+        ("assigned", _assigned),
         ("path", _path("path")),
     ),
     "manifests": (

@@ -84,6 +84,17 @@ def explain(operation: Operation, *, now_ms: int) -> str:
     """What state an operation is in, in words."""
     if is_running(operation):
         return f"still running in process {operation.process_id}"
+    waiting = operation.uncommitted()
+    state = _state_of(operation, now_ms=now_ms)
+    if 0 < len(waiting) < len(operation.step_names):
+        done = len(operation.step_names) - len(waiting)
+        state += (
+            f"; {done} of {len(operation.step_names)} steps are committed, still to do: {', '.join(waiting)}"
+        )
+    return state
+
+
+def _state_of(operation: Operation, *, now_ms: int) -> str:
     sweeps = [state.sweep_after_ms for state in operation.steps.values() if state.sweep_after_ms is not None]
     match operation.next_action():
         case "clean-up":

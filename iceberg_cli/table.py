@@ -141,9 +141,11 @@ class IcebergTable:
         return self._liveness
 
     def blocked(self, plan: Plan) -> Plan:
-        """The plan, blocked where the table cannot be committed to from here."""
+        """The plan, blocked where it would commit and the table cannot be committed to from here."""
         reason = self.committer.read_only_reason()
-        return plan if reason is None else replace(plan, blocked_by=(*plan.blocked_by, reason))
+        if reason is None or not plan.due:
+            return plan
+        return replace(plan, blocked_by=(*plan.blocked_by, reason))
 
     def resolve(self, plan: Plan) -> Plan:
         """Answer what a plan asks: which files go."""
@@ -224,7 +226,7 @@ class IcebergTable:
             list_path=f"{metadata_folder(self.metadata)}/snap-{mark}.avro",
         )
         attempt = self.committer.prepare(bound.commit, base_location=self.metadata_location)
-        return replace(attempt, files=bound.files)
+        return replace(attempt, files=bound.files, counts=bound.counts)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Write new files, put-if-absent."""
@@ -276,8 +278,10 @@ class IcebergTable:
     def not_live(self, removals: Removals, rows: Sequence[int]) -> list[int]:
         """Those of `rows` that the table, looked at now, does not reach, inside its own locations."""
         live = self._live_now()
-        self._check_interlocks()
         asked = removals.rows(rows)
+        # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
+        if pc.any(pc.not_equal(asked["kind"].cast(pa.string()), "metadata_file")).as_py():
+            self._check_interlocks()
         gone = ~among(keys_of(asked["as_written"]), live) & ~among(keys_of(asked["path"]), live)
         own = self._own(asked).to_numpy(zero_copy_only=False)
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
@@ -327,12 +331,14 @@ class IcebergTable:
         """
         if not paths:
             return
-        self.load()
-        named = {self.metadata_location, *(entry.metadata_file for entry in self.metadata.metadata_log)}
+        # The table as loaded stays: a plan was made of it.
+        location = self.committer.current()
+        metadata = self.metadata if location == self.metadata_location else self.read_metadata(location)
+        named = {location, *(entry.metadata_file for entry in metadata.metadata_log)}
         kept = {self.storage.canonical(path) for path in named}
-        properties = self.metadata.properties
-        own = [properties.get(name, self.location) for name in ("write.metadata.path", "write.data.path")]
-        folders = Roots.of([self.location, *own])
+        properties = metadata.properties
+        own = [properties.get(name, metadata.location) for name in ("write.metadata.path", "write.data.path")]
+        folders = Roots.of([metadata.location, *own])
         keys = {path: self.storage.canonical(path) for path in paths}
         self.storage.delete(
             [

@@ -16,7 +16,7 @@ from iceberg_cli.iceberg.dv_blobs import joined, lacking
 from iceberg_cli.iceberg.merge_choice import rolled
 from iceberg_cli.iceberg.merge_policy import MergePolicy
 from iceberg_cli.iceberg.partition_filter import matching, parse_where
-from iceberg_cli.iceberg.partition_keys import partition_keys
+from iceberg_cli.iceberg.partition_keys import in_spec_order, partition_keys
 from iceberg_cli.iceberg.specs import PartitionField, PartitionSpec
 from tests.delete_tables import vector_blob
 from tests.paths import FIXTURES, needs_fixtures
@@ -100,9 +100,9 @@ def test_a_value_of_another_type_is_a_usage_error(where: str, type_: str) -> Non
         met(where, type_, [None])
 
 
-def keys(columns: dict[str, pa.Array]) -> list[bytes]:
+def keys(columns: dict[str, pa.Array], *types: str) -> list[bytes]:
     found: list[bytes] = partition_keys(
-        0, pa.StructArray.from_arrays([*columns.values()], [*columns])
+        0, pa.StructArray.from_arrays([*columns.values()], [*columns]), types or ["unknown"] * len(columns)
     ).to_pylist()
     return found
 
@@ -119,9 +119,37 @@ def test_no_value_looks_like_another_one_or_like_two() -> None:
     first, second = zip(*texts, strict=True)
     found = keys({"a": pa.array(first, pa.string()), "b": pa.array(second, pa.string())})
     assert len(set(found)) == len(texts)
-    assert partition_keys(0, pa.array([{}], pa.struct([]))) != partition_keys(
-        1, pa.array([{}], pa.struct([]))
+    none = pa.array([{}], pa.struct([]))
+    assert partition_keys(0, none, []) != partition_keys(1, none, [])
+
+
+def test_decimals_of_two_precisions_are_equal_and_bytes_that_are_no_decimals_are_not() -> None:
+    narrow = pa.array([b"\x00\x00\x7d", b"\xff\xff\x80", b"\x00\x00\x80", None], pa.binary(3))
+    wide = pa.array(
+        [b"\x00\x00\x00\x00\x00\x7d", b"\xff" * 5 + b"\x80", b"\x00" * 5 + b"\x80", None], pa.binary(6)
     )
+    shortest = pa.array([b"\x7d", b"\x80", b"\x00\x80", None], pa.binary())  # Avro's decimal of bytes
+    found = [keys({"a": column}, "decimal(12,2)") for column in (narrow, wide, shortest)]
+    assert found[0] == found[1] == found[2]
+    assert len(set(found[0])) == 4
+    assert keys({"a": shortest}, "binary") != keys({"a": narrow.cast(pa.binary())}, "binary")
+
+
+def test_partition_fields_are_found_by_id_and_are_null_where_a_file_lacks_them() -> None:
+    spec = a_spec(("x", "identity"), ("y", "identity"))
+    struct = pa.array([{"b": "Y", "a": "X"}, {"b": None, "a": "x"}])
+    assert [tuple(t.values()) for t in in_spec_order(struct, (1001, 1000), spec).to_pylist()] == [
+        ("X", "Y"),
+        ("x", None),
+    ]
+    lacking = pa.array([{"b": "Y"}, {"b": "X"}])
+    assert [tuple(t.values()) for t in in_spec_order(lacking, (1001,), spec).to_pylist()] == [
+        (None, "Y"),
+        (None, "X"),
+    ]
+    assert in_spec_order(struct, (None, None), spec).equals(in_spec_order(struct, (1000, 1001), spec))
+    with pytest.raises(ValueError, match="without an id"):
+        in_spec_order(lacking, (None,), spec)
 
 
 def test_floats_are_equal_by_their_bits() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +15,16 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg import upgrade_v3, v3_readers
 from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.preflight import Finding, findings
+from iceberg_cli.iceberg.preflight import findings
 from iceberg_cli.iceberg.preflight_facts import ListFacts, Looked, obstructing, snapshots_to_read
+from iceberg_cli.iceberg.preflight_finding import Finding
 from iceberg_cli.iceberg.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
 from tests.builders import DAY_MS, NOW_MS, a_branch, a_snapshot, a_table, a_table_document, a_tag
 from tests.metadata_documents import PATH, without
 
 COUNTED = ListFacts(
-    uncounted=0, encrypted=0, data_manifests=1, data_rows=7, delete_manifests=0, delete_files=0
+    uncounted=0, encrypted=0, data_manifests=1, rows_without_ids=7, delete_manifests=0, delete_files=0
 )
 COUNTS = {
     f"{status}_{unit}_count": 1 for unit in ("files", "rows") for status in ("added", "existing", "deleted")
@@ -164,8 +166,18 @@ def test_a_list_in_sum() -> None:
         {"content": 1, **COUNTS, "key_metadata": b"k"},
     ]
     assert ListFacts.of(pa.Table.from_pylist(rows, schema=MANIFEST_LIST_SCHEMA)) == ListFacts(
-        uncounted=1, encrypted=1, data_manifests=2, data_rows=9, delete_manifests=1, delete_files=2
+        uncounted=1, encrypted=1, data_manifests=2, rows_without_ids=9, delete_manifests=1, delete_files=2
     )
+
+
+def test_rows_of_manifests_with_row_ids_are_not_without() -> None:
+    rows = [
+        {"content": 0, **COUNTS, "added_rows_count": 5, "first_row_id": 0},
+        {"content": 0, **COUNTS, "added_rows_count": 7},
+        {"content": 1, **COUNTS, "added_rows_count": 9},
+    ]
+    facts = ListFacts.of(pa.Table.from_pylist(rows, schema=MANIFEST_LIST_SCHEMA))
+    assert facts.rows_without_ids == 8
 
 
 def test_snapshots_without_list_or_with_a_list_without_counts_obstruct() -> None:
@@ -173,7 +185,7 @@ def test_snapshots_without_list_or_with_a_list_without_counts_obstruct() -> None
         a_snapshot(1, manifest_list=None, manifests=["m"]), a_snapshot(2), a_snapshot(3), format_version=1
     )
     uncounted = ListFacts(
-        uncounted=2, encrypted=0, data_manifests=2, data_rows=None, delete_manifests=0, delete_files=0
+        uncounted=2, encrypted=0, data_manifests=2, rows_without_ids=None, delete_manifests=0, delete_files=0
     )
     assert list(obstructing(table, Looked(lists={2: uncounted, 3: COUNTED}))) == [1, 2]
 
@@ -182,13 +194,13 @@ def test_snapshots_without_list_or_with_a_list_without_counts_obstruct() -> None
 
 FIELD = {"name": "n", "source-id": 1, "field-id": 1000}
 ENCRYPTED = ListFacts(
-    uncounted=0, encrypted=3, data_manifests=3, data_rows=7, delete_manifests=0, delete_files=0
+    uncounted=0, encrypted=3, data_manifests=3, rows_without_ids=7, delete_manifests=0, delete_files=0
 )
 BACKLOG = ListFacts(
-    uncounted=0, encrypted=0, data_manifests=1, data_rows=7, delete_manifests=1, delete_files=4
+    uncounted=0, encrypted=0, data_manifests=1, rows_without_ids=7, delete_manifests=1, delete_files=4
 )
 UNCOUNTED = ListFacts(
-    uncounted=1, encrypted=0, data_manifests=1, data_rows=None, delete_manifests=0, delete_files=0
+    uncounted=1, encrypted=0, data_manifests=1, rows_without_ids=None, delete_manifests=0, delete_files=0
 )
 
 
@@ -335,9 +347,61 @@ def test_a_plain_table_has_no_blocking_finding_and_numbers_in_its_warnings() -> 
     table = a_table(a_snapshot(1, age_ms=DAY_MS), a_snapshot(2), b=a_branch(1), eom=a_tag(1))
     made = found(table, {1: COUNTED, 2: COUNTED})
     assert not [each for each in made.values() if each.severity == "blocking"]
-    assert made["rows-without-ids"].message.startswith("14 rows of 2 branches")
+    assert made["rows-without-ids"].message.startswith("14 rows of 2 branches, counted once per branch, read")
     assert made["snapshots-without-ids"].message.startswith("2 snapshots and 1 tag (eom)")
     assert made["writer-unknown"].message.startswith("an unnamed writer made 2 snapshots in the last 30 days")
+
+
+def test_a_table_of_version_3_has_nothing_to_upgrade_and_nothing_blocks() -> None:
+    table = a_table(a_snapshot(1), format_version=3, fields={"encryption-keys": [{"key-id": "k"}]})
+    made = found(
+        table, {1: replace(COUNTED, rows_without_ids=0, position_files=0, positions=0, delete_files=4)}
+    )
+    assert made["already-v3"].message == "the table has format version 3: nothing to upgrade"
+    assert set(made) == {"already-v3"} | ({"snapshots-without-ids"} & set(made))
+    uncounted = found(table, {1: replace(UNCOUNTED, rows_without_ids=3)})
+    assert uncounted["uncounted-manifests"].severity == "warning"
+    assert uncounted["rows-without-ids"].remedy == "iceberg-cli assign-row-ids t"
+
+
+def test_deletion_vectors_are_no_position_delete_files() -> None:
+    table = a_table(a_snapshot(1, summary={"total-position-deletes": "30"}), format_version=3)
+    counted = replace(BACKLOG, position_files=1, positions=3)
+    finding = found(table, {1: counted})["position-deletes"]
+    assert finding.message.startswith("1 position delete file of 3 positions: ")
+    assert finding.remedy == "iceberg-cli merge-dvs t"
+    assert "position-deletes" not in found(table, {1: replace(BACKLOG, position_files=0, positions=0)})
+
+
+def test_merge_dvs_is_offered_for_main_alone() -> None:
+    table = a_table(a_snapshot(1), a_snapshot(2), b=a_branch(1))
+    made = findings(
+        table, Looked(lists={1: BACKLOG, 2: BACKLOG}), table="t", as_of_ms=NOW_MS, repaired=frozenset()
+    )
+    by_branch = {each.where: each for each in made if each.id == "position-deletes"}
+    assert by_branch["branch main"].remedy == "iceberg-cli upgrade-v3 t --with merge-dvs"
+    assert by_branch["branch b"].remedy == "iceberg-cli inspect t deletes --ref b"
+    assert by_branch["branch b"].message.endswith("merge-dvs does main only")
+
+
+def test_commands_quote_the_table_and_sql_does_not_name_a_path() -> None:
+    table = a_table(a_snapshot(1, summary={"total-equality-deletes": "8"}))
+    made = findings(table, Looked(lists={1: BACKLOG}), table="my lake/t", as_of_ms=NOW_MS)
+    remedies = {each.id: each.remedy for each in made}
+    assert remedies["rows-without-ids"] == "iceberg-cli upgrade-v3 'my lake/t' --with assign-row-ids"
+    assert "table => '<catalog.db.table>'" in remedies["equality-deletes"]
+    assert not any("my lake/t" in each and "'my lake/t'" not in each for each in remedies.values())
+
+
+def test_tags_on_snapshots_with_ids_are_not_among_those_without() -> None:
+    table = a_table(
+        a_snapshot(1),
+        a_snapshot(2, first_row_id=0, added_rows=7),
+        format_version=3,
+        old=a_tag(1),
+        new=a_tag(2),
+    )
+    assert found(table)["snapshots-without-ids"].message.startswith("1 snapshot and 1 tag (old)")
 
 
 def test_a_missing_list_is_told_of() -> None:

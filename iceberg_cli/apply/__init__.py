@@ -76,6 +76,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             "table_uuid": base.table_uuid,
             "at_ms": started_ms,
             "plan_digest": hashlib.sha256(document).hexdigest(),
+            "steps": [step.name for step in plan.steps],
             **shell.process(),
         },
     )

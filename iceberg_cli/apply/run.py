@@ -41,6 +41,8 @@ class OperationRun:
             state = self._state(step)
             if state.done:
                 continue
+            if step is not self.shown.steps[0] and state.intent is None and self.shell.out_of_time():
+                return self._report("partial", started_ms)
             if state.intent is not None and state.outcome in (None, "unknown"):
                 self._settle(step, state)
             state = self._state(step)
@@ -63,6 +65,12 @@ class OperationRun:
         told = report_of(
             self.shown, self.journal, columns=self.verb.columns, removals=self._removals, status=status
         )
+        operation = self.journal.operation()
+        waiting = () if operation is None or status == "nothing_to_do" else operation.uncommitted()
+        if waiting:
+            self.notes.append(
+                f"Still to be committed: {', '.join(waiting)}. `resume` and the next run go on."
+            )
         return replace(
             told,
             kept_again=self.kept_again,
@@ -214,7 +222,7 @@ class OperationRun:
             "timestamp_ms": attempt.commit.timestamp_ms,
             "commit_uuid": attempt.commit.commit_uuid,
             "updates": [update.to_json() for update in attempt.commit.updates],
-            "counts": dict(step.change.counts),
+            "counts": {**attempt.counts, **step.change.counts},
             "removals_file": removals_file,
             "grace_ms": grace_ms,
             "scratch": list(attempt.scratch),

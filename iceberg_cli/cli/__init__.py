@@ -22,6 +22,7 @@ from iceberg_cli.cli import (
     upgrade_v3,
 )
 from iceberg_cli.cli.run import leave_with
+from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
 from iceberg_cli.errors import IcebergCliError, UsageError
 
 EXIT_CODES = {
@@ -35,7 +36,7 @@ EXIT_CODES = {
     13: "commit state unknown, nothing deleted: run resume",
     14: "committed, some deletions failed or it was stopped: run resume",
     15: "the table breaks its specification or a file is corrupt",
-    16: "backend unavailable",
+    16: "backend unavailable, or standard output cannot be written",
     130: "interrupted at once (Ctrl-C twice): run resume",
     141: "nobody reads standard output any more",
 }
@@ -66,7 +67,18 @@ def _root(
     """Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it."""
 
 
-for module in (inspect, plan, expire_snapshots, rewrite_manifests, merge_dvs, upgrade_v3, assign_row_ids, apply_plan, resume, demo):
+for module in (
+    inspect,
+    plan,
+    expire_snapshots,
+    rewrite_manifests,
+    merge_dvs,
+    upgrade_v3,
+    assign_row_ids,
+    apply_plan,
+    resume,
+    demo,
+):
     module.register(app)
 
 
@@ -76,12 +88,15 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports and metadata make many objects and hardly a cycle: looking for cycles every 700 objects finds nothing.
     gc.set_threshold(100_000)
+    guard_streams()
     argv = sys.argv[1:] if arguments is None else arguments
     code = run(argv)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _reader_left()
+    except OutputLost as error:
+        code = _nowhere_to_write(error)
     sys.exit(code)
 
 
@@ -97,6 +112,8 @@ def run(argv: list[str]) -> int:
     )
     try:
         return _invoke(argv)
+    except OutputLost as error:
+        return _nowhere_to_write(error)
     except IcebergCliError as error:
         return leave_with(error, as_json=as_json)
     except (typer.Abort, EOFError):
@@ -129,6 +146,11 @@ def _invoke(argv: list[str]) -> int:
 
 def _reader_left() -> int:
     """Leave as programs do that write to a closed pipe: not with 0, for what follows the output was not done."""
-    # The interpreter flushes standard output once more at its end.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    give_up_output()
     return 141
+
+
+def _nowhere_to_write(error: OutputLost) -> int:
+    """Say on standard error what the state is: the document that should say it cannot be written."""
+    give_up_output()
+    return leave_with(error, as_json=False)

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.carry_out import Carry, agreed, finish, settle_open
+from iceberg_cli.cli.carry_out import Carry, finish, leave_if_due, settle_open, show_before
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, command
 from iceberg_cli.errors import Refused, StalePlan, UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.plan import Plan
-    from iceberg_cli.table import IcebergTable
 
 
 def load(path: str) -> Plan:
@@ -68,17 +67,14 @@ def register(app: typer.Typer) -> None:
         If the table has moved it is planned again, with the file's own options and time, and refused (11) if
         anything would go or change that the file does not list.
         """
-        from iceberg_cli import render
         from iceberg_cli.apply import apply
         from iceberg_cli.verbs import VERBS
 
         shown = load(plan_file)
         opened = run.open(shown.table["name"])
-        if replan or carry.dry_run:
-            _show_difference(run, opened, shown, only=replan)
-            return
         shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
-        earlier = 0 if carry.no_resume else settle_open(run, opened, shell)
+        looking = replan or carry.dry_run
+        earlier = 0 if looking or carry.no_resume else settle_open(run, opened, shell)
         # What is carried out is planned now, from the file's question: the file says what may go, never what goes.
         verb = VERBS[shown.operation]
         fresh = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
@@ -88,35 +84,40 @@ def register(app: typer.Typer) -> None:
                 f"and {opened.name} is {fresh.base.table_uuid}"
             )
         run.progress.close()
-        _refuse_more(fresh.beyond(shown))
-        if not run.json and not run.quiet:
-            render.show_plan(run.out, fresh, verbose=run.verbose)
-        if fresh.due and not agreed(run, fresh, opened.name, yes=carry.yes):
-            raise typer.Exit(0)
+        more = fresh.beyond(shown)
+        if looking:
+            _show_difference(run, more, shown if replan else fresh, only=replan)
+        if replan:
+            return
+        if more and carry.dry_run and run.json:
+            raise typer.Exit(StalePlan.exit_code)  # the document says it
+        _refuse_more(more)
+        if carry.dry_run:
+            leave_if_due(fresh, exit_code=carry.exit_code)
+            return
+        show_before(run, fresh, opened.name, yes=carry.yes)
         with run.stoppable():
             report = apply(fresh, opened, verb, shell)
         finish(run, report, opened.name, earlier=earlier)
 
 
-def _show_difference(run: Run, opened: IcebergTable, shown: Plan, *, only: bool) -> None:
-    """Print what would go beyond the file, after the file's own plan unless `only` the difference is wanted."""
-    from iceberg_cli import render
-    from iceberg_cli.verbs import VERBS
+def _show_difference(run: Run, more: Sequence[str], plan: Plan, *, only: bool) -> None:
+    """Print what would go beyond the file, after the plan unless `only` the difference is wanted."""
+    from iceberg_cli import render, render_plan
 
-    verb = VERBS[shown.operation]
-    more = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown).beyond(shown)
-    run.progress.close()
     if run.json:
-        render.print_json({"schema": "iceberg-cli/replan/1", "beyond": list(more), "plan": shown.to_json()})
-    else:
-        if not only:
-            render.show_plan(run.out, shown, verbose=run.verbose)
-        for line in more:
-            run.out.print(render.printable(f"beyond the file: {line}"))
-        if not more:
-            run.out.print("Planned now, nothing would go that the file does not list.")
+        render.print_json({"schema": "iceberg-cli/replan/1", "beyond": list(more), "plan": plan.to_json()})
+        return
+    if run.quiet:
+        return
     if not only:
-        _refuse_more(more)
+        render_plan.show_plan(run.out, plan, verbose=run.verbose)
+        if not plan.due:
+            run.out.print("Nothing of what the file lists is left to do.")
+    for line in more:
+        run.out.print(render.printable(f"beyond the file: {line}"))
+    if not more:
+        run.out.print("Planned now, nothing would go that the file does not list.")
 
 
 def _refuse_more(more: Sequence[str]) -> None:

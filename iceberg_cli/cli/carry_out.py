@@ -11,7 +11,7 @@ import typer
 
 from iceberg_cli.cli.run import Run
 from iceberg_cli.cli.values import integer
-from iceberg_cli.errors import DeletesFailed, Refused
+from iceberg_cli.errors import DeletesFailed, Refused, UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
@@ -53,7 +53,6 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, policy: Mapping
     Raises:
         typer.Exit: 3 with --exit-code and something due; 14 where deletions failed.
     """
-    from iceberg_cli import render
     from iceberg_cli.apply import apply
     from iceberg_cli.verbs import VERBS
 
@@ -66,25 +65,39 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, policy: Mapping
     if carry.dry_run:
         show_dry_run(run, plan, exit_code=carry.exit_code)
         return
-    if not run.json and not run.quiet:
-        render.show_plan(run.out, plan, verbose=run.verbose)
-    if plan.blocked_by:
-        raise Refused(
-            f"Cannot {plan.operation} {table.name}: " + "; ".join(plan.blocked_by),
-            next_step="--dry-run shows what would be done.",
-        )
-    if plan.due and not agreed(run, plan, table.name, yes=carry.yes):
-        raise typer.Exit(0)
+    show_before(run, plan, table.name, yes=carry.yes)
     with run.stoppable():
         report = apply(plan, table, verb, shell)
     finish(run, report, table.name, earlier=earlier)
+
+
+def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
+    """Show what is about to be done, and ask.
+
+    Raises:
+        Refused: it is blocked. UsageError: see `agreed`. typer.Exit: 0 where the answer is no.
+    """
+    from iceberg_cli import render_plan
+
+    if not run.json and not run.quiet:
+        render_plan.show_plan(run.out, plan, verbose=run.verbose)
+        # What cannot be shown is not done.
+        sys.stdout.flush()
+    if plan.blocked_by:
+        raise Refused(
+            f"Cannot {plan.operation} {name}: " + "; ".join(plan.blocked_by),
+            next_step="--dry-run shows what would be done.",
+        )
+    if plan.due and not agreed(run, plan, name, yes=yes):
+        run.out.print("Nothing was changed.")
+        raise typer.Exit(0)
 
 
 def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
     """Ask whether to carry out a plan that was shown.
 
     Raises:
-        UsageError: it deletes or cannot be undone, and nobody can be asked.
+        UsageError: it deletes or cannot be undone, and nobody can be asked or nothing was shown.
     """
     from iceberg_cli import render
 
@@ -92,7 +105,17 @@ def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
     deleting = f" and delete {render.count(files, 'files')}" if files else ""
     if not (files or plan.irreversible or run.on_terminal):
         return True
-    return run.confirm(f"Commit this to {name}{deleting}?", yes=yes)
+    if run.json and run.on_terminal and not yes:
+        raise UsageError(
+            "Nobody can be asked: with --format json nothing was shown",
+            next_step="Add --yes, or look with --dry-run.",
+        )
+    version = plan.format_version
+    if version is not None:
+        question = f"Upgrade {name} to format version {version}{deleting}? There is no way back."
+    else:
+        question = f"Commit this to {name}{deleting}?"
+    return run.confirm(question, yes=yes)
 
 
 def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
@@ -101,13 +124,22 @@ def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
     Raises:
         typer.Exit: 3 where `exit_code` is set and something is due.
     """
-    from iceberg_cli import render
+    from iceberg_cli import render, render_plan
 
     if run.json:
         render.print_json(plan.to_json())
     elif not run.quiet:
-        render.show_plan(run.out, plan, verbose=run.verbose)
-    if exit_code and plan.due:
+        render_plan.show_plan(run.out, plan, verbose=run.verbose)
+    leave_if_due(plan, exit_code=exit_code)
+
+
+def leave_if_due(plan: Plan, *, exit_code: bool) -> None:
+    """Leave with 3 where that is asked for and the plan is due; one that is blocked would be due run after run.
+
+    Raises:
+        typer.Exit: 3.
+    """
+    if exit_code and plan.due and not plan.blocked_by:
         raise typer.Exit(3)
 
 

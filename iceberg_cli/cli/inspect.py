@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.values import positive, time_ms
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import CorruptFile, UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.inspection import Inspection
@@ -46,6 +47,10 @@ Limit = Annotated[
 Recount = Annotated[
     bool, typer.Option("--recount", help="Summary: count rows and bytes in all manifests, however large.")
 ]
+Check = Annotated[
+    bool, typer.Option("--check", help="Hold the table against its specification; exit 15 on an error.")
+]
+Deep = Annotated[bool, typer.Option("--deep", help="With --check: look into Puffin and Parquet files too.")]
 Output = Annotated[
     str | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the rows to FILE.parquet or FILE.jsonl."),
@@ -66,14 +71,20 @@ def register(app: typer.Typer) -> None:
         version: Version = None,
         limit: Limit = None,
         recount: Recount = False,
+        check: Check = False,
+        deep: Deep = False,
         output: Output = None,
     ) -> None:
         """Show what a table is made of. Never writes to it.
 
         Without WHAT a summary: one screen with snapshots, refs, files by kind, manifests, row lineage and what is due.
         Every other WHAT is a table with the columns of Iceberg's metadata table of that name.
+        With --check it is findings: what in the table breaks which rule of the specification, and what to do.
         """
         _check(what, chosen=[o for o in (snapshot, ref, at) if o is not None], version=version)
+        _refuse_beside_check(
+            what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
+        )
         if what == "summary" and (limit is not None or output is not None):
             raise UsageError(
                 "--limit and --output are about rows; a summary has none",
@@ -86,6 +97,9 @@ def register(app: typer.Typer) -> None:
         limit = positive(limit, "--limit")
         at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
         shown = _look(run, table, snapshot_id=snapshot, ref=ref, at_ms=at_ms)
+        if check:
+            _show_findings(run, shown, one_snapshot=bool({snapshot, ref, at} - {None}), deep=deep)
+            return
         if what == "summary":
             _show_summary(run, shown, recount=recount)
             return
@@ -125,6 +139,23 @@ def _check(what: str, *, chosen: list[object], version: int | None) -> None:
         )
 
 
+def _refuse_beside_check(what: str, *, check: bool, deep: bool, others: Mapping[str, object]) -> None:
+    """Refuse what has no meaning together with --check, and --deep without it.
+
+    Raises:
+        UsageError: naming the option.
+    """
+    if deep and not check:
+        raise UsageError("--deep is about --check")
+    if not check:
+        return
+    if what != "summary":
+        raise UsageError(f"--check is about the whole table, not {what}")
+    for option, value in others.items():
+        if value:
+            raise UsageError(f"{option} does not go with --check")
+
+
 _OF_TABLE = ("snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log")
 
 
@@ -135,6 +166,26 @@ def _look(run: Run, table: str, *, snapshot_id: int | None, ref: str | None, at_
 
     chosen = select_snapshot(opened.metadata, snapshot_id=snapshot_id, ref=ref, at_ms=at_ms)
     return Inspection(table=opened, snapshot=chosen, as_of_ms=run.as_of_ms)
+
+
+def _show_findings(run: Run, shown: Inspection, *, one_snapshot: bool, deep: bool) -> None:
+    from iceberg_cli.checking import Checking, heads_of
+    from iceberg_cli.iceberg.check_rules import ERROR
+
+    heads = heads_of(shown.table.metadata, shown.snapshot if one_snapshot else None)
+    checked = Checking(table=shown.table, heads=heads, deep=deep).run()
+    document = {**shown.header("check"), **checked.to_json()}
+    run.progress.close()
+    if run.json:
+        from iceberg_cli.render import print_json
+
+        print_json(document)
+    elif not run.quiet:
+        from iceberg_cli.render_findings import show_findings
+
+        show_findings(run.out, document, verbose=run.verbose)
+    if checked.findings.counts()[ERROR]:
+        raise typer.Exit(CorruptFile.exit_code)
 
 
 def _show_summary(run: Run, shown: Inspection, *, recount: bool) -> None:

@@ -25,7 +25,7 @@ class MergeOptions:
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="About how large new files are; default: a table property, else a documented size.",
+            help="About how large new Puffin files are; default: write.delete.target-file-size-bytes, else 64MiB.",
         ),
     ] = None
     min_files: Annotated[

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 Command = Callable[..., None]
 
@@ -32,18 +33,22 @@ def spread(parameter: str, options: type) -> Callable[[Command], Command]:
     return decorate
 
 
-def spread_all(parameter: str, groups: Mapping[str, type]) -> Callable[[Command], Command]:
+def spread_all(
+    parameter: str, groups: Mapping[str, type], *, helps: Mapping[str, str]
+) -> Callable[[Command], Command]:
     """Replace a command's parameter by the fields of several groups, each field once.
 
     Args:
         parameter: name of the command's parameter of type `Chosen`.
         groups: by name; see `spread`. A field that several have is one option, spelled by the first.
+        helps: by field, what the option does where the groups do not say the same.
 
     Returns:
         A decorator.
     """
     own = {name: _fields(options) for name, options in groups.items()}
     every = {name: item for of_group in reversed(own.values()) for name, item in of_group.items()}
+    shown = [_with_help(item, helps[name]) if name in helps else item for name, item in every.items()]
 
     def decorate(function: Command) -> Command:
         def call(**values: Any) -> None:
@@ -54,19 +59,49 @@ def spread_all(parameter: str, groups: Mapping[str, type]) -> Callable[[Command]
             }
             said = {name for name, value in given.items() if value != every[name].default}
             strays = {group: sorted(said - own[group].keys()) for group in groups}
-            function(**{parameter: Chosen(groups=made, strays=strays)}, **values)
+            words = {group: spelled(options, made[group]) for group, options in groups.items()}
+            function(**{parameter: Chosen(groups=made, strays=strays, words=words)}, **values)
 
-        return _signed(call, function, parameter, every.values())
+        return _signed(call, function, parameter, shown)
 
     return decorate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """Groups of options by name, and for each the options that were given and are not its own."""
+    """Groups of options by name, and for each those that were given.
+
+    Args:
+        groups: the options' values.
+        strays: names of options that were given and are not the group's own.
+        words: the group's own that were given, as words of a command line.
+    """
 
     groups: Mapping[str, Any]
     strays: Mapping[str, list[str]]
+    words: Mapping[str, list[str]]
+
+
+def spelled(options: type, group: object) -> list[str]:
+    """The words of a command line that give the options of a group which differ from their defaults."""
+    words = []
+    for name, item in _fields(options).items():
+        value = getattr(group, name)
+        if value == item.default:
+            continue
+        (info,) = item.annotation.__metadata__
+        long = [each for each in info.param_decls or () if each.startswith("--")]
+        flag = long[0] if long else f"--{name.replace('_', '-')}"
+        for each in value if isinstance(value, list) else [value]:
+            words += [flag] if each is True else [flag, str(each)]
+    return words
+
+
+def _with_help(item: inspect.Parameter, text: str) -> inspect.Parameter:
+    """The same parameter with another help text."""
+    kind, info = item.annotation.__origin__, copy.copy(item.annotation.__metadata__[0])
+    info.help = text
+    return item.replace(annotation=Annotated[kind, info])
 
 
 def _fields(options: type) -> dict[str, inspect.Parameter]:

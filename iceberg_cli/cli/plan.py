@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -30,13 +31,17 @@ OPTIONS: Mapping[str, type] = {
     "upgrade-v3": UpgradeOptions,
     "assign-row-ids": AssignOptions,
 }
+_HELPS = {
+    "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB) "
+    "and Puffin files (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB)."
+}
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "plan")
-    @spread_all("chosen", OPTIONS)
+    @spread_all("chosen", OPTIONS, helps=_HELPS)
     def plan(
         run: Run,
         chosen: Chosen,
@@ -74,7 +79,7 @@ def register(app: typer.Typer) -> None:
         if output is not None:
             save(plans[0], output)
         if verb is None:
-            _show_survey(run, table, plans)
+            _show_survey(run, table, plans, chosen)
         else:
             _show(run, plans[0], output)
         if exit_code and _anything_due(plans, alone=verb is not None):
@@ -82,8 +87,13 @@ def register(app: typer.Typer) -> None:
 
 
 def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
-    """Whether maintenance is due. An upgrade is offered in a survey, but it is a decision and never due by itself."""
-    return any(made.due and (alone or made.operation != "upgrade-v3") for made in plans)
+    """Whether maintenance is due that can be carried out: what is blocked would stay due run after run.
+
+    An upgrade is offered in a survey, but it is a decision and never due by itself.
+    """
+    return any(
+        made.due and not made.blocked_by and (alone or made.operation != "upgrade-v3") for made in plans
+    )
 
 
 def _refuse_strays(chosen: Chosen, verb: str | None) -> None:
@@ -120,7 +130,7 @@ def save(plan: Plan, path: str) -> None:
 
 
 def _show(run: Run, made: Plan, output: str | None) -> None:
-    from iceberg_cli import render
+    from iceberg_cli import render, render_plan
 
     if run.json:
         render.print_json(
@@ -129,16 +139,18 @@ def _show(run: Run, made: Plan, output: str | None) -> None:
             )
         )
     elif not run.quiet:
-        render.show_plan(run.out, made, verbose=run.verbose)
+        render_plan.show_plan(run.out, made, verbose=run.verbose)
         if output is not None:
             run.out.print(
-                render.printable(f"Saved to {output}. Carry it out with: iceberg-cli apply {output}")
+                render.printable(
+                    f"Saved to {output}. Carry it out with: {shlex.join(['iceberg-cli', 'apply', output])}"
+                )
             )
 
 
-def _show_survey(run: Run, name: str, plans: list[Plan]) -> None:
+def _show_survey(run: Run, name: str, plans: list[Plan], chosen: Chosen) -> None:
     """Every verb, the one that frees most first."""
-    from iceberg_cli import render
+    from iceberg_cli import render, render_plan
 
     ranked = sorted(plans, key=lambda made: -(made.removals.size_bytes if made.removals is not None else 0))
     if run.json:
@@ -150,23 +162,13 @@ def _show_survey(run: Run, name: str, plans: list[Plan]) -> None:
                 "plans": [made.to_json() for made in ranked],
             }
         )
-        return
-    if run.quiet:
-        return
-    rows = []
-    for made in ranked:
-        removals = made.removals
-        frees = (
-            "-"
-            if removals is None or not removals.count
-            else f"{render.count(removals.count, 'files')}, {render.size(removals.size_bytes)}"
-        )
-        what = " ".join(render.totals(made)) if made.due else "nothing to do"
-        blocked = "; ".join(made.blocked_by)
-        rows.append(
-            (made.operation, what, frees, f"iceberg-cli {made.operation} {name}" if made.due else "", blocked)
-        )
-    render.table_of(run.out, ("verb", "what is due", "frees", "command", "blocked by"), rows)
+    elif not run.quiet:
+        shared = run.spelled()
+        commands = [
+            shlex.join(["iceberg-cli", made.operation, name, *chosen.words[made.operation], *shared])
+            for made in ranked
+        ]
+        render_plan.show_survey(run.out, ranked, commands)
 
 
 def _show_open_operations(run: Run, opened: IcebergTable) -> None:

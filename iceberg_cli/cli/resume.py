@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iceberg_cli.cli.run import Run, TableArgument, command
+from iceberg_cli.cli.streams import after
 from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import UsageError
 
@@ -45,7 +46,6 @@ def register(app: typer.Typer) -> None:
         A commit without a known outcome is settled by reading the table; the remaining deletions are checked
         against the table as it is now before they are made.
         """
-        from iceberg_cli import render
         from iceberg_cli.settling import operations
 
         opened = run.open(table)
@@ -63,16 +63,23 @@ def register(app: typer.Typer) -> None:
         shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
         settled = [_settle(run, opened, listed, shell, abandon=abandon) for listed in found]
         run.progress.close()
-        if run.json:
-            reports = [done.report.to_json() for done in settled]
-            render.print_json({"schema": "iceberg-cli/reports/1", "reports": reports})
-        for done in settled:
-            if done.exit_code or not (run.quiet or run.json):
-                target = render.console(sys.stderr) if done.exit_code else run.out
-                render.show_report(target, done.report, table)
+        with after(settled[-1].report):
+            _show_settled(run, table, settled)
         code = next((done.exit_code for done in settled if done.exit_code), 0)
         if code:
             raise typer.Exit(code)
+
+
+def _show_settled(run: Run, table: str, settled: list[Settled]) -> None:
+    from iceberg_cli import render
+
+    if run.json:
+        reports = [done.report.to_json() for done in settled]
+        render.print_json({"schema": "iceberg-cli/reports/1", "reports": reports})
+    for done in settled:
+        if done.exit_code or not (run.quiet or run.json):
+            target = render.console(sys.stderr) if done.exit_code else run.out
+            render.show_report(target, done.report, table)
 
 
 def _settle(run: Run, opened: IcebergTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:

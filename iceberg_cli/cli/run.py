@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.options import Command, spread
+from iceberg_cli.cli.options import Command, spelled, spread
+from iceberg_cli.cli.streams import after
 from iceberg_cli.cli.values import duration_ms, key_value, positive, time_ms
 from iceberg_cli.errors import IcebergCliError, UsageError
 
@@ -87,6 +89,25 @@ class Run:
         self.as_of_ms = (
             self.started_ms if self.as_of is None else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
         )
+
+    def spelled(self) -> list[str]:
+        """The shared options that say what a table is and when it is, as words of another command line.
+
+        What a storage option says itself is left out: it may be a secret.
+        """
+        told = Run(
+            catalog_config=self.catalog_config,
+            storage_option=[
+                text if value.startswith(("@", "env:")) else f"{key}=..."
+                for text in self.storage_option or ()
+                for key, _, value in [text.partition("=")]
+            ]
+            or None,
+            unsafe_allow_root=self.unsafe_allow_root,
+            unsafe_trust_lists=self.unsafe_trust_lists,
+            as_of=self.as_of,
+        )
+        return spelled(Run, told)
 
     @property
     def json(self) -> bool:
@@ -203,10 +224,11 @@ class Run:
         from iceberg_cli import render
 
         self.progress.close()
-        if self.json:
-            render.print_json(report.to_json())
-        elif not self.quiet:
-            render.show_report(self.out, report, table)
+        with after(report):
+            if self.json:
+                render.print_json(report.to_json())
+            elif not self.quiet:
+                render.show_report(self.out, report, table)
 
 
 def now_ms() -> int:
@@ -220,7 +242,10 @@ def command(app: typer.Typer, name: str) -> Callable[[Command], Command]:
     """Register a command whose parameter `run` stands for all shared options."""
 
     def register(function: Command) -> Command:
-        app.command(name, help=inspect.cleandoc(function.__doc__ or ""))(spread("run", Run)(function))
+        text = inspect.cleandoc(function.__doc__ or "")
+        # The first sentence whole: without it the list of commands cuts it in the middle.
+        summary = re.split(r"\.\s", " ".join(text.split()))[0].removesuffix(".")
+        app.command(name, help=text, short_help=f"{summary}.")(spread("run", Run)(function))
         return function
 
     return register

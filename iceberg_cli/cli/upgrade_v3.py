@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iceberg_cli.cli.carry_out import Carry, carry_out
-from iceberg_cli.cli.options import spread
+from iceberg_cli.cli.options import spelled, spread
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.errors import Refused, UsageError
 
@@ -52,6 +52,8 @@ class UpgradeOptions:
         from iceberg_cli.iceberg.upgrade_v3 import DROP, KEEP, RECIPE, REFUSE, REPAIR, UpgradePolicy
 
         asked = {part.strip() for part in (self.with_ or "").split(",")} - {""}
+        if self.with_ is not None and not asked:
+            raise UsageError(f"--with takes {', '.join(RECIPE)}; it names none")
         if unknown := sorted(asked - set(RECIPE)):
             raise UsageError(f"--with takes {', '.join(RECIPE)}, not {', '.join(unknown)}")
         if self.unsafe_drop_tags and self.unsafe_keep_tags:
@@ -75,7 +77,10 @@ def register(app: typer.Typer) -> None:
         table: TableArgument,
         check: Annotated[
             bool,
-            typer.Option("--check", help="Only look: print what is found, exit 11 if it blocks, else 0."),
+            typer.Option(
+                "--check",
+                help="Only look: print what is found, exit 11 if it blocks, else 0. Not with options that carry out.",
+            ),
         ] = False,
     ) -> None:
         """Look for what stands in the way of format version 3, then upgrade the table to it.
@@ -85,6 +90,8 @@ def register(app: typer.Typer) -> None:
         """
         policy = options.policy(now_ms=run.as_of_ms)
         if check:
+            if given := [word for word in spelled(Carry, carry) if word.startswith("--")]:
+                raise UsageError(f"--check only looks; it excludes {', '.join(given)}")
             _check(run, table, policy)
         else:
             carry_out(run, carry, "upgrade-v3", table, policy.to_json())
@@ -96,9 +103,10 @@ def _check(run: Run, name: str, policy: UpgradePolicy) -> None:
     Raises:
         typer.Exit: 11 where one blocks.
     """
-    from iceberg_cli import render
-    from iceberg_cli.iceberg.preflight import BLOCKING, document
-    from iceberg_cli.verbs.upgrade_v3 import preflight
+    from iceberg_cli import render, render_findings
+    from iceberg_cli.iceberg.preflight_finding import BLOCKING, document
+    from iceberg_cli.iceberg.upgrade_v3 import TARGET
+    from iceberg_cli.verbs.preflight import preflight
 
     opened = run.open(name)
     opened.load()
@@ -115,11 +123,14 @@ def _check(run: Run, name: str, policy: UpgradePolicy) -> None:
             )
         )
     elif not run.quiet:
-        rows = [(each.severity, each.id, each.where, each.message, each.remedy) for each in found]
-        render.table_of(run.out, ("severity", "finding", "where", "what", "way out, or more"), rows)
-        verdict = (
-            f"blocked by {render.count(blocking, 'findings')}" if blocking else "nothing blocks the upgrade"
-        )
+        render_findings.show_preflight(run.out, [each.to_json() for each in found], verbose=run.verbose)
+        version = opened.metadata.format_version
+        if blocking:
+            verdict = f"blocked by {render.count(blocking, 'findings')}"
+        elif version >= TARGET:
+            verdict = f"the table has format version {version}: nothing to upgrade"
+        else:
+            verdict = "nothing blocks the upgrade"
         run.out.print(render.printable(f"upgrade-v3 {name}: {verdict}"))
     if blocking:
         raise typer.Exit(Refused.exit_code)

@@ -29,6 +29,7 @@ class Attempt:
     fresh: bool = False
     # Path to bytes: what the commit references. The caller writes them before it commits; a committer never does.
     files: Mapping[str, bytes] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)  # result columns that only this attempt knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,11 @@ from iceberg_cli.plan import Change, Staged, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A commit, and the files (path to bytes) that must be durable before it is sent."""
+    """A commit, and the files (path to bytes) that must be durable before it is sent; `counts` are result columns."""
 
     commit: Commit
     files: Mapping[str, bytes] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def bind(
@@ -59,6 +60,7 @@ def bind(
     """
     updates: tuple[TableUpdate, ...] = updates_from_json(change.updates)
     files: dict[str, bytes] = {}
+    counts: Mapping[str, int] = {}
     if change.draft is not None:
         assert isinstance(change.draft, SnapshotDraft)
         bound = bind_snapshot(
@@ -71,6 +73,7 @@ def bind(
             list_path=list_path,
         )
         files[list_path] = bound.manifest_list
+        counts = bound.counts
         updates += (
             AddSnapshot(snapshot=bound.snapshot),
             _moved(change.draft.ref, bound.snapshot.snapshot_id, metadata),
@@ -82,7 +85,7 @@ def bind(
         timestamp_ms=timestamp_ms,
         commit_uuid=commit_uuid,
     )
-    return Bound(commit=commit, files=files)
+    return Bound(commit=commit, files=files, counts=counts)
 
 
 def _moved(branch: str, snapshot_id: int, metadata: TableMetadata) -> SetSnapshotRef:

@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.partition_filter import Condition, matching
-from iceberg_cli.iceberg.partition_keys import partition_keys
-from iceberg_cli.iceberg.reachability import Keys, among, live
+from iceberg_cli.iceberg.partition_keys import in_spec_order, partition_keys
+from iceberg_cli.iceberg.position_deletes import FILE_PATH_ID
+from iceberg_cli.iceberg.reachability import Keys, among, keys_of, live
 from iceberg_cli.iceberg.schema import Type
 from iceberg_cli.iceberg.specs import PartitionSpec
+from iceberg_cli.iceberg.transforms import parse, result_type
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -29,11 +31,11 @@ POSITIONS, VECTOR, EQUALITY, UNREADABLE = range(4)  # kind
 DELETE_COLUMNS: Final = (
     "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
     "sequence_number", "referenced_data_file", "content_offset", "content_size_in_bytes", "key_metadata",
+    "lower_bounds", "upper_bounds",
 )  # fmt: skip
 DATA_COLUMNS: Final = (
     "status",
     "file_path",
-    "file_path_hash",
     "partition",
     "record_count",
     "sequence_number",
@@ -51,6 +53,7 @@ _DELETES_SCHEMA: Final = pa.schema(
         "file_size": pa.int64(),
         "sequence_number": pa.int64(),
         "ref": pa.string(),
+        "only": pa.binary(),  # the one data file that a position delete file names, by its entry; null: not known
         "offset": pa.int64(),
         "size": pa.int64(),
     }
@@ -83,7 +86,7 @@ class Reading:
         """Live entries of delete manifests, and the partition tuple of each key, in Avro's representation.
 
         Raises:
-            CorruptFile: a deletion vector's entry lacks what it must have.
+            CorruptFile: a deletion vector's entry lacks what it must have, or see `_partitions`.
         """
         table = batch.table
         owners = table["manifest"].to_numpy()
@@ -91,7 +94,7 @@ class Reading:
         rows = live(table.append_column("entry", pa.array(entry, pa.int64()))).combine_chunks()
         owners = rows["manifest"].to_numpy()
         spec_ids = _spec_ids(sources, owners)
-        keys, chosen, tuples = self._partitions(spec_ids, rows["partition"])
+        keys, chosen, tuples = self._partitions(sources, batch, rows)
         kinds = _kinds(rows)
         _check_vectors(rows, kinds, sources)
         places = np.array([self.places[source.path] for source in sources], np.int32)
@@ -107,6 +110,7 @@ class Reading:
             "file_size": rows["file_size_in_bytes"],
             "sequence_number": rows["sequence_number"],
             "ref": rows["referenced_data_file"],
+            "only": _only(rows, kinds),
             "offset": rows["content_offset"],
             "size": rows["content_size_in_bytes"],
         }
@@ -115,12 +119,12 @@ class Reading:
     def data(
         self, sources: Sequence[ManifestSource], batch: EntryBatch, wanted: Keys, *, oldest: bool
     ) -> tuple[pa.Table, pa.Table]:
-        """Live data files whose path may be among those wanted.
+        """Live data files whose path, in this spelling or another, may be among those wanted.
 
         Args:
             sources: see `Liveness.entries`.
             batch: with `DATA_COLUMNS`.
-            wanted: sorted hashes of paths.
+            wanted: see `keys_of`.
             oldest: also find the lowest sequence number of each partition.
 
         Returns:
@@ -128,42 +132,65 @@ class Reading:
             `sequence_number`.
         """
         status = batch.table["status"].to_numpy()
-        hashes = batch.table["file_path_hash"].to_numpy()
         alive = status < 2
-        rows = batch.table.filter(pa.array(alive & among(hashes, wanted))).combine_chunks()
-        keys = self._keys(_spec_ids(sources, rows["manifest"].to_numpy()), rows["partition"])
+        named = among(keys_of(batch.table["file_path"]), wanted)
+        rows = batch.table.filter(pa.array(alive & named)).combine_chunks()
+        keys = self._partitions(sources, batch, rows, only_keys=True)[0]
         found = pa.table(
             [rows["file_path"], keys, rows["record_count"], rows["sequence_number"]], schema=_DATA_SCHEMA
         )
         if not oldest:
             return found, _OLDEST_SCHEMA.empty_table()
         every = batch.table.filter(pa.array(alive)).combine_chunks()
-        keys = self._keys(_spec_ids(sources, every["manifest"].to_numpy()), every["partition"])
+        keys = self._partitions(sources, batch, every, only_keys=True)[0]
         lowest = pa.table([keys, every["sequence_number"]], schema=_OLDEST_SCHEMA)
         return found, lowest_of([lowest])
 
-    def _keys(self, spec_ids: npt.NDArray[np.int32], partitions: pa.ChunkedArray) -> pa.Array:
-        return self._partitions(spec_ids, partitions, only_keys=True)[0]
-
     def _partitions(
-        self, spec_ids: npt.NDArray[np.int32], partitions: pa.ChunkedArray, *, only_keys: bool = False
+        self,
+        sources: Sequence[ManifestSource],
+        batch: EntryBatch,
+        entries: pa.Table,
+        *,
+        only_keys: bool = False,
     ) -> tuple[pa.Array, Bools, dict[bytes, tuple[Any, ...]]]:
-        """Key of each tuple, whether --where means it, and the tuple of each key."""
-        whole = partitions.combine_chunks() if isinstance(partitions, pa.ChunkedArray) else partitions
+        """Key of each tuple, whether --where means it, and the tuple of each key, in the order of the spec's fields.
+
+        Args:
+            sources: see `Liveness.entries`.
+            batch: from which the entries are.
+            entries: one chunk of some of its rows.
+            only_keys: nothing else is wanted.
+
+        Raises:
+            CorruptFile: a partition struct without field ids that does not fit its spec, or a spec that is not there.
+        """
+        owners = entries["manifest"].to_numpy()
+        spec_ids = _spec_ids(sources, owners)
+        whole = entries["partition"].combine_chunks()
         parts: list[pa.Array] = []
         order: list[Ints] = []
         chosen = np.ones(len(spec_ids), np.bool_)
         tuples: dict[bytes, tuple[Any, ...]] = {}
         for spec_id in np.unique(spec_ids).tolist():
             rows = np.flatnonzero(spec_ids == spec_id)
-            mine = whole.take(pa.array(rows))
-            keys = partition_keys(spec_id, mine)
+            path = sources[owners[rows[0]]].path
+            if spec_id not in self.specs:
+                raise CorruptFile(
+                    path, None, f"its manifest list says partition spec {spec_id}, which is not there"
+                )
+            spec = self.specs[spec_id]
+            try:
+                mine = in_spec_order(whole.take(pa.array(rows)), batch.partition_ids, spec)
+            except ValueError as error:
+                raise CorruptFile(path, "field partition", str(error)) from error
+            keys = partition_keys(spec_id, mine, self._types_of(spec))
             order.append(rows)
             parts.append(keys)
             if only_keys:
                 continue
             if self.conditions:
-                chosen[rows] = matching(self.conditions, self.specs[spec_id], self.types, mine)
+                chosen[rows] = matching(self.conditions, spec, self.types, mine)
             encoded = keys.dictionary_encode()
             _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
             values = [tuple(value.values()) for value in mine.take(pa.array(first)).to_pylist()]
@@ -173,10 +200,19 @@ class Reading:
         places = np.argsort(np.concatenate(order), kind="stable")
         return pa.concat_arrays(parts).take(pa.array(places)), chosen, tuples
 
+    def _types_of(self, spec: PartitionSpec) -> list[str]:
+        sources = [self.types.get(field.source_id, "unknown") for field in spec.fields]
+        return [
+            result_type(parse(field.transform), source) if isinstance(source, str) else "unknown"
+            for field, source in zip(spec.fields, sources, strict=True)
+        ]
+
 
 def lowest_of(tables: Sequence[pa.Table]) -> pa.Table:
     """`key` and the lowest `sequence_number` of each."""
     whole = pa.concat_tables([_OLDEST_SCHEMA.empty_table(), *tables])
+    if not len(whole):  # grouping loads Arrow's query engine
+        return whole
     return (
         whole.group_by("key")
         .aggregate([("sequence_number", "min")])
@@ -205,6 +241,18 @@ def _kinds(rows: pa.Table) -> npt.NDArray[np.int8]:
     readable = pc.equal(formats, "parquet").to_numpy() & rows["key_metadata"].is_null().to_numpy()
     kinds = np.where(puffin, VECTOR, np.where(readable, POSITIONS, UNREADABLE))
     return np.where(rows["content"].to_numpy() == 2, EQUALITY, kinds).astype(np.int8)
+
+
+def _only(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Array:
+    """`referenced_data_file`, or else equal bounds of `file_path`, as in Java.
+
+    Spec: "Delete Formats", position delete files: both bounds hold a path whole where they are equal.
+    """
+    none, key = pa.scalar(None, pa.binary()), pa.scalar(FILE_PATH_ID, pa.int32())
+    lower, upper = (pc.map_lookup(rows[name], key, "first") for name in ("lower_bounds", "upper_bounds"))
+    bound = pc.if_else(pc.equal(lower, upper), lower, none)
+    said = pc.coalesce(rows["referenced_data_file"].cast(pa.binary()), bound)
+    return pc.if_else(pa.array(kinds == POSITIONS), said, none)
 
 
 def _check_vectors(rows: pa.Table, kinds: npt.NDArray[np.int8], sources: Sequence[ManifestSource]) -> None:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.avro_hash import hash_column
 from iceberg_cli.iceberg.delete_columns import EQUALITY, POSITIONS, UNREADABLE, VECTOR, Bools, Ints
-from iceberg_cli.iceberg.reachability import NO_KEYS, Keys, key_set
+from iceberg_cli.iceberg.reachability import Keys, key_set, keys_of
 from iceberg_cli.iceberg.specs import PartitionSpec
+from iceberg_cli.paths import liveness_key_column
 
 FROZEN: Final = (
     "",
@@ -28,8 +28,11 @@ FROZEN: Final = (
     "has position deletes in a file that cannot be read here",
     "is named by position deletes of another partition, which readers take differently",
     "has a deletion vector that lacks older position deletes: an earlier tool lost deletes or revived rows",
+    "is named by position deletes whose entry says that they name another one, which readers take differently",
+    "is named by deletes that spell its path in another way, which readers take differently",
 )
 SOUND, TWO_VECTORS, STRAY_VECTOR, LISTED_TWICE, HIDDEN_DELETES, OTHER_PARTITION, LOST_DELETES = range(7)
+OTHER_REFERENCE, OTHER_SPELLING = 7, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class Index:
         part_data: for each part the row in `data` that it applies to, or -1 for none.
         vector_data: for each delete the row in `data` that it, a deletion vector, names, or -1.
         dangling: for each delete whether no data file needs it.
+        kinds: of each delete; a position delete file that contradicts its entry counts as unreadable.
     """
 
     deletes: pa.Table
@@ -65,10 +69,9 @@ class Index:
 
 
 def wanted_paths(deletes: pa.Table, parts: pa.Table) -> Keys:
-    """Sorted hashes of every path that a deletion vector or a position delete names."""
+    """Keys of every path that a deletion vector or a position delete names, sorted."""
     vectors = deletes.filter(pc.equal(deletes["kind"], VECTOR))["ref"]
-    named = pc.unique(parts["path"]) if len(parts) else pa.array([], pa.string())
-    return key_set([hash_column(vectors) if len(vectors) else NO_KEYS, hash_column(named)])
+    return key_set([keys_of(vectors), keys_of(pc.unique(parts["path"]))])
 
 
 def index(
@@ -79,7 +82,7 @@ def index(
     Args:
         deletes: live entries of all delete manifests.
         parts: contents of the position delete files.
-        data: live data files, of which every one that something names is there.
+        data: live data files, of which every one that something names is there, in whatever spelling.
         oldest: lowest data sequence number of each partition with live data; needed for equality deletes only.
         specs: of the table.
     """
@@ -93,15 +96,19 @@ def index(
     to_file = _places(data["path"], known)
     first = np.unique(to_file, return_index=True)[1]
     twice = np.bincount(to_file, minlength=len(known)) > 1
+    # What is newer than one listing of a file may be older than another one.
+    data_sequence = np.full(len(known), np.iinfo(np.int64).max)
+    np.minimum.at(data_sequence, to_file, data["sequence_number"].to_numpy())
     data = data.take(pa.array(first))
     frozen = np.where(twice, LISTED_TWICE, SOUND).astype(np.int8)
     keys = pa.chunked_array([*deletes["key"].chunks, *data["key"].chunks], pa.binary()).combine_chunks()
     groups = keys.dictionary_encode().indices.to_numpy()
     delete_group, data_group = groups[: len(deletes)], groups[len(deletes) :]
     sequence = deletes["sequence_number"].to_numpy()
-    data_sequence = data["sequence_number"].to_numpy()
 
-    vector_data = np.where(kinds == VECTOR, _places(deletes["ref"], data["path"]), -1)
+    vector_data = np.full(len(deletes), -1, np.int64)
+    vectors = np.flatnonzero(kinds == VECTOR)
+    vector_data[vectors], spelled = _named(deletes["ref"].take(pa.array(vectors)), data["path"])
     vectors = np.flatnonzero(vector_data >= 0)
     files = vector_data[vectors]
     stray = (delete_group[vectors] != data_group[files]) | (sequence[vectors] < data_sequence[files])
@@ -110,15 +117,20 @@ def index(
     vector = np.full(len(data), -1, np.int64)
     vector[files] = vectors
 
-    part_data = _places(parts["path"], data["path"])
+    part_data, spelled_too = _named(parts["path"], data["path"])
     named = np.flatnonzero(part_data >= 0)
     newer = data_sequence[part_data[named]] > sequence[part_delete[named]]
+    newer &= ~twice[part_data[named]]
     elsewhere = delete_group[part_delete[named]] != data_group[part_data[named]]
     frozen[part_data[named[elsewhere & ~newer]]] = OTHER_PARTITION
+    odd = _contradicting(deletes["only"], parts["path"], part_delete)
+    frozen[part_data[named[odd[part_delete[named]]]]] = OTHER_REFERENCE
     part_data[named[newer]] = -1
     _freeze_hidden(
         frozen, kinds, delete_group, sequence, data_group, data_sequence, deletes["ref"], data["path"]
     )
+    kinds[odd] = UNREADABLE
+    frozen[spelled] = frozen[spelled_too] = OTHER_SPELLING
 
     dangling = (kinds == VECTOR) & (vector_data < 0)
     needed = np.zeros(len(deletes), np.bool_)
@@ -131,13 +143,21 @@ def index(
     )  # fmt: skip
 
 
+def _contradicting(only: pa.ChunkedArray, named: pa.ChunkedArray, part_delete: Ints) -> Bools:
+    """The delete files with rows of another data file than the one that their entry names."""
+    found = np.zeros(len(only), np.bool_)
+    other = pc.not_equal(only.take(pa.array(part_delete)), named.cast(pa.binary()))
+    found[part_delete[pc.fill_null(other, fill_value=False).to_numpy()]] = True
+    return found
+
+
 def _freeze_hidden(
     frozen: npt.NDArray[np.int8], kinds: npt.NDArray[np.int8], delete_group: npt.NDArray[np.int32], sequence: Ints,
     data_group: npt.NDArray[np.int32], data_sequence: Ints, refs: pa.ChunkedArray, paths: pa.ChunkedArray,
 ) -> None:  # fmt: skip
     """A file that cannot be read may delete rows of any data file of its partition that is not newer."""
     hidden = np.flatnonzero(kinds == UNREADABLE)
-    only = _places(refs.take(pa.array(hidden)), paths) if len(hidden) else hidden
+    only = _named(refs.take(pa.array(hidden)).fill_null(""), paths)[0] if len(hidden) else hidden
     nameless = refs.take(pa.array(hidden)).is_null().to_numpy() if len(hidden) else hidden
     for row, file, all_files in zip(hidden.tolist(), only.tolist(), nameless.tolist(), strict=True):
         if not all_files:
@@ -168,7 +188,19 @@ def _idle_equality(
     return idle
 
 
-def _places(values: pa.ChunkedArray, known: pa.Array | pa.ChunkedArray) -> Ints:
+def _named(names: pa.ChunkedArray, paths: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """Where each name is in `paths`, in this spelling or else in another, or -1; and what is named in another one."""
+    places = _places(names, paths)
+    missing = np.flatnonzero(places < 0)
+    if not len(missing) or not len(paths):
+        return places, np.empty(0, np.int64)
+    keys = liveness_key_column(paths.combine_chunks())
+    wanted = liveness_key_column(names.take(pa.array(missing)).combine_chunks())
+    places[missing] = _places(wanted, keys)
+    return places, np.flatnonzero(pc.is_in(keys, value_set=pc.unique(wanted)).to_numpy(zero_copy_only=False))
+
+
+def _places(values: pa.Array | pa.ChunkedArray, known: pa.Array | pa.ChunkedArray) -> Ints:
     """Where each value is in `known`, or -1."""
     value_set = known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
     found = pc.index_in(values, value_set=value_set, skip_nulls=True)

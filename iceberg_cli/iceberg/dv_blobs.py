@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from iceberg_cli import __version__
@@ -38,21 +37,28 @@ class Found:
     dead_bytes: int
 
 
-def read_vectors(data: bytes, path: str, wanted: pa.Table) -> Found:
-    """Take deletion vectors out of a Puffin file.
+def read_vectors(files: Sequence[tuple[str, bytes, int]], wanted: pa.Table) -> list[Found]:
+    """Take deletion vectors out of Puffin files.
 
     Args:
-        data: the file, whole.
-        path: for messages.
-        wanted: see `vectors_in`; every live entry of the file.
+        files: of each its path, its bytes, and how many of the rows of `wanted` are of it.
+        wanted: see `vectors_in`; every live entry of the files, file by file.
 
     Raises:
         CorruptFile: see `vectors_in`.
     """
-    footer = _footer(data, path, wanted)
-    live = set(wanted["offset"].to_pylist())
-    dead = [b.length for b in footer.blobs if b.type == DELETION_VECTOR and b.offset not in live]
-    return Found(list(_vectors(data, path, footer, wanted)), sum(dead))
+    found, rows, owners = [], _rows(wanted), []
+    start = 0
+    for path, data, count in files:
+        mine = rows[start : start + count]
+        footer = _footer(data, path, mine)
+        live = {row.offset for row in mine}
+        dead = [b.length for b in footer.blobs if b.type == DELETION_VECTOR and b.offset not in live]
+        found.append(Found(_taken(data, path, footer, mine), sum(dead)))
+        owners += [path] * count
+        start += count
+    _check_content([blob for each in found for blob in each.blobs], rows, owners)
+    return found
 
 
 def vectors_in(data: bytes, path: str, wanted: pa.Table) -> Iterator[bytes]:
@@ -68,11 +74,32 @@ def vectors_in(data: bytes, path: str, wanted: pa.Table) -> Iterator[bytes]:
         CorruptFile: the file has another length than the entries say, its footer has another blob at such a place or
             none, or a blob is no sound deletion vector.
     """
-    return _vectors(data, path, _footer(data, path, wanted), wanted)
+    rows = _rows(wanted)
+    footer = _footer(data, path, rows)
+    for begin in range(0, len(rows), _VECTORS_AT_ONCE):
+        part = rows[begin : begin + _VECTORS_AT_ONCE]
+        blobs = _taken(data, path, footer, part)
+        _check_content(blobs, part, [path] * len(part))
+        yield from blobs
 
 
-def _footer(data: bytes, path: str, wanted: pa.Table) -> Footer:
-    said = pc.unique(wanted["file_size"]).to_pylist()
+class _Row(NamedTuple):
+    """What a manifest says of a deletion vector, and its data file's last position or -1."""
+
+    file_size: int
+    offset: int
+    size: int
+    ref: str
+    record_count: int
+    last_row: int
+
+
+def _rows(wanted: pa.Table) -> list[_Row]:
+    return list(map(_Row, *(wanted[name].to_pylist() for name in _Row._fields)))
+
+
+def _footer(data: bytes, path: str, rows: Sequence[_Row]) -> Footer:
+    said = sorted({row.file_size for row in rows})
     if said not in ([], [len(data)]):
         raise CorruptFile(
             path, None, f"the file has {len(data)} bytes, manifests say {', '.join(map(str, said))}"
@@ -80,25 +107,27 @@ def _footer(data: bytes, path: str, wanted: pa.Table) -> Footer:
     return read_footer(data, len(data), path)
 
 
-def _vectors(data: bytes, path: str, footer: Footer, wanted: pa.Table) -> Iterator[bytes]:
+def _taken(data: bytes, path: str, footer: Footer, rows: Sequence[_Row]) -> list[bytes]:
+    """The blobs at the places that manifest and footer agree on."""
     places = {blob.offset: blob for blob in footer.blobs}
-    names = ("offset", "size", "ref", "record_count", "last_row")
-    for begin in range(0, len(wanted), _VECTORS_AT_ONCE):
-        part = wanted.slice(begin, _VECTORS_AT_ONCE)
-        offsets, sizes, refs, cardinalities, last_rows = (part[name].to_pylist() for name in names)
-        for offset, size, ref, cardinality in zip(offsets, sizes, refs, cardinalities, strict=True):
-            _check_place(places.get(offset), offset, size, ref, cardinality, path)
-        blobs = [data[offset : offset + size] for offset, size in zip(offsets, sizes, strict=True)]
-        for row in unproven(blobs, cardinalities, last_rows):
-            last = last_rows[row]
+    for row in rows:
+        _check_place(places.get(row.offset), row.offset, row.size, row.ref, row.record_count, path)
+    return [data[row.offset : row.offset + row.size] for row in rows]
+
+
+def _check_content(blobs: Sequence[bytes], rows: Sequence[_Row], paths: Sequence[str]) -> None:
+    """Blobs are sound deletion vectors, with as many positions as manifests say and none behind the last row."""
+    for begin in range(0, len(rows), _VECTORS_AT_ONCE):
+        some = slice(begin, begin + _VECTORS_AT_ONCE)
+        cardinalities, last_rows = [r.record_count for r in rows[some]], [r.last_row for r in rows[some]]
+        for index in unproven(blobs[some], cardinalities, last_rows):
+            row, path = rows[begin + index], paths[begin + index]
+            last = None if row.last_row < 0 else row.last_row
             try:
-                decode(
-                    blobs[row], path, cardinality=cardinalities[row], max_position=None if last < 0 else last
-                )
+                decode(blobs[begin + index], path, cardinality=row.record_count, max_position=last)
             except CorruptFile as error:
-                at = offsets[row] + error.offset if isinstance(error.offset, int) else error.offset
+                at = row.offset + error.offset if isinstance(error.offset, int) else error.offset
                 raise CorruptFile(path, at, error.reason) from error
-        yield from blobs
 
 
 def _check_place(

@@ -199,7 +199,8 @@ def plan(
         policy=policy.to_json(),
         verdicts=(*judgement.verdicts, *dropped),
         warnings=(*judgement.warnings, *_warnings(retention, policy, judgement, as_of_ms=as_of_ms)),
-        blocked_by=(*_interlocks(metadata, judgement), *judgement.problems),
+        # An interlock refuses an effect; a problem is that what was asked for cannot be done.
+        blocked_by=(*(_interlocks(metadata, judgement) if updates else ()), *judgement.problems),
         steps=(step,) if updates else (),
         grace_ms=policy.grace_ms,
     )

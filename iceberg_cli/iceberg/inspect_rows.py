@@ -223,7 +223,10 @@ class Shower:
 
 
 def manifest_row_ids(rows: pa.Table) -> list[Row]:
-    """The row ids of each data manifest: the first one, and how many its live files take.
+    """The row ids of each data manifest: the first one, and how many rows get theirs by it.
+
+    `assigned_rows` is None where the manifest list cannot tell: an existing file may have an id of its own, as all of
+    them have in a manifest that was rewritten, and then takes none. Without a first id nothing is assigned.
 
     Spec: "First Row ID Inheritance", "First Row ID Assignment".
     """
@@ -233,14 +236,16 @@ def manifest_row_ids(rows: pa.Table) -> list[Row]:
             "snapshot_id": id_text(row["added_snapshot_id"]),
             "path": row["manifest_path"],
             "first_row_id": id_text(row["first_row_id"]),
-            "assigned_rows": _sum(row["added_rows_count"], row["existing_rows_count"]),
+            "assigned_rows": _assigned(row),
         }
         for row in rows.filter(pc.equal(rows["content"], 0)).to_pylist()
     ]
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _assigned(row: Mapping[str, Any]) -> int | None:
+    if row["first_row_id"] is None:
+        return 0
+    return None if row["existing_files_count"] != 0 else row["added_rows_count"]
 
 
 def _is_struct(column: pa.Array) -> bool:

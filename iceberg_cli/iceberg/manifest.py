@@ -112,10 +112,12 @@ class EntryBatch:
 
     `table`: `manifest` (int32, index into the sources that were read) and the wanted columns, in the order of the
     sources and of each file. `sources`: indices of all sources of this schema, also of those without entries.
+    `partition_ids`: field ids of the partition struct's fields, None where the schema has none.
     """
 
     table: pa.Table
     sources: tuple[int, ...]
+    partition_ids: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,7 @@ class _Group:
     waiting_bytes: int = 0
     tables: list[pa.Table] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
+    partition_ids: tuple[int | None, ...] = ()
 
 
 def manifest_metadata(container: Container) -> ManifestMetadata:
@@ -218,7 +221,9 @@ def read_entries(
     for index, source in enumerate(sources):
         container = source.container or open_manifest(source, source.data).container
         assert container is not None
-        group = groups.setdefault(container.schema_text, _Group())
+        group = groups.get(container.schema_text)
+        if group is None:
+            group = groups[container.schema_text] = _Group(partition_ids=_partition_ids(container))
         group.indices.append(index)
         group.containers.append(container)
         group.sources.append(index)
@@ -228,7 +233,17 @@ def read_entries(
     for group in groups.values():
         if group.containers or not group.tables:
             _decode(group, sources, columns, edges, executor, live_only=live_only)
-    return [EntryBatch(pa.concat_tables(group.tables), tuple(group.sources)) for group in groups.values()]
+    return [
+        EntryBatch(pa.concat_tables(group.tables), tuple(group.sources), group.partition_ids)
+        for group in groups.values()
+    ]
+
+
+def _partition_ids(container: Container) -> tuple[int | None, ...]:
+    at = record_of(container.type, container.path)
+    for field_id in _COLUMNS["partition"].ids:
+        at = next((field.type for field in at.fields if field.field_id == field_id), at)
+    return tuple(field.field_id for field in at.fields)
 
 
 def _decode(

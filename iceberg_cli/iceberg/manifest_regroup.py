@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.avro import container_block
 from iceberg_cli.iceberg.avro_plan import Ints
 from iceberg_cli.iceberg.avro_schema import parse_schema
 from iceberg_cli.iceberg.field_summaries import FieldSummary, summary_of
@@ -34,8 +32,8 @@ from iceberg_cli.iceberg.manifest_placement import (
     runs_of,
     sort_keys,
 )
-from iceberg_cli.iceberg.manifest_splice import encoded, recipe, spliced
-from iceberg_cli.iceberg.manifest_writer import BLOCK_BYTES
+from iceberg_cli.iceberg.manifest_splice import encoded, payload_of, recipe, spliced
+from iceberg_cli.iceberg.manifest_writer import entry_blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +78,7 @@ class Regroup:
         keys = sort_keys(entries, sources[0], self.target)
         rows, outputs = self._order(entries, keys, numbers)
         if found:
-            payload, starts = _payload(sources)
+            payload, starts = payload_of(sources)
             added = pa.array(starts[entries["manifest"].to_numpy()])
             for edge in found.edges:
                 moved = pc.add(entries[edge.name], added)
@@ -122,7 +120,8 @@ class Regroup:
     ) -> Part:
         mine = pa.array(rows[start:stop])
         taken = entries.select(IDENTITY).take(mine)
-        blocks = _blocks(values.slice(start, stop - start), self.target.codec, self.syncs[output])
+        own = values.slice(start, stop - start)
+        blocks = entry_blocks(own, codec=self.target.codec, sync=self.syncs[output])
         typed = zip(keys, self.target.types, strict=True)
         return Part(
             output=output,
@@ -140,26 +139,3 @@ def _slices(outputs: Ints) -> list[tuple[int, int]]:
     """Where each run of equal values begins and ends."""
     edges = [0, *(np.flatnonzero(np.diff(outputs)) + 1).tolist(), len(outputs)]
     return [(start, stop) for start, stop in pairwise(edges) if stop > start]
-
-
-def _payload(sources: Sequence[ManifestSource]) -> tuple[npt.NDArray[np.uint8], Ints]:
-    """The inflated blocks of manifests, one after the other; and where those of each manifest begin."""
-    containers = [source.container for source in sources if source.container is not None]
-    sizes = [sum(len(block.payload) for block in container.blocks) for container in containers]
-    joined = b"".join(block.payload for container in containers for block in container.blocks)
-    ends = np.cumsum(sizes, dtype=np.int64)
-    return np.frombuffer(joined, np.uint8), ends - np.array(sizes, np.int64)
-
-
-def _blocks(values: pa.Array, codec: str, sync: bytes) -> Iterator[bytes]:
-    _, offsets_buffer, data = values.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
-    view = memoryview(data) if data is not None else memoryview(b"")
-    start = 0
-    while start < len(values):
-        full = int(np.searchsorted(offsets, int(offsets[start]) + BLOCK_BYTES))
-        stop = min(max(full, start + 1), len(values))
-        yield container_block(
-            stop - start, bytes(view[offsets[start] : offsets[stop]]), codec=codec, sync=sync
-        )
-        start = stop

@@ -1,4 +1,4 @@
-"""Manifest entries as EXISTING ones of another writer schema: what does not change is copied, not decoded and encoded.
+"""Manifest entries of another writer schema: what does not change is copied, not decoded and encoded.
 
 An entry is a head (status, snapshot id, sequence numbers), which is encoded anew, and a data file, of which only
 `first_row_id` may change. Where source and target schema encode a run of the data file's fields alike, its bytes are
@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from iceberg_cli.iceberg.avro_bytes import NULL, joined, optional_longs
 from iceberg_cli.iceberg.avro_plan import Ints, Wanted
 from iceberg_cli.iceberg.avro_schema import AvroType
+from iceberg_cli.iceberg.manifest import ManifestSource
 from iceberg_cli.iceberg.manifest_writer import encoded_entries
 
 _DATA_FILE, _CONTENT, _PARTITION, _FIRST_ROW_ID = 2, 134, 102, 142
@@ -29,10 +30,8 @@ _NUMBERS = (
     "sequence_number",
     "file_sequence_number",
 )  # optional longs, by the order of _HEAD_IDS
-_NULL = b"\x00"  # a union's branch 0
 _ZERO = b"\x00"
 _SLOW_ROWS = 1_000  # decoded to Python objects at a time
-_MAX_VARINT_BYTES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def _absent(field_id: int | None, avro: AvroType) -> bytes | None:
     """What is written where the source has no such field: null, or for `content` the 0 of data."""
     if field_id == _CONTENT:
         return _ZERO
-    return _NULL if avro.kind == "union" and avro.children[0].kind == "null" else None
+    return NULL if avro.kind == "union" and avro.children[0].kind == "null" else None
 
 
 def encoded_alike(source: AvroType, target: AvroType, *, ids: bool = False) -> bool:
@@ -138,7 +137,23 @@ def encoded_alike(source: AvroType, target: AvroType, *, ids: bool = False) -> b
     return all(encoded_alike(*pair) for pair in zip(source.children, target.children, strict=True))
 
 
-def spliced(found: Recipe, entries: pa.Table, payload: npt.NDArray[np.uint8], rows: Ints) -> pa.Array:
+def payload_of(sources: Sequence[ManifestSource]) -> tuple[npt.NDArray[np.uint8], Ints]:
+    """The inflated blocks of opened manifests, one after the other; and where those of each manifest begin."""
+    containers = [source.container for source in sources if source.container is not None]
+    sizes = [sum(len(block.payload) for block in container.blocks) for container in containers]
+    whole = b"".join(block.payload for container in containers for block in container.blocks)
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return np.frombuffer(whole, np.uint8), ends - np.array(sizes, np.int64)
+
+
+def spliced(
+    found: Recipe,
+    entries: pa.Table,
+    payload: npt.NDArray[np.uint8],
+    rows: Ints,
+    *,
+    statuses: npt.NDArray[np.uint8] | None = None,
+) -> pa.Array:
     """Entries of the target schema.
 
     Args:
@@ -147,23 +162,40 @@ def spliced(found: Recipe, entries: pa.Table, payload: npt.NDArray[np.uint8], ro
             in, `first_row_id` (null: none is written), and the recipe's edges as positions in `payload`.
         payload: inflated blocks, one after the other.
         rows: m indices of the entries that are wanted, in the wanted order.
+        statuses: of these m; None: all are EXISTING.
 
     Returns:
         m binary values.
     """
-    parts: list[Any] = [_optional_longs([entries[name] for name in found.numbers], rows, leading=_ZERO)]
+    taken = pa.array(rows)
+    parts: list[Any] = [_statuses(statuses), optional_longs([entries[n].take(taken) for n in found.numbers])]
     for piece in found.pieces:
         match piece:
             case Run(start, end):
                 parts.append(_copied(payload, entries[start].to_numpy(), entries[end].to_numpy(), rows))
             case RowId():
-                parts.append(_optional_longs([entries["first_row_id"]], rows))
+                parts.append(optional_longs([entries["first_row_id"].take(taken)]))
             case constant:
-                parts.append(pa.scalar(constant, pa.binary()))
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
+                parts.append(constant)
+    return joined(parts, len(rows))
 
 
-def encoded(schema_text: str, partition: AvroType, entries: pa.Table, rows: Ints) -> pa.Array:
+def _statuses(statuses: npt.NDArray[np.uint8] | None) -> pa.Array | bytes:
+    """The field `status`, a number 0 to 2, in one byte."""
+    if statuses is None:
+        return _ZERO
+    codes = pa.array([b"\x00", b"\x02", b"\x04"], pa.binary())
+    return codes.take(pa.array(statuses))
+
+
+def encoded(
+    schema_text: str,
+    partition: AvroType,
+    entries: pa.Table,
+    rows: Ints,
+    *,
+    statuses: npt.NDArray[np.uint8] | None = None,
+) -> pa.Array:
     """The same by the slow path.
 
     Args:
@@ -171,13 +203,15 @@ def encoded(schema_text: str, partition: AvroType, entries: pa.Table, rows: Ints
         partition: the source's type of the partition struct.
         entries: all of `ENTRY_COLUMNS`.
         rows: see `spliced`.
+        statuses: see `spliced`.
     """
     values: list[bytes] = []
+    given = np.zeros(len(rows), np.uint8) if statuses is None else statuses
     ids = [field.field_id for field in partition.fields]
     for first in range(0, len(rows), _SLOW_ROWS):
         taken = entries.take(pa.array(rows[first : first + _SLOW_ROWS])).to_pylist()
-        for entry in taken:
-            entry["status"] = 0
+        for entry, status in zip(taken, given[first:].tolist(), strict=False):
+            entry["status"] = status
             entry["partition"] = dict(zip(ids, (entry["partition"] or {}).values(), strict=True))
         values += encoded_entries(taken, schema_text)
     return pa.array(values, pa.binary())
@@ -190,41 +224,3 @@ def _copied(payload: npt.NDArray[np.uint8], starts: Ints, ends: Ints, rows: Ints
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(payload)]
     tiles = pa.Array.from_buffers(pa.binary(), max(2 * len(starts) - 1, 0), buffers)
     return tiles.take(pa.array(2 * rows))
-
-
-def _optional_longs(columns: Sequence[pa.ChunkedArray], rows: Ints, *, leading: bytes = b"") -> pa.Array:
-    """`leading` and then, for each column, a union of null and long."""
-    width = 1 + _MAX_VARINT_BYTES
-    matrix = np.zeros((len(rows), len(leading) + width * len(columns)), np.uint8)
-    used = np.zeros(matrix.shape, np.bool_)
-    matrix[:, : len(leading)] = np.frombuffer(leading, np.uint8)
-    used[:, : len(leading)] = True
-    at = len(leading)
-    for column in columns:
-        taken = column.take(pa.array(rows)).combine_chunks()
-        valid = taken.is_valid().to_numpy(zero_copy_only=False)
-        matrix[:, at] = np.where(valid, 2, 0)
-        used[:, at] = True
-        _varints(taken.fill_null(0).to_numpy(), valid, matrix[:, at + 1 :], used[:, at + 1 :])
-        at += width
-    offsets = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum(used.sum(axis=1), out=offsets[1:])
-    return pa.Array.from_buffers(
-        pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(matrix[used])]
-    )
-
-
-def _varints(
-    values: Ints, wanted: npt.NDArray[np.bool_], matrix: npt.NDArray[np.uint8], used: npt.NDArray[np.bool_]
-) -> None:
-    """Avro's encoding of longs, one in each row, from the left; `used` marks its bytes."""
-    rest: npt.NDArray[Any] = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    more = wanted
-    for index in range(_MAX_VARINT_BYTES):
-        used[:, index] = more
-        matrix[:, index] = rest & 0x7F
-        rest = rest >> 7
-        more = more & (rest != 0)
-        matrix[:, index] |= np.where(rest != 0, 0x80, 0).astype(np.uint8)
-        if not more.any():
-            break

@@ -11,7 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from iceberg_cli.iceberg.avro import write_container
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from iceberg_cli.iceberg.avro import container_block, write_container
 from iceberg_cli.iceberg.manifest_schemas import (
     avro_name,
     manifest_list_schema,
@@ -88,6 +92,43 @@ def manifest_header(
     return text, metadata
 
 
+def entry_blocks(values: pa.Array, *, codec: str, sync: bytes) -> Iterator[bytes]:
+    """The blocks of a manifest, of n entries' encodings. Arguments as for `write_container`."""
+    offsets, view = encodings(values)
+    start = 0
+    while start < len(values):
+        full = int(np.searchsorted(offsets, int(offsets[start]) + BLOCK_BYTES))
+        stop = min(max(full, start + 1), len(values))
+        payload = bytes(view[offsets[start] : offsets[stop]])
+        yield container_block(stop - start, payload, codec=codec, sync=sync)
+        start = stop
+
+
+def encodings(values: pa.Array) -> tuple[npt.NDArray[np.int32], memoryview]:
+    """The bytes that n binary values lie in, and where the n begin and the last one ends."""
+    _, offsets, data = values.buffers()
+    edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return edges, memoryview(data or b"").cast("B")
+
+
+def encoded_partitions(tuples: Sequence[Sequence[Any]], schema_text: str) -> list[bytes]:
+    """Partition tuples as the manifest's schema encodes them.
+
+    Args:
+        tuples: values as Avro stores them, in the order of the schema's partition fields.
+        schema_text: of the manifest.
+
+    Raises:
+        ValueError: a value does not fit its field.
+    """
+    fields = _partition_fields(schema_text)
+    if not fields:
+        return [b""] * len(tuples)
+    names = [field_id for field_id, _, _ in fields]
+    records = (_partition(dict(zip(names, values, strict=True)), fields) for values in tuples)
+    return [data for _, data in _blocks(_partition_schema(schema_text), records, 0)]
+
+
 def encoded_entries(entries: Sequence[Mapping[str, Any]], schema_text: str) -> list[bytes]:
     """Each entry's encoding.
 
@@ -106,12 +147,16 @@ def encoded_entries(entries: Sequence[Mapping[str, Any]], schema_text: str) -> l
 
 
 @lru_cache(maxsize=64)
+def _partition_schema(schema_text: str) -> str:
+    data_file = json.loads(schema_text)["fields"][-1]["type"]
+    return json.dumps(next(field for field in data_file["fields"] if field["field-id"] == 102)["type"])
+
+
+@lru_cache(maxsize=64)
 def _partition_fields(schema_text: str) -> list[tuple[int, str, int | None]]:
     """Id, name and, of a fixed, length of the fields of the partition struct."""
-    data_file = json.loads(schema_text)["fields"][-1]["type"]
-    partition = next(field for field in data_file["fields"] if field["field-id"] == 102)["type"]
     found = []
-    for field in partition["fields"]:
+    for field in json.loads(_partition_schema(schema_text))["fields"]:
         avro = field["type"][1]
         size = avro["size"] if isinstance(avro, dict) and avro["type"] == "fixed" else None
         found.append((field["field-id"], field["name"], size))

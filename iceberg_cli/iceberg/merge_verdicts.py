@@ -27,13 +27,13 @@ def delete_file_verdicts(
     paths = index.deletes["path"]
     for row in np.flatnonzero((index.kinds == POSITIONS) | (index.kinds == UNREADABLE)).tolist():
         keep = not conversion.leaving[row]
-        if index.kinds[row] == UNREADABLE:
-            reason = "left alone: no Parquet file, encrypted, or listed twice"
-        elif not may[row]:
+        if not may[row]:
             reason = "not asked for"
         elif first_frozen[row] >= 0:
             file = int(index.part_data[first_frozen[row]])
             reason = f"left alone: {index.data['path'][file].as_py()} {FROZEN[index.frozen[file]]}"
+        elif index.kinds[row] == UNREADABLE:
+            reason = "left alone: no Parquet file, encrypted, listed twice, or of another data file than its entry says"
         elif index.dangling[row]:
             reason = "no data file needs it" + ("; --keep-dangling" if keep_dangling else "")
         else:
@@ -100,17 +100,22 @@ def puffin_verdicts(
         if due[place]:
             reason = f"{dead_bytes[place] * 100 // max(size, 1)} % of its {size:,} bytes are dead"
         elif small[place]:
-            reason = f"small: {vectors - dangling} deletion vectors of {live:,} bytes"
+            reason = f"small: {_vectors(vectors - dangling)} of {live:,} bytes"
         elif dangling:
-            reason = f"{dangling} of its {vectors} deletion vectors have no data file any more"
+            verb = "has" if dangling == 1 else "have"
+            reason = f"{dangling} of its {_vectors(vectors)} {verb} no data file any more"
         elif held[place]:
             reason = "left alone: not asked for, or a data file of it is left alone"
         elif found.weight[place] <= settings.target_bytes // 2:
             reason = f"small, but there are fewer such files than {settings.min_files}"
         else:
-            reason = f"{vectors} deletion vectors of {live:,} bytes"
+            reason = f"{_vectors(vectors)} of {live:,} bytes"
         going = bool(due[place] or small[place] or dangling)
         yield Verdict(subject=SUBJECTS[1], id=path, keep=not going, reason=reason)
+
+
+def _vectors(count: int) -> str:
+    return "1 deletion vector" if count == 1 else f"{count} deletion vectors"
 
 
 def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: int) -> Iterator[str]:
@@ -125,7 +130,8 @@ def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: int) 
     for code in np.unique(index.frozen[index.frozen != SOUND]).tolist():
         files = np.flatnonzero(index.frozen == code)
         what = "1 data file is" if len(files) == 1 else f"{len(files)} data files are"
-        yield f"{what} left alone: it {FROZEN[code]}: {_examples(index, files)}"
+        each = "it" if len(files) == 1 else "each"
+        yield f"{what} left alone: {each} {FROZEN[code]}: {_examples(index, files)}"
     deleted = np.full(len(index.data), -1, np.int64)
     known = np.flatnonzero(index.vector >= 0)
     deleted[known] = index.column("record_count")[index.vector[known]]
@@ -138,7 +144,9 @@ def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: int) 
             f"map('delete-ratio-threshold', '1.0', 'min-input-files', '1')) drops: {_examples(index, empty)}"
         )
     if outside:
-        yield f"{outside} position deletes lie behind the end of their data file and are left out"
+        what = "1 position delete lies" if outside == 1 else f"{outside} position deletes lie"
+        left = "is" if outside == 1 else "are"
+        yield f"{what} behind the end of the data file and {left} left out"
 
 
 def _examples(index: Index, files: npt.NDArray[np.intp]) -> str:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.deletion_vector import Positions, encode
+from iceberg_cli.deletion_vector.roaring import MAX_BITMAPS
 from iceberg_cli.errors import CorruptFile
 
 FILE_PATH_ID: Final = 2147483546
@@ -28,6 +29,7 @@ PARTS_SCHEMA: Final = pa.schema(
     ]
 )
 _BATCH_ROWS: Final = 1 << 20
+_TOP: Final = np.int64(MAX_BITMAPS << 32)  # no deletion vector holds this position, and no data file has it
 _RUNS_PER_PATH: Final = 4  # more, and the rows are not sorted as they should be
 
 
@@ -43,25 +45,27 @@ def read_position_deletes(
         only: data files that are asked for; None for all.
 
     Returns:
-        Rows of `PARTS_SCHEMA`, one for each data file that is named and asked for.
+        Rows of `PARTS_SCHEMA`, one for each data file that is named and asked for. Positions from 2^49 on are only in
+        `last`.
 
     Raises:
         CorruptFile: no Parquet file of the two columns, another number of rows, a null, a negative position.
     """
     parts: dict[str, list[npt.NDArray[np.int64]]] = {}
-    rows = 0
+    distinct, waiting = 0, 0
     try:
-        for batch in _batches(data, path):
-            rows += batch.num_rows
-            _split(batch, parts, path)
+        for batch in _batches(data, path, record_count):
+            _split(batch, parts, path, only)
+            waiting += batch.num_rows
+            # Few positions, said again and again, are a small file and would be a great many rows.
+            if waiting > max(distinct, _BATCH_ROWS):
+                parts = {name: [positions_of(arrays)] for name, arrays in parts.items()}
+                distinct, waiting = sum(len(arrays[0]) for arrays in parts.values()), 0
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(path, None, f"no readable Parquet file: {str(error)[:200]}") from error
-    if rows != record_count:
-        raise CorruptFile(path, None, f"the file has {rows} rows, its manifest says {record_count}")
-    wanted = [name for name in parts if only is None or name in only]
-    sets = {name: positions_of(parts.pop(name)) for name in wanted}
+    sets = {name: positions_of(arrays) for name, arrays in parts.items()}
     try:
-        blobs = [encode(positions) for positions in sets.values()]
+        blobs = [encode(each[: np.searchsorted(each, _TOP)].astype(np.uint64)) for each in sets.values()]
     except ValueError as error:
         raise CorruptFile(path, "field pos", str(error)) from error
     return pa.table(
@@ -77,19 +81,22 @@ def read_position_deletes(
     )
 
 
-def positions_of(parts: list[npt.NDArray[np.int64]]) -> Positions:
+def positions_of(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     """Positions from several arrays, ascending, each once."""
     joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if len(joined) > 1 and not bool((joined[1:] > joined[:-1]).all()):
         joined = np.unique(joined)
-    return joined.astype(np.uint64)
+    return joined
 
 
-def _batches(data: bytes, path: str) -> Iterator[pa.RecordBatch]:
+def _batches(data: bytes, path: str, record_count: int) -> Iterator[pa.RecordBatch]:
     """Batches of two columns, `file_path` dictionary-encoded, found by field id."""
     import pyarrow.parquet as pq
 
     plain = pq.ParquetFile(pa.BufferReader(data))
+    rows = plain.metadata.num_rows
+    if rows != record_count:
+        raise CorruptFile(path, None, f"the file has {rows} rows, its manifest says {record_count}")
     names = [_column(plain.schema_arrow, field_id, name, path) for field_id, name in _COLUMNS]
     file = pq.ParquetFile(pa.BufferReader(data), metadata=plain.metadata, read_dictionary=names[:1])
     yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
@@ -108,7 +115,12 @@ def _column(schema: pa.Schema, field_id: int, name: str, path: str) -> str:
     return str(found)
 
 
-def _split(batch: pa.RecordBatch, parts: dict[str, list[npt.NDArray[np.int64]]], path: str) -> None:
+def _split(
+    batch: pa.RecordBatch,
+    parts: dict[str, list[npt.NDArray[np.int64]]],
+    path: str,
+    only: Container[str] | None,
+) -> None:
     """Add a batch's positions to those of their data files."""
     names, positions = batch.column(0), batch.column(1)
     if names.null_count or positions.null_count:
@@ -126,5 +138,6 @@ def _split(batch: pa.RecordBatch, parts: dict[str, list[npt.NDArray[np.int64]]],
     starts = np.flatnonzero(np.concatenate([[len(indices) > 0], indices[1:] != indices[:-1]]))
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(indices)], strict=True):
         name = texts[int(indices[start])].as_py()
-        # A copy: a view would keep the whole batch.
-        parts.setdefault(name, []).append(values[start:stop].copy())
+        if only is None or name in only:
+            # A copy: a view would keep the whole batch.
+            parts.setdefault(name, []).append(values[start:stop].copy())

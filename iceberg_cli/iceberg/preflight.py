@@ -5,47 +5,26 @@ Spec: Appendix E; "Row Lineage for Upgraded Tables".
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 from iceberg_cli.iceberg import v3_readers
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.preflight_facts import Looked, counted, ids_of, obstructing, some
-from iceberg_cli.iceberg.snapshots import BRANCH, TAG
+from iceberg_cli.iceberg.preflight_finding import BLOCKING, INFO, WARNING, Finding, blocking, info, warning
+from iceberg_cli.iceberg.snapshots import BRANCH, MAIN, TAG
 from iceberg_cli.iceberg.transforms import parse
+from iceberg_cli.iceberg.upgrade_v3 import TARGET
 
-SCHEMA: Final = "iceberg-cli/preflight/1"
-BLOCKING, WARNING, INFO = "blocking", "warning", "info"
 _DAY_MS: Final = 86_400_000
 _LATELY_MS: Final = 30 * _DAY_MS
 _SHOWN: Final = 5
 _RARE_TYPES: Final = ("variant", "geometry", "geography", "unknown", "timestamp_ns", "timestamptz_ns")
 _ENCRYPTION: Final = "encryption.key-id"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing to know before an upgrade.
-
-    `remedy` is the command that gets it out of the way, or shows more of it.
-    """
-
-    id: str
-    severity: str  # blocking, warning, info
-    where: str
-    message: str
-    remedy: str
-
-    def to_json(self) -> dict[str, str]:
-        """JSON form."""
-        return {
-            "id": self.id,
-            "severity": self.severity,
-            "where": self.where,
-            "message": self.message,
-            "remedy": self.remedy,
-        }
+_IN_SQL: Final = "<catalog.db.table>"  # how an engine names the table is not known here
+_COPY: Final = "CREATE TABLE copy AS SELECT * FROM <catalog.db.table>"
 
 
 def findings(
@@ -56,46 +35,36 @@ def findings(
     as_of_ms: int,
     repaired: frozenset[int] = frozenset(),
 ) -> tuple[Finding, ...]:
-    """All findings, the blocking ones first.
+    """All findings, the blocking ones first. Of a table that has the version, those that still hold; none blocks.
 
     Args:
         metadata: the table's.
         looked: what was read for it.
-        table: how the commands name it.
+        table: how the commands name it, before quoting.
         as_of_ms: the "now" of "lately", in ms since the epoch.
         repaired: snapshots that are out of the way when the table is upgraded.
     """
     preflight = _Preflight(
-        metadata=metadata, looked=looked, table=table, as_of_ms=as_of_ms, repaired=repaired
+        metadata=metadata, looked=looked, table=shlex.quote(table), as_of_ms=as_of_ms, repaired=repaired
     )
-    rules: Sequence[Callable[[], Iterable[Finding]]] = (
+    lasting: Sequence[Callable[[], Iterable[Finding]]] = (
         preflight.obstacles,
-        preflight.encryption,
         preflight.unknown_requirements,
-        preflight.writers,
         preflight.deletes,
         preflight.without_ids,
-        preflight.rare_features,
         preflight.oddities,
     )
-    found = [finding for rule in rules for finding in rule()]
+    before: Sequence[Callable[[], Iterable[Finding]]] = (
+        preflight.encryption,
+        preflight.writers,
+        preflight.rare_features,
+    )
+    found = [finding for rule in lasting for finding in rule()]
+    if preflight.upgraded:
+        found = [replace(each, severity=WARNING) if each.severity == BLOCKING else each for each in found]
+    else:
+        found += [finding for rule in before for finding in rule()]
     return tuple(sorted(found, key=lambda each: (BLOCKING, WARNING, INFO).index(each.severity)))
-
-
-def document(
-    made: Sequence[Finding], *, table: Mapping[str, Any], metadata_location: str, recipe: Sequence[str]
-) -> dict[str, Any]:
-    """The `preflight/1` document."""
-    return {
-        "schema": SCHEMA,
-        "table": dict(table),
-        "metadata_location": metadata_location,
-        "target_format_version": 3,
-        "with": list(recipe),
-        "readers_as_of": v3_readers.AS_OF,
-        "blocked": any(each.severity == BLOCKING for each in made),
-        "findings": [each.to_json() for each in made],
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +74,11 @@ class _Preflight:
     table: str
     as_of_ms: int
     repaired: frozenset[int]
+
+    @property
+    def upgraded(self) -> bool:
+        """Whether nothing is left to upgrade."""
+        return self.metadata.format_version >= TARGET
 
     def obstacles(self) -> Iterable[Finding]:
         obstacles = {
@@ -120,17 +94,17 @@ class _Preflight:
         )
         if inline:
             message = f"{counted(len(inline), 'snapshot')} without a manifest list: {ids_of(inline)}; {after}"
-            yield _blocking("inline-manifests", self._refs_of(inline), message, remedy)
+            yield blocking("inline-manifests", self._refs_of(inline), message, remedy)
         if uncounted:
             message = (
                 f"{counted(len(uncounted), 'snapshot')} whose manifest list lacks counts: {ids_of(uncounted)}; "
                 + after
             )
-            yield _blocking("uncounted-manifests", self._refs_of(uncounted), message, remedy)
+            yield blocking("uncounted-manifests", self._refs_of(uncounted), message, remedy)
         missing = [s.snapshot_id for s in self.metadata.snapshots if s.snapshot_id in self.looked.missing]
         if missing:
             message = f"{counted(len(missing), 'snapshot')} whose manifest list is gone: {ids_of(missing)}"
-            yield _warning("missing-manifest-list", self._refs_of(missing), message, self._expire(missing))
+            yield warning("missing-manifest-list", self._refs_of(missing), message, self._expire(missing))
 
     def encryption(self) -> Iterable[Finding]:
         metadata = self.metadata
@@ -147,15 +121,13 @@ class _Preflight:
             signs.append(counted(encrypted, "encrypted manifest"))
         if signs:
             message = f"the table is encrypted ({', '.join(signs)}); its keys cannot be carried over here"
-            yield _blocking(
-                "encryption-keys", "table", message, self._sql("CREATE TABLE copy AS SELECT * FROM {}")
-            )
+            yield blocking("encryption-keys", "table", message, _COPY)
 
     def unknown_requirements(self) -> Iterable[Finding]:
         for schema in self.metadata.schemas:
             if types := schema.unknown_types():
                 message = f"types that version 3 does not have: {', '.join(types)}"
-                yield _blocking(
+                yield blocking(
                     "unknown-type", f"schema {schema.schema_id}", message, self._inspect("schemas")
                 )
         for spec in self.metadata.partition_specs:
@@ -164,17 +136,15 @@ class _Preflight:
                 message = f"partition transforms that version 3 does not have: {', '.join(unknown)}; " + (
                     "nobody may write with them" if default else "readers ignore them"
                 )
-                make = _blocking if default else _warning
+                make = blocking if default else warning
                 remedy = (
-                    self._sql("ALTER TABLE {} DROP PARTITION FIELD ...")
-                    if default
-                    else self._inspect("specs")
+                    f"ALTER TABLE {_IN_SQL} DROP PARTITION FIELD ..." if default else self._inspect("specs")
                 )
                 yield make("unknown-transform", f"partition spec {spec.spec_id}", message, remedy)
         v1 = {"schema", "partition-spec"} if self.metadata.format_version == 1 else set()
         if unknown := sorted(self.metadata.extra.keys() - v1):
             message = f"fields that the specification does not have, and that stay as they are: {', '.join(unknown)}"
-            yield _info("unknown-field", "metadata", message, self._inspect("summary"))
+            yield info("unknown-field", "metadata", message, self._inspect("summary"))
 
     def writers(self) -> Iterable[Finding]:
         """Who wrote in the last 30 days; where nobody did, who wrote last."""
@@ -188,10 +158,10 @@ class _Preflight:
             found[writer] = found.get(writer, 0) + 1
         for writer, count in sorted(found.items(), key=lambda item: (-item[1], item[0].name)):
             make, id_ = {
-                v3_readers.READS: (_info, "writer-reads-v3"),
-                v3_readers.PARTLY: (_warning, "writer-reads-v3-partly"),
-                v3_readers.NOT: (_warning, "writer-without-v3"),
-            }.get(writer.support, (_warning, "writer-unknown"))
+                v3_readers.READS: (info, "writer-reads-v3"),
+                v3_readers.PARTLY: (warning, "writer-reads-v3-partly"),
+                v3_readers.NOT: (warning, "writer-without-v3"),
+            }.get(writer.support, (warning, "writer-unknown"))
             message = (
                 f"{writer.name} made {counted(count, 'snapshot')}{when}: {writer.why} ({v3_readers.AS_OF})"
             )
@@ -208,46 +178,56 @@ class _Preflight:
             files = facts.delete_files if facts is not None else None
             if equality:
                 message = f"{counted(equality, 'equality delete')}: rows that they replace get new row ids"
-                remedy = self._call("rewrite_data_files", "options => map('delete-file-threshold', '1')")
-                yield _warning("equality-deletes", where, message, remedy)
+                options = "options => map('delete-file-threshold', '1')"
+                remedy = f"CALL system.rewrite_data_files(table => '{_IN_SQL}', {options})"
+                yield warning("equality-deletes", where, message, remedy)
+            kind = "delete file"
+            if facts is not None and facts.position_files is not None:
+                files, positions, kind = facts.position_files, facts.positions, "position delete file"
             if positions or (files and not equality):
                 known = "" if positions is None else f" of {counted(positions, 'position')}"
                 message = (
-                    f"{counted(files or 0, 'delete file')}{known}: they stay valid, and readers apply them beside "
-                    "deletion vectors until they are merged"
+                    f"{counted(files, kind) if files else f'{kind}s'}{known}: they stay valid, and readers "
+                    "apply them beside deletion vectors until they are merged"
                 )
-                remedy = f"iceberg-cli upgrade-v3 {self.table} --with merge-dvs"
-                yield _warning("position-deletes", where, message, remedy)
+                if name == MAIN:
+                    remedy = self._recipe("merge-dvs")
+                else:
+                    message += "; merge-dvs does main only"
+                    remedy = f"{self._inspect('deletes')} --ref {shlex.quote(name)}"
+                yield warning("position-deletes", where, message, remedy)
 
     def without_ids(self) -> Iterable[Finding]:
         """Spec: "Row Lineage for Upgraded Tables"."""
-        old = [s for s in self.metadata.snapshots if s.first_row_id is None]
-        if not old:
-            return
         lists = [self.looked.lists.get(snapshot.snapshot_id) for _, snapshot in self._heads()]
-        rows = [facts.data_rows for facts in lists if facts is not None and facts.data_rows is not None]
+        rows = [facts.rows_without_ids for facts in lists if facts is not None and facts.rows_without_ids]
+        each = ", counted once per branch," if len(rows) > 1 else ""
         message = (
-            f"{counted(sum(rows), 'row')} of {counted(len(lists), 'branch')} read without row ids "
+            f"{counted(sum(rows), 'row')} of {counted(len(rows), 'branch')}{each} read without row ids "
             "until the next commit to their branch"
         )
-        remedy = f"iceberg-cli upgrade-v3 {self.table} --with assign-row-ids"
-        if sum(rows):
-            yield _warning("rows-without-ids", "branches", message, remedy)
-        tags = [name for name, ref in self.metadata.refs.items() if ref.type == TAG]
+        if rows:
+            yield warning("rows-without-ids", "branches", message, self._recipe("assign-row-ids"))
+        old = {s.snapshot_id for s in self.metadata.snapshots if s.first_row_id is None}
+        if not old:
+            return
+        tags = [
+            name for name, ref in self.metadata.refs.items() if ref.type == TAG and ref.snapshot_id in old
+        ]
         held = f" and {counted(len(tags), 'tag')} ({some(tags)})" if tags else ""
         message = f"{counted(len(old), 'snapshot')}{held} from before read without row ids for good"
-        yield _warning("snapshots-without-ids", "snapshots", message, self._expire([]))
+        yield warning("snapshots-without-ids", "snapshots", message, self._expire([]))
 
     def rare_features(self) -> Iterable[Finding]:
         schema = self.metadata.current_schema()
         texts = [type_ for type_ in schema.types_by_id().values() if isinstance(type_, str)]
         if rare := sorted({text for text in texts if text.partition("(")[0] in _RARE_TYPES}):
             message = f"few engines read the types {', '.join(rare)}"
-            yield _warning("rare-type", f"schema {schema.schema_id}", message, self._inspect("schemas"))
+            yield warning("rare-type", f"schema {schema.schema_id}", message, self._inspect("schemas"))
         defaults = [each.name for each in schema.fields if each.initial_default is not None]
         if defaults:
             message = f"few engines fill in initial defaults, which {some(defaults)} have"
-            yield _warning("default-values", f"schema {schema.schema_id}", message, self._inspect("schemas"))
+            yield warning("default-values", f"schema {schema.schema_id}", message, self._inspect("schemas"))
         several = [
             f"partition spec {spec.spec_id}"
             for spec in self.metadata.partition_specs
@@ -255,29 +235,30 @@ class _Preflight:
         ]
         if several:
             message = "few engines know transforms of several columns"
-            yield _warning("multi-argument-transform", ", ".join(several), message, self._inspect("specs"))
+            yield warning("multi-argument-transform", ", ".join(several), message, self._inspect("specs"))
         modes = [f"write.{verb}.mode" for verb in ("delete", "update", "merge")]
         merging = [name for name in modes if self.metadata.properties.get(name) == "merge-on-read"]
         if merging:
             message = (
                 f"deletes are written as deletion vectors from then on ({', '.join(merging)}=merge-on-read)"
             )
-            yield _info("deletion-vectors", "properties", message, self._inspect("properties"))
+            yield info("deletion-vectors", "properties", message, self._inspect("properties"))
 
     def oddities(self) -> Iterable[Finding]:
         metadata = self.metadata
-        if metadata.format_version > 2:
-            yield _info("already-v3", "table", "the table has format version 3", self._inspect("summary"))
+        if self.upgraded:
+            message = f"the table has format version {metadata.format_version}: nothing to upgrade"
+            yield info("already-v3", "table", message, self._inspect("summary"))
         if metadata.table_uuid is None:
             message = "the table has no UUID and gets one"
-            yield _info("no-table-uuid", "table", message, self._inspect("summary"))
+            yield info("no-table-uuid", "table", message, self._inspect("summary"))
         meanings: dict[int, set[tuple[int, ...]]] = {}
         for spec in metadata.partition_specs:
             for each in spec.fields:
                 meanings.setdefault(each.field_id, set()).add(each.source_ids)
         if several := [field_id for field_id, sources in meanings.items() if len(sources) > 1]:
             message = f"partition field ids that mean different columns in different specs: {ids_of(several)}"
-            yield _warning("partition-field-ids", "partition specs", message, self._inspect("specs"))
+            yield warning("partition-field-ids", "partition specs", message, self._inspect("specs"))
 
     def _heads(self) -> Iterable[tuple[str, Snapshot]]:
         for name, ref in self.metadata.refs.items():
@@ -299,23 +280,11 @@ class _Preflight:
         chosen = "".join(f" --snapshot-id {snapshot_id}" for snapshot_id in ids[:_SHOWN])
         return f"iceberg-cli expire-snapshots {self.table}{chosen}"
 
-    def _sql(self, text: str) -> str:
-        return text.format(self.table)
-
-    def _call(self, procedure: str, options: str) -> str:
-        return f"CALL system.{procedure}(table => '{self.table}', {options})"
-
-
-def _blocking(id_: str, where: str, message: str, remedy: str) -> Finding:
-    return Finding(id=id_, severity=BLOCKING, where=where, message=message, remedy=remedy)
-
-
-def _warning(id_: str, where: str, message: str, remedy: str) -> Finding:
-    return Finding(id=id_, severity=WARNING, where=where, message=message, remedy=remedy)
-
-
-def _info(id_: str, where: str, message: str, remedy: str) -> Finding:
-    return Finding(id=id_, severity=INFO, where=where, message=message, remedy=remedy)
+    def _recipe(self, verb: str) -> str:
+        """The command that runs a verb, together with the upgrade where that is due."""
+        return f"iceberg-cli {verb if self.upgraded else 'upgrade-v3'} {self.table}" + (
+            "" if self.upgraded else f" --with {verb}"
+        )
 
 
 def _is_known(transform: str) -> bool:

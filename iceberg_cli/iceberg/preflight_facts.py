@@ -21,14 +21,22 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFacts:
-    """What one manifest list says in sum. `rows` and `files` are None where a count is null."""
+    """What one manifest list says in sum. Rows and files are None where a count is null.
+
+    Its delete files are of any kind. Only their manifests tell which of them are position delete files, and not
+    deletion vectors or equality deletes: `position_files` and `positions` are None where those were not read.
+    """
 
     uncounted: int  # manifests without one of the counts
     encrypted: int  # manifests
     data_manifests: int
-    data_rows: int | None
+    rows_without_ids: (
+        int | None
+    )  # of data manifests without a `first_row_id`, which is all of them before version 3
     delete_manifests: int
     delete_files: int | None
+    position_files: int | None = None
+    positions: int | None = None
 
     @classmethod
     def of(cls, rows: pa.Table) -> ListFacts:
@@ -41,7 +49,7 @@ class ListFacts:
             uncounted=int(unknown.sum()),
             encrypted=rows.num_rows - rows["key_metadata"].null_count,
             data_manifests=int(pc.sum(data).as_py() or 0),
-            data_rows=_live(rows.filter(data), "rows"),
+            rows_without_ids=_live(rows.filter(pc.and_(data, rows["first_row_id"].is_null())), "rows"),
             delete_manifests=int(pc.sum(pc.invert(data)).as_py() or 0),
             delete_files=_live(rows.filter(pc.invert(data)), "files"),
         )

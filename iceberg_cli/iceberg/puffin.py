@@ -11,7 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -27,20 +28,11 @@ DELETION_VECTOR = "deletion-vector-v1"
 _POSITION_FIELD_ID = 2147483645  # reserved field `_pos`
 _FLAG_COMPRESSED = 1
 _CHUNK_BYTES = 1 << 20
-_BLOB_KEYS = {
-    "type",
-    "fields",
-    "snapshot-id",
-    "sequence-number",
-    "offset",
-    "length",
-    "compression-codec",
-    "properties",
-}
+_NUMBERS = ("snapshot-id", "sequence-number", "offset", "length")
+_BLOB_KEYS = {"type", "fields", *_NUMBERS, "compression-codec", "properties"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobMetadata:
+class BlobMetadata(NamedTuple):
     """What a footer says about one blob."""
 
     type: str
@@ -50,8 +42,8 @@ class BlobMetadata:
     offset: int  # in bytes from the start of the file
     length: int  # in bytes as stored
     compression_codec: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, str] = MappingProxyType({})
+    extra: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +117,7 @@ def read_footer(data: bytes, file_size: int, path: str) -> Footer:
     if footer[:4] != MAGIC:
         raise CorruptFile(path, start, f"footer magic {footer[:4].hex()} instead of {MAGIC.hex()}")
     payload = _payload(footer[4:-12], footer[-8:-4], path, start)
-    document = strict_json.loads(payload, path)
+    document = strict_json.loads(payload, path, sharing=False)
     rows = document.get("blobs")
     if not isinstance(rows, list):
         raise CorruptFile(path, "blobs", "a list is required")
@@ -236,16 +228,17 @@ def _blob_metadata(row: object, index: int, path: str) -> BlobMetadata:
         raise CorruptFile(path, f"{where}.fields", "a list of integers is required")
     if codec is not None and not isinstance(codec, str):
         raise CorruptFile(path, f"{where}.compression-codec", "a string is required")
+    snapshot_id, sequence_number, offset, length = (_integer(row, key, where, path) for key in _NUMBERS)
     return BlobMetadata(
         type=kind,
         fields=tuple(fields),
-        snapshot_id=_integer(row, "snapshot-id", where, path),
-        sequence_number=_integer(row, "sequence-number", where, path),
-        offset=_integer(row, "offset", where, path),
-        length=_integer(row, "length", where, path),
+        snapshot_id=snapshot_id,
+        sequence_number=sequence_number,
+        offset=offset,
+        length=length,
         compression_codec=codec,
         properties=_strings(row.get("properties"), f"{where}.properties", path),
-        extra={key: value for key, value in row.items() if key not in _BLOB_KEYS},
+        extra={} if row.keys() <= _BLOB_KEYS else {k: v for k, v in row.items() if k not in _BLOB_KEYS},
     )
 
 

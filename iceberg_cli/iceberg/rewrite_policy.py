@@ -93,7 +93,7 @@ def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> Settings:
         value = metadata.property_int(_TARGET_PROPERTY, _DEFAULT_TARGET_BYTES)
         if value < 1:
             raise InvalidMetadata(metadata.location, f"properties.{_TARGET_PROPERTY}", f"{value} is no size")
-        target = Option(value=value, source=f"property {_TARGET_PROPERTY}")
+        target = Option(value=value, source=f"table property {_TARGET_PROPERTY}")
     else:
         target = Option(value=_DEFAULT_TARGET_BYTES, source="default")
     least = Option(value=_DEFAULT_MIN_MANIFESTS, source="default")

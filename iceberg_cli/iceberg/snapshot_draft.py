@@ -30,6 +30,7 @@ _COUNTS = (
     "deleted_rows_count",
 )
 _DATA = 0
+_MAX_ROW_ID = 1 << 62  # no table comes near it, and 64 bits hold sums below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,10 +67,11 @@ class SnapshotDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundSnapshot:
-    """A snapshot with all its numbers, and the bytes of its manifest list."""
+    """A snapshot with all its numbers, and the bytes of its manifest list; `counts` are result columns."""
 
     snapshot: Snapshot
     manifest_list: bytes
+    counts: Mapping[str, int]
 
 
 def bind_snapshot(
@@ -119,6 +121,7 @@ def bind_snapshot(
     if version > 1:
         _check_counts(rows)
     next_row_id = metadata.next_row_id
+    waiting = sum(_waits(row) and not row.get("all_rows_have_ids") for row in rows) if version > 2 else 0
     if version > 2:
         next_row_id = assign_first_row_ids(rows, next_row_id)
     summary = {"operation": draft.operation, **draft.summary, OPERATION_ID: operation_id}
@@ -142,7 +145,9 @@ def bind_snapshot(
         first_row_id=snapshot.first_row_id,
         sync=hashlib.sha256(f"{commit_uuid} {list_path}".encode()).digest()[:16],
     )
-    return BoundSnapshot(snapshot=snapshot, manifest_list=data)
+    reserved = next_row_id - metadata.next_row_id
+    counts = {"assigned_rows_count": reserved, "assigned_manifests_count": waiting} if waiting else {}
+    return BoundSnapshot(snapshot=snapshot, manifest_list=data, counts=counts)
 
 
 def assign_first_row_ids(rows: Sequence[dict[str, Any]], next_row_id: int) -> int:
@@ -158,23 +163,32 @@ def assign_first_row_ids(rows: Sequence[dict[str, Any]], next_row_id: int) -> in
     Returns:
         The table's next row id afterwards.
 
+    Raises:
+        Refused: the counts add up beyond 2^62.
+
     Spec: "First Row ID Assignment", "First Row ID Inheritance".
     """
     explicit = [bool(row.pop("all_rows_have_ids", False)) for row in rows]
-    waiting = [
-        index
-        for index, row in enumerate(rows)
-        if (row.get("content") or _DATA) == _DATA and row.get("first_row_id") is None
-    ]
+    waiting = [index for index, row in enumerate(rows) if _waits(row)]
     first = next_row_id
     counts = [
         0 if explicit[index] else rows[index]["added_rows_count"] + rows[index]["existing_rows_count"]
         for index in waiting
     ]
     firsts, next_row_id = allocate(next_row_id, counts)
+    if next_row_id > _MAX_ROW_ID:
+        raise Refused(
+            f"Cannot reserve row ids: the counts of {len(waiting)} manifests add up to {next_row_id - first} rows",
+            next_step="`inspect --check` finds the manifests with wrong counts.",
+        )
     for index, own in zip(waiting, firsts, strict=True):
         rows[index]["first_row_id"] = first if explicit[index] else own
     return next_row_id
+
+
+def _waits(row: Mapping[str, Any]) -> bool:
+    """Whether a row is a data manifest without a `first_row_id`."""
+    return (row.get("content") or _DATA) == _DATA and row.get("first_row_id") is None
 
 
 def snapshot_id_of(commit_uuid: str, metadata: TableMetadata) -> int:

@@ -63,12 +63,13 @@ class _RefusedError(ValueError):
         self.reason = reason
 
 
-def loads(data: bytes | bytearray, path: str) -> dict[str, Any]:
+def loads(data: bytes | bytearray, path: str, *, sharing: bool = True) -> dict[str, Any]:
     """The JSON object that `data` spells.
 
     Args:
         data: at most 256 MiB of UTF-8 without byte order mark.
         path: file it came from, for messages.
+        sharing: make equal leaves one object: less memory for what is kept, more time for what is not.
 
     Returns:
         Objects as dicts in the file's key order; integers fit a signed 64-bit long.
@@ -81,9 +82,8 @@ def loads(data: bytes | bytearray, path: str) -> dict[str, Any]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise CorruptFile(path, error.start, "not UTF-8") from None
-    sharing = _Sharing()
     decoder = json.JSONDecoder(
-        object_pairs_hook=sharing.to_object,
+        object_pairs_hook=_Sharing().to_object if sharing else _to_object,
         parse_int=_to_int,
         parse_float=_to_float,
         parse_constant=_no_constant,
@@ -225,6 +225,13 @@ class _Sharing:
                 self.objects.clear()
             self.objects[identity] = value
         return value
+
+
+def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _RefusedError(_first_duplicate(pairs), "the key appears twice in one object")
+    return value
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> str:

@@ -136,8 +136,14 @@ def requirements_for(updates: Iterable[TableUpdate], metadata: TableMetadata) ->
 
 
 def effects_visible(updates: Iterable[TableUpdate], metadata: TableMetadata) -> bool:
-    """Whether `metadata` is already as it would be after each of `updates`."""
-    return all(_visible(update, metadata) for update in updates)
+    """Whether `metadata` is already as it would be after each of `updates`.
+
+    The id of an added snapshot was drawn for that commit alone: where it is there, all of the commit happened, although
+    others may have moved the branch since.
+    """
+    updates = tuple(updates)
+    added = [update for update in updates if isinstance(update, AddSnapshot)]
+    return all(_visible(update, metadata) for update in added or updates)
 
 
 def _why_not(requirement: TableRequirement, metadata: TableMetadata) -> str | None:

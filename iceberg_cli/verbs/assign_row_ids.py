@@ -23,6 +23,7 @@ from iceberg_cli.verbs.shared_row_ids import Sharing, share
 
 _SUBJECT: Final = "head"
 _SHOWN: Final = 5
+_SHARING: Final = "--share-ids gives them main's, and writes the manifests anew that hold them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,12 @@ VERB: Final = AssignRowIds()
 
 
 def parts(
-    table: IcebergTable, asked: AssignPolicy, metadata: TableMetadata, *, shown: Plan | None = None
+    table: IcebergTable,
+    asked: AssignPolicy,
+    metadata: TableMetadata,
+    *,
+    shown: Plan | None = None,
+    sharing: str = _SHARING,
 ) -> Parts:
     """What is due on a table.
 
@@ -89,6 +95,7 @@ def parts(
         asked: what the operator asked for.
         metadata: the table's, or what an upgrade that comes first makes of it.
         shown: see `Verb.plan`.
+        sharing: how rows of several branches get one id, in words.
     """
     names = _chosen(table, asked)
     if metadata.format_version < 3:
@@ -97,7 +104,9 @@ def parts(
             "`upgrade-v3 --with assign-row-ids` does both"
         )
         return Parts(blocked_by=(reason,))
-    return _Planning(table=table, metadata=metadata, asked=asked, names=names, shown=shown).parts()
+    return _Planning(
+        table=table, metadata=metadata, asked=asked, names=names, shown=shown, sharing=sharing
+    ).parts()
 
 
 def _chosen(table: IcebergTable, asked: AssignPolicy) -> list[str]:
@@ -121,6 +130,7 @@ class _Planning:
     asked: AssignPolicy
     names: list[str]
     shown: Plan | None
+    sharing: str
     heads: dict[str, Head] = field(default_factory=dict)
     steps: dict[str, Step] = field(default_factory=dict)  # by branch, in their order
     next_row_id: int = field(init=False)  # when the step at hand commits, if nothing else does
@@ -201,7 +211,7 @@ class _Planning:
         if twice:
             self.warnings.append(
                 f"{twice:,} rows of branch {head.ref} are in files that another branch has too, and get an id of "
-                "their own here. --share-ids gives them main's, and writes the manifests anew that hold them"
+                f"their own here. {self.sharing}"
             )
         draft = rules.assigning_draft(
             ref=head.ref, snapshot_id=head.snapshot.snapshot_id, summary=head.snapshot.summary, rows=head.rows

@@ -271,22 +271,23 @@ class DeleteReader:
         paths = found.paths.take(pa.array(places)).to_pylist()
         sizes = found.file_bytes[places].tolist()
 
-        def load(item: tuple[str, int, int, int], data: bytes) -> Found:
-            path, _, start, stop = item
-            return read_vectors(data, path, deletes.slice(start, stop - start))
+        def parse(batch: Sequence[tuple[tuple[str, int, int, int], bytes | None]]) -> list[Found]:
+            files = [(path, data or b"", stop - start) for (path, _, start, stop), data in batch]
+            first, last = batch[0][0][2], batch[-1][0][3]
+            return read_vectors(files, deletes.slice(first, last - first))
 
+        items = list(zip(paths, sizes, starts.tolist(), stops.tolist(), strict=True))
         batches = self.table.engine.scan(
-            list(zip(paths, sizes, starts.tolist(), stops.tolist(), strict=True)),
+            items,
             lambda item: Source(item[0], item[1]),
-            load,
-            list,
+            lambda _, data: data,
+            parse,
             phase="reading Puffin files",
             on_event=self.table.on_event,
         )
-        for batch in batches:
-            for (path, _, start, stop), read in batch:
-                assert read is not None
-                yield path, rows[start:stop].tolist(), read
+        reads = (read for batch in batches for read in batch)
+        for (path, _, start, stop), read in zip(items, reads, strict=True):
+            yield path, rows[start:stop].tolist(), read
 
     def vectors(self, found: Puffins, rows: Ints) -> dict[int, bytes]:
         """Blobs of deletion vectors, checked, by row of `deletes`."""

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.avro import SYNC_BYTES, container_header
 from iceberg_cli.iceberg.dv_blobs import puffin_file, vectors_in
-from iceberg_cli.iceberg.dv_entries import (
-    Entry,
-    added_entries,
-    carried_entries,
-    list_row,
-    manifest_codec,
-    schema_for,
-)
-from iceberg_cli.iceberg.manifest import (
-    ADDED,
-    DELETED,
-    ENTRY_COLUMNS,
-    EntryBatch,
-    ManifestSource,
-    read_entries,
-)
-from iceberg_cli.iceberg.manifest_writer import write_manifest
+from iceberg_cli.iceberg.dv_entries import IDENTITY_SCHEMA, Carry, added_entries, check_manifest
+from iceberg_cli.iceberg.dv_rows import list_row, manifest_codec, schema_for
+from iceberg_cli.iceberg.manifest import ADDED, DELETED, EXISTING, open_manifest
+from iceberg_cli.iceberg.manifest_writer import entry_blocks, manifest_header
 from iceberg_cli.iceberg.merge_choice import Puffins
 from iceberg_cli.iceberg.merge_dvs import NEW, ManifestJob, Merge
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.puffin import MAGIC
-from iceberg_cli.iceberg.specs import PartitionSpec
+from iceberg_cli.iceberg.reachability import sources_of
 from iceberg_cli.plan import Staged, Task
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs.delete_reading import DeleteReader, check_written
 
 _RANGE_BYTES = 8 << 20
-_UNBOUND = (1 << 62) + 7  # stands for the sequence number that the commit gives
+_PLACES_SCHEMA = pa.schema({"path": pa.string(), "file_size": pa.int64(), "offset": pa.int64()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +74,8 @@ def _puffin(table: IcebergTable, work: Work, path: str, start: int, stop: int) -
     )
     _check_vectors(data, path, outputs)
     table.storage.put_if_absent(path, data)
-    view = memoryview(data)
     for at in range(0, len(data), _RANGE_BYTES):
-        if table.storage.read_range(path, at, _RANGE_BYTES) != view[at : at + _RANGE_BYTES]:
+        if table.storage.read_range(path, at, _RANGE_BYTES) != data[at : at + _RANGE_BYTES]:
             raise CorruptFile(path, at, "read back: other bytes than were written")
     return Written(path, len(data))
 
@@ -135,113 +123,96 @@ def _blobs(work: Work, outputs: pa.Table) -> list[bytes]:
 def _manifest(table: IcebergTable, work: Work, job: ManifestJob, path: str) -> Staged:
     spec = work.metadata.partition_spec(job.spec_id)
     assert spec is not None
-    entries = [
-        *added_entries(_located(work, job), work.reader.tuples, spec),
-        *_carried(table, work, job, spec),
-    ]
-    data = write_manifest(
-        entries,
+    text, header = manifest_header(
         schema=schema_for(work.metadata, spec).to_json(),
         partition_spec=spec.to_json(),
         format_version=3,
         content=1,
-        codec=manifest_codec(work.metadata),
-        sync=hashlib.sha256(path.encode()).digest()[:16],
     )
+    vectors, old = _located(work, job), _replaced(work, job)
+    tuples = work.reader.tuples
+    values = pa.concat_arrays([added_entries(vectors, tuples, text), *_carried(table, work, job, old, text)])
+    codec, sync = manifest_codec(work.metadata), hashlib.sha256(path.encode()).digest()[:SYNC_BYTES]
+    start = container_header(text, header, codec=codec, sync=sync)
+    data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
     table.storage.put_if_absent(path, data)
-    row = list_row(entries, spec, work.metadata)
-    _check_manifest(table.storage.read(path), path, row, entries)
+    entries = _identities(vectors, old)
+    keys = pc.unique(pa.chunked_array([*vectors["key"].chunks, *old["key"].chunks], pa.binary()))
+    row = list_row(entries, (tuples[key] for key in keys.to_pylist()), spec, work.metadata)
+    check_manifest(table.storage.read(path), data, path, row, values, entries)
     return Staged(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
 
 
-def _located(work: Work, job: ManifestJob) -> dict[str, list[object]]:
+def _located(work: Work, job: ManifestJob) -> pa.Table:
     """The outputs of a manifest with the places of their blobs."""
     outputs = work.made.outputs
-    paths: list[object] = []
-    file_sizes: list[object] = []
-    offsets: list[object] = []
+    parts = []
     for task, start, stop in work.made.puffins:
         first, end = max(start, job.start), min(stop, job.stop)
         if first < end:
             own = _offsets(outputs["size"].slice(start, stop - start).to_numpy())
             written = work.written[task]
-            paths += [written.path] * (end - first)
-            file_sizes += [written.size_bytes] * (end - first)
-            offsets += own[first - start : end - start].tolist()
-    columns = outputs.slice(job.start, job.stop - job.start).to_pydict()
-    return {**columns, "path": paths, "file_size": file_sizes, "offset": offsets}
+            places = {
+                "path": pa.array([written.path], pa.string()).take(pa.array(np.zeros(end - first, np.int64))),
+                "file_size": np.full(end - first, written.size_bytes),
+                "offset": own[first - start : end - start],
+            }
+            parts.append(pa.table(places, schema=_PLACES_SCHEMA))
+    located = outputs.slice(job.start, job.stop - job.start)
+    placed = pa.concat_tables([_PLACES_SCHEMA.empty_table(), *parts])
+    for name in placed.column_names:
+        located = located.append_column(name, placed[name])
+    return located
 
 
-def _carried(table: IcebergTable, work: Work, job: ManifestJob, spec: PartitionSpec) -> Iterator[Entry]:
-    """The live entries of the manifests that are replaced."""
-    if not job.replaced:
-        return
-    index = work.reader.index
-    manifests = index.deletes["manifest"].to_numpy()
-    removed = work.made.removed
-    places = index.deletes["entry"].to_numpy()
-    going = {row: places[removed & (manifests == row)] for row in job.replaced}
-    rows = work.reader.rows.take(pa.array(job.replaced))
-    number = dict(zip(rows["manifest_path"].to_pylist(), job.replaced, strict=True))
+def _replaced(work: Work, job: ManifestJob) -> pa.Table:
+    """The live entries of the manifests that are replaced, in their order, and whether each is `removed`."""
+    deletes = work.reader.index.deletes.append_column("removed", pa.array(work.made.removed))
+    owners, places = deletes["manifest"].to_numpy(), deletes["entry"].to_numpy()
+    mine = np.flatnonzero(np.isin(owners, job.replaced))
+    return deletes.take(pa.array(mine[np.lexsort((places[mine], owners[mine]))]))
 
-    def whole(sources: Sequence[ManifestSource], batch: EntryBatch) -> list[tuple[str, pa.Table]]:
-        owners = batch.table["manifest"].to_numpy()
-        return [
-            (sources[i].path, batch.table.slice(*_run(owners, i)).combine_chunks()) for i in batch.sources
-        ]
 
-    for parts in table.liveness.from_entries(
-        rows, ENTRY_COLUMNS, whole, phase="reading delete manifests again"
+def _identities(vectors: pa.Table, old: pa.Table) -> pa.Table:
+    """What the entries of a new manifest must say."""
+    added = {
+        "status": np.full(len(vectors), ADDED, np.int32),
+        "file_path": vectors["path"],
+        "content_offset": vectors["offset"],
+        "sequence_number": vectors["sequence_number"],
+        "record_count": vectors["cardinality"],
+        "referenced_data_file": vectors["ref"],
+    }
+    carried = {
+        "status": np.where(old["removed"].to_numpy(), DELETED, EXISTING).astype(np.int32),
+        "file_path": old["path"],
+        "content_offset": old["offset"],
+        "sequence_number": old["sequence_number"],
+        "record_count": old["record_count"],
+        "referenced_data_file": old["ref"],
+    }
+    return pa.concat_tables([pa.table(columns, schema=IDENTITY_SCHEMA) for columns in (added, carried)])
+
+
+def _carried(
+    table: IcebergTable, work: Work, job: ManifestJob, old: pa.Table, schema_text: str
+) -> list[pa.Array]:
+    """The encodings of `old`, manifest by manifest."""
+    going = old.filter(old["removed"])
+    owners, places = going["manifest"].to_numpy(), going["entry"].to_numpy()
+    bounds = np.searchsorted(owners, [*job.replaced, np.iinfo(np.int32).max]).tolist()
+    removed = {row: places[bounds[i] : bounds[i + 1]] for i, row in enumerate(job.replaced)}
+    rows = work.reader.rows.take(pa.array(job.replaced, pa.int64()))
+    sources = dict(zip(job.replaced, sources_of(rows), strict=True))
+    found: dict[int, list[pa.Array]] = {row: [] for row in job.replaced}
+    for batch in table.engine.scan(
+        job.replaced,
+        lambda row: Source(sources[row].path, sources[row].length or 0),
+        lambda row, data: open_manifest(sources[row], data),
+        Carry(schema_text=schema_text, removed=removed),
+        phase="reading delete manifests again",
+        on_event=table.on_event,
     ):
-        for path, entries in parts:
-            gone = np.zeros(len(entries), np.bool_)
-            gone[going[number[path]]] = True
-            yield from carried_entries(entries, gone, spec)
-
-
-def _run(owners: np.ndarray, owner: int) -> tuple[int, int]:
-    first, stop = np.searchsorted(owners, (owner, owner + 1)).tolist()
-    return first, stop - first
-
-
-def _check_manifest(data: bytes, path: str, row: Mapping[str, Any], entries: Sequence[Entry]) -> None:
-    """Read a manifest back as the next reader will, and compare what identifies its entries.
-
-    Raises:
-        CorruptFile: they differ, or a data file has two added deletion vectors.
-    """
-    counts = {f"{kind}_files_count": row[f"{kind}_files_count"] for kind in ("added", "existing", "deleted")}
-    source = ManifestSource(
-        path=path,
-        data=data,
-        length=len(data),
-        content=1,
-        sequence_number=_UNBOUND,
-        added_snapshot_id=_UNBOUND,
-        **counts,
-    )
-    names = [
-        "status",
-        "file_path",
-        "content_offset",
-        "sequence_number",
-        "record_count",
-        "referenced_data_file",
-    ]
-    found = pa.concat_tables(
-        batch.table for batch in read_entries([source], columns=[*names, "file_sequence_number"])
-    )
-    for name in names:
-        column = found[name].combine_chunks()
-        if not column.equals(pa.array([entry.get(name) for entry in entries], column.type)):
-            raise CorruptFile(path, f"field {name}", "read back: other values than were written")
-    status = found["status"].to_numpy()
-    own = found["file_sequence_number"].to_numpy()
-    added = [entry["referenced_data_file"] for entry in entries if entry["status"] == ADDED]
-    staying = {e["referenced_data_file"] for e in entries if e["status"] not in (ADDED, DELETED)} - {None}
-    if (
-        (own[status == ADDED] != _UNBOUND).any()
-        or len({*added}) < len(added)
-        or not staying.isdisjoint(added)
-    ):
-        raise CorruptFile(path, None, "read back: two deletion vectors for one data file")
+        for row, values in batch:
+            found[row].append(values)
+    return [values for row in job.replaced for values in found[row]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg import merge_dvs, merge_policy
+from iceberg_cli.iceberg.delete_columns import VECTOR
 from iceberg_cli.iceberg.delete_index import Index
 from iceberg_cli.iceberg.merge_dvs import Merge
 from iceberg_cli.iceberg.merge_policy import MergePolicy
@@ -19,7 +20,7 @@ from iceberg_cli.iceberg.partition_filter import parse_where
 from iceberg_cli.iceberg.snapshot_draft import SnapshotDraft
 from iceberg_cli.iceberg.snapshot_summary import carried_totals
 from iceberg_cli.iceberg.snapshots import MAIN
-from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs.delete_reading import DeleteReader
 from iceberg_cli.verbs.delete_writing import Work, build
@@ -27,6 +28,7 @@ from iceberg_cli.verbs.heads import Head, head_of
 from iceberg_cli.verbs.merge_deciding import decide
 
 STEP: Final = "merge-dvs main"
+_PUFFIN = merge_dvs.SUBJECTS[VECTOR]
 
 
 class MergeDvs:
@@ -38,6 +40,8 @@ class MergeDvs:
         "added_delete_files_count",
         "rewritten_bytes_count",
         "added_bytes_count",
+        "rewritten_puffin_files_count",
+        "added_puffin_files_count",
     )
 
     def plan(
@@ -114,7 +118,6 @@ def plan_on(
         as_of_ms=as_of_ms,
         options=settings.options,
         policy=asked.to_json(),
-        blocked_by=merge_policy.blocked_by(metadata),
     )
     if MAIN not in metadata.refs:
         return plan
@@ -122,7 +125,7 @@ def plan_on(
     if not pc.any(pc.equal(head.rows["content"], 1)).as_py():
         return plan
     if head.rows["key_metadata"].null_count < len(head.rows):
-        return replace(plan, blocked_by=(*plan.blocked_by, "the table's manifests are encrypted"))
+        return replace(plan, blocked_by=("the table's manifests are encrypted",))
     before = _work_of(shown)
     reader = DeleteReader(
         table=table,
@@ -150,7 +153,8 @@ def plan_on(
         metadata=metadata,
         written={} if before is None else before.written,
     )
-    return replace(plan, steps=(_step(reader.index, made, head, work),))
+    step = _step(reader.index, made, head, work, decided.verdicts)
+    return replace(plan, blocked_by=merge_policy.blocked_by(metadata), steps=(step,))
 
 
 def _work_of(shown: Plan | None) -> Work | None:
@@ -159,7 +163,7 @@ def _work_of(shown: Plan | None) -> Work | None:
     return works[0] if works else None
 
 
-def _step(index: Index, made: Merge, head: Head, work: Work) -> Step:
+def _step(index: Index, made: Merge, head: Head, work: Work, verdicts: Sequence[Verdict]) -> Step:
     counted, differences = merge_dvs.summary_of(index, made, manifests=len(head.rows))
     replaced = sorted({row for job in made.manifests for row in job.replaced})
     stays = np.ones(len(head.rows), np.bool_)
@@ -178,5 +182,7 @@ def _step(index: Index, made: Merge, head: Head, work: Work) -> Step:
         "added_delete_files_count": counted.get("added-delete-files", 0),
         "rewritten_bytes_count": counted.get("removed-files-size", 0),
         "added_bytes_count": counted.get("added-files-size", 0),
+        "rewritten_puffin_files_count": sum(v.subject == _PUFFIN and not v.keep for v in verdicts),
+        "added_puffin_files_count": len(made.puffins),
     }
     return Step(name=STEP, tasks=made.tasks, change=Change(draft=draft, counts=counts), work=work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from iceberg_cli.iceberg.manifest import (
     read_entries,
 )
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.preflight_facts import Looked, counted, obstructing, some
+from iceberg_cli.iceberg.preflight_facts import ListFacts, Looked, counted, obstructing, some
 from iceberg_cli.iceberg.reachability import sources_of
 from iceberg_cli.iceberg.snapshot_draft import SnapshotDraft
 from iceberg_cli.iceberg.snapshot_summary import carried_totals
@@ -38,13 +38,20 @@ _HEAD: Final = "manifest-list"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What gets the obstacles out of the way, as parts of a plan; `cleared` are the ids of those that it does."""
+    """What gets the obstacles out of the way, as parts of a plan.
+
+    `cleared` are the ids of those that it does: `expired` of them go, and a head's place takes a snapshot with the
+    counts of `counted`. The tags `dropped` go too.
+    """
 
     verdicts: tuple[Verdict, ...] = ()
     warnings: tuple[str, ...] = ()
     blocked_by: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     cleared: frozenset[int] = frozenset()
+    expired: frozenset[int] = frozenset()
+    dropped: tuple[str, ...] = ()
+    counted: Mapping[int, ListFacts] = field(default_factory=dict)  # by the id of the head that is replaced
 
 
 def repair(table: IcebergTable, looked: Looked, *, tags: str, shown: Plan | None) -> Repair:
@@ -87,8 +94,8 @@ def repair(table: IcebergTable, looked: Looked, *, tags: str, shown: Plan | None
             f"table property gc.enabled={metadata.properties['gc.enabled']}: another table may use these files"
         )
     steps = [_repair_step(table, head) for head in heads]
+    dropped = tuple(tagged) if tags != KEEP else ()
     if gone:
-        dropped = [*tagged] if tags != KEEP else []
         steps.append(_expire_step(metadata, gone, dropped, heads))
     return Repair(
         verdicts=(*_verdicts(metadata, heads, reasons, gone), *_tag_verdicts(metadata, tagged, tags)),
@@ -96,6 +103,9 @@ def repair(table: IcebergTable, looked: Looked, *, tags: str, shown: Plan | None
         blocked_by=tuple(blocked_by),
         steps=tuple(steps),
         cleared=frozenset(reasons),
+        expired=frozenset(gone),
+        dropped=dropped,
+        counted={head.snapshot.snapshot_id: ListFacts.of(head.rows) for head in heads},
     )
 
 

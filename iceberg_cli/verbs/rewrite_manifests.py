@@ -119,7 +119,9 @@ def _still(paths: Sequence[str], before: Mapping[str, Verdict]) -> Shown:
 def _why_kept(group: Group) -> str:
     assert group.layout is not None
     if len(group.places) < group.layout.min_manifests:
-        return f"there are fewer than {group.layout.min_manifests} of its kind"
+        kind = "delete" if group.content else "data"
+        least = group.layout.min_manifests
+        return f"there are fewer than {least} {kind} manifests of partition spec {group.spec_id}"
     return "its size and its partitions are fine"
 
 

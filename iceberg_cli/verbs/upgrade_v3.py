@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import numpy as np
-
 from iceberg_cli.apply import Verb
-from iceberg_cli.engines import Source
 from iceberg_cli.iceberg import assign_row_ids as row_ids
 from iceberg_cli.iceberg import upgrade_v3 as rules
 from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
-from iceberg_cli.iceberg.manifest import read_manifest_lists
 from iceberg_cli.iceberg.merge_policy import MergePolicy
-from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.preflight import BLOCKING, WARNING, Finding, findings
-from iceberg_cli.iceberg.preflight_facts import ListFacts, Looked, snapshots_to_read
-from iceberg_cli.iceberg.update import updates_from_json, with_updates
+from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.iceberg.preflight_facts import Looked
+from iceberg_cli.iceberg.preflight_finding import BLOCKING, WARNING, Finding
+from iceberg_cli.iceberg.snapshots import MAIN
 from iceberg_cli.iceberg.upgrade_v3 import ASSIGN, MERGE, REPAIR, UpgradePolicy
 from iceberg_cli.plan import Base, Change, Option, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.removals import KINDS
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import assign_row_ids, merge_dvs
 from iceberg_cli.verbs.assign_row_ids import Parts
+from iceberg_cli.verbs.preflight import applied, findings_on, look, mended
 from iceberg_cli.verbs.repair_manifests import Repair, repair
 
 
@@ -86,60 +84,6 @@ class UpgradeV3:
 VERB: Final = UpgradeV3()
 
 
-def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> tuple[Finding, ...]:
-    """All findings on the table as loaded last, as they are once the recipe's repair is done."""
-    looked = look(table)
-    mending = Repair()
-    if REPAIR in asked.recipe:
-        mending = repair(table, looked, tags=asked.tags, shown=None)
-    found = _findings(table, looked, mending, as_of_ms=as_of_ms)
-    remedy = f"iceberg-cli upgrade-v3 {table.name} --dry-run --with {','.join(asked.recipe)}"
-    blocked = [
-        Finding(
-            id="repair-blocked", severity=BLOCKING, where="repair-manifests", message=reason, remedy=remedy
-        )
-        for reason in mending.blocked_by
-    ]
-    return (*blocked, *found)
-
-
-def look(table: IcebergTable) -> Looked:
-    """Read the manifest lists that decide.
-
-    Raises:
-        CorruptFile: one cannot be read whole. One that is gone is a finding.
-    """
-    lists: dict[int, ListFacts] = {}
-    missing: set[int] = set()
-
-    def parse(
-        batch: Sequence[tuple[Snapshot, bytes | None]],
-    ) -> tuple[list[tuple[int, ListFacts]], list[int]]:
-        found = [(s.snapshot_id, s.manifest_list or "", data) for s, data in batch if data is not None]
-        rows = read_manifest_lists([(path, data) for _, path, data in found], format_version=1)
-        edges = np.searchsorted(rows["list"].to_numpy(), np.arange(len(found) + 1))
-        facts = [
-            (snapshot_id, ListFacts.of(rows.slice(edges[place], edges[place + 1] - edges[place])))
-            for place, (snapshot_id, _, _) in enumerate(found)
-        ]
-        return facts, [s.snapshot_id for s, data in batch if data is None]
-
-    # An encrypted list cannot be read; that it is one is a finding by itself.
-    readable = [snapshot for snapshot in snapshots_to_read(table.metadata) if snapshot.key_id is None]
-    for facts, gone in table.engine.scan(
-        readable,
-        lambda snapshot: Source(snapshot.manifest_list or ""),
-        lambda _, data: data,
-        parse,
-        phase="reading manifest lists",
-        missing_ok=True,
-        on_event=table.on_event,
-    ):
-        lists |= dict(facts)
-        missing.update(gone)
-    return Looked(lists=lists, missing=frozenset(missing))
-
-
 @dataclass(kw_only=True)
 class _Planning:
     table: IcebergTable
@@ -166,7 +110,7 @@ class _Planning:
         if MERGE in self.asked.recipe:
             self._merge(after)
         if ASSIGN in self.asked.recipe:
-            self._take(assign_row_ids.parts(table, AssignPolicy(), after, shown=self.shown))
+            self._assign(after)
 
     def _take(self, parts: Repair | Parts) -> None:
         self.verdicts += parts.verdicts
@@ -185,26 +129,37 @@ class _Planning:
         )
         if not due:
             return metadata
-        for finding in _findings(table, looked, mending, as_of_ms=self.as_of_ms):
+        for finding in findings_on(table, looked, mending, as_of_ms=self.as_of_ms):
             if finding.severity == BLOCKING:
                 self.blocked_by.append(f"{finding.message}. Way out: `{finding.remedy}`")
             elif finding.severity == WARNING and not self._is_in_hand(finding):
-                self.warnings.append(f"{finding.message} ({finding.remedy})")
+                self.warnings.append(f"{finding.where}: {finding.message} ({finding.remedy})")
         updates = rules.updates(metadata)
         requires = "no snapshot obstructs it" if self.steps else None
         change = Change(updates=updates, counts={"upgraded_tables_count": 1})
         self.steps.append(Step(name="upgrade", requires=requires, change=change))
-        return with_updates(
-            metadata,
-            updates_from_json(updates),
-            base_location=table.metadata_location,
-            timestamp_ms=metadata.last_updated_ms,
-        )
+        return applied(table, mended(table, mending), updates)
 
     def _is_in_hand(self, finding: Finding) -> bool:
         """Whether a later step is the way out of it, and warns of what remains."""
         part = {"rows-without-ids": ASSIGN, "snapshots-without-ids": ASSIGN, "position-deletes": MERGE}
+        if finding.id == "position-deletes" and finding.where != f"branch {MAIN}":
+            return False
         return part.get(finding.id) in self.asked.recipe
+
+    def _assign(self, after: TableMetadata) -> None:
+        """The steps of assign-row-ids, for as much as the steps before leave without ids."""
+        name = shlex.quote(self.table.name)
+        parts = assign_row_ids.parts(
+            self.table,
+            AssignPolicy(),
+            after,
+            shown=self.shown,
+            sharing="To give them main's ids, leave assign-row-ids out and run "
+            f"`iceberg-cli assign-row-ids {name} --share-ids` afterwards",
+        )
+        merging = any(step.name == merge_dvs.STEP for step in self.steps)
+        self._take(_after_merge(parts) if merging else parts)
 
     def _merge(self, after: TableMetadata) -> None:
         """The steps of merge-dvs. Before the upgrade they only show what it will do."""
@@ -223,5 +178,15 @@ class _Planning:
         )
 
 
-def _findings(table: IcebergTable, looked: Looked, mending: Repair, *, as_of_ms: int) -> tuple[Finding, ...]:
-    return findings(table.metadata, looked, table=table.name, as_of_ms=as_of_ms, repaired=mending.cleared)
+def _after_merge(parts: Parts) -> Parts:
+    """What assigns row ids after a merge: its commit lists main's manifests again, which reserves main's ids."""
+    name, reason = f"{row_ids.OPERATION} {MAIN}", f"; {merge_dvs.STEP} commits before, and reserves them"
+    requires = f"main still lacks ids after {merge_dvs.STEP}"
+    return replace(
+        parts,
+        verdicts=tuple(
+            replace(each, reason=each.reason + reason) if each.id == MAIN and not each.keep else each
+            for each in parts.verdicts
+        ),
+        steps=tuple(replace(step, requires=requires) if step.name == name else step for step in parts.steps),
+    )

@@ -169,6 +169,29 @@ def test_second_run_finds_nothing_to_do(table: Table) -> None:
     assert listing(table.folder) == before
 
 
+def test_inspect_shows_what_a_manifest_list_tells_of_ids_and_no_more(table: Table) -> None:
+    """m2 and m1 hold added files, which have no ids of their own; in a manifest with existing files nobody knows."""
+    assign(table, "--ref", "main")
+    ran = iceberg_cli("inspect", table.location, "row-ids", "--format", "json")
+    found = {Path(row["path"]).stem: row for row in ran.json["rows"] if row["kind"] == "manifest"}
+    assert {name: (row["first_row_id"], row["assigned_rows"]) for name, row in found.items()} == {
+        "m2": ("0", 4), "dead": ("4", 0), "m1": ("4", 3),
+    }  # fmt: skip
+    ran = iceberg_cli("rewrite-manifests", table.location, "--yes", "--format", "json")
+    assert ran.code == 0, ran.out
+    ran = iceberg_cli("inspect", table.location, "row-ids", "--format", "json")
+    manifests = [row for row in ran.json["rows"] if row["kind"] == "manifest"]
+    assert manifests
+    assert {row["assigned_rows"] for row in manifests} == {None}
+    assert "unknown" in iceberg_cli("inspect", table.location, "row-ids").out
+
+
+def test_manifests_without_ids_have_none_assigned(table: Table) -> None:
+    ran = iceberg_cli("inspect", table.location, "row-ids", "--format", "json")
+    manifests = [row for row in ran.json["rows"] if row["kind"] == "manifest"]
+    assert {(row["first_row_id"], row["assigned_rows"]) for row in manifests} == {(None, 0)}
+
+
 def test_ids_that_are_there_never_change(table: Table) -> None:
     assign(table, "--ref", "main")
     ids = table.first_row_ids()

@@ -106,7 +106,7 @@ def test_text_shows_each_candidate_with_its_reason_then_totals(table: FolderTabl
     out = iceberg_cli("expire-snapshots", table.folder, *AS_OF, "--dry-run").out
     assert "kept: head of branch main" in out
     assert "expires: 9 d old, older than the cut-off (default)" in out
-    assert "3 of 4 snapshots go, 1 stay." in out
+    assert "3 of 4 snapshots go, 1 stays." in out
     assert "In total 8 files" in out
 
 

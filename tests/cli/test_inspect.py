@@ -202,6 +202,7 @@ def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> Non
         "operations": run("resume", table, "--list", "--format", "json").json,
         "reports": run("resume", table, "--format", "json").json,
         "demo": run("demo", str(tmp_path / "demo"), "--format", "json").json,
+        "preflight": run("upgrade-v3", table, "--check", "--format", "json").json,
         "inspection": run("inspect", table, "--format", "json").json,
     }
     assert {f"iceberg-cli/{name}/1" for name in documents} == SCHEMAS.keys()

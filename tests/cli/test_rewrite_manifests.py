@@ -83,7 +83,7 @@ def test_the_table_property_gives_the_target_size(tmp_path: Path, monkeypatch: p
     lake = catalog_table(tmp_path, monkeypatch, **{"commit.manifest.target-size-bytes": "123456"})
     lake.append(1)
     options = iceberg_cli(VERB, lake.name, "--dry-run", "--format", "json").json["options"]
-    expected = {"value": 123456, "source": "property commit.manifest.target-size-bytes"}
+    expected = {"value": 123456, "source": "table property commit.manifest.target-size-bytes"}
     assert options["target_size_bytes"] == expected
     ran = iceberg_cli(VERB, lake.name, "--dry-run", "--format", "json", "--target-size", "1MiB")
     assert ran.json["options"]["target_size_bytes"] == {"value": 1 << 20, "source": "--target-size"}

@@ -9,9 +9,11 @@ from typing import Any
 import fastavro
 import pytest
 
+from iceberg_cli.storage.local import LocalStorage
 from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, a_branch, a_tag
 from tests.cli.lakes import FolderTable, four_snapshots, listing
 from tests.cli.running import Ran, iceberg_cli
+from tests.delete_tables import DeleteTable
 from tests.hazard_tables import Hazard, entry
 
 REPAIR = ("--with", "repair-manifests,assign-row-ids")
@@ -130,6 +132,36 @@ def test_check_as_text_is_a_table_with_a_verdict(table: FolderTable) -> None:
     assert "--with assign-row-ids" in ran.out
 
 
+def test_check_of_a_table_of_version_3_counts_what_is_left_and_no_deletion_vectors(tmp_path: Path) -> None:
+    made = DeleteTable(storage=LocalStorage(), location=str(tmp_path / "t"))
+    made.data("a", 10)
+    made.commit(1)
+    made.vectors("dv", {"a": [1, 2]})
+    made.commit(2)
+    made.publish()
+    ran = iceberg_cli("upgrade-v3", made.location, "--check")
+    assert ran.code == 0
+    assert f"upgrade-v3 {made.location}: the table has format version 3: nothing to upgrade" in ran.out
+    findings = upgrade(Path(made.location), "--check").json["findings"]
+    assert [each["id"] for each in findings] == ["already-v3"]
+    made.positions("late", {"a": [3, 4, 5]})
+    made.commit(3)
+    made.publish()
+    (finding,) = [
+        each
+        for each in upgrade(Path(made.location), "--check").json["findings"]
+        if each["severity"] == "warning"
+    ]
+    assert finding["message"].startswith("1 position delete file of 3 positions: ")
+    assert finding["remedy"] == f"iceberg-cli merge-dvs {made.location}"
+
+
+def test_check_finds_nothing_without_ids_once_they_are_assigned(table: FolderTable) -> None:
+    upgrade(table.folder, "--yes", "--with", "assign-row-ids")
+    ids = {each["id"] for each in upgrade(table.folder, "--check").json["findings"]}
+    assert ids == {"already-v3", "snapshots-without-ids"}
+
+
 # -- upgrade -----------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +212,60 @@ def test_plan_shows_every_step_before_the_first(table: FolderTable) -> None:
         plan
         == upgrade(table.folder, "--dry-run", "--with", "assign-row-ids", "--as-of", plan["as_of_ms"]).json
     )
+
+
+def test_a_warning_says_where_it_was_found(table: FolderTable) -> None:
+    warnings = upgrade(table.folder, "--dry-run").json["warnings"]
+    assert any(each.startswith("branches: 7 rows of 2 branches, counted once") for each in warnings)
+    assert any(each.startswith("snapshots: 5 snapshots and 1 tag (eom) from before") for each in warnings)
+
+
+def test_a_recipe_offers_main_s_ids_by_a_command_that_there_is(tmp_path: Path) -> None:
+    made = four_snapshots(tmp_path / "t 1")
+    made.writer.set_ref("b", a_branch(4))
+    made.publish()
+    (warning,) = [
+        each
+        for each in upgrade(made.folder, "--dry-run", "--with", "assign-row-ids").json["warnings"]
+        if "of their own here" in each
+    ]
+    assert "leave assign-row-ids out" in warning
+    assert f"`iceberg-cli assign-row-ids '{made.folder}' --share-ids` afterwards" in warning
+
+
+@pytest.fixture
+def deleting(tmp_path: Path) -> Path:
+    """Version 2; main and the branch b have the same position delete file."""
+    made = DeleteTable(storage=LocalStorage(), location=str(tmp_path / "d"), format_version=2)
+    made.data("a", 10)
+    made.commit(1)
+    made.positions("first", {"a": [1, 2]})
+    made.commit(2)
+    made.document["refs"]["b"] = a_branch(2)
+    made.publish()
+    return Path(made.location)
+
+
+def test_position_deletes_of_other_branches_are_warned_of_with_merge_dvs_too(deleting: Path) -> None:
+    warnings = upgrade(deleting, "--dry-run", "--with", "merge-dvs").json["warnings"]
+    (warning,) = [each for each in warnings if "merge-dvs does main only" in each]
+    assert warning.startswith("branch b: 1 delete file of 2 positions: ")
+    assert not any(each.startswith("branch main: 1 delete file") for each in warnings)
+
+
+def test_a_merge_on_main_is_said_to_reserve_mains_ids(deleting: Path) -> None:
+    recipe = ("--with", "merge-dvs,assign-row-ids")
+    plan = upgrade(deleting, "--dry-run", *recipe).json
+    steps = {step["name"]: step["requires"] for step in plan["steps"]}
+    assert list(steps) == ["upgrade", "merge-dvs main", "assign-row-ids main", "assign-row-ids b"]
+    assert steps["assign-row-ids main"] == "main still lacks ids after merge-dvs main"
+    reasons = {v["id"]: v["reason"] for v in plan["verdicts"] if v["subject"] == "head"}
+    assert reasons["main"].endswith("; merge-dvs main commits before, and reserves them")
+    assert "merge-dvs" not in reasons["b"]
+    upgrade(deleting, "--yes", *recipe)
+    document = metadata(deleting)
+    assert (document["next-row-id"], len(document["snapshots"])) == (20, 4)
+    assert upgrade(deleting, *recipe).json["status"] == "nothing_to_do"
 
 
 def test_a_saved_recipe_is_carried_out(table: FolderTable, tmp_path: Path) -> None:
@@ -234,6 +320,20 @@ def test_repair_counts_every_head_expires_the_rest_and_then_upgrades(old: Hazard
     assert document["table-uuid"]
     assert all("manifests" not in snapshot for snapshot in document["snapshots"])
     assert upgrade(folder, *REPAIR).json["status"] == "nothing_to_do"
+
+
+def test_the_preflight_sees_the_table_as_the_repair_leaves_it(old: Hazard) -> None:
+    """Of four snapshots the two heads get successors; the other two go, as does the tag."""
+    tag(old, "eom", 9)
+    repair = ("--with", "repair-manifests", "--unsafe-drop-tags")
+    findings = {each["id"]: each for each in upgrade(Path(old.location), "--check", *repair).json["findings"]}
+    assert findings["snapshots-without-ids"]["message"].startswith("2 snapshots from before")
+    assert findings["rows-without-ids"]["message"].startswith("15 rows of 2 branches")
+    warnings = upgrade(Path(old.location), "--dry-run", *repair).json["warnings"]
+    assert any(each.startswith("snapshots: 2 snapshots from before") for each in warnings)
+    with_ids = ("--with", "repair-manifests,assign-row-ids", "--unsafe-drop-tags")
+    warnings = upgrade(Path(old.location), "--dry-run", *with_ids).json["warnings"]
+    assert any(each.startswith("2 snapshots from before cannot be changed") for each in warnings)
 
 
 def test_tags_on_what_has_to_go_are_refused(old: Hazard) -> None:
@@ -310,6 +410,12 @@ def test_a_table_that_another_writer_upgraded_too_early_is_repaired_afterwards(o
     ("arguments", "text"),
     [
         (("--with", "everything"), "--with takes"),
+        (("--with", ""), "--with takes"),
+        (("--with", " , "), "it names none"),
+        (("--check", "--yes"), "--check only looks; it excludes --yes"),
+        (("--check", "--dry-run"), "it excludes --dry-run"),
+        (("--check", "-n", "--exit-code"), "it excludes --dry-run, --exit-code"),
+        (("--check", "--limit-deletes", "5"), "it excludes --limit-deletes"),
         (("--unsafe-drop-tags",), "needs --with repair-manifests"),
         (("--with", "repair-manifests", "--unsafe-drop-tags", "--unsafe-keep-tags"), "exclude each other"),
     ],

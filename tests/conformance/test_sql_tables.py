@@ -256,6 +256,8 @@ class Proxy:
         self.upstream = upstream
         self.deliver = deliver
         self.armed = True
+        self.muted: socket.socket | None = None
+        self.answered = threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -278,16 +280,20 @@ class Proxy:
         while data := self._received(client):
             if self.armed and b"COMMIT" in data:
                 self.armed = False
-                client.shutdown(socket.SHUT_RDWR)  # from here on the client hears nothing
+                self.muted = server  # from here on the client hears nothing
                 if self.deliver:
                     server.sendall(data)
-                    time.sleep(0.3)
+                    assert self.answered.wait(60)
+                client.shutdown(socket.SHUT_RDWR)
                 break
             server.sendall(data)
         server.shutdown(socket.SHUT_RDWR)
 
     def _return(self, client: socket.socket, server: socket.socket) -> None:
         while data := self._received(server):
+            if self.muted is server:
+                self.answered.set()
+                return
             try:
                 client.sendall(data)
             except OSError:

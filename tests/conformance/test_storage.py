@@ -74,6 +74,18 @@ def test_what_was_put_is_read_back(place: Place, data: bytes, tmp_path: Path) ->
     assert abs(info.modified_ms - before_ms) < 10_000
 
 
+@pytest.mark.parametrize("count", [3, 250], ids=["few", "many"])
+def test_sizes_of_many_objects_come_in_the_order_of_their_paths(place: Place, count: int) -> None:
+    names = [f"a/{number}" for number in range(count)]
+    for number in range(0, count, 100):
+        place.storage.put_if_absent(f"{place.root}/{names[number]}", bytes(number))
+    place.storage.put_if_absent(f"{place.root}/elsewhere", b"seven b")
+    paths = [f"{place.root}/{name}" for name in ["gone", *reversed(names), "elsewhere", "a", "a/0", "a/0/b"]]
+    expected = [number if number % 100 == 0 else None for number in reversed(range(count))]
+    assert place.storage.stat_many(paths) == [None, *expected, 7, None, 0, None]
+    assert place.storage.stat_many([]) == []
+
+
 @pytest.mark.parametrize("second", [b"", b"second"], ids=["empty", "not empty"])
 def test_put_leaves_what_is_there_as_it_is(place: Place, second: bytes) -> None:
     path = f"{place.root}/object"

@@ -207,6 +207,8 @@ class Lake:
             for module in (duckdb_extension_avro, duckdb_extension_iceberg):
                 (file,) = Path(module.__path__[0]).rglob("*.duckdb_extension")
                 connection.execute(f"LOAD '{file}'")
+            # DuckDB 1.5.5 takes one deletion vector for another of the same Puffin file out of this cache.
+            connection.execute("SET enable_external_file_cache = false")
             location = self.metadata_location(table)
             codec = ", metadata_compression_codec => 'gzip'" if location.endswith(".gz.metadata.json") else ""
             text = (

@@ -32,10 +32,11 @@ class Model:
             self.draw.shuffle(self.kinds)
         return self.insert() if len(self.rows) < 15 else self.kinds.pop()()
 
-    def insert(self) -> str:
-        """New rows in every partition."""
-        new = self._new_rows(self.draw.randint(6, 20))
-        self._write(new)
+    def insert(self, count: int | None = None, k: str | None = None) -> str:
+        """New rows, in every partition or in one."""
+        new = self._new_rows(count or self.draw.randint(6, 20))
+        self._write({key: (k or value[0], value[1]) for key, value in new.items()})
+        new = {key: self.rows[key] for key in new}
         return f"INSERT INTO {{t}} VALUES {_values(new)}"
 
     def update(self) -> str:
@@ -48,13 +49,13 @@ class Model:
         self._write({key: (self.rows[key][0], self.rows[key][1] + 1000) for key in chosen})
         return f"UPDATE {{t}} SET n = n + 1000 WHERE {_in(chosen)}"
 
-    def delete(self) -> str:
-        """Some rows, now and then all that an old partition field has in one partition."""
-        if self.draw.random() < 0.2 and len(self.rows) > 30:
+    def delete(self, keys: list[int] | None = None) -> str:
+        """These or some rows, now and then all that an old partition field has in one partition."""
+        if keys is None and self.draw.random() < 0.2 and len(self.rows) > 30:
             k = self._k()
             self._remove([key for key, values in self.rows.items() if values[0] == k])
             return f"DELETE FROM {{t}} WHERE k <=> {_literal(k)}"
-        chosen = self._some()
+        chosen = keys or self._some()
         self._remove(chosen)
         return f"DELETE FROM {{t}} WHERE {_in(chosen)}"
 

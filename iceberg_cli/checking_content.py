@@ -1,0 +1,145 @@
+"""Opens Puffin and Parquet files for `inspect --check --deep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.engines import Event, Source
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.check import Findings, Ints
+from iceberg_cli.iceberg.check_content import (
+    PARQUET_TAIL_BYTES,
+    LiveVector,
+    check_puffin,
+    check_statistics,
+    parquet_footer_bytes,
+    parquet_rows,
+)
+from iceberg_cli.iceberg.check_entries import VECTOR
+from iceberg_cli.iceberg.check_files import matches
+from iceberg_cli.storage import Storage
+from iceberg_cli.table import IcebergTable
+
+_THREADS: Final = 16
+_AT_ONCE: Final = 1_024
+
+
+def check_content(
+    table: IcebergTable, files: pa.Table, once: pa.Table, stored: Ints, findings: Findings
+) -> None:
+    """Hold what is inside files against manifests and metadata.
+
+    Args:
+        table: whose files.
+        files: live entries, `LIVE_SCHEMA`.
+        once: of them, each path once.
+        stored: sizes of these by the storage, negative where there is none to see.
+        findings: to add to.
+    """
+    _puffins(table, files, findings)
+    _parquet(table, once.filter(pa.array(stored >= 0)), stored[stored >= 0], findings)
+    _statistics(table, findings)
+
+
+def _puffins(table: IcebergTable, files: pa.Table, findings: Findings) -> None:
+    kinds = files["kind"].to_numpy()
+    complete = pc.and_(
+        files["ref"].is_valid(), pc.and_(files["offset"].is_valid(), files["blob_size"].is_valid())
+    )
+    vectors = files.filter(pc.and_(pa.array(kinds == VECTOR), complete))
+    if not len(vectors):
+        return
+    data = files.filter(pa.array(kinds == 0))
+    named = matches(vectors, data)
+    rows = np.where(named >= 0, np.append(data["record_count"].to_numpy(), -1)[named], -1)
+    vectors = vectors.append_column("rows", pa.array(rows))
+    vectors = vectors.group_by(["path", "offset", "blob_size", "ref", "record_count"]).aggregate(
+        [("rows", "max")]
+    )
+    vectors = vectors.sort_by([("path", "ascending"), ("offset", "ascending")]).combine_chunks()
+    paths = vectors["path"]
+    new = (
+        np.append(True, pc.not_equal(paths[1:], paths[:-1]).to_numpy())
+        if len(paths) > 1
+        else np.array([True])
+    )
+    starts = np.flatnonzero(new)
+    stops = np.append(starts[1:], len(vectors))
+
+    def load(item: tuple[str, int, int], content: bytes) -> Findings:
+        path, start, stop = item
+        found = Findings()
+        check_puffin(content, path, list(_live(vectors.slice(start, stop - start))), found)
+        return found
+
+    scanned = table.engine.scan(
+        list(zip(paths.take(pa.array(starts)).to_pylist(), starts.tolist(), stops.tolist(), strict=True)),
+        lambda item: Source(item[0]),
+        load,
+        lambda batch: [found for _, found in batch if found is not None],
+        phase="opening Puffin files",
+        missing_ok=True,
+        on_event=table.on_event,
+    )
+    for batch in scanned:
+        for found in batch:
+            findings.merge(found)
+
+
+def _live(vectors: pa.Table) -> Iterator[LiveVector]:
+    columns = (
+        vectors[name].to_pylist() for name in ("offset", "blob_size", "ref", "record_count", "rows_max")
+    )
+    for offset, size, ref, cardinality, rows in zip(*columns, strict=True):
+        yield LiveVector(offset=offset, size=size, ref=ref, cardinality=cardinality, rows=rows)
+
+
+def _parquet(table: IcebergTable, files: pa.Table, stored: Ints, findings: Findings) -> None:
+    """The row counts of Parquet footers. Encrypted ones are not looked into."""
+    chosen = files["parquet"].to_numpy()
+    files, stored = files.filter(pa.array(chosen)), stored[chosen]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for start in range(0, len(files), _AT_ONCE):
+            table.on_event(Event(phase="opening Parquet files", done=start, total=len(files)))
+            part = files.slice(start, _AT_ONCE)
+            paths, said = part["path"].to_pylist(), part["record_count"].to_pylist()
+            sizes = stored[start : start + _AT_ONCE].tolist()
+            counted = pool.map(lambda item: _rows(table.storage, *item), zip(paths, sizes, strict=True))
+            for path, number, rows in zip(paths, said, counted, strict=True):
+                if isinstance(rows, str):
+                    findings.add("parquet-unreadable", path, rows)
+                elif rows not in {None, number}:
+                    message = f"the file has {rows} rows, its manifest says {number}"
+                    findings.add("record-count-differs", path, message)
+
+
+def _rows(storage: Storage, path: str, size: int) -> int | str | None:
+    """The rows of a Parquet file; the reason why they cannot be told; None where they are not to be seen."""
+    wanted = min(size, PARQUET_TAIL_BYTES)
+    try:
+        tail = storage.read_range(path, size - wanted, wanted)
+        needed = parquet_footer_bytes(tail, size, path)
+        if needed is None:
+            return None
+        if needed > len(tail):
+            tail = storage.read_range(path, size - needed, needed)
+        return parquet_rows(tail, size, path)
+    except FileNotFoundError:
+        return None  # it went after it was looked at
+    except CorruptFile as error:
+        return error.reason
+
+
+def _statistics(table: IcebergTable, findings: Findings) -> None:
+    for file in table.metadata.statistics:
+        try:
+            data = table.storage.read(file.statistics_path)
+        except FileNotFoundError:
+            continue
+        check_statistics(data, file, findings)

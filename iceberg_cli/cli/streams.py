@@ -1,0 +1,91 @@
+"""Standard streams that may be closed or full: no traceback, and no operation stops because nobody can be told."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from iceberg_cli.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from iceberg_cli.report import Report
+
+_STATES = {
+    "done": "The commit is done and the files that go are deleted.",
+    "waiting": "The commit is done; the files that go wait for their grace.",
+    "partial": "The commit is done; some files that may go are still there.",
+}
+
+
+class OutputLost(BackendUnavailable):
+    """Standard output cannot be written."""
+
+
+class _Output(io.FileIO):
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                raise BrokenPipeError(error.errno, error.strerror) from error
+            raise OutputLost(f"Cannot write standard output: {error.strerror}") from error
+
+
+class _Messages(io.FileIO):
+    """Standard error: what cannot be written is lost, and nothing else is."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def guard_streams() -> None:
+    """Replace the standard streams by such whose failures are known as theirs.
+
+    One that is closed gets its number back first, lest a table's file be opened under it and be written into.
+    """
+    while (number := os.open(os.devnull, os.O_RDONLY)) < 3:
+        pass
+    os.close(number)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - open for as long as the process runs
+    sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr)
+
+
+def _text(raw: io.FileIO, old: TextIO | None) -> io.TextIOWrapper:
+    encoding, errors = getattr(old, "encoding", None), getattr(old, "errors", None)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=encoding or "utf-8",
+        errors=errors or "strict",
+        line_buffering=raw.isatty() or raw.fileno() == 2,
+    )
+
+
+def give_up_output() -> None:
+    """Let what is still to be written go: the interpreter flushes standard output once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+@contextmanager
+def after(report: Report) -> Iterator[None]:
+    """What cannot be written in here comes after what the report says."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OutputLost as error:
+        error.state = _STATES.get(report.status, error.state)
+        if report.failed_deletes:
+            error.state = "The commit is done; some files could not be deleted."
+        error.next_step = "`inspect` shows the table, `resume --list` what is open."
+        raise

@@ -1,0 +1,239 @@
+"""`inspect --check` as it is typed: what it looks at, how it goes on, what it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.iceberg.check import EXAMPLES
+from iceberg_cli.storage import open_storage
+from tests.builders import HOUR_MS, TableWriter, a_tag
+from tests.check_tables import Sound
+from tests.cli.lakes import listing
+from tests.cli.running import Ran
+from tests.cli.running import iceberg_cli as run
+from tests.delete_tables import DeleteTable, puffin
+from tests.hazard_tables import Hazard, entry
+from tests.servers import S3Server
+
+
+def check(table: object, *arguments: object) -> Ran:
+    return run("inspect", table, "--check", *arguments, "--format", "json")
+
+
+def told(ran: Ran) -> set[tuple[str, str]]:
+    """Rule and file name of each finding."""
+    return {(finding["id"], Path(finding["where"]).name) for finding in ran.json["findings"]}
+
+
+def a_written_table(folder: Path) -> TableWriter:
+    """Snapshot 1 with `a`, tagged; 2 with `b` too on main; 3 with `c` on branch audit. Sizes are true."""
+    writer = TableWriter(storage=open_storage(), location=str(folder))
+    writer.commit(1, age_ms=5 * HOUR_MS, add=["a"])
+    writer.commit(2, age_ms=3 * HOUR_MS, add=["b"])
+    writer.commit(3, age_ms=1 * HOUR_MS, add=["c"], ref="audit")
+    writer.set_ref("eod", a_tag(1))
+    for path in (folder / "data").iterdir():
+        path.write_bytes(bytes(100))
+    writer.publish("v1.metadata.json")
+    return writer
+
+
+def test_the_heads_of_all_branches_and_tags_are_checked(tmp_path: Path) -> None:
+    location = a_written_table(tmp_path / "t").location
+    ran = check(location)
+    assert (ran.code, ran.json["findings"]) == (0, [])
+    assert sorted(ran.json["snapshot_ids"]) == ["1", "2", "3"]
+    assert ran.json["checked"] == {"snapshots": 3, "manifests": 3, "files": 3}
+
+
+def test_what_is_broken_on_a_branch_is_seen_from_the_branch_alone(tmp_path: Path) -> None:
+    location = a_written_table(tmp_path / "t").location
+    (tmp_path / "t/data/c.parquet").unlink()
+    lost = {("file-missing", "c.parquet")}
+    assert told(check(location)) == lost
+    assert told(check(location, "--ref", "audit")) == lost
+    assert told(check(location, "--snapshot", 3)) == lost
+    ran = check(location, "--ref", "main")
+    assert (ran.code, told(ran), ran.json["snapshot_ids"]) == (0, set(), ["2"])
+
+
+def test_a_file_that_cannot_be_read_is_a_finding_and_the_check_goes_on(tmp_path: Path) -> None:
+    location = a_written_table(tmp_path / "t").location
+    folder = tmp_path / "t"
+    (folder / "metadata/1-m0.avro").write_bytes(b"no Avro")
+    (folder / "metadata/snap-3.avro").unlink()
+    (folder / "data/b.parquet").unlink()
+    ran = check(location)
+    assert ran.code == 15
+    assert told(ran) == {
+        ("manifest-unreadable", "1-m0.avro"),
+        ("manifest-list-missing", "snap-3.avro"),
+        ("file-missing", "b.parquet"),
+    }
+
+
+def test_the_lists_of_snapshots_that_no_ref_names_must_be_there(tmp_path: Path) -> None:
+    writer = TableWriter(storage=open_storage(), location=str(tmp_path / "t"))
+    writer.commit(1)
+    writer.commit(2)
+    writer.publish("v1.metadata.json")
+    (tmp_path / "t/metadata/snap-1.avro").unlink()
+    assert told(check(writer.location)) == {("manifest-list-missing", "snap-1.avro")}
+
+
+def test_a_batch_of_manifests_with_a_bad_one_is_checked_to_the_last(tmp_path: Path) -> None:
+    table = Hazard(location=str(tmp_path / "t"))
+    paths = table.data("a", "b")
+    good = table.manifest("good", entry(1, paths[0], file_size_in_bytes=11))
+    bad = table.manifest("bad", entry(1, paths[1], content=1))
+    table.snapshot(1, bad, good)
+    table.publish(main=1)
+    assert told(check(table.location)) == {("manifest-unreadable", "bad.avro"), ("file-size-differs", "a")}
+
+
+def test_of_each_rule_twenty_examples_are_shown_and_the_others_counted(tmp_path: Path) -> None:
+    table = Hazard(location=str(tmp_path / "t"))
+    paths = [f"{table.location}/data/{number}" for number in range(EXAMPLES + 5)]
+    table.snapshot(1, table.manifest("m", *(entry(1, path) for path in paths)))
+    table.publish(main=1)
+    ran = check(table.location)
+    assert len(ran.json["findings"]) == EXAMPLES
+    assert ran.json["left_out"] == {"file-missing": 5}
+    assert ran.json["counts"] == {"error": EXAMPLES + 5, "warning": 0, "info": 0}
+
+
+def test_findings_say_where_what_why_and_what_to_do(tmp_path: Path) -> None:
+    location = a_written_table(tmp_path / "t").location
+    (tmp_path / "t/data/c.parquet").unlink()
+    ran = run("inspect", location, "--check")
+    assert ran.code == 15
+    for text in (
+        "error: file-missing (1)",
+        f"{location}/data/c.parquet: a live file, and the storage has none",
+        "specification: File System Operations",
+        "to do: Restore the file",
+        "checked 3 snapshots, 3 manifests, 3 files",
+        "Found 1 error, 0 warnings, 0 for information.",
+    ):
+        assert text in ran.out
+    assert run("inspect", location, "--check", "--quiet").out == ""
+
+
+def test_warnings_and_information_leave_with_zero(tmp_path: Path) -> None:
+    table = Sound(folder=tmp_path / "t")
+    table.vectors("all", {"b": {0, 1}})
+    table.documents.append(lambda d: d["snapshots"][0]["summary"].pop("operation"))
+    ran = check(table.write(), "--deep")
+    assert ran.code == 0
+    assert [finding["severity"] for finding in ran.json["findings"]] == ["warning", "info"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--deep"], "--deep is about --check"),
+        (["files", "--check"], "--check is about the whole table, not files"),
+        (["--check", "--recount"], "--recount does not go with --check"),
+        (["--check", "--limit", "3"], "--limit does not go with --check"),
+        (["--check", "--output", "x.parquet"], "--output does not go with --check"),
+        (["--check", "--ref", "nobody"], "no ref 'nobody'"),
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    ran = run("inspect", a_written_table(tmp_path / "t").location, *arguments)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_nothing_is_written_to_the_table(tmp_path: Path) -> None:
+    location = Sound(folder=tmp_path / "t").write()
+    before = listing(tmp_path)
+    assert check(location, "--deep").code == 0
+    assert listing(tmp_path) == before
+
+
+def test_control_characters_of_a_table_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    table = Hazard(location=str(tmp_path / "t"))
+    table.snapshot(1, table.manifest("m", entry(1, f"{table.location}/data/\x1b[2J\u202ex")))
+    table.publish(main=1)
+    out = run("inspect", table.location, "--check").out
+    assert "\\u001b[2J\\u202ex" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("spelled", ["file://{}", "file:{}", "/{}", "/.{}"])
+def test_another_spelling_of_the_same_scheme_is_the_same_file(tmp_path: Path, spelled: str) -> None:
+    table = Sound(folder=tmp_path / "t", version=2)
+    table.data[1]["file_path"] = spelled.format(table.path("b"))
+    assert check(table.write(), "--deep").json["findings"] == []
+    twice = Sound(folder=tmp_path / "twice", version=2)
+    twice.data.append({**twice.data[1], "file_path": spelled.format(twice.path("b"))})
+    assert {rule for rule, _ in told(check(twice.write()))} == {"file-listed-twice"}
+
+
+def test_one_key_in_two_buckets_is_two_files(tmp_path: Path, s3_server: S3Server) -> None:
+    del tmp_path
+    table, options = an_s3_table(s3_server, "buckets", "a")
+    other = entry(1, f"s3://other/{table.location.split('/', 3)[3]}/data/a")
+    table.snapshot(1, table.manifest("m", entry(1, f"{table.location}/data/a"), other))
+    ran = check(table.publish(main=1), *options)
+    assert told(ran) == {("file-missing", "a")}
+    assert ran.json["findings"][0]["where"].startswith("s3://other/")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_objects_are_found_by_any_of_their_schemes_one_by_one_and_by_listing(
+    s3_server: S3Server, scheme: str
+) -> None:
+    names = [f"f{number}" for number in range(250)]  # more than are asked for one by one
+    table, options = an_s3_table(s3_server, f"check-{scheme}", *names[1:])
+    folder = f"{scheme}{table.location.removeprefix('s3')}/data"
+    for snapshot_id, some in ((1, names[:3]), (2, names)):
+        entries = [entry(1, f"{folder}/{name}") for name in some]
+        table.snapshot(snapshot_id, table.manifest(f"m{snapshot_id}", *entries))
+    location = table.publish(main=2)
+    assert told(check(location, "--snapshot", 1, *options)) == {("file-missing", "f0")}
+    assert told(check(location, "--snapshot", 2, *options)) == {("file-missing", "f0")}
+
+
+def an_s3_table(s3_server: S3Server, name: str, *data: str) -> tuple[Hazard, list[Any]]:
+    storage = open_storage(s3_server.options)
+    table = Hazard(location=f"s3://{s3_server.bucket}/check/{name}", storage=storage)
+    table.data(*data)
+    return table, [
+        part for item in s3_server.options.items() for part in ("--storage-option", "=".join(item))
+    ]
+
+
+def test_many_vectors_of_many_files_are_held_against_their_own_data_file(tmp_path: Path) -> None:
+    table = DeleteTable(storage=open_storage(), location=str(tmp_path / "t"))
+    for number in range(30):
+        table.data(f"d{number}", 1 + number)
+    table.vectors("all", {f"d{number}": {number} for number in range(30)})
+    table.commit(1)
+    table.vectors("again", {"d7": {0, 8}, "d9": {9, 1}})
+    table.commit(2)
+    table.publish()
+    rules = {
+        (f["id"], f["message"].split(".parquet")[0].rsplit("/", 1)[-1])
+        for f in check(table.location, "--deep").json["findings"]
+        if f["id"].startswith("deletion-vector")
+    }
+    assert rules == {("deletion-vector-position-too-high", "d7")}
+
+
+def test_a_puffin_file_with_one_bad_vector_names_that_one(tmp_path: Path) -> None:
+    table = Sound(folder=tmp_path / "t")
+    data, places = puffin({table.path("a"): {0}, table.path("b"): {1}})
+    flipped = bytearray(data)
+    flipped[places[1][1] + 25] ^= 4
+    table.puffin("two", bytes(flipped), places)
+    [finding] = check(table.write(), "--deep").json["findings"]
+    assert finding["id"] == "deletion-vector-unreadable"
+    assert "b.parquet" in finding["message"]
+    assert "CRC-32" in finding["message"]
