@@ -41,7 +41,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l share-ids -d 'Rows that 
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l with -x -d 'Do these too, each as a step of its own: repair-manifests before the upgrade, the others after it.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l unsafe-drop-tags -d 'repair-manifests drops the tags on snapshots that have to go.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l unsafe-keep-tags -d 'repair-manifests leaves such tags and their snapshots as they are.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l target-size -x -d 'Size of a new manifest; default: commit.manifest.target-size-bytes, else 8MiB.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l target-size -x -d 'Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB) and Puffin files (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB).'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l min-files -x -d 'Fewer small Puffin files than this stay; default: 5.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l dead-ratio -x -d 'Rewrite a Puffin file from this part of dead bytes on; default: 0.3.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l where -x -d 'Only these partitions: field = \'value\' AND field IN (1, 2), by partition field.'
@@ -127,7 +127,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l no-progress
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a merge-dvs -d 'Turn position deletes into deletion vectors, and many or mostly dead Puffin files into few'
-complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l target-size -x -d 'About how large new files are; default: a table property, else a documented size.'
+complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l target-size -x -d 'About how large new Puffin files are; default: write.delete.target-file-size-bytes, else 64MiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l min-files -x -d 'Fewer small Puffin files than this stay; default: 5.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l dead-ratio -x -d 'Rewrite a Puffin file from this part of dead bytes on; default: 0.3.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l where -x -d 'Only these partitions: field = \'value\' AND field IN (1, 2), by partition field.'
@@ -154,7 +154,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l no-progress -d 'No 
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a upgrade-v3 -d 'Look for what stands in the way of format version 3, then upgrade the table to it'
-complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l check -d 'Only look: print what is found, exit 11 if it blocks, else 0.'
+complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l check -d 'Only look: print what is found, exit 11 if it blocks, else 0. Not with options that carry out.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l with -x -d 'Do these too, each as a step of its own: repair-manifests before the upgrade, the others after it.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l unsafe-drop-tags -d 'repair-manifests drops the tags on snapshots that have to go.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l unsafe-keep-tags -d 'repair-manifests leaves such tags and their snapshots as they are.'

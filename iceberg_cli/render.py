@@ -130,7 +130,7 @@ def show_report(target: Console, report: Report, table: str) -> None:
         what = (
             f"deleted {KIND_NAMES[kind]}"
             if kind in KIND_NAMES
-            else name.removesuffix("_count").replace("_", " ")
+            else name.removesuffix("_count").replace("_", " ").replace("puffin", "Puffin")
         )
         target.print(f"  {what}: {size(number) if name.endswith('_bytes_count') else f'{number:,}'}")
     if report.reclaimed_bytes:

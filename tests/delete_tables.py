@@ -104,6 +104,9 @@ class DeleteTable:
     location: str
     format_version: int = 3
     properties: Mapping[str, str] = field(default_factory=dict)
+    schema: dict[str, Any] = field(default_factory=lambda: SCHEMA)  # may change between commits
+    by_k: dict[str, Any] = field(default_factory=lambda: BY_K)  # spec 1
+    written_by_k: dict[str, Any] | None = None  # what manifests of spec 1 are written with, where it differs
     document: dict[str, Any] = field(default_factory=dict)
     manifests: list[Manifest] = field(default_factory=list)
     added: list[Entry] = field(default_factory=list)
@@ -113,8 +116,8 @@ class DeleteTable:
     def __post_init__(self) -> None:
         self.document = a_table_document(format_version=self.format_version, properties=self.properties)
         self.document |= {
-            "location": self.location, "last-updated-ms": LONG_AGO_MS, "schemas": [SCHEMA], "last-column-id": 2,
-            "partition-specs": [PLAIN, BY_K], "last-partition-id": 1000,
+            "location": self.location, "last-updated-ms": LONG_AGO_MS, "schemas": [self.schema], "last-column-id": 3,
+            "partition-specs": [PLAIN, self.by_k], "last-partition-id": 1001,
         }  # fmt: skip
 
     # -- what a commit holds -----------------------------------------------------------------------------------
@@ -123,26 +126,30 @@ class DeleteTable:
         """Where the data file of this name is."""
         return f"{self.location}/data/{name}.parquet"
 
-    def data(self, name: str, records: int, *, k: str | None = None, **others: Any) -> None:
+    def evolve(self, schema: dict[str, Any]) -> None:
+        """Write with another current schema from here on."""
+        self.schema = schema
+        self.document["schemas"] = [*self.document["schemas"], schema]
+        self.document["current-schema-id"] = schema["schema-id"]
+
+    def data(self, name: str, records: int, *, k: Any = None, **others: Any) -> None:
         """A data file: of spec 1 if `k` is given, else of spec 0."""
         self.storage.put_if_absent(self.path(name), f"the rows of {name}".encode())
         self._add(0, self.path(name), record_count=records, k=k, file_size_in_bytes=100 * records, **others)
 
-    def positions(self, name: str, positions: Positions, *, k: str | None = None, **others: Any) -> None:
+    def positions(self, name: str, positions: Positions, *, k: Any = None, **others: Any) -> None:
         """A position delete file, of positions by name of data file."""
         rows = sorted((self.path(data), position) for data, each in positions.items() for position in each)
         self.position_bytes(name, position_deletes(rows), len(rows), k=k, **others)
 
-    def position_bytes(
-        self, name: str, data: bytes, rows: int, *, k: str | None = None, **others: Any
-    ) -> None:
+    def position_bytes(self, name: str, data: bytes, rows: int, *, k: Any = None, **others: Any) -> None:
         """A position delete file of these bytes."""
         path = f"{self.location}/data/{name}-deletes.parquet"
         self.storage.put_if_absent(path, data)
         self._add(1, path, record_count=rows, k=k, file_size_in_bytes=len(data), **others)
 
     def vectors(
-        self, name: str, vectors: Positions, *, k: str | None = None, replace: bool = True, **others: Any
+        self, name: str, vectors: Positions, *, k: Any = None, replace: bool = True, **others: Any
     ) -> None:
         """A Puffin file of deletion vectors by name of data file; each takes the place of one that is there."""
         if replace:
@@ -161,7 +168,7 @@ class DeleteTable:
         data: bytes,
         places: Iterable[tuple[str, int, int, int]],
         *,
-        k: str | None = None,
+        k: Any = None,
         **others: Any,
     ) -> None:
         """A Puffin file of these bytes, with an entry for each place."""
@@ -174,7 +181,7 @@ class DeleteTable:
             }  # fmt: skip
             self._add(1, path, k=k, **values)
 
-    def equality(self, name: str, *, k: str | None = None, **others: Any) -> None:
+    def equality(self, name: str, *, k: Any = None, **others: Any) -> None:
         """An equality delete file, which nobody opens."""
         path = f"{self.location}/data/{name}-eq-deletes.parquet"
         self.storage.put_if_absent(path, b"equality deletes")
@@ -191,9 +198,9 @@ class DeleteTable:
         live = [e for manifest in self.manifests for e in manifest.entries if e["status"] != DELETED]
         self.gone |= {id(entry) for entry in live if which(entry)}
 
-    def _add(self, content: int, path: str, *, k: str | None, **values: Any) -> None:
-        spec = PLAIN if k is None else BY_K
-        partition = {} if k is None else {"k": None if k == "null" else k}
+    def _add(self, content: int, path: str, *, k: Any, **values: Any) -> None:
+        spec = PLAIN if k is None else self.by_k
+        partition = {} if k is None else k if isinstance(k, Mapping) else {"k": None if k == "null" else k}
         entry = {
             "status": ADDED, "content": content, "file_path": path, "file_format": "PARQUET",
             "partition": partition, "spec": spec, **dict.fromkeys(_IDS), **values,
@@ -221,7 +228,7 @@ class DeleteTable:
                 kept.append(manifest)
         fresh = []
         for content in (0, 1):
-            for spec in (PLAIN, BY_K):
+            for spec in (PLAIN, self.by_k):
                 mine = [e for e in self.added if (e["content"] > 0) == content and e["spec"] is spec]
                 if mine:
                     number = 2 * content + spec["spec-id"]
@@ -239,8 +246,8 @@ class DeleteTable:
         written = [{name: value for name, value in e.items() if name != "spec"} for e in entries]
         data = write_manifest(
             written,
-            schema=SCHEMA,
-            partition_spec=spec,
+            schema=self.schema,
+            partition_spec=self.written_by_k or spec if spec is self.by_k else spec,
             format_version=version,
             content=content,
             sync=_sync(path),
@@ -298,7 +305,7 @@ class DeleteTable:
                 entry = {
                     **record.pop("data_file"),
                     **record,
-                    "spec": BY_K if row["partition_spec_id"] else PLAIN,
+                    "spec": self.by_k if row["partition_spec_id"] else PLAIN,
                 }
                 if entry["status"] == ADDED:
                     for name, value in zip(

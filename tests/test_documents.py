@@ -150,7 +150,7 @@ def complete_in_fish(*words: str) -> list[str]:
     ("words", "offered"),
     [
         (["iceberg-cli", ""], set(COMMANDS)),
-        (["iceberg-cli", "re"], {"resume"}),
+        (["iceberg-cli", "re"], {"resume", "rewrite-manifests"}),
         (["iceberg-cli", "inspect", "t", "metadata"], {"metadata-log"}),
         (["iceberg-cli", "inspect", "plan", "--rec"], {"--recount"}),
         (["iceberg-cli", "plan", "t", "--format", ""], {"text", "json"}),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import tracemalloc
 import zlib
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.deletion_vector import decode, encode, unproven
@@ -17,8 +20,9 @@ from iceberg_cli.iceberg.merge_choice import rolled
 from iceberg_cli.iceberg.merge_policy import MergePolicy
 from iceberg_cli.iceberg.partition_filter import matching, parse_where
 from iceberg_cli.iceberg.partition_keys import in_spec_order, partition_keys
+from iceberg_cli.iceberg.position_deletes import read_position_deletes
 from iceberg_cli.iceberg.specs import PartitionField, PartitionSpec
-from tests.delete_tables import vector_blob
+from tests.delete_tables import position_deletes, vector_blob
 from tests.paths import FIXTURES, needs_fixtures
 
 
@@ -223,3 +227,38 @@ def test_bytes_that_are_in_order_but_for_one_thing_are_not_proved_to_be_sound() 
             refused = True
         # Another set of as many positions is sound; whatever decoding refuses must not be.
         assert not refused or unproven([bytes(bad)], [5_000], [-1]) == [0], place
+
+
+def test_a_position_delete_file_is_held_against_its_entry_before_its_rows_are_read() -> None:
+    data = bytearray(position_deletes([("/a", row) for row in range(100)], compression="none"))
+    data[4:200] = bytes(196)
+    with pytest.raises(CorruptFile, match="100 rows, its manifest says 1"):
+        read_position_deletes(bytes(data), "p", record_count=1)
+
+
+def test_one_position_said_millions_of_times_takes_the_memory_of_few() -> None:
+    rows = 16 << 20  # 128 MiB of positions
+    part = pa.table(
+        {
+            "file_path": pa.array(["/a"]).take(pa.array(np.zeros(1 << 20, np.int8))),
+            "pos": np.zeros(1 << 20, np.int64),
+        },
+        schema=pa.schema(
+            [
+                pa.field("file_path", pa.string(), metadata={"PARQUET:field_id": "2147483546"}),
+                pa.field("pos", pa.int64(), metadata={"PARQUET:field_id": "2147483545"}),
+            ]
+        ),
+    )
+    out = io.BytesIO()
+    pq.write_table(pa.concat_tables([part] * 16), out)
+    tracemalloc.start()
+    try:
+        found = read_position_deletes(out.getvalue(), "p", record_count=rows)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.select(["path", "cardinality", "last"]).to_pylist() == [
+        {"path": "/a", "cardinality": 1, "last": 0}
+    ]
+    assert peak < 80 << 20

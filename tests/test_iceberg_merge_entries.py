@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -210,6 +211,24 @@ def said(entry: Mapping[int, Any]) -> dict[int, Any]:
     """An entry without what is null."""
     flat = {**{k: v for k, v in entry.items() if k != 2}, **entry[2]}
     return {key: value for key, value in flat.items() if value is not None}
+
+
+def test_partition_values_of_a_manifest_without_field_ids_are_taken_by_their_place() -> None:
+    text, metadata = header(BY_ALL)
+    schema = json.loads(text)
+    data_file = next(f for f in schema["fields"] if f["field-id"] == 2)["type"]
+    struct = next(f for f in data_file["fields"] if f["field-id"] == 102)["type"]
+    for field in struct["fields"]:
+        del field["field-id"]
+    values = added_entries(vectors(2, keys=[b"full"]), TUPLES, text)
+    start = container_header(json.dumps(schema), metadata, codec="deflate", sync=SYNC)
+    data = b"".join([start, *entry_blocks(values, codec="deflate", sync=SYNC)])
+    source = open_manifest(ManifestSource(path="m", content=1, sequence_number=1, added_snapshot_id=1), data)
+    found = raw(container(carried([source], [[0]], BY_ALL, SCHEMA), BY_ALL))
+    assert [entry["status"] for entry in found] == [DELETED, EXISTING]
+    names = [field["name"] for field in BY_ALL["fields"]]
+    full = dict(zip(names, TUPLES[b"full"], strict=True))
+    assert [entry["data_file"]["partition"] for entry in found] == [full, full]
 
 
 @needs_fixtures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,8 @@ import fastavro
 import pyarrow as pa
 
 from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
-from iceberg_cli.iceberg.manifest_writer import write_manifest
+from iceberg_cli.iceberg.manifest_writer import manifest_header, write_manifest
+from iceberg_cli.plan import Staged
 from iceberg_cli.verbs.shared_row_ids import Sharing, share
 from tests.builders import LOCATION, a_snapshot, a_table
 from tests.crash.simulation import Process, World
@@ -68,19 +70,12 @@ def an_entry(path: str, partition: dict[str, Any], **others: Any) -> dict[str, A
     }
 
 
-def test_only_status_numbers_and_row_ids_differ() -> None:
-    data = write_manifest(
-        [an_entry("a", {name: value for name, (_, value) in VALUES.items()}), an_entry("b", {})],
-        schema=SCHEMA,
-        partition_spec=SPEC,
-        format_version=2,
-        content=0,
-        sync=bytes(16),
-    )
+def shared(data: bytes, *, files: int) -> tuple[Process, Staged]:
+    """Take the row ids of the file `a` over into a manifest."""
     row = {
         "manifest_path": OLD, "manifest_length": len(data), "partition_spec_id": 2, "content": 0,
-        "sequence_number": 5, "min_sequence_number": 5, "added_snapshot_id": 77, "added_files_count": 2,
-        "existing_files_count": 0, "deleted_files_count": 0, "added_rows_count": 8, "existing_rows_count": 0,
+        "sequence_number": 5, "min_sequence_number": 5, "added_snapshot_id": 77, "added_files_count": files,
+        "existing_files_count": 0, "deleted_files_count": 0, "added_rows_count": 4 * files, "existing_rows_count": 0,
         "deleted_rows_count": 0,
     }  # fmt: skip
     ids = pa.table(
@@ -95,7 +90,19 @@ def test_only_status_numbers_and_row_ids_differ() -> None:
         row=pa.Table.from_pylist([row], schema=MANIFEST_LIST_SCHEMA), ids=ids, metadata=a_table(a_snapshot(1))
     )
 
-    staged = share(process.table, sharing, NEW)
+    return process, share(process.table, sharing, NEW)
+
+
+def test_only_status_numbers_and_row_ids_differ() -> None:
+    data = write_manifest(
+        [an_entry("a", {name: value for name, (_, value) in VALUES.items()}), an_entry("b", {})],
+        schema=SCHEMA,
+        partition_spec=SPEC,
+        format_version=2,
+        content=0,
+        sync=bytes(16),
+    )
+    process, staged = shared(data, files=2)
 
     before: list[Any] = list(fastavro.reader(io.BytesIO(data)))
     reader = fastavro.reader(io.BytesIO(process.world.files[NEW]))
@@ -116,3 +123,33 @@ def test_only_status_numbers_and_row_ids_differ() -> None:
         5,
         len(process.world.files[NEW]),
     )
+
+
+def test_partition_values_are_found_by_field_id_whatever_their_order_in_the_file() -> None:
+    spec = {
+        "spec-id": 2,
+        "fields": [SPEC["fields"][list(VALUES).index(name)] for name in ("a column", "raw")],
+    }
+    others = {"schema": SCHEMA, "format_version": 2, "content": 0}
+    _, metadata = manifest_header(partition_spec=spec, **others)
+    text, _ = manifest_header(partition_spec={**spec, "fields": spec["fields"][::-1]}, **others)
+    data = rewritten([an_entry("a", {"raw": b"r", "a_x20column": "c"})], text, metadata)
+
+    process, _ = shared(data, files=1)
+
+    (record,) = fastavro.reader(io.BytesIO(process.world.files[NEW]))
+    assert record["data_file"]["partition"] == {"a_x20column": "c", "raw": b"r"}  # type: ignore[index, call-overload]
+
+
+def rewritten(entries: list[dict[str, Any]], text: str, metadata: dict[str, bytes]) -> bytes:
+    """A manifest of these entries, with a header that does not go with its schema."""
+    head = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"))
+    maps = {
+        name: [{"key": key, "value": value} for key, value in entries[0][name].items()]
+        for name in ("column_sizes", "lower_bounds")
+    }
+    out = io.BytesIO()
+    records = [{"status": 1, **head, "data_file": {**entry, **maps}} for entry in entries]
+    strings = {key: value.decode() for key, value in metadata.items()}
+    fastavro.writer(out, fastavro.parse_schema(json.loads(text)), records, metadata=strings)
+    return out.getvalue()

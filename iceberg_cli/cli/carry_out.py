@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli.run import Run
+from iceberg_cli.cli.streams import after
 from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import DeletesFailed, Refused, UsageError
 
@@ -174,5 +175,6 @@ def settle_open(run: Run, table: IcebergTable, shell: Shell) -> int:
             code = code or settled.exit_code
             if settled.exit_code or not run.quiet:
                 target = console(sys.stderr) if settled.exit_code or run.json else run.out
-                show_report(target, settled.report, table.name)
+                with after(settled.report):
+                    show_report(target, settled.report, table.name)
     return code

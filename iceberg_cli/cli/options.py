@@ -90,7 +90,9 @@ def spelled(options: type, group: object) -> list[str]:
         if value == item.default:
             continue
         (info,) = item.annotation.__metadata__
-        long = [each for each in info.param_decls or () if each.startswith("--")]
+        # The first name of an annotation stands where a default would: typer sorts that out later.
+        names = (info.default, *(info.param_decls or ()))
+        long = [each for each in names if isinstance(each, str) and each.startswith("--")]
         flag = long[0] if long else f"--{name.replace('_', '-')}"
         for each in value if isinstance(value, list) else [value]:
             words += [flag] if each is True else [flag, str(each)]

@@ -246,7 +246,7 @@ def _kinds(rows: pa.Table) -> npt.NDArray[np.int8]:
 def _only(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Array:
     """`referenced_data_file`, or else equal bounds of `file_path`, as in Java.
 
-    Spec: "Delete Formats", position delete files: both bounds hold a path whole where they are equal.
+    Spec: "Scan Planning": such a file applies to no other data file, whatever its rows name.
     """
     none, key = pa.scalar(None, pa.binary()), pa.scalar(FILE_PATH_ID, pa.int32())
     lower, upper = (pc.map_lookup(rows[name], key, "first") for name in ("lower_bounds", "upper_bounds"))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.delete_columns import EQUALITY, POSITIONS, UNREADABLE, VECTOR, Bools, Ints
+from iceberg_cli.iceberg.position_deletes import TOP
 from iceberg_cli.iceberg.reachability import Keys, key_set, keys_of
 from iceberg_cli.iceberg.specs import PartitionSpec
 from iceberg_cli.paths import liveness_key_column
@@ -130,6 +131,8 @@ def index(
         frozen, kinds, delete_group, sequence, data_group, data_sequence, deletes["ref"], data["path"]
     )
     kinds[odd] = UNREADABLE
+    far = part_data[(parts["last"].to_numpy() >= TOP) & (part_data >= 0)]
+    frozen[far[data["record_count"].to_numpy()[far] > TOP]] = HIDDEN_DELETES
     frozen[spelled] = frozen[spelled_too] = OTHER_SPELLING
 
     dangling = (kinds == VECTOR) & (vector_data < 0)

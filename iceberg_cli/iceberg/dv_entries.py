@@ -135,7 +135,12 @@ class Carry:
                 entries = entries.set_column(place, edge.name, pc.add(entries[edge.name], moved))
             values = spliced(found, entries, payload, rows, statuses=statuses)
         else:
-            values = encoded_slowly(self.schema_text, partition_type(avro), entries, rows, statuses=statuses)
+            try:
+                values = encoded_slowly(
+                    self.schema_text, partition_type(avro), entries, rows, statuses=statuses
+                )
+            except ValueError as error:
+                raise CorruptFile(sources[0].path, None, f"here or in one written alike: {error}") from error
         bounds = [*np.searchsorted(rows, starts).tolist(), len(rows)]
         for index, number in enumerate(numbers):
             yield number, values.slice(bounds[index], bounds[index + 1] - bounds[index])

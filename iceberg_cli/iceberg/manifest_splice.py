@@ -21,7 +21,7 @@ from iceberg_cli.iceberg.avro_bytes import NULL, joined, optional_longs
 from iceberg_cli.iceberg.avro_plan import Ints, Wanted
 from iceberg_cli.iceberg.avro_schema import AvroType
 from iceberg_cli.iceberg.manifest import ManifestSource
-from iceberg_cli.iceberg.manifest_writer import encoded_entries
+from iceberg_cli.iceberg.manifest_writer import encoded_entries, partition_ids
 
 _DATA_FILE, _CONTENT, _PARTITION, _FIRST_ROW_ID = 2, 134, 102, 142
 _HEAD_IDS = (0, 1, 3, 4)
@@ -207,7 +207,9 @@ def encoded(
     """
     values: list[bytes] = []
     given = np.zeros(len(rows), np.uint8) if statuses is None else statuses
-    ids = [field.field_id for field in partition.fields]
+    ids: list[int | None] = [field.field_id for field in partition.fields]
+    if set(ids) == {None} and len(ids) == len(own := partition_ids(schema_text)):
+        ids = list(own)  # writers of v1 left the ids out
     for first in range(0, len(rows), _SLOW_ROWS):
         taken = entries.take(pa.array(rows[first : first + _SLOW_ROWS])).to_pylist()
         for entry, status in zip(taken, given[first:].tolist(), strict=False):

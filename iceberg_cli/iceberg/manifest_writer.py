@@ -146,6 +146,11 @@ def encoded_entries(entries: Sequence[Mapping[str, Any]], schema_text: str) -> l
     return [data for _, data in _blocks(schema_text, records, 0)]
 
 
+def partition_ids(schema_text: str) -> list[int]:
+    """Field ids of the partition struct of a manifest's schema, in their order."""
+    return [field_id for field_id, _, _ in _partition_fields(schema_text)]
+
+
 @lru_cache(maxsize=64)
 def _partition_schema(schema_text: str) -> str:
     data_file = json.loads(schema_text)["fields"][-1]["type"]
@@ -154,24 +159,39 @@ def _partition_schema(schema_text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _partition_fields(schema_text: str) -> list[tuple[int, str, int | None]]:
-    """Id, name and, of a fixed, length of the fields of the partition struct."""
+    """Id, name and, of a decimal, length in bytes of the fields of the partition struct."""
     found = []
     for field in json.loads(_partition_schema(schema_text))["fields"]:
         avro = field["type"][1]
-        size = avro["size"] if isinstance(avro, dict) and avro["type"] == "fixed" else None
+        decimal = isinstance(avro, dict) and avro.get("logicalType") == "decimal"
+        size = avro["size"] if decimal else None
         found.append((field["field-id"], field["name"], size))
     return found
 
 
 def _partition(values: Mapping[int, Any], fields: list[tuple[int, str, int | None]]) -> dict[str, Any]:
-    """Partition values by name. A decimal's precision may have grown, and its fixed with it: the sign is repeated."""
+    """Partition values by name. A decimal's precision may have grown, and its fixed with it.
+
+    Raises:
+        ValueError: a decimal does not fit.
+    """
     found = {}
     for field_id, name, size in fields:
         value = values.get(field_id)
-        if size is not None and value is not None and len(value) < size:
-            value = (b"\xff" if value[0] & 0x80 else b"\x00") * (size - len(value)) + value
+        if size is not None and isinstance(value, bytes) and len(value) != size:
+            value = _resized(value, size)
         found[name] = value
     return found
+
+
+def _resized(value: bytes, size: int) -> bytes:
+    """A number in two's complement in another number of bytes."""
+    try:
+        return int.from_bytes(value, "big", signed=True).to_bytes(size, "big", signed=True)
+    except OverflowError as error:
+        raise ValueError(
+            f"a value does not fit its field: {len(value)} bytes of a decimal of {size}"
+        ) from error
 
 
 def write_manifest_list(

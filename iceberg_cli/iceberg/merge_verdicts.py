@@ -107,7 +107,7 @@ def puffin_verdicts(
         elif held[place]:
             reason = "left alone: not asked for, or a data file of it is left alone"
         elif found.weight[place] <= settings.target_bytes // 2:
-            reason = f"small, but there are fewer such files than {settings.min_files}"
+            reason = f"small, but there are fewer than {settings.min_files} small Puffin files"
         else:
             reason = f"{_vectors(vectors)} of {live:,} bytes"
         going = bool(due[place] or small[place] or dangling)

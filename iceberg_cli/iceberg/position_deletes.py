@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from iceberg_cli.deletion_vector import Positions, encode
+from iceberg_cli.deletion_vector import encode
 from iceberg_cli.deletion_vector.roaring import MAX_BITMAPS
 from iceberg_cli.errors import CorruptFile
 
@@ -29,7 +29,7 @@ PARTS_SCHEMA: Final = pa.schema(
     ]
 )
 _BATCH_ROWS: Final = 1 << 20
-_TOP: Final = np.int64(MAX_BITMAPS << 32)  # no deletion vector holds this position, and no data file has it
+TOP: Final = MAX_BITMAPS << 32  # the lowest position that no deletion vector holds
 _RUNS_PER_PATH: Final = 4  # more, and the rows are not sorted as they should be
 
 
@@ -52,10 +52,11 @@ def read_position_deletes(
         CorruptFile: no Parquet file of the two columns, another number of rows, a null, a negative position.
     """
     parts: dict[str, list[npt.NDArray[np.int64]]] = {}
-    distinct, waiting = 0, 0
+    rows, distinct, waiting = 0, 0, 0
     try:
         for batch in _batches(data, path, record_count):
             _split(batch, parts, path, only)
+            rows += batch.num_rows
             waiting += batch.num_rows
             # Few positions, said again and again, are a small file and would be a great many rows.
             if waiting > max(distinct, _BATCH_ROWS):
@@ -63,9 +64,11 @@ def read_position_deletes(
                 distinct, waiting = sum(len(arrays[0]) for arrays in parts.values()), 0
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(path, None, f"no readable Parquet file: {str(error)[:200]}") from error
+    if rows != record_count:
+        raise CorruptFile(path, None, f"{rows} rows were read, its footer and manifest say {record_count}")
     sets = {name: positions_of(arrays) for name, arrays in parts.items()}
     try:
-        blobs = [encode(each[: np.searchsorted(each, _TOP)].astype(np.uint64)) for each in sets.values()]
+        blobs = [encode(each[: np.searchsorted(each, TOP)].astype(np.uint64)) for each in sets.values()]
     except ValueError as error:
         raise CorruptFile(path, "field pos", str(error)) from error
     return pa.table(

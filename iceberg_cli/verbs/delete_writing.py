@@ -130,17 +130,29 @@ def _manifest(table: IcebergTable, work: Work, job: ManifestJob, path: str) -> S
         content=1,
     )
     vectors, old = _located(work, job), _replaced(work, job)
-    tuples = work.reader.tuples
-    values = pa.concat_arrays([added_entries(vectors, tuples, text), *_carried(table, work, job, old, text)])
+    entries = _identities(vectors, old)
+    keys = pc.unique(pa.chunked_array([*vectors["key"].chunks, *old["key"].chunks], pa.binary()))
+    tuples = {key: work.reader.tuples[key] for key in keys.to_pylist()}
+    try:
+        added = added_entries(vectors, tuples, text)
+        row = list_row(entries, tuples.values(), spec, work.metadata)
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise CorruptFile(_manifest_of(work, keys), "field partition", str(error)) from error
+    values = pa.concat_arrays([added, *_carried(table, work, job, old, text)])
     codec, sync = manifest_codec(work.metadata), hashlib.sha256(path.encode()).digest()[:SYNC_BYTES]
     start = container_header(text, header, codec=codec, sync=sync)
     data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
     table.storage.put_if_absent(path, data)
-    entries = _identities(vectors, old)
-    keys = pc.unique(pa.chunked_array([*vectors["key"].chunks, *old["key"].chunks], pa.binary()))
-    row = list_row(entries, (tuples[key] for key in keys.to_pylist()), spec, work.metadata)
     check_manifest(table.storage.read(path), data, path, row, values, entries)
     return Staged(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
+
+
+def _manifest_of(work: Work, keys: pa.Array) -> str:
+    """The first delete manifest with one of these partitions."""
+    deletes = work.reader.index.deletes
+    mine = deletes.filter(pc.is_in(deletes["key"], value_set=keys))["manifest"]
+    path: str = work.reader.rows["manifest_path"][int(pc.min(mine).as_py())].as_py()
+    return path
 
 
 def _located(work: Work, job: ManifestJob) -> pa.Table:

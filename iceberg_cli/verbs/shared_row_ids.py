@@ -107,14 +107,17 @@ def share(table: IcebergTable, sharing: Sharing, path: str) -> Staged:
     (batch,) = read_entries([opened], columns=ENTRY_COLUMNS)
     entries = rules.take_over(batch.table, sharing.ids)
     schema, spec = _schema_and_spec(opened, sharing.metadata)
-    data = write_manifest(
-        _flat(entries, [str(each["name"]) for each in spec["fields"]]),
-        schema=schema,
-        partition_spec=spec,
-        format_version=3,
-        content=source.content,
-        sync=hashlib.sha256(path.encode()).digest()[:16],
-    )
+    try:
+        data = write_manifest(
+            _flat(entries, batch.partition_ids, spec["fields"], source.path),
+            schema=schema,
+            partition_spec=spec,
+            format_version=3,
+            content=source.content,
+            sync=hashlib.sha256(path.encode()).digest()[:16],
+        )
+    except ValueError as error:
+        raise CorruptFile(source.path, None, str(error)) from error
     _check_written(data, path, entries)
     table.storage.put_if_absent(path, data)
     (row,) = sharing.row.to_pylist()
@@ -167,11 +170,31 @@ def _parsed(text: str, wanted: type, path: str, key: str) -> Any:
     return value
 
 
-def _flat(entries: pa.Table, partition_names: Sequence[str]) -> list[dict[str, Any]]:
-    """Entries as the writer takes them; a partition's values by the spec's names, whatever the file calls them."""
+def _flat(
+    entries: pa.Table, ids: Sequence[int | None], fields: Sequence[Mapping[str, Any]], path: str
+) -> list[dict[str, Any]]:
+    """Entries as the writer takes them; a partition's values by the spec's names, whatever the file calls them.
+
+    Args:
+        entries: of one manifest.
+        ids: of the fields of its partition struct.
+        fields: of the spec; one without an id is found by its place.
+        path: of the manifest.
+
+    Raises:
+        CorruptFile: the struct has no ids and does not fit the spec.
+    """
+    own: list[int | None] = [field.get("field-id") for field in fields]
+    if len(ids) == len(own) and (set(ids) <= {None} or None in own):
+        ids = own = list(range(len(own)))
+    if None in ids or None in own:
+        raise CorruptFile(path, "field partition", f"it has fields {list(ids)}, the spec has {own}")
     rows = entries.drop_columns(["manifest"]).to_pylist()
     for row in rows:
-        row["partition"] = dict(zip(partition_names, row["partition"].values(), strict=True))
+        values = dict(zip(ids, row["partition"].values(), strict=True))
+        row["partition"] = {
+            str(field["name"]): values.get(key) for field, key in zip(fields, own, strict=True)
+        }
     return list(rows)
 
 

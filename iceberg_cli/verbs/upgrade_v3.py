@@ -133,7 +133,8 @@ class _Planning:
             if finding.severity == BLOCKING:
                 self.blocked_by.append(f"{finding.message}. Way out: `{finding.remedy}`")
             elif finding.severity == WARNING and not self._is_in_hand(finding):
-                self.warnings.append(f"{finding.where}: {finding.message} ({finding.remedy})")
+                where = "" if finding.message.startswith(finding.where) else f"{finding.where}: "
+                self.warnings.append(f"{where}{finding.message} ({finding.remedy})")
         updates = rules.updates(metadata)
         requires = "no snapshot obstructs it" if self.steps else None
         change = Change(updates=updates, counts={"upgraded_tables_count": 1})

@@ -15,7 +15,18 @@ from iceberg_cli import __version__
 from iceberg_cli.errors import IcebergCliError
 from tests.cli.running import iceberg_cli
 
-COMMANDS = ("inspect", "plan", "expire-snapshots", "apply", "resume", "demo")
+COMMANDS = (
+    "inspect",
+    "plan",
+    "expire-snapshots",
+    "rewrite-manifests",
+    "merge-dvs",
+    "upgrade-v3",
+    "assign-row-ids",
+    "apply",
+    "resume",
+    "demo",
+)
 HEAVY = (
     "pyarrow",
     "numpy",
@@ -73,6 +84,19 @@ def test_without_arguments_the_help_goes_to_standard_error_and_the_exit_code_is_
     shown = iceberg_cli()
     assert (shown.code, shown.out) == (2, "")
     assert "Usage: iceberg-cli" in shown.err
+
+
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    listed = iceberg_cli("--help").out.partition("Commands:")[2]
+    assert "..." not in listed
+
+
+def test_an_option_of_two_verbs_says_in_plan_what_it_does_in_each() -> None:
+    shown = " ".join(iceberg_cli("plan", "--help").out.split())
+    about = shown.partition("--target-size SIZE")[2].partition("--min-files")[0]
+    assert "rewrite-manifests" in about
+    assert "merge-dvs" in about
+    assert "64MiB" in about
 
 
 def test_version_is_the_packages_version() -> None:

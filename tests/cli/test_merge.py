@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,200 @@ def test_positions_behind_the_end_of_a_data_file_are_left_out_and_said(folder: P
     assert deletes(folder)[0]["record_count"] == 1
 
 
+# -- what is not quite as the specification has it -------------------------------------------------------------------
+
+
+def a_schema(schema_id: int, k: str) -> dict[str, Any]:
+    """As `SCHEMA`, with another type of `k`, and a string more."""
+    columns = (("n", "long"), ("k", k), ("s", "string"))
+    fields = [
+        {"id": n, "name": name, "required": False, "type": type_}
+        for n, (name, type_) in enumerate(columns, start=1)
+    ]
+    return {"type": "struct", "schema-id": schema_id, "fields": fields}
+
+
+def a_spec(*names: str) -> dict[str, Any]:
+    """Identity of `k` and `s`, in this order; with an asterisk, void."""
+    ids = {"k": (2, 1000), "s": (3, 1001)}
+    fields = [
+        {
+            "name": name[0], "transform": "void" if name[1:] else "identity", "source-id": ids[name[0]][0],
+            "field-id": ids[name[0]][1],
+        }
+        for name in names
+    ]  # fmt: skip
+    return {"spec-id": 1, "fields": fields}
+
+
+def widened(folder: Path, value: Decimal) -> DeleteTable:
+    """`a` is in a partition of a decimal(5,2), of which the precision is 12 after the first commit."""
+    table = a_table(folder, schema=a_schema(0, "decimal(5,2)"))
+    table.data("a", 10, k=value)
+    table.commit(1)
+    table.evolve(a_schema(1, "decimal(12,2)"))
+    return table
+
+
+@pytest.mark.parametrize("value", [Decimal("1.25"), Decimal("-1.28"), Decimal("327.68")])
+def test_deletes_apply_over_a_partition_field_whose_precision_grew(folder: Path, value: Decimal) -> None:
+    table = widened(folder, value)
+    table.equality("e", k=value)
+    table.positions("p", {"a": [3]}, k=value)
+    table.commit(2)
+    table.publish()
+    before = seen(folder)
+    merge(folder)
+    assert seen(folder) == before
+    assert names(deletes(folder)) >= {"e-eq-deletes.parquet"}
+    assert "p-deletes.parquet" not in names(deletes(folder))
+
+
+def test_entries_of_before_and_after_a_decimal_grew_go_into_one_manifest(folder: Path) -> None:
+    table = a_table(folder, schema=a_schema(0, "decimal(5,2)"))
+    for name, k in (("a", Decimal("-1.25")), ("b", Decimal("2.00"))):
+        table.data(name, 10, k=k)
+        table.positions(f"p{name}", {name: [1]}, k=k)
+    table.commit(1)
+    table.evolve(a_schema(1, "decimal(12,2)"))
+    table.data("c", 10, k=Decimal("12345678.90"))
+    table.positions("pc", {"c": [2]}, k=Decimal("12345678.90"))
+    table.commit(2)
+    table.publish()
+    before = seen(folder)
+    merge(folder)
+    assert seen(folder) == before
+    assert all(is_vector(entry) for entry in deletes(folder))
+
+
+@pytest.mark.parametrize(
+    ("spec", "written", "k"),
+    [
+        (a_spec("k", "s"), a_spec("s", "k"), {"k": "K", "s": "S"}),
+        (a_spec("k*", "s"), a_spec("s"), {"s": "S"}),
+    ],
+    ids=["in another order", "without a void field"],
+)
+def test_partition_values_are_found_by_field_id(
+    folder: Path, spec: dict[str, Any], written: dict[str, Any], k: dict[str, str]
+) -> None:
+    table = a_table(folder, schema=a_schema(0, "string"), by_k=spec)
+    table.data("a", 10, k={"k": None, **k})
+    table.commit(1)
+    table.written_by_k = written
+    table.equality("e", k=k)
+    table.positions("p", {"a": [3]}, k=k)
+    table.vectors("v", {"gone": [1]}, k=k)
+    table.commit(2)
+    table.publish()
+    merge(folder)
+    found = {Path(entry["file_path"]).name: entry for entry in deletes(folder)}
+    assert len(found) == 2
+    assert "e-eq-deletes.parquet" in found
+    assert all(entry["partition"] == {"k": None, **k} for entry in found.values())
+    (vector,) = filter(is_vector, found.values())
+    assert vector["referenced_data_file"] == table.path("a")
+
+
+def test_a_partition_value_that_does_not_fit_the_schema_is_bad_bytes_of_its_manifest(folder: Path) -> None:
+    table = a_table(folder, schema=a_schema(0, "decimal(12,2)"))
+    table.data("a", 10, k=Decimal("12345678.90"))
+    table.positions("p", {"a": [3]}, k=Decimal("12345678.90"))
+    table.commit(1)
+    table.document["schemas"] = [a_schema(0, "decimal(5,2)")]
+    table.publish()
+    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
+    assert ran.code == 15, ran.out
+    assert "1-m3.avro" in ran.json["message"]
+
+
+def test_deletes_stay_that_apply_to_one_of_two_listings_of_a_data_file(folder: Path) -> None:
+    table = a_table(folder)
+    table.data("a", 10)
+    table.commit(1)
+    table.positions("p", {"a": [1]})
+    table.commit(2)
+    again = {"record_count": 10, "file_size_in_bytes": 1000}
+    table._add(0, table.path("a"), k=None, **again)
+    table.commit(3)
+    table.publish()
+    plan = dry(folder)
+    assert not plan["steps"]
+    assert "is listed twice" in verdicts(plan)["p-deletes.parquet"][1]
+
+
+BOUND = 2147483546  # the field id of `file_path` in position delete files
+
+
+@pytest.mark.parametrize("how", ["referenced_data_file", "bounds"])
+@pytest.mark.parametrize("live", [True, False])
+def test_a_position_delete_file_that_names_more_than_its_entry_says_is_left_alone(
+    folder: Path, how: str, live: bool
+) -> None:
+    table = a_table(folder)
+    if live:
+        table.data("a", 10)
+        table.data("b", 10)
+    table.data("c", 10)
+    table.commit(1)
+    only = table.path("a").encode()
+    said: dict[str, Any] = {"lower_bounds": {BOUND: only}, "upper_bounds": {BOUND: only}}
+    if how == "referenced_data_file":
+        said = {"referenced_data_file": table.path("a")}
+    table.positions("odd", {"a": [1], "b": [2]}, **said)
+    table.positions("b", {"b": [5]})
+    table.positions("c", {"c": [7]}, referenced_data_file=table.path("c"))
+    table.commit(2)
+    table.publish()
+    before = seen(folder)
+    plan = dry(folder)
+    assert verdicts(plan)["odd-deletes.parquet"][0]
+    assert verdicts(plan)["b-deletes.parquet"][0] == live
+    assert any("another one" in warning for warning in plan["warnings"]) == live
+    merge(folder)
+    assert "odd-deletes.parquet" in names(deletes(folder))
+    if how == "referenced_data_file":  # `tests.scan_planning` knows nothing of bounds
+        assert seen(folder) == before
+    assert table.path("c") in {entry["referenced_data_file"] for entry in deletes(folder) if is_vector(entry)}
+
+
+@pytest.mark.parametrize("spelled", ["file://{}", "{}", "s3a://bucket{}"], ids=["file", "slashes", "s3a"])
+def test_deletes_that_spell_a_live_data_file_in_another_way_stay_and_are_said(
+    folder: Path, spelled: str
+) -> None:
+    table = a_table(folder)
+    table.data("a", 10)
+    table.data("b", 10)
+    table.commit(1)
+    other = spelled.format(table.path("a").replace("/data/", "//data/./"))
+    table.position_bytes("p", position_deletes([(other, 1)]), 1)
+    data, places = puffin({spelled.format(table.path("b").replace("/data/", "//data/")): [2]})
+    table.puffin_bytes("v", data, places)
+    table.commit(2)
+    table.publish()
+    plan = dry(folder)
+    assert not plan["steps"]
+    (warning,) = plan["warnings"]
+    assert "in another way" in warning
+    assert "2 data files" in warning
+
+
+@pytest.mark.parametrize("position", [1 << 49, (1 << 63) - 1])
+def test_a_position_that_no_vector_can_hold_is_left_out_and_said(folder: Path, position: int) -> None:
+    table = a_table(folder)
+    table.data("a", 10)
+    table.data("b", 10)
+    table.commit(1)
+    table.positions("p", {"a": [1, position], "b": [position]})
+    table.commit(2)
+    table.publish()
+    before = seen(folder)
+    assert any("behind the end" in warning for warning in dry(folder)["warnings"])
+    merge(folder)
+    assert seen(folder) == before
+    assert [entry["record_count"] for entry in deletes(folder)] == [1]
+
+
 # -- dangling ------------------------------------------------------------------------------------------------------
 
 
@@ -287,9 +482,11 @@ def test_small_puffin_files_are_joined_from_five_on(folder: Path, count: int, fi
     many_puffins(folder, count)
     before = seen(folder)
     old = {Path(e["referenced_data_file"]).stem: e["sequence_number"] for e in deletes(folder)}
-    merge(folder)
+    report = merge(folder).json
     assert seen(folder) == before
     assert len(names(deletes(folder))) == files
+    joined = (5, 1) if files == 1 else (0, 0)
+    assert (report["rewritten_puffin_files_count"], report["added_puffin_files_count"]) == joined
     assert {Path(e["referenced_data_file"]).stem: e["sequence_number"] for e in deletes(folder)} == old
 
 
@@ -310,6 +507,13 @@ def test_a_mostly_dead_puffin_file_is_written_again_without_what_is_dead(folder:
     assert "v-deletes.puffin" not in names(deletes(folder))
     (after,) = [e for e in deletes(folder) if e["referenced_data_file"] == before["referenced_data_file"]]
     assert after["file_size_in_bytes"] < 1_000 < before["file_size_in_bytes"]
+
+
+def test_reasons_speak_of_one_deletion_vector_in_the_singular(folder: Path) -> None:
+    many_puffins(folder, 5)
+    assert all(
+        reason.startswith("small: 1 deletion vector of ") for _, reason in verdicts(dry(folder)).values()
+    )
 
 
 def test_new_files_are_closed_at_the_target_size(folder: Path) -> None:
@@ -357,8 +561,9 @@ def test_version_2_is_refused_with_the_way_forward_and_a_dry_run_shows_what_it_w
     assert "upgrade-v3" in ran.err
 
 
-def test_a_table_without_deletes_has_nothing_to_do(folder: Path) -> None:
-    table = a_table(folder)
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_table_without_deletes_has_nothing_to_do(folder: Path, version: int) -> None:
+    table = a_table(folder, format_version=version)
     table.data("a", 1)
     table.commit(1)
     table.publish()

@@ -152,6 +152,29 @@ def test_apply_can_be_looked_at_first(table: FolderTable, plan_file: Path, flag:
     assert listing(table.folder) == before
 
 
+def test_looking_at_a_file_shows_what_would_be_done_now_and_whether_it_is_due(
+    table: FolderTable, plan_file: Path
+) -> None:
+    expire(str(table.folder), *AS_OF, "--snapshot-id", "1")
+    ran = iceberg_cli("apply", plan_file, "--dry-run", "--exit-code", "--format", "json")
+    assert ran.code == 3
+    assert going(ran.json["plan"]) == {"2", "3"}
+    quiet = iceberg_cli("apply", plan_file, "--dry-run", "--exit-code", "--quiet")
+    assert (quiet.code, quiet.out) == (3, "")
+    assert apply(plan_file).code == 0
+    ran = iceberg_cli("apply", plan_file, "--dry-run", "--exit-code")
+    assert ran.code == 0
+    assert "Nothing of what the file lists is left to do." in ran.out
+
+
+def test_looking_at_a_stale_file_is_one_document_and_11(lake: CatalogTable, tmp_path: Path) -> None:
+    path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
+    lake.append(4)
+    ran = iceberg_cli("apply", path, "--dry-run", "--format", "json")
+    assert ran.code == 11
+    assert ran.json["beyond"]
+
+
 def test_applying_twice_finds_nothing_to_do(table: FolderTable, plan_file: Path) -> None:
     apply(plan_file)
     before = listing(table.folder)

@@ -218,6 +218,7 @@ def test_a_warning_says_where_it_was_found(table: FolderTable) -> None:
     warnings = upgrade(table.folder, "--dry-run").json["warnings"]
     assert any(each.startswith("branches: 7 rows of 2 branches, counted once") for each in warnings)
     assert any(each.startswith("snapshots: 5 snapshots and 1 tag (eom) from before") for each in warnings)
+    assert any(each.startswith("an unnamed writer made 1 snapshot") for each in warnings)
 
 
 def test_a_recipe_offers_main_s_ids_by_a_command_that_there_is(tmp_path: Path) -> None:

@@ -48,7 +48,10 @@ def random_table(folder: Path, seed: int) -> DeleteTable:
             chosen = [n for n in named if (n not in vectors or rng.random() < 0.1) and rng.random() < 0.6]
             if chosen:
                 rows = {name: some(name) for name in chosen}
-                table.positions(f"p{next(names)}", rows, k=k)
+                said = {}
+                if rng.random() < (0.6 if len(rows) == 1 else 0.4):
+                    said = {"referenced_data_file": table.path(rng.choice(chosen))}
+                table.positions(f"p{next(names)}", rows, k=k, **said)
                 for name, positions in rows.items():
                     deleted.setdefault(name, set()).update(positions)
         for k in PARTITIONS:

@@ -1,0 +1,192 @@
+"""`plan` without a verb: what each verb would do, as blocks whose commands can be copied."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from iceberg_cli import render_plan
+from iceberg_cli.plan import Base, Option, Plan, Step, Verdict
+from tests.builders import ADDED
+from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots
+from tests.cli.running import Ran, iceberg_cli
+from tests.hazard_tables import Hazard, entry
+
+AS_OF = ("--as-of", AS_OF_MS)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> FolderTable:
+    made = four_snapshots(tmp_path / "a shop" / "events")
+    made.publish()
+    return made
+
+
+def commands(ran: Ran) -> list[list[str]]:
+    """The commands of a survey, as a shell splits them."""
+    assert ran.code in (0, 3), ran.err
+    return [shlex.split(line) for line in ran.out.splitlines() if line.startswith("  iceberg-cli ")]
+
+
+def test_a_command_carries_the_options_of_its_verb_and_a_path_that_a_shell_reads(table: FolderTable) -> None:
+    ran = iceberg_cli(
+        "plan", table.folder, *AS_OF, "--older-than", "7d", "--clean-metadata", "--min-manifests", 2
+    )
+    found = {words[1]: words for words in commands(ran)}
+    as_of = ["--as-of", str(AS_OF_MS)]
+    assert found["expire-snapshots"] == [
+        "iceberg-cli", "expire-snapshots", str(table.folder), "--older-than", "7d", "--clean-metadata", *as_of,
+    ]  # fmt: skip
+    assert found["rewrite-manifests"] == [
+        "iceberg-cli", "rewrite-manifests", str(table.folder), "--min-manifests", "2", *as_of,
+    ]  # fmt: skip
+    assert found["upgrade-v3"] == ["iceberg-cli", "upgrade-v3", str(table.folder), *as_of]
+
+
+def test_options_that_repeat_and_flags_of_another_name_are_carried(table: FolderTable) -> None:
+    ran = iceberg_cli(
+        "plan", table.folder, *AS_OF, "--snapshot-id", 1, "--snapshot-id", 2, "--with", "assign-row-ids"
+    )
+    found = {words[1]: words[3:-2] for words in commands(ran)}
+    assert found["expire-snapshots"] == ["--snapshot-id", "1", "--snapshot-id", "2"]
+    assert found["upgrade-v3"] == ["--with", "assign-row-ids"]
+
+
+def test_a_command_does_what_the_survey_says(table: FolderTable) -> None:
+    words = next(
+        words for words in commands(iceberg_cli("plan", table.folder, *AS_OF, "--older-than", "200h"))
+        if words[1] == "expire-snapshots"
+    )  # fmt: skip
+    report = iceberg_cli(*words[1:], "--yes", "--format", "json").json
+    assert report["deleted_manifest_lists_count"] == 1
+
+
+def test_a_secret_of_the_storage_is_not_repeated(table: FolderTable, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hidden")
+    ran = iceberg_cli(
+        "plan", table.folder, *AS_OF, "--storage-option", "s3.secret-access-key=sesame",
+        "--storage-option", f"s3.access-key-id=@{tmp_path / 'key'}",
+    )  # fmt: skip
+    assert "sesame" not in ran.out
+    assert "s3.secret-access-key=..." in ran.out
+    assert f"s3.access-key-id=@{tmp_path / 'key'}" in ran.out
+
+
+def test_what_is_blocked_is_not_due(tmp_path: Path) -> None:
+    table = four_snapshots(tmp_path / "t", properties={"gc.enabled": "false"})
+    arguments = ("plan", table.publish(), *AS_OF, "--min-manifests", 100, "--exit-code")
+    ran = iceberg_cli(*arguments, "--format", "json")
+    assert (ran.code, ran.json["due"]) == (0, False)
+    expiry = next(plan for plan in ran.json["plans"] if plan["operation"] == "expire-snapshots")
+    assert expiry["due"]
+    assert expiry["blocked_by"]
+    assert "  blocked by: table property gc.enabled=false" in iceberg_cli(*arguments).out
+    for one_verb in (
+        ("plan", table.folder, "expire-snapshots", *AS_OF, "--exit-code"),
+        ("expire-snapshots", table.folder, *AS_OF, "--dry-run", "--exit-code"),
+    ):
+        assert iceberg_cli(*one_verb).code == 0
+
+
+def test_a_refusal_is_of_an_effect(tmp_path: Path) -> None:
+    """Nothing is due, so nothing is refused: neither in the plan nor when it is carried out."""
+    table = four_snapshots(tmp_path / "t", properties={"gc.enabled": "false"})
+    arguments = ("expire-snapshots", table.publish(), *AS_OF, "--older-than", "30d", "--format", "json")
+    assert iceberg_cli(*arguments, "--dry-run").json["blocked_by"] == []
+    ran = iceberg_cli(*arguments, "--yes")
+    assert (ran.code, ran.json["status"]) == (0, "nothing_to_do")
+    survey = iceberg_cli("plan", table.folder, *AS_OF, "--older-than", "30d", "--min-manifests", 100).out
+    assert "assign-row-ids: nothing to do\n" in survey
+    assert "blocked by" not in survey.partition("upgrade-v3")[0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_command_and_no_word_is_cut_on_a_narrow_terminal(table: FolderTable, width: int) -> None:
+    plan = made(blocked_by=("another table may use these files: see the table's properties",))
+    command = f"iceberg-cli expire-snapshots {shlex.quote(str(table.folder / ('x' * 80)))} --older-than 14d"
+    out = printed(width, lambda target: render_plan.show_survey(target, [plan], [command]))
+    assert f"  {command}" in out.splitlines()
+    assert "blocked by: another" in out
+    assert {"properties", "snapshot"} <= set(out.replace(",", " ").split())
+
+
+# -- one plan ----------------------------------------------------------------------------------------------------
+
+
+def made(*, options: dict[str, Option] | None = None, blocked_by: tuple[str, ...] = ()) -> Plan:
+    return Plan(
+        operation="expire-snapshots",
+        table={"name": "t", "location": "/t", "format": "iceberg", "format_version": 2},
+        base=Base(table_uuid="u", version="v1"),
+        as_of_ms=0,
+        options=options or {},
+        policy={},
+        verdicts=(
+            Verdict(subject="snapshot", id="1", keep=False, reason="old"),
+            Verdict(subject="branch", id="main", keep=True, reason="kept"),
+        ),
+        blocked_by=blocked_by,
+        steps=(Step(name="expire"),),
+    )
+
+
+def printed(width: int, show: Callable[[Console], None]) -> str:
+    target = Console(width=width, file=io.StringIO(), highlight=False, markup=False)
+    with target.capture() as captured:
+        show(target)
+    return captured.get()
+
+
+def test_options_are_words_and_no_python() -> None:
+    options = {
+        "with": Option(value=["merge-dvs", "assign-row-ids"], source="--with"),
+        "where": Option(value=None, source="default"),
+        "keep_dangling": Option(value=True, source="--keep-dangling"),
+        "spec_ids": Option(value=[], source="default"),
+        "target_size_bytes": Option(value=8 << 20, source="table property p"),
+    }
+    out = printed(200, lambda target: render_plan.show_plan(target, made(options=options), verbose=True))
+    lines = [line.strip() for line in out.splitlines()]
+    for line in (
+        "with = merge-dvs, assign-row-ids  (--with)",
+        "where = not given  (default)",
+        "keep_dangling = yes  (--keep-dangling)",
+        "spec_ids = not given  (default)",
+        "target_size_bytes = 8.0 MiB  (table property p)",
+    ):
+        assert line in lines
+
+
+def test_one_is_singular_and_a_column_of_times_needs_a_time() -> None:
+    out = printed(200, lambda target: render_plan.show_plan(target, made()))
+    assert "1 of 1 snapshot goes, 0 stay." in out
+    assert "0 of 1 branch goes, 1 stays." in out
+    assert "time" not in out
+    assert "Nothing to do." not in out
+
+
+def test_the_summary_of_a_table_names_the_command_for_the_other_verbs(table: FolderTable) -> None:
+    out = iceberg_cli("inspect", table.folder, *AS_OF).out
+    assert f"`iceberg-cli plan '{table.folder}'` shows the other verbs" in out
+    assert "nothing to do" not in out
+
+
+def test_a_table_without_uuid_says_so(tmp_path: Path) -> None:
+    table = Hazard(location=str(tmp_path / "old"), format_version=1)
+    table.manifest("m1", entry(ADDED, *table.data("a"), record_count=3))
+    table.snapshot(9, "m1")
+    table.publish(main=9)
+    path = tmp_path / "old/metadata/v1.metadata.json"
+    document = json.loads(path.read_text())
+    del document["table-uuid"]
+    path.write_text(json.dumps(document))
+    ran = iceberg_cli("inspect", table.location)
+    assert ran.code == 0, ran.err
+    assert "  no uuid, metadata" in ran.out
+    assert "uuid None" not in ran.out
