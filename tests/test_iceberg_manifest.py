@@ -153,10 +153,17 @@ def test_explicit_numbers_are_not_overwritten() -> None:
 
 
 @pytest.mark.parametrize("status", [EXISTING, DELETED])
-@pytest.mark.parametrize("name", ["sequence_number", "file_sequence_number"])
-def test_an_entry_that_is_not_added_must_have_its_own_sequence_numbers(status: int, name: str) -> None:
-    numbers = {"sequence_number": 1, "file_sequence_number": 1, name: None}
-    assert name in refusal(a_source(an_entry(status=status, **numbers)), columns=(name,))
+def test_an_entry_that_is_not_added_must_have_its_own_data_sequence_number(status: int) -> None:
+    numbers = {"sequence_number": None, "file_sequence_number": 1}
+    assert "sequence_number" in refusal(
+        a_source(an_entry(status=status, **numbers)), columns=("sequence_number",)
+    )
+
+
+@pytest.mark.parametrize("status", [EXISTING, DELETED])
+def test_a_file_sequence_number_that_an_early_writer_left_out_stays_unknown(status: int) -> None:
+    source = a_source(an_entry(status=status, sequence_number=1, file_sequence_number=None))
+    assert column(source, "file_sequence_number") == [None]
 
 
 def test_sequence_numbers_of_a_v1_manifest_are_0_whatever_the_status() -> None:

@@ -83,7 +83,7 @@ for module in (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and end the process with its exit code."""
     # numpy's BLAS would start a thread for each core when it is imported, and nothing here multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports and metadata make many objects and hardly a cycle: looking for cycles every 700 objects finds nothing.
@@ -97,7 +97,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = _reader_left()
     except OutputLost as error:
         code = _nowhere_to_write(error)
-    sys.exit(code)
+    sys.stderr.flush()
+    # Not sys.exit: a thread of Arrow's that releases a Python object while the interpreter ends aborts the process.
+    os._exit(code)
 
 
 def run(argv: list[str]) -> int:

@@ -112,7 +112,7 @@ class Entries:
     def numbers(self) -> None:
         """Data and file sequence numbers: neither above the manifest's, the data's not above the file's."""
         data = self.entries["sequence_number"].to_numpy()
-        file = self.entries["file_sequence_number"].to_numpy()
+        file = pc.coalesce(self.entries["file_sequence_number"], self.entries["sequence_number"]).to_numpy()
         listed = self.listed.numbers["sequence_number"][self.own] if len(self.own) else self.own
         high = (np.maximum(data, file) > listed) | (np.minimum(data, file) < 0) | (data > file)
         self.findings.add_rows(

@@ -176,7 +176,7 @@ def check_manifest(
         if not batch.table[name].combine_chunks().equals(entries[name].combine_chunks()):
             raise CorruptFile(path, f"field {name}", "read back: other values than were written")
     status = batch.table["status"].to_numpy()
-    own = batch.table["file_sequence_number"].to_numpy()
+    own = pc.fill_null(batch.table["file_sequence_number"], 0).to_numpy()
     refs = batch.table["referenced_data_file"].combine_chunks()
     added = refs.filter(pa.array(status == ADDED))
     staying = refs.filter(pa.array(status == EXISTING)).drop_null()

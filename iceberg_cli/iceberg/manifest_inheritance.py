@@ -43,7 +43,8 @@ def inherit(entries: pa.Table, sources: Sequence[Source]) -> pa.Table:
         sources: the manifests.
 
     Raises:
-        CorruptFile: an EXISTING or DELETED entry of a manifest that has a sequence number lacks its own.
+        CorruptFile: an EXISTING or DELETED entry of a manifest that has a sequence number lacks its own data sequence
+            number. Its file sequence number stays null where it is.
     """
     files = entries["manifest"].to_numpy()
     status = entries["status"].to_numpy()
@@ -85,6 +86,9 @@ def _sequence_numbers(
     inherited = np.array([source.sequence_number for source in sources], np.int64)[files]
     null = column.is_null().to_numpy(zero_copy_only=False)
     wrong = null & (status != _ADDED) & (inherited > 0)
+    if name == "file_sequence_number":
+        # Writers from before this field was added (early v2) keep it null in files that they list again.
+        return _fill(column, pa.array(inherited, mask=wrong))
     if wrong.any():
         row = int(np.argmax(wrong))
         reason = f"null in an entry of status {status[row]}, which must have its own"

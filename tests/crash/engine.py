@@ -140,6 +140,7 @@ class Engine:
 
     world: World
     commits: int = 0
+    early: bool = False  # does not know of file sequence numbers, as writers of v2 before Iceberg 1.1
 
     @property
     def storage(self) -> Storage:
@@ -374,9 +375,10 @@ class Engine:
     def _manifest(
         self, name: str, entries: list[Document], content: int, snapshot_id: int, number: int, version: int
     ) -> Document:
+        unknown = {"file_sequence_number": None} if self.early else {}
         data = write_manifest(
             [
-                {"sequence_number": None, "file_sequence_number": None, "snapshot_id": None, **e}
+                {"sequence_number": None, "file_sequence_number": None, "snapshot_id": None, **e, **unknown}
                 for e in entries
             ],
             schema=SCHEMA,

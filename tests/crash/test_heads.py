@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from iceberg_cli.errors import CommitConflict, CorruptFile, Refused, StalePlan
 from iceberg_cli.iceberg.manifest_writer import write_manifest_list
 from iceberg_cli.verbs import VERBS
 from tests.builders import NOW_MS
-from tests.crash.engine import Document, Engine, manifests_of, snapshot_of
+from tests.crash.engine import Document, Engine, entries_of, manifests_of, snapshot_of
 from tests.crash.simulation import crash
-from tests.crash.test_every_verb import ACTS, CASES, Lake, undisturbed
+from tests.crash.test_every_verb import ACTS, CASES, Lake, undisturbed, upgraded
 
 VERB_CASES = [case for case in CASES if case.verb != "upgrade-v3"]
 (ASSIGN,) = (case for case in CASES if case.verb == "assign-row-ids" and not case.policy["share_ids"])
@@ -71,6 +72,29 @@ def test_a_list_that_has_a_manifest_twice_is_refused(case: Any) -> None:
     with pytest.raises(CorruptFile, match=r"field manifest_path: it lists .* twice") as refused:
         lake.run(lake.process())
     assert path in str(refused.value)
+
+
+def early(engine: Engine) -> None:
+    """Files that were listed again by a writer that knows no file sequence numbers."""
+    engine.early = True
+    upgraded(engine)
+    engine.replace("d", "d2")
+
+
+@pytest.mark.parametrize("case", VERB_CASES[1::2], ids=str)
+def test_file_sequence_numbers_that_nobody_knows_are_no_obstacle(case: Any) -> None:
+    lake = Lake.of(replace(case, build=early))
+    known = [
+        entry["file_sequence_number"]
+        for manifest in manifests_of(
+            lake.engine.storage,
+            snapshot_of(lake.engine.document, lake.engine.document["refs"]["main"]["snapshot-id"]),
+        )
+        for entry in entries_of(lake.engine.storage, manifest)
+    ]
+    assert None in known
+    lake.run(lake.process())
+    lake.finish()
 
 
 def set_rows(count: int) -> Callable[[list[Document]], list[Document]]:
