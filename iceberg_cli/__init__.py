@@ -1,13 +1,14 @@
 """Maintain Apache Iceberg tables. A pure core decides and a thin shell acts.
 
-    cli -> render -> settling, opening -> apply -> table -> liveness, journal -> committers,
-        engines -> storage -> iceberg -> plan, operation, report -> removals, paths, deletion_vector -> errors
+    cli -> render -> settling, opening -> verbs -> apply -> table -> liveness, journal -> committers,
+        engines -> storage -> iceberg -> plan, operation, report -> removals, paths, deletion_vector, row_ids -> errors
 
-`iceberg/` is sans-I/O: bytes and columns come in, values come out. A verb is a function
-`plan(state, policy, ...) -> Plan`; a `Plan` is a value that can be printed, saved, compared and refused.
-`apply/` is the only place where things happen, `stage -> bind -> commit -> sweep`, journalled, and its docstring
-holds the rules that keep data safe. Storage, committers and engines are ports; others plug in by the entry points
-`iceberg_cli.storage` and `iceberg_cli.committers`.
+`iceberg/` is sans-I/O: bytes and columns come in, values come out; the rules of each verb are there. `verbs/` reads
+what a verb plans on, `plan(table, policy, ...) -> Plan`, and writes what it stages, `build(table, step, paths)`. A
+`Plan` is a value that can be printed, saved, compared and refused. `apply/` is the only place where things happen,
+`stage -> bind -> commit -> sweep`, journalled, and its docstring holds the rules that keep data safe. Storage,
+committers and engines are ports; others plug in by the entry points `iceberg_cli.storage` and
+`iceberg_cli.committers`.
 
 What grows with snapshots is a frozen dataclass; what grows with files is an Arrow table or a numpy array.
 
@@ -19,6 +20,10 @@ Where building showed something better than the first design:
 - Reachability is a set of 64-bit hashes of kept paths (`iceberg/reachability.py`), not an anti join in SQL: 8 bytes a
   file, and the second look before the sweep costs nothing for manifests that were read in the same run. The hash is
   of the path without scheme and authority, so that two spellings of one object keep it.
+- A verb that rewrites has `build` for all tasks of a step, not a function for each file: outputs share the inputs that
+  were decoded. A saved plan does not hold that work; carrying it out plans again, bounded by what the file lists.
+- The snapshot id is drawn for each attempt: staged entries leave it null and inherit it.
+- Big scans of local disks run in forked lanes (`engines/lanes.py`): threads gain nothing under the interpreter's lock.
 - A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
   intent with the digest, and `resume` can send the very same swap again.
 - An open operation is finished, not rolled back: its plan was confirmed, and planning again may only remove less.
