@@ -49,7 +49,10 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
 
 
 class _Tree(threading.Thread):
-    """Watches a process that may fork: the sum of proportional set sizes, where it has children."""
+    """Watches a process that may fork: its peak, or the sum of proportional set sizes where it has children.
+
+    Not `ru_maxrss`: that starts with the size of the process that forked it.
+    """
 
     def __init__(self, process_id: int) -> None:
         super().__init__(daemon=True)
@@ -61,14 +64,15 @@ class _Tree(threading.Thread):
         while os.path.exists(f"/proc/{self._process_id}/task"):
             try:
                 members = _descendants(self._process_id)
-                if len(members) > 1:
-                    self._peak_kb = max(self._peak_kb, sum(map(_pss_kb, members)))
+                alone = len(members) == 1
+                now_kb = _high_water_kb(self._process_id) if alone else sum(map(_pss_kb, members))
+                self._peak_kb = max(self._peak_kb, now_kb)
             except OSError:
                 pass  # one has ended meanwhile; the next look tells
             time.sleep(_LOOK_SECONDS)
 
     def peak_mb(self) -> float:
-        """In MB; 0 where it never had children."""
+        """In MB; 0 where it was too short to be seen."""
         return self._peak_kb / 1024
 
 
@@ -81,8 +85,16 @@ def _descendants(process_id: int) -> list[int]:
 
 
 def _pss_kb(process_id: int) -> int:
-    for line in Path(f"/proc/{process_id}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
+    return _field_kb(process_id, "smaps_rollup", "Pss:")
+
+
+def _high_water_kb(process_id: int) -> int:
+    return _field_kb(process_id, "status", "VmHWM:")
+
+
+def _field_kb(process_id: int, file: str, field: str) -> int:
+    for line in Path(f"/proc/{process_id}/{file}").read_text().splitlines():
+        if line.startswith(field):
             return int(line.split()[1])
     return 0
 

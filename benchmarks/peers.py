@@ -42,7 +42,9 @@ class Session:
 
     def __init__(self, warehouse: str) -> None:
         self._command = [PYTHON, "-m", "benchmarks.spark_peer", warehouse]
-        self._start()
+        self._process: subprocess.Popen[str] | None = (
+            None  # not before it is asked: its start takes both cores
+        )
 
     def _start(self) -> None:
         self._started = time.perf_counter()
@@ -51,15 +53,19 @@ class Session:
         )
 
     def _stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(60)
+            self._process = None
 
     def call(self, statement: str, *, cold: bool = False) -> Run:
         """Run one SQL statement; `cold` counts from the start of a new process."""
         if cold:
             self._stop()
+        if self._process is None:
             self._start()
+        assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"sql": statement}) + "\n")

@@ -48,7 +48,7 @@ OF_SNAPSHOT = ("summary", *MANIFEST_ROWS, *FILE_ROWS)
 _NEWEST_LAST = ("snapshots", "history", "metadata-log")
 _CHUNK_ROWS = 4_096
 # With all statistics decoded an entry takes some hundred times the bytes that it has in a compressed manifest.
-_BATCH_BYTES = 2 << 20
+_BATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
