@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from iceberg_cli.errors import CorruptFile, UsageError
-
 if TYPE_CHECKING:
     from iceberg_cli.removals import Removals
 
@@ -41,17 +39,6 @@ class Base:
             "last_sequence_number": self.last_sequence_number,
             "next_row_id": None if self.next_row_id is None else str(self.next_row_id),
         }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Base:
-        """Inverse of `to_json`."""
-        return cls(
-            table_uuid=value["table_uuid"],
-            version=value["version"],
-            refs={name: int(snapshot_id) for name, snapshot_id in value["refs"].items()},
-            last_sequence_number=value["last_sequence_number"],
-            next_row_id=None if value["next_row_id"] is None else int(value["next_row_id"]),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +69,6 @@ class Verdict:
             "timestamp_ms": self.timestamp_ms,
             "timestamp": iso(self.timestamp_ms),
         }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Verdict:
-        """Inverse of `to_json`."""
-        return cls(**{name: value[name] for name in ("subject", "id", "keep", "reason", "timestamp_ms")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,60 +272,6 @@ class Plan:
             "due": self.due,
         }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any], *, removals: Removals | None, path: str) -> Plan:
-        """Inverse of `to_json`.
-
-        Raises:
-            UsageError: not a plan, or of a version that is not known here.
-            CorruptFile: fields are missing or of another type, or the removals are not those that the plan was
-                written with.
-        """
-        if value.get("schema") != PLAN_SCHEMA:
-            raise UsageError(
-                f"{path} is not a plan of this version: schema is {value.get('schema')!r}, not {PLAN_SCHEMA!r}"
-            )
-        try:
-            made = cls._parsed(value, removals)
-            recorded = value["removals"]
-            same = (
-                recorded is None
-                or removals is None
-                or (recorded["count"], recorded["digest"]) == (removals.count, removals.digest)
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptFile(path, None, f"not a plan as it was written: {error!r}") from error
-        if not same:
-            raise CorruptFile(path, "removals", "count or digest differs from the removals file")
-        return made
-
-    @classmethod
-    def _parsed(cls, value: Mapping[str, Any], removals: Removals | None) -> Plan:
-        """The plan of a document; KeyError, TypeError, ValueError or AttributeError where it is none."""
-        _check_shape(value, _SHAPE, "the plan")
-        names = [step["name"] for step in value["steps"]]
-        if len(set(names)) < len(names):
-            raise ValueError(f"two of the steps {names} have one name")
-        if value["grace_ms"] < 0:
-            raise ValueError(f"grace_ms is {value['grace_ms']}")
-        return cls(
-            operation=value["operation"],
-            table=value["table"],
-            base=Base.from_json(value["base"]),
-            as_of_ms=value["as_of_ms"],
-            options={
-                name: Option(value=option["value"], source=option["source"])
-                for name, option in value["options"].items()
-            },
-            policy=dict(value["policy"]),
-            verdicts=tuple(Verdict.from_json(verdict) for verdict in value["verdicts"]),
-            warnings=tuple(value["warnings"]),
-            blocked_by=tuple(value["blocked_by"]),
-            steps=tuple(_step_from_json(step) for step in value["steps"]),
-            grace_ms=value["grace_ms"],
-            removals=removals,
-        )
-
     def with_removals(self, removals: Removals, *, warnings: Sequence[str] = ()) -> Plan:
         """The same plan with `reach` answered."""
         return replace(self, removals=removals, warnings=(*self.warnings, *warnings))
@@ -372,70 +300,6 @@ class Plan:
 
 
 _REFS = ("branch", "tag")  # subjects whose verdict is on the ref itself
-
-# A document's fields by their JSON types: a list of one is an array of these, a tuple lists the choices.
-_SHAPE: Mapping[str, Any] = {
-    "operation": str,
-    "table": {"name": str, "location": str, "format": str, "format_version": int},
-    "base": {"table_uuid": str, "version": str, "refs": dict, "last_sequence_number": int},
-    "as_of_ms": int,
-    "options": dict,
-    "policy": dict,
-    "verdicts": [{"subject": str, "id": str, "keep": bool, "reason": str, "timestamp_ms": (int, None)}],
-    "warnings": [str],
-    "blocked_by": [str],
-    "steps": [
-        {
-            "name": str,
-            "requires": (str, None),
-            "tasks": [{"name": str, "kind": str, "inputs": [str]}],
-            "change": ({"updates": [dict], "draft": (dict, None), "counts": dict}, None),
-        }
-    ],
-    "grace_ms": int,
-}
-
-
-def _check_shape(value: Any, shape: Any, where: str) -> None:
-    """Refuse with KeyError or TypeError what has another type, or lacks a field; more fields are let through."""
-    match shape:
-        case (first, None):
-            if value is not None:
-                _check_shape(value, first, where)
-        case [item]:
-            _check_shape(value, list, where)
-            for each in value:
-                _check_shape(each, item, where)
-        case Mapping():
-            _check_shape(value, dict, where)
-            for name, inner in shape.items():
-                _check_shape(value[name], inner, name)
-        case _:
-            # Not isinstance: true is no number.
-            if type(value) is not shape:
-                raise TypeError(f"{where} has {value!r} in the place of {shape.__name__}")
-
-
-def _step_from_json(value: Mapping[str, Any]) -> Step:
-    change = value["change"]
-    return Step(
-        name=value["name"],
-        requires=value["requires"],
-        tasks=tuple(
-            Task(name=task["name"], kind=task["kind"], inputs=tuple(task["inputs"]))
-            for task in value["tasks"]
-        ),
-        change=None if change is None else _change_from_json(change),
-    )
-
-
-def _change_from_json(value: Mapping[str, Any]) -> Change:
-    draft = value["draft"]
-    return Change(
-        updates=tuple(value["updates"]),
-        draft=None if draft is None else SavedDraft(document=draft),
-        counts=dict(value["counts"]),
-    )
 
 
 def iso(timestamp_ms: int | None) -> str | None:

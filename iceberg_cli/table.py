@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli import own_files
 from iceberg_cli.committers import Attempt, Committed, Committer, Conflict, Unknown
 from iceberg_cli.committers.pointer import metadata_folder
 from iceberg_cli.committers.retries import Retries
@@ -128,10 +129,7 @@ class IcebergTable:
 
     def roots(self) -> Roots:
         """The folders in which this table's files may be deleted."""
-        properties = self.metadata.properties
-        own = [self.location]
-        own += [properties[name] for name in ("write.data.path", "write.metadata.path") if name in properties]
-        return Roots.of([*own, *self.allow_roots])
+        return Roots.of([*own_files.folders(self.metadata), *self.allow_roots])
 
     # -- plans -------------------------------------------------------------------------------------------------
 
@@ -161,7 +159,7 @@ class IcebergTable:
         table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
         tables.clear()
         table = table.cast(SCHEMA)
-        own = self._own(table)
+        own = own_files.own_removals(table, self.roots())
         foreign = table.filter(pc.invert(own))["as_written"]
         if len(foreign):
             examples = ", ".join(foreign.slice(0, _EXAMPLES).to_pylist())
@@ -180,17 +178,7 @@ class IcebergTable:
             timestamp_ms=timestamp_ms,
         )
         paths = dropped_metadata_files(self.metadata, after)
-        return pa.table(
-            {
-                "step": pa.array([step.name] * len(paths), pa.string()),
-                "path": pa.array([self.storage.canonical(path) for path in paths], pa.string()),
-                "as_written": pa.array(paths, pa.string()),
-                "kind": pa.array(["metadata_file"] * len(paths), pa.string()),
-                "size_bytes": pa.nulls(len(paths), pa.int64()),
-                "reason": pa.array(["write.metadata.delete-after-commit.enabled"] * len(paths), pa.string()),
-            },
-            schema=SCHEMA,
-        )
+        return own_files.metadata_removals(paths, step=step.name, canonical=self.storage.canonical)
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -283,18 +271,8 @@ class IcebergTable:
         if pc.any(pc.not_equal(asked["kind"].cast(pa.string()), "metadata_file")).as_py():
             self._check_interlocks()
         gone = ~among(keys_of(asked["as_written"]), live) & ~among(keys_of(asked["path"]), live)
-        own = self._own(asked).to_numpy(zero_copy_only=False)
+        own = own_files.own_removals(asked, self.roots()).to_numpy(zero_copy_only=False)
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
-
-    def _own(self, rows: pa.Table) -> pa.Array:
-        """Which removals are the table's to delete; a metadata file only by the table's own rule for them."""
-        roots = self.roots()
-        parts = [pa.array([], pa.bool_())]
-        for batch in rows.to_batches():
-            metadata_file = pc.match_substring_regex(batch["path"], r"\.metadata\.json(\.gz)?$")
-            by_rule = pc.equal(metadata_file, pc.equal(batch["kind"], "metadata_file"))
-            parts.append(pc.and_(roots.own_column(batch["path"]), by_rule))
-        return pa.concat_arrays(parts)
 
     def _check_interlocks(self) -> None:
         """Ask again what forbids deletions: a property may have been set since the commit."""
@@ -308,12 +286,9 @@ class IcebergTable:
     def _live_now(self) -> Keys:
         self.load()
         if self._live is None or self._live_location != self.metadata_location:
-            metadata = self.metadata
-            named = [self.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)]
-            named += [entry.statistics_path for entry in metadata.statistics]
-            named += [entry.statistics_path for entry in metadata.partition_statistics]
             self._live = self._liveness.everything_live(
-                [snapshot_files(s) for s in metadata.snapshots], named
+                [snapshot_files(s) for s in self.metadata.snapshots],
+                own_files.named_files(self.metadata, self.metadata_location),
             )
             self._live_location = self.metadata_location
         return self._live
@@ -334,20 +309,10 @@ class IcebergTable:
         # The table as loaded stays: a plan was made of it.
         location = self.committer.current()
         metadata = self.metadata if location == self.metadata_location else self.read_metadata(location)
-        named = {location, *(entry.metadata_file for entry in metadata.metadata_log)}
-        kept = {self.storage.canonical(path) for path in named}
-        properties = metadata.properties
-        own = [properties.get(name, metadata.location) for name in ("write.metadata.path", "write.data.path")]
-        folders = Roots.of([metadata.location, *own])
-        keys = {path: self.storage.canonical(path) for path in paths}
         self.storage.delete(
-            [
-                path
-                for path, key in keys.items()
-                if key not in kept
-                and folders.own(key)
-                and any(mark in key.rsplit("/", 1)[-1] for mark in marks)
-            ]
+            own_files.discardable(
+                paths, metadata=metadata, location=location, marks=marks, canonical=self.storage.canonical
+            )
         )
 
     # -- staging and journal -----------------------------------------------------------------------------------

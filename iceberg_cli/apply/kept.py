@@ -9,6 +9,7 @@ from iceberg_cli.iceberg.strict_json import loads
 from iceberg_cli.journal import PLAN_FILE, Journal
 from iceberg_cli.plan import Plan
 from iceberg_cli.removals import Removals
+from iceberg_cli.saved_plan import plan_from_json
 
 
 def load_plan(journal: Journal) -> tuple[Plan, str] | None:
@@ -29,7 +30,7 @@ def load_plan(journal: Journal) -> tuple[Plan, str] | None:
         raise CorruptFile(path, None, "it is not the plan that the journal began with")
     document = loads(data, path)
     name = document["removals"]["file"]
-    return Plan.from_json(document, removals=load_removals(journal, name), path=path), name
+    return plan_from_json(document, removals=load_removals(journal, name), path=path), name
 
 
 def load_removals(journal: Journal, name: str) -> Removals:

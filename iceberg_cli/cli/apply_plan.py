@@ -24,8 +24,8 @@ def load(path: str) -> Plan:
         UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
     """
     from iceberg_cli.iceberg.strict_json import loads
-    from iceberg_cli.plan import Plan
     from iceberg_cli.removals import Removals
+    from iceberg_cli.saved_plan import plan_from_json
     from iceberg_cli.verbs import VERBS
 
     try:
@@ -40,7 +40,7 @@ def load(path: str) -> Plan:
             removals = Removals.from_parquet(file.read(), beside)
     except OSError as error:
         raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
-    plan = Plan.from_json(document, removals=removals, path=path)
+    plan = plan_from_json(document, removals=removals, path=path)
     if plan.operation not in VERBS:
         raise UsageError(f"{path} is a plan of {plan.operation!r}, which is no verb here")
     return plan

@@ -19,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.manifest import DATA
 from iceberg_cli.iceberg.reachability import live
 from iceberg_cli.iceberg.snapshot_draft import SnapshotDraft
 from iceberg_cli.iceberg.snapshot_summary import carried_totals
+from iceberg_cli.json_shape import policy_fields
 from iceberg_cli.plan import Task
 
 OPERATION: Final = "assign-row-ids"
@@ -54,15 +54,7 @@ class AssignPolicy:
         Raises:
             UsageError: a field is missing, unknown or of another type.
         """
-        refs, share_ids = value.get("refs"), value.get("share_ids")
-        if (
-            value.keys() != {"refs", "share_ids"}
-            or type(refs) is not list
-            or any(type(name) is not str for name in refs)
-            or type(share_ids) is not bool
-        ):
-            raise UsageError(f"Cannot plan again from this policy: {dict(value)!r}")
-        return cls(refs=tuple(refs), share_ids=share_ids)
+        return cls(**policy_fields(value, {"refs": [str], "share_ids": bool}))
 
 
 def waiting(rows: pa.Table) -> Mask:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
@@ -22,11 +22,21 @@ from iceberg_cli.iceberg.retention import (
     age,
     judge,
 )
+from iceberg_cli.json_shape import policy_fields
 from iceberg_cli.plan import Base, Change, NamedFile, Option, Plan, Reach, SnapshotFiles, Step, Verdict
 
 OPERATION = "expire-snapshots"
 CLEANUPS = ("all", "metadata", "none")
 _YOUNG_MS = DAY_MS
+
+_SHAPE: Final[Mapping[str, Any]] = {
+    "older_than_ms": (int, None),
+    "retain_last": (int, None),
+    "snapshot_ids": [str],
+    "clean_metadata": bool,
+    "cleanup": frozenset(CLEANUPS),
+    "grace_ms": int,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,27 +69,16 @@ class ExpirePolicy:
         """Inverse of `to_json`.
 
         Raises:
-            UsageError: a field is missing, unknown or of another type.
+            UsageError: a field is missing, unknown, of another type or out of range.
         """
+        fields = policy_fields(value, _SHAPE)
         try:
-            ids = tuple(int(snapshot_id) for snapshot_id in value["snapshot_ids"])
-            policy = cls(**{**value, "snapshot_ids": ids})
-            policy._check(value)
-        except (KeyError, TypeError, ValueError) as error:
+            ids = tuple(int(snapshot_id) for snapshot_id in fields["snapshot_ids"])
+        except ValueError as error:
             raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
-        return policy
-
-    def _check(self, value: Mapping[str, Any]) -> None:
-        """Refuse with ValueError what `value`, the JSON form, spells with another type than `to_json`."""
-        numbers = (self.older_than_ms, self.retain_last)
-        if (
-            type(value["snapshot_ids"]) is not list
-            or any(type(number) is not int for number in (*numbers, self.grace_ms) if number is not None)
-            or type(self.clean_metadata) is not bool
-            or self.cleanup not in CLEANUPS
-            or self.grace_ms < 0
-        ):
-            raise ValueError(dict(value))
+        if fields["grace_ms"] < 0:
+            raise UsageError(f"Cannot plan again from this policy: grace_ms is {fields['grace_ms']}")
+        return cls(**{**fields, "snapshot_ids": ids})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,21 @@ from typing import Any, Final
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.partition_filter import parse_where
+from iceberg_cli.json_shape import policy_fields
 from iceberg_cli.plan import Option
 
 DEFAULT_TARGET_BYTES: Final = 64 << 20
 DEFAULT_MIN_FILES: Final = 5
 DEFAULT_DEAD_RATIO: Final = 0.3
 TARGET_PROPERTY: Final = "write.delete.target-file-size-bytes"
+
+_SHAPE: Final[Mapping[str, Any]] = {
+    "target_size_bytes": (int, None),
+    "min_files": (int, None),
+    "dead_ratio": (float, None),
+    "where": (str, None),
+    "keep_dangling": bool,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,20 +53,7 @@ class MergePolicy:
         Raises:
             UsageError: a field is missing, unknown, of another type or out of range.
         """
-        try:
-            policy = cls(**{name: value[name] for name in (*cls().to_json(), *value)})
-            kinds = (
-                (policy.target_size_bytes, (int,)),
-                (policy.min_files, (int,)),
-                (policy.dead_ratio, (int, float)),
-                (policy.where, (str,)),
-            )
-        except (KeyError, TypeError) as error:
-            raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
-        if type(policy.keep_dangling) is not bool or any(
-            type(item) not in allowed for item, allowed in kinds if item is not None
-        ):
-            raise UsageError(f"Cannot plan again from this policy: {dict(value)}")
+        policy = cls(**policy_fields(value, _SHAPE))
         policy._check()
         return policy
 

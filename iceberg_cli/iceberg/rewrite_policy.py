@@ -9,6 +9,7 @@ from typing import Any, Final
 from iceberg_cli.errors import InvalidMetadata, UsageError
 from iceberg_cli.iceberg.manifest import DATA, DELETES
 from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.json_shape import policy_fields
 from iceberg_cli.plan import Option
 
 CONTENTS: Final[Mapping[str, tuple[int, ...]]] = {
@@ -21,6 +22,14 @@ _DEFAULT_MIN_MANIFESTS = 2
 _TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 _CODEC_PROPERTY = "write.manifest.compression-codec"
 _CODECS = {"gzip": "deflate", "uncompressed": "null", "none": "null", "zstd": "zstandard", "snappy": "snappy"}
+
+_SHAPE: Final[Mapping[str, Any]] = {
+    "target_size_bytes": (int, None),
+    "spec_ids": [int],
+    "content": frozenset(CONTENTS),
+    "sort_by": [str],
+    "min_manifests": (int, None),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,26 +57,14 @@ class RewritePolicy:
         """Inverse of `to_json`.
 
         Raises:
-            UsageError: a field is missing, unknown or of another type.
+            UsageError: a field is missing, unknown, of another type or out of range.
         """
-        try:
-            lists = {name: tuple(value[name]) for name in ("spec_ids", "sort_by")}
-            policy = cls(**{**value, **lists})
-            policy._check(value)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
-        return policy
-
-    def _check(self, value: Mapping[str, Any]) -> None:
-        numbers = (self.target_size_bytes, self.min_manifests)
-        if (
-            any(type(value[name]) is not list for name in ("spec_ids", "sort_by"))
-            or any(type(number) is not int or number < 1 for number in numbers if number is not None)
-            or any(type(spec_id) is not int for spec_id in self.spec_ids)
-            or any(type(name) is not str for name in self.sort_by)
-            or self.content not in CONTENTS
+        policy = cls(**policy_fields(value, _SHAPE))
+        if any(
+            number is not None and number < 1 for number in (policy.target_size_bytes, policy.min_manifests)
         ):
-            raise ValueError(dict(value))
+            raise UsageError(f"Cannot plan again from this policy: {dict(value)}")
+        return policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.json_shape import policy_fields
 
 OPERATION: Final = "upgrade-v3"
 TARGET: Final = 3
@@ -49,15 +49,9 @@ class UpgradePolicy:
         Raises:
             UsageError: a field is missing, unknown or of another type.
         """
-        recipe, tags = value.get("with"), value.get("tags")
-        if (
-            value.keys() != {"with", "tags"}
-            or type(recipe) is not list
-            or any(part not in RECIPE for part in recipe)
-            or tags not in {REFUSE, DROP, KEEP}
-        ):
-            raise UsageError(f"Cannot plan again from this policy: {dict(value)!r}")
-        return cls(recipe=tuple(recipe), tags=str(tags))
+        shape = {"with": [frozenset(RECIPE)], "tags": frozenset({REFUSE, DROP, KEEP})}
+        fields = policy_fields(value, shape)
+        return cls(recipe=fields["with"], tags=fields["tags"])
 
 
 def updates(metadata: TableMetadata) -> tuple[Mapping[str, Any], ...]:

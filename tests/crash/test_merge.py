@@ -12,8 +12,8 @@ import pytest
 from iceberg_cli.apply import apply
 from iceberg_cli.committers.versions import find_current
 from iceberg_cli.iceberg.merge_policy import MergePolicy
-from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
+from iceberg_cli.saved_plan import plan_from_json
 from iceberg_cli.verbs import VERBS
 from tests.builders import LOCATION, NOW_MS
 from tests.crash.checking import reachable
@@ -215,7 +215,7 @@ def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
 ) -> None:
     planning = Merger(world=here.copy().world)
     made = VERBS["merge-dvs"].plan(planning.table, ONE_BY_ONE.to_json(), as_of_ms=NOW_MS)
-    saved = Plan.from_json(made.to_json(), removals=made.removals, path="plan.json")
+    saved = plan_from_json(made.to_json(), removals=made.removals, path="plan.json")
     for number, effect in enumerate(effects_of(here, ONE_BY_ONE)):
         there = here.copy()
         expected: list[Seen] = []

@@ -1,0 +1,127 @@
+"""Reading back the `plan/1` document that `plan -o` and the journal keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from iceberg_cli.errors import CorruptFile, UsageError
+from iceberg_cli.json_shape import check_shape
+from iceberg_cli.plan import PLAN_SCHEMA, Base, Change, Option, Plan, SavedDraft, Step, Task, Verdict
+from iceberg_cli.removals import Removals
+
+_SHAPE: Final[Mapping[str, Any]] = {
+    "operation": str,
+    "table": {"name": str, "location": str, "format": str, "format_version": int},
+    "base": {"table_uuid": str, "version": str, "refs": dict, "last_sequence_number": int},
+    "as_of_ms": int,
+    "options": dict,
+    "policy": dict,
+    "verdicts": [{"subject": str, "id": str, "keep": bool, "reason": str, "timestamp_ms": (int, None)}],
+    "warnings": [str],
+    "blocked_by": [str],
+    "steps": [
+        {
+            "name": str,
+            "requires": (str, None),
+            "tasks": [{"name": str, "kind": str, "inputs": [str]}],
+            "change": ({"updates": [dict], "draft": (dict, None), "counts": dict}, None),
+        }
+    ],
+    "grace_ms": int,
+}
+
+
+def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path: str) -> Plan:
+    """Inverse of `Plan.to_json`.
+
+    Args:
+        value: the document.
+        removals: those that were saved beside it.
+        path: of the document, for errors.
+
+    Raises:
+        UsageError: not a plan, or of a version that is not known here.
+        CorruptFile: fields are missing or of another type, or the removals are not those that the plan was
+            written with.
+    """
+    if value.get("schema") != PLAN_SCHEMA:
+        raise UsageError(
+            f"{path} is not a plan of this version: schema is {value.get('schema')!r}, not {PLAN_SCHEMA!r}"
+        )
+    try:
+        made = _parsed(value, removals)
+        recorded = value["removals"]
+        same = (
+            recorded is None
+            or removals is None
+            or (recorded["count"], recorded["digest"]) == (removals.count, removals.digest)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFile(path, None, f"not a plan as it was written: {error!r}") from error
+    if not same:
+        raise CorruptFile(path, "removals", "count or digest differs from the removals file")
+    return made
+
+
+def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
+    """The plan of a document; KeyError, TypeError, ValueError or AttributeError where it is none."""
+    check_shape(value, _SHAPE, "the plan")
+    names = [step["name"] for step in value["steps"]]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two of the steps {names} have one name")
+    if value["grace_ms"] < 0:
+        raise ValueError(f"grace_ms is {value['grace_ms']}")
+    return Plan(
+        operation=value["operation"],
+        table=value["table"],
+        base=_base(value["base"]),
+        as_of_ms=value["as_of_ms"],
+        options={
+            name: Option(value=option["value"], source=option["source"])
+            for name, option in value["options"].items()
+        },
+        policy=dict(value["policy"]),
+        verdicts=tuple(_verdict(verdict) for verdict in value["verdicts"]),
+        warnings=tuple(value["warnings"]),
+        blocked_by=tuple(value["blocked_by"]),
+        steps=tuple(_step(step) for step in value["steps"]),
+        grace_ms=value["grace_ms"],
+        removals=removals,
+    )
+
+
+def _base(value: Mapping[str, Any]) -> Base:
+    return Base(
+        table_uuid=value["table_uuid"],
+        version=value["version"],
+        refs={name: int(snapshot_id) for name, snapshot_id in value["refs"].items()},
+        last_sequence_number=value["last_sequence_number"],
+        next_row_id=None if value["next_row_id"] is None else int(value["next_row_id"]),
+    )
+
+
+def _verdict(value: Mapping[str, Any]) -> Verdict:
+    return Verdict(**{name: value[name] for name in ("subject", "id", "keep", "reason", "timestamp_ms")})
+
+
+def _step(value: Mapping[str, Any]) -> Step:
+    change = value["change"]
+    return Step(
+        name=value["name"],
+        requires=value["requires"],
+        tasks=tuple(
+            Task(name=task["name"], kind=task["kind"], inputs=tuple(task["inputs"]))
+            for task in value["tasks"]
+        ),
+        change=None if change is None else _change(change),
+    )
+
+
+def _change(value: Mapping[str, Any]) -> Change:
+    draft = value["draft"]
+    return Change(
+        updates=tuple(value["updates"]),
+        draft=None if draft is None else SavedDraft(document=draft),
+        counts=dict(value["counts"]),
+    )
