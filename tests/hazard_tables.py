@@ -161,3 +161,22 @@ def removed(table: Hazard, *arguments: object) -> set[str]:
     ran = expire(table, *arguments)
     assert ran.code == 0, ran.out + ran.err
     return before - set(listing(Path(table.location)))
+
+
+def obstruct_an_upgrade(table: Hazard) -> None:
+    """Snapshots of version 1: that of main (7) has a list without counts, that of b (6) names its manifests itself.
+
+    Rows: main has a (3) and b (4), b has a (3) and c (5); x (2) was removed by snapshot 8.
+    """
+    a, b, c, x = table.data("a", "b", "c", "x")
+    table.manifest("m1", entry(ADDED, a, record_count=3), entry(ADDED, x, record_count=2))
+    table.manifest("m2", entry(EXISTING, a, record_count=3), entry(DELETED, x, record_count=2, snapshot_id=8))
+    table.manifest("m3", entry(ADDED, b, record_count=4, snapshot_id=7))
+    table.manifest("m4", entry(ADDED, c, record_count=5, snapshot_id=6))
+    for row in table.rows.values():
+        row |= {name: None for name in row if name.endswith("_count")}
+    table.snapshot(9, "m1", summary={})
+    table.snapshot(8, "m2", parent=9, summary={})
+    table.snapshot(7, "m3", "m2", parent=8, summary={})
+    inline = [table.rows[name]["manifest_path"] for name in ("m4", "m2")]
+    table.snapshot(6, "m4", "m2", parent=8, manifest_list=None, manifests=inline, summary={})

@@ -13,7 +13,7 @@ from iceberg_cli.iceberg import transforms
 from iceberg_cli.iceberg.avro import SYNC_BYTES, container_header
 from iceberg_cli.iceberg.field_summaries import FieldSummary
 from iceberg_cli.iceberg.inspect_columns import column_types
-from iceberg_cli.iceberg.manifest_layout import Candidate, Layout, enclosed, unknown
+from iceberg_cli.iceberg.manifest_layout import Candidate, Layout, enclosed, rewrite_of, rules_of, unknown
 from iceberg_cli.iceberg.manifest_placement import Target
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.rewrite_policy import CONTENTS, RewritePolicy, Settings
@@ -99,6 +99,7 @@ def _prepared(
         header_bytes=len(container_header(text, header, codec=settings.codec, sync=bytes(SYNC_BYTES))),
         min_manifests=int(settings.min_manifests.value),
         fields=len(target.sort_by),
+        rules=rules_of(settings.target_size_bytes.value, target.codec, target.sort_by),
     )
     return Group(**values, target=target, layout=layout)
 
@@ -148,7 +149,14 @@ def candidate(place: int, row: Mapping[str, Any], layout: Layout, target: Target
     entries = live + row["deleted_files_count"]
     body = max(row["manifest_length"] - layout.header_bytes, 1) * (live / entries if entries else 1)
     lower, upper = _bounds(row, target)
-    return Candidate(number=place, body_bytes=int(body), live_files=live, lower=lower, upper=upper)
+    return Candidate(
+        number=place,
+        body_bytes=int(body),
+        live_files=live,
+        lower=lower,
+        upper=upper,
+        rewrite=rewrite_of(row["manifest_path"], layout),
+    )
 
 
 def _bounds(row: Mapping[str, Any], target: Target) -> Any:

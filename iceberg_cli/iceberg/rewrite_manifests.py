@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.iceberg.manifest_groups import Group, candidate
-from iceberg_cli.iceberg.manifest_layout import MERGED, Layout, chosen, is_large, outputs
+from iceberg_cli.iceberg.manifest_layout import MERGED, Layout, chosen, is_large, name_of, outputs
 from iceberg_cli.iceberg.manifest_placement import Target
 from iceberg_cli.plan import Task
 
@@ -102,11 +102,11 @@ def into(found: Rewrite, count: int) -> Rewrite:
     """The rewrite into another number of manifests."""
     group = found.group
     assert group.target is not None
+    assert group.layout is not None
     digest = _digest(group.target, found.rows, count)
-    kind = "deletes" if group.content else "data"
+    kind = f"{'deletes' if group.content else 'data'}-spec{group.spec_id}"
     tasks = tuple(
-        Task(name=f"{kind}-spec{group.spec_id}-{digest}-{index:04d}.avro", kind="manifest")
-        for index in range(count)
+        Task(name=name_of(kind, group.layout, digest, index), kind="manifest") for index in range(count)
     )
     return replace(found, tasks=tasks)
 

@@ -10,11 +10,11 @@ import fastavro
 import pytest
 
 from iceberg_cli.storage.local import LocalStorage
-from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, a_branch, a_tag
+from tests.builders import ADDED, DAY_MS, a_branch, a_tag
 from tests.cli.lakes import FolderTable, four_snapshots, listing
 from tests.cli.running import Ran, iceberg_cli
 from tests.delete_tables import DeleteTable
-from tests.hazard_tables import Hazard, entry
+from tests.hazard_tables import Hazard, entry, obstruct_an_upgrade
 
 REPAIR = ("--with", "repair-manifests,assign-row-ids")
 
@@ -56,23 +56,9 @@ def table(tmp_path: Path) -> FolderTable:
 
 @pytest.fixture
 def old(tmp_path: Path) -> Hazard:
-    """Version 1 without UUID: main's list has no counts, b names its manifests itself, as has a tag its own list.
-
-    Rows: main has a (3) and b (4), b has a (3) and c (5); x was removed by snapshot 8.
-    """
+    """Version 1 without UUID, with snapshots that obstruct its upgrade."""
     made = Hazard(location=str(tmp_path / "old"), format_version=1, fields={"snapshot-log": []})
-    a, b, c, x = made.data("a", "b", "c", "x")
-    made.manifest("m1", entry(ADDED, a, record_count=3), entry(ADDED, x, record_count=2))
-    made.manifest("m2", entry(EXISTING, a, record_count=3), entry(DELETED, x, record_count=2, snapshot_id=8))
-    made.manifest("m3", entry(ADDED, b, record_count=4, snapshot_id=7))
-    made.manifest("m4", entry(ADDED, c, record_count=5, snapshot_id=6))
-    for row in made.rows.values():
-        row |= {name: None for name in row if name.endswith("_count")}
-    made.snapshot(9, "m1", summary={})
-    made.snapshot(8, "m2", parent=9, summary={})
-    made.snapshot(7, "m3", "m2", parent=8, summary={})
-    inline = [made.rows[name]["manifest_path"] for name in ("m4", "m2")]
-    made.snapshot(6, "m4", "m2", parent=8, manifest_list=None, manifests=inline, summary={})
+    obstruct_an_upgrade(made)
     made.publish(main=7, b=a_branch(6))
     path = Path(made.location, "metadata/v1.metadata.json")
     document = json.loads(path.read_bytes())

@@ -17,10 +17,10 @@ from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
 from iceberg_cli.report import Report
 from iceberg_cli.settling import settle_all
 from iceberg_cli.verbs import VERBS
-from tests.builders import ADDED, DELETED, EXISTING, LOCATION, NOW_MS, a_branch
+from tests.builders import DELETED, LOCATION, NOW_MS, a_branch
 from tests.crash.budget import few_or_many, some
 from tests.crash.simulation import Process, Script, SimStorage, World, crash
-from tests.hazard_tables import Hazard, entry
+from tests.hazard_tables import Hazard, obstruct_an_upgrade
 
 VERB = VERBS["upgrade-v3"]
 POLICY = UpgradePolicy(recipe=("repair-manifests", "assign-row-ids")).to_json()
@@ -31,18 +31,7 @@ def a_world() -> World:
     """main's list has no counts, b names its manifests itself; main has 7 rows, b 8, and 3 are in both."""
     world = World()
     table = Hazard(location=LOCATION, storage=SimStorage(world, Script()), format_version=1)
-    a, b, c, x = table.data("a", "b", "c", "x")
-    table.manifest("m1", entry(ADDED, a, record_count=3), entry(ADDED, x))
-    table.manifest("m2", entry(EXISTING, a, record_count=3), entry(DELETED, x, snapshot_id=8))
-    table.manifest("m3", entry(ADDED, b, record_count=4, snapshot_id=7))
-    table.manifest("m4", entry(ADDED, c, record_count=5, snapshot_id=6))
-    for row in table.rows.values():
-        row |= {name: None for name in row if name.endswith("_count")}
-    table.snapshot(9, "m1", summary={})
-    table.snapshot(8, "m2", parent=9, summary={})
-    table.snapshot(7, "m3", "m2", parent=8, summary={})
-    inline = [table.rows[name]["manifest_path"] for name in ("m4", "m2")]
-    table.snapshot(6, "m4", "m2", parent=8, manifest_list=None, manifests=inline, summary={})
+    obstruct_an_upgrade(table)
     location = table.publish(main=7, name="00000-a.metadata.json", b=a_branch(6))
     document = json.loads(world.files[location])
     del document["table-uuid"]
