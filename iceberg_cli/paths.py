@@ -13,7 +13,7 @@ real name. Three questions have three answers:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,11 @@ _S3_ALIASES = frozenset({"s3", "s3a", "s3n"})
 _DOT_SEGMENT = r"(^|/|%2f|%5c)(\.|%2e){1,2}(/|%2f|%5c|$)"
 _SUSPICIOUS = re.compile(_DOT_SEGMENT + r"|\\|[\x00-\x1f\x7f]|[\u2044\u2215\u29f8\uff0f]", re.IGNORECASE)
 _SUSPICIOUS_PATTERN = "(?i)" + _DOT_SEGMENT + r"|\\|[\x00-\x1f\x7f]|[\x{2044}\x{2215}\x{29f8}\x{ff0f}]"
+_HINT = "/version-hint.text"
 _RECORD_PATTERN = r"/version-hint\.text$|/_iceberg_cli/"
 _RECORD = re.compile(_RECORD_PATTERN)
 _LOCAL_NOISE = re.compile(r"/(?:\.?/)+")
+_SLASH, _DOT = b"/."
 
 
 def scheme_of(path: str) -> str:
@@ -79,7 +81,7 @@ def canonical_column(paths: Any) -> Any:
         prefix = match.group(0) if match else ""
         plain = match is None or (match.group(2) is not None and prefix == canonical(prefix))
         if plain and pc.all(pc.starts_with(paths, prefix + "/")).as_py():
-            local_noise = match is None and _any(paths, "//", "/./")
+            local_noise = match is None and _may_be_noisy(paths)
             if not local_noise:
                 return paths.cast(pa.string())
     return pa.array([canonical(path) for path in paths.to_pylist()], pa.string())
@@ -105,16 +107,45 @@ def liveness_key_column(paths: Any) -> Any:
         keys = pc.utf8_slice_codeunits(paths, len(prefix)) if prefix else paths
     else:
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
-    if _any(keys, "//", "/./"):
+    if _may_be_noisy(keys):
         keys = pc.replace_substring_regex(keys, r"/(\.?/)+", "/")
     return keys
 
 
-def _any(paths: Any, *parts: str) -> bool:
-    """Whether any path has one of the parts in it."""
-    import pyarrow.compute as pc
+def _may_be_noisy(paths: Any) -> bool:
+    """False only if no path has `//` or `/./` in it. Two paths that touch in memory can look like one that has."""
+    for data in _bytes_of(paths):
+        slash = data == _SLASH
+        if (slash[1:] & slash[:-1]).any() or (slash[2:] & slash[:-2] & (data[1:-1] == _DOT)).any():
+            return True
+    return False
 
-    return any(pc.any(pc.match_substring(paths, part)).as_py() for part in parts)
+
+def _may_mean_more(paths: Any) -> bool:
+    """False only if no path is suspicious or, but for how it ends, a table's own record; told by rare bytes."""
+    import numpy as np
+
+    rare = np.zeros(256, np.bool_)
+    rare[[*range(0x20), ord("%"), ord("\\"), *range(0x7F, 0x100)]] = True
+    for data in _bytes_of(paths):
+        after_slash = data[1:][data[:-1] == _SLASH]
+        if rare.take(data).any() or (after_slash == _DOT).any() or (after_slash == ord("_")).any():
+            return True
+    return False
+
+
+def _bytes_of(paths: Any) -> Iterator[Any]:
+    """The UTF-8 bytes of an Arrow string array, one path after the other; nulls may have some."""
+    import numpy as np
+    import pyarrow as pa
+
+    for array in paths.chunks if isinstance(paths, pa.ChunkedArray) else [paths]:
+        _, offsets, data = array.buffers()
+        if not len(array) or data is None:
+            continue
+        width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+        ends = np.frombuffer(offsets, width)[[array.offset, array.offset + len(array)]].tolist()
+        yield np.frombuffer(data, np.uint8)[ends[0] : ends[1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +178,14 @@ class Roots:
         Returns:
             n booleans.
         """
-        import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        inside = pa.array(np.zeros(len(paths), np.bool_))
+        inside = pa.repeat(value=False, size=len(paths))
         for folder in self.folders:
             inside = pc.or_(inside, pc.starts_with(paths, folder + "/"))
+        if not _may_mean_more(paths):
+            return pc.and_(inside, pc.invert(pc.ends_with(paths, _HINT)))
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
         kept = pc.or_(
             pc.match_substring_regex(keys, _SUSPICIOUS_PATTERN),

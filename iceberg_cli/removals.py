@@ -65,7 +65,9 @@ class Removals:
 
     @classmethod
     def of(cls, table: pa.Table) -> Removals:
-        """Rows in any order, each path once."""
+        """Rows in any order, each path once. Rows in delete order already are not copied."""
+        if _in_order(table):
+            return cls(_sharing(table.select(SCHEMA.names).cast(SCHEMA).unify_dictionaries()))
         columns = {name: table[name].cast(SCHEMA.field(name).type).combine_chunks() for name in SCHEMA.names}
         rank = pc.index_in(columns["kind"], value_set=pa.array(KINDS))
         if rank.null_count:
@@ -98,16 +100,12 @@ class Removals:
     @cached_property
     def by_kind(self) -> Mapping[str, Mapping[str, int]]:
         """`{kind: {"count": n, "bytes": b}}`, in delete order, kinds without files left out."""
-        if not self.count:  # grouping loads Arrow's query engine
-            return {}
-        kinds = self.table["kind"].cast(pa.string())
-        rows = self.table.select(["path", "size_bytes"]).append_column("kind", kinds)
-        grouped = rows.group_by("kind").aggregate([("path", "count"), ("size_bytes", "sum")])
-        found = {
-            row["kind"]: {"count": row["path_count"], "bytes": row["size_bytes_sum"] or 0}
-            for row in grouped.to_pylist()
-        }
-        return {kind: found[kind] for kind in KINDS if kind in found}
+        found: dict[str, dict[str, int]] = {}
+        for kind in KINDS:  # few: grouping would load Arrow's query engine
+            sizes = self.table["size_bytes"].filter(pc.equal(self.table["kind"], kind))
+            if len(sizes):
+                found[kind] = {"count": len(sizes), "bytes": int(pc.sum(sizes).as_py() or 0)}
+        return found
 
     @cached_property
     def digest(self) -> str:
@@ -173,7 +171,33 @@ class Removals:
             table = pq.read_table(file, read_dictionary=list(_FEW_VALUES)).cast(SCHEMA).combine_chunks()
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(path, None, f"not a list of removals: {error}") from error
-        if table["as_written"].equals(table["path"]):
-            place = SCHEMA.get_field_index("as_written")
-            table = table.set_column(place, SCHEMA.field(place), table["path"])
-        return cls(table)
+        return cls(_sharing(table))
+
+
+def _sharing(table: pa.Table) -> pa.Table:
+    """The same rows, in which `as_written` takes no memory where it is `path`."""
+    if not table["as_written"].equals(table["path"]):
+        return table
+    place = SCHEMA.get_field_index("as_written")
+    return table.set_column(place, SCHEMA.field(place), table["path"])
+
+
+def _in_order(table: pa.Table) -> bool:
+    """Whether rows of one step are in delete order, as far as that can be told without decoding them."""
+    kinds = table["kind"]
+    if not pa.types.is_dictionary(kinds.type) or len(pc.unique(table["step"])) > 1:
+        return False
+    last: tuple[int, str] = (-1, "")
+    for batch in table.select(["kind", "path"]).to_batches():
+        if not len(batch):
+            continue
+        known = pc.fill_null(pc.index_in(batch["kind"].dictionary, value_set=pa.array(KINDS)), -1).to_numpy()
+        ranks = known[batch["kind"].indices.to_numpy()]
+        first = (int(ranks[0]), batch["path"][0].as_py())
+        ascending = pc.greater_equal(batch["path"].slice(1), batch["path"].slice(0, len(batch) - 1))
+        same = ranks[1:] == ranks[:-1]
+        steps = (ranks[1:] > ranks[:-1]) | (same & ascending.to_numpy(zero_copy_only=False))
+        if first < last or not steps.all() or ranks.min() < 0:
+            return False
+        last = (int(ranks[-1]), batch["path"][len(batch) - 1].as_py())
+    return True

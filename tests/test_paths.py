@@ -169,3 +169,41 @@ MIXED = [
 def test_a_liveness_key_does_not_depend_on_what_else_is_in_its_batch(paths: list[str]) -> None:
     expected = [liveness_key(path) for path in paths]
     assert liveness_key_column(pa.array(paths, pa.string())).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "/t/../u",
+        "/t/.",
+        "/t/%2e%2e/u",
+        "/t/a\\b",
+        "/t/a\nb",
+        "/t/a\x7f",
+        "/t/a\u2215b",
+        "/t/metadata/version-hint.text",
+        "/t/_iceberg_cli/ops/1/plan.json",
+        "/t/_delta_log/0.json",
+        "/t/.hidden",
+        "/t/k=50%25/é",
+        "/u/data/x",
+    ],
+)
+def test_one_odd_path_in_a_column_of_plain_ones_is_judged_as_it_is_alone(odd: str) -> None:
+    paths = ["/t/data/1.parquet", odd, "/t/data/2.parquet"]
+    roots = Roots.of(["/t"])
+    for kind in (pa.string(), pa.large_string()):
+        column = pa.array(paths, kind)
+        expected = [roots.own(path) for path in paths]
+        assert roots.own_column(column).to_pylist() == expected
+        assert roots.own_column(column.slice(1)).to_pylist() == expected[1:]
+        assert roots.own_column(column.slice(2)).to_pylist() == [True]
+
+
+def test_noise_in_one_path_of_a_column_is_found_wherever_the_column_begins() -> None:
+    paths = ["/t/a/", "/t/b", "/t//c", "/t/./d", "/t/e"]
+    for kind in (pa.string(), pa.large_string()):
+        for first in range(len(paths)):
+            column = pa.array(paths, kind).slice(first)
+            assert liveness_key_column(column).to_pylist() == [liveness_key(path) for path in paths[first:]]
+            assert canonical_column(column).to_pylist() == [canonical(path) for path in paths[first:]]

@@ -14,13 +14,13 @@ import os
 import pickle
 import signal
 import struct
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
-from iceberg_cli.errors import BackendUnavailable, IcebergCliError
+from iceberg_cli.engines.travelling import pickled_error
+from iceberg_cli.errors import BackendUnavailable
 
 Result = TypeVar("Result")
 
@@ -28,6 +28,9 @@ Result = TypeVar("Result")
 _FRAME = struct.Struct("<?QQQ")
 _SIZE = struct.Struct("<Q")  # of each buffer, before its bytes
 _PIPE_BYTES = 1 << 20  # most results fit: the lane goes on while its parent is busy
+# The C library returns freed memory to the system at once, only to ask for it again for the next batch, and the system
+# clears each page anew. It stops doing so once a block of this size was freed; the block itself is never touched.
+_KEPT_BYTES = 24 << 20
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -142,6 +145,7 @@ def _run(
         for number_of_signal in _STOP_SIGNALS:
             signal.signal(number_of_signal, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+        bytearray(_KEPT_BYTES)
         gc.freeze()  # looking for garbage among the parent's objects would copy the memory they are in
         # While a lane held the reading end of a pipe, nobody who writes to it would notice that the parent is gone.
         for descriptor in not_ours:
@@ -155,7 +159,9 @@ def _run(
                 index += lanes
                 del result, data, buffers  # the next batch needs the memory
         except BaseException as error:  # noqa: BLE001 - every one of them reaches the parent
-            _send(writer, _pickled_error(error), [], index=index, failed=True)
+            _send(
+                writer, pickled_error(error, "In a process that decodes files:"), [], index=index, failed=True
+            )
         code = 0
     finally:
         os._exit(code)
@@ -169,17 +175,3 @@ def _send(writer: int, data: bytes, buffers: Sequence[memoryview], *, index: int
         left = memoryview(part)
         while left:
             left = left[os.write(writer, left) :]
-
-
-def _pickled_error(error: BaseException) -> bytes:
-    """The error with its fields, and for a bug the text of its traceback, which itself cannot travel."""
-    where = "".join(traceback.format_exception(error))
-    if not isinstance(error, IcebergCliError):
-        error.add_note(f"In a process that decodes files:\n{where}")
-    try:
-        data = pickle.dumps(error, 5)
-        if type(pickle.loads(data)) is type(error):  # noqa: S301 - written in the line above
-            return data
-    except Exception:  # noqa: BLE001 - an error of another library may say anything here
-        return pickle.dumps(RuntimeError(where), 5)
-    return pickle.dumps(RuntimeError(where), 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,8 +16,10 @@ from iceberg_cli.storage import Storage
 
 _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
+_HANDFUL_FILES = 16  # local ones that a thread reads at once
+_HANDFUL_BYTES = 1 << 20
 _LANES_FROM_BYTES = 4 << 20  # below, forking costs more than it saves
-_LANE_BATCH_BYTES = 8 << 20  # each lane holds one while the other lanes hold theirs
+_LANE_BATCH_BYTES = 6 << 20  # each lane holds one while the other lanes hold theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,7 @@ class LocalEngine:
         from iceberg_cli.engines.lanes import started
 
         sizes = [source(item).size_bytes for item in items]
-        batches = _cut(items, sizes, min(batch_bytes, _LANE_BATCH_BYTES))
+        batches = _cut(items, sizes, min(batch_bytes, _LANE_BATCH_BYTES), self.lanes)
 
         def share(lane: int) -> Iterator[tuple[int, Parsed]]:
             for batch in batches[lane :: self.lanes]:
@@ -124,23 +127,26 @@ class LocalEngine:
         read: Callable[[Item], tuple[int, Loaded | None]],
     ) -> Iterator[tuple[Item, tuple[int, Loaded | None]]]:
         """Items in their order with what was read, a bounded number of files and bytes ahead."""
+
+        def read_all(some: Sequence[Item]) -> list[tuple[int, Loaded | None]]:
+            return [read(item) for item in some]
+
         with ThreadPoolExecutor(self.threads) as pool:
-            window: deque[tuple[Item, int, Future[tuple[int, Loaded | None]]]] = deque()
+            window: deque[tuple[Sequence[Item], int, Future[list[tuple[int, Loaded | None]]]]] = deque()
             ahead_bytes = 0
             try:
-                for item in items:
-                    size_bytes = source(item).size_bytes
+                for some, size_bytes in _handfuls(items, source):
                     while window and (
                         len(window) > 2 * self.threads or ahead_bytes + size_bytes > _AHEAD_BYTES
                     ):
                         first, first_bytes, future = window.popleft()
-                        yield first, future.result()
+                        yield from zip(first, future.result(), strict=True)
                         ahead_bytes -= first_bytes
-                    window.append((item, size_bytes, pool.submit(read, item)))
+                    window.append((some, size_bytes, pool.submit(read_all, some)))
                     ahead_bytes += size_bytes
                 while window:
                     first, _, future = window.popleft()
-                    yield first, future.result()
+                    yield from zip(first, future.result(), strict=True)
             finally:
                 for _, _, future in window:
                     future.cancel()
@@ -163,13 +169,33 @@ def _pays(sources: Sequence[Source]) -> bool:
     )
 
 
-def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[Sequence[Item]]:
-    """Items in their order, about `batch_bytes` of them at a time."""
+def _handfuls(
+    items: Sequence[Item], source: Callable[[Item], Source]
+) -> Iterator[tuple[Sequence[Item], int]]:
+    """Items in their order, as many at a time as one thread reads, and their bytes.
+
+    Handing a small local file to a thread takes longer than reading it.
+    """
+    start = size_bytes = 0
+    for index, item in enumerate(items):
+        file = source(item)
+        size_bytes += file.size_bytes
+        full = index + 1 - start >= _HANDFUL_FILES or size_bytes >= _HANDFUL_BYTES
+        if full or index + 1 == len(items) or scheme_of(file.path) != "file":
+            yield items[start : index + 1], size_bytes
+            start, size_bytes = index + 1, 0
+
+
+def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, lanes: int) -> list[Sequence[Item]]:
+    """Items in their order, at most about `batch_bytes` of them at a time, and about as many for each lane."""
+    rounds = max(1, math.ceil(sum(sizes) / (batch_bytes * lanes)))
+    share = sum(sizes) / (rounds * lanes)
     batches: list[Sequence[Item]] = []
     start = size_bytes = 0
     for index, size in enumerate(sizes):
         size_bytes += size
-        if size_bytes >= batch_bytes or index + 1 - start >= _BATCH_FILES or index + 1 == len(sizes):
+        full = size_bytes + size / 2 >= share * (len(batches) + 1)
+        if full or index + 1 - start >= _BATCH_FILES or index + 1 == len(sizes):
             batches.append(items[start : index + 1])
-            start, size_bytes = index + 1, 0
+            start = index + 1
     return batches

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.arrow_arrays import array_of, bitmap_of
 from iceberg_cli.iceberg.avro import Container
 from iceberg_cli.iceberg.avro_hash import hash_strings
 from iceberg_cli.iceberg.avro_lockstep import decode_lockstep
@@ -68,7 +69,7 @@ def decode_records(plan: Plan, containers: Sequence[Container], *, executor: Exe
         index, block = blocks[int(np.searchsorted(ends, error.end))]
         raise CorruptFile(containers[index].path, block.offset, error.reason) from None
     names = ["file", *(column.name for column in plan.columns)]
-    return pa.table([pa.array(np.repeat(files, counts)), *arrays], names=names)
+    return pa.table([array_of(np.repeat(files, counts)), *arrays], names=names)
 
 
 def _side_by_side(payloads: Sequence[bytes | memoryview], ends: Ints) -> npt.NDArray[np.uint8]:
@@ -106,7 +107,7 @@ class _Assembler:
     def columns(self, columns: Sequence[Column], starts: Ints) -> list[pa.Array]:
         """One array per column; `starts`: where the blocks of each row's file start."""
         return [
-            self._column(column) if column.edge is None else pa.array(self._edges(column.edge) - starts)
+            self._column(column) if column.edge is None else array_of(self._edges(column.edge) - starts)
             for column in columns
         ]
 
@@ -128,7 +129,7 @@ class _Assembler:
         raw = self._raw(node)
         assert raw.values is not None
         assert raw.lengths is not None
-        return _numbers(hash_strings(self.buffer, raw.values, raw.lengths), valid)
+        return array_of(hash_strings(self.buffer, raw.values, raw.lengths), valid)
 
     def _raw(self, node: Node) -> Raw:
         assert node.out is not None
@@ -158,15 +159,20 @@ class _Assembler:
                 return self._text(node, raw, valid)
             case "fixed":
                 return self._fixed(node.type.size_bytes, raw, valid)
-            case "enum":
-                return pa.array(node.type.symbols, pa.string()).take(_numbers(raw.values, valid))
             case _:
-                return _numbers(raw.values, valid, narrow=node.kind == "int")
+                assert raw.values is not None
+                return self._number(node, raw.values, valid)
+
+    @staticmethod
+    def _number(node: Node, values: npt.NDArray[Any], valid: Bools | None) -> pa.Array:
+        if node.kind == "enum":
+            return pa.array(node.type.symbols, pa.string()).take(array_of(values, valid))
+        return array_of(values.astype(np.int32) if node.kind == "int" else values, valid)
 
     def _struct(self, node: Node, size: int, valid: Bools | None) -> pa.Array:
         children = [self.array(child, None) for child in node.children]
         fields = [pa.field(f.name, child.type) for f, child in zip(node.type.fields, children, strict=True)]
-        return pa.Array.from_buffers(pa.struct(fields), size, [_bitmap(valid)], children=children)
+        return pa.Array.from_buffers(pa.struct(fields), size, [bitmap_of(valid)], children=children)
 
     def _list(self, node: Node, raw: Raw, valid: Bools | None) -> pa.Array:
         assert raw.lengths is not None
@@ -184,7 +190,7 @@ class _Assembler:
             child = items[0]
             kind = pa.list_(child.type)
         return pa.Array.from_buffers(
-            kind, len(raw.lengths), [_bitmap(valid), pa.py_buffer(offsets)], children=[child]
+            kind, len(raw.lengths), [bitmap_of(valid), pa.py_buffer(offsets)], children=[child]
         )
 
     def _text(self, node: Node, raw: Raw, valid: Bools | None) -> pa.Array:
@@ -202,7 +208,7 @@ class _Assembler:
         assert raw.values is not None
         starts = raw.values if valid is None else np.where(valid, raw.values, 0)
         data = self.buffer[np.minimum(starts[:, None] + np.arange(size_bytes), len(self.buffer) - 1)]
-        buffers = [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(data))]
+        buffers = [bitmap_of(valid), pa.py_buffer(np.ascontiguousarray(data))]
         return pa.Array.from_buffers(pa.binary(size_bytes), len(starts), buffers)
 
 
@@ -222,7 +228,7 @@ def gather(buffer: npt.NDArray[np.uint8], starts: Ints, lengths: Ints, valid: Bo
     tiles = pa.Array.from_buffers(
         pa.binary(), 2 * len(starts) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(buffer)]
     )
-    return tiles.take(_numbers(np.arange(0, 2 * len(starts), 2), valid))
+    return tiles.take(array_of(np.arange(0, 2 * len(starts), 2), valid))
 
 
 def _first_bad_text(values: pa.Array, starts: Ints) -> int:
@@ -232,11 +238,3 @@ def _first_bad_text(values: pa.Array, starts: Ints) -> int:
         except UnicodeDecodeError:
             return int(starts[index]) + 1
     raise AssertionError(values)
-
-
-def _numbers(values: Any, valid: Bools | None, *, narrow: bool = False) -> pa.Array:
-    return pa.array(values.astype(np.int32) if narrow else values, mask=None if valid is None else ~valid)
-
-
-def _bitmap(valid: Bools | None) -> pa.Buffer | None:
-    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -49,11 +49,15 @@ class Lanes:
         self.pairs = self._every("<u2", 2)
         self.floats = self._every("<f4", 4)
         self.doubles = self._every("<f8", 8)
-        self.windows = self._every(f"V{WINDOW_BYTES}", WINDOW_BYTES)
+        self.windows = self.windows_of(WINDOW_BYTES)
+
+    def windows_of(self, size: int) -> Any:
+        """A view with `size` bytes as one opaque element per byte position."""
+        return self._every(f"V{size}", size)
 
     def _every(self, dtype: str, size: int) -> Any:
         """A view with one element per byte position."""
-        return np.ndarray((len(self.bytes) - size + 1,), dtype, buffer=self.bytes, strides=(1,))
+        return np.ndarray((max(0, len(self.bytes) - size + 1),), dtype, buffer=self.bytes, strides=(1,))
 
     def gather(self, view: Any, p: Ints, e: Ints) -> Any:
         """The elements of a view at the positions."""

@@ -6,6 +6,7 @@ runs the same plan as `avro_narrow` and gives the same values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ from iceberg_cli.iceberg.avro_lockstep_values import (
     jump,
     kept_value,
 )
+from iceberg_cli.iceberg.avro_narrow import stepper
 from iceberg_cli.iceberg.avro_plan import Ints, Node, Plan, Raw, leading_bytes, varints_in
+from iceberg_cli.iceberg.avro_shapes import ByShape
 
 _FEW_NUMBERS = 4
 
@@ -61,6 +64,18 @@ def decode_lockstep(plan: Plan, buffer: Bytes, starts: Ints, ends: Ints, counts:
     raws = [Raw() for _ in range(plan.outs)]
     compiler.collect(plan.root, rows, None, raws)
     return raws
+
+
+def _in_turn(steps: Sequence[Step]) -> Step:
+    steps = [step for step in steps if step is not ignore]
+    if len(steps) == 1:
+        return steps[0]
+
+    def run(p: Ints, e: Ints, s: Ints) -> None:
+        for step in steps:
+            step(p, e, s)
+
+    return run if steps else ignore
 
 
 class _Compiler:
@@ -115,36 +130,47 @@ class _Compiler:
         return lambda p, e, _s: lanes.skip_many(p, e, np.full(len(p), count, np.int64))
 
     def _record(self, node: Node, scope: Scope) -> Step:
-        """One step per field; neighbouring numbers and sizes that nobody wants are stepped over together."""
+        """One step per wanted field, and one for all neighbouring fields that nobody wants."""
         steps: list[Step] = []
-        numbers = 0
+        unwanted: list[Node] = []
         for index, child in enumerate(node.children):
+            if index in node.edges or child.keeps:
+                steps.append(self._unwanted(unwanted, scope))
+                unwanted = []
             if index in node.edges:
-                if numbers:
-                    steps.append(self._skip_numbers(numbers))
-                    numbers = 0
                 steps.append(self._edge(node.edges[index], scope))
-            count = None if child.keeps else varints_in(child.type)
+            if child.keeps:
+                steps.append(self.step(child, scope))
+            else:
+                unwanted.append(child)
+        steps.append(self._unwanted(unwanted, scope))
+        if len(node.children) in node.edges:
+            steps.append(self._edge(node.edges[len(node.children)], scope))
+        return _in_turn(steps)
+
+    def _unwanted(self, nodes: Sequence[Node], scope: Scope) -> Step:
+        """Over neighbouring fields: numbers together, all others by their shape, as one or each for itself."""
+        steps: list[Step] = []
+        numbers = others = 0
+        for node in nodes:
+            count = varints_in(node.type)
             if count is not None:
                 numbers += count
                 continue
             if numbers:
                 steps.append(self._skip_numbers(numbers))
                 numbers = 0
-            steps.append(self.step(child, scope))
+            size = leading_bytes(node.type)
+            others += size is None
+            steps.append(self.step(node, scope) if size is not None else self._by_shape([node], scope))
         if numbers:
             steps.append(self._skip_numbers(numbers))
-        if len(node.children) in node.edges:
-            steps.append(self._edge(node.edges[len(node.children)], scope))
-        steps = [step for step in steps if step is not ignore]
-        if len(steps) == 1:
-            return steps[0]
+        slow = _in_turn(steps)
+        return slow if others < 2 else self._by_shape(nodes, scope, slow)
 
-        def run(p: Ints, e: Ints, s: Ints) -> None:
-            for step in steps:
-                step(p, e, s)
-
-        return run if steps else ignore
+    def _by_shape(self, nodes: Sequence[Node], scope: Scope, slow: Step | None = None) -> Step:
+        alone = stepper(self.lanes.bytes.data, nodes)
+        return ByShape(self.lanes, nodes, slow or self.step(nodes[0], scope), alone)
 
     def _edge(self, out: int, scope: Scope) -> Step:
         sink = self.sinks[out]["values"] = Sink(scope, np.int64)

@@ -48,6 +48,26 @@ def decode_narrow(plan: Plan, buffer: bytes, blocks: Sequence[tuple[int, int, in
     return raws
 
 
+def stepper(buffer: memoryview, nodes: Sequence[Node]) -> Step:
+    """A step over neighbouring values that nobody wants: (position, block end) -> position after them.
+
+    Raises:
+        Malformed: from the step; see `decode_narrow`.
+    """
+    compiler = _Compiler(buffer, 0)
+    steps = [compiler.skip(node) for node in nodes]
+
+    def run(position: int, end: int) -> int:
+        try:
+            for step in steps:
+                position = step(position, end)
+        except (IndexError, struct.error):
+            raise Malformed(end, "a record reaches beyond its block") from None
+        return position
+
+    return run
+
+
 def _decode_block(step: Step, start: int, end: int, count: int) -> None:
     position = start
     for _ in range(count):
@@ -87,14 +107,14 @@ def _raw(node: Node, sink: Sink) -> Raw:
 class _Compiler:
     """Turns nodes into closures over one buffer."""
 
-    def __init__(self, buffer: bytes, outs: int) -> None:
+    def __init__(self, buffer: bytes | memoryview, outs: int) -> None:
         self.reader = Reader(buffer)
         self.sinks = [Sink() for _ in range(outs)]
 
     def step(self, node: Node) -> Step:
         """The closure that decodes or steps over one value of `node`."""
         if not node.keeps:
-            return self._skip(node)
+            return self.skip(node)
         match node.kind:
             case "record":
                 return self._record(node)
@@ -106,7 +126,8 @@ class _Compiler:
                 assert node.out is not None
                 return self.reader.kept_value(node, self.sinks[node.out])
 
-    def _skip(self, node: Node) -> Step:
+    def skip(self, node: Node) -> Step:
+        """The closure that steps over one value of `node`."""
         size = leading_bytes(node.type)
         if size is not None:
             return lambda position, _end: position + size
@@ -217,7 +238,7 @@ class _Compiler:
                 return lambda position, end, count: self.reader.skip_numbers(position, end, numbers * count)
             if (leading := varints_then_bytes(item)) is not None:
                 return lambda position, end, count: self.reader.skip_pairs(position, end, count, leading)
-        steps = [self._skip(child) for child in node.children]
+        steps = [self.skip(child) for child in node.children]
 
         def run(position: int, end: int, count: int) -> int:
             for _ in range(count):

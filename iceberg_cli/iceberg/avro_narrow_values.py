@@ -39,7 +39,7 @@ def _numbers(count: int) -> re.Pattern[bytes]:
 class Reader:
     """Readers over one buffer."""
 
-    def __init__(self, buffer: bytes) -> None:
+    def __init__(self, buffer: bytes | memoryview) -> None:
         self.buffer = buffer
 
     def read_long(self, position: int, end: int) -> tuple[int, int]:

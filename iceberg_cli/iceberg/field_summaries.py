@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.single_value import decimal_parts, from_bytes, make_decimal, to_bytes, unscaled
 
 _FLOATS: Mapping[str, tuple[Any, int]] = {"float": (np.int32, 31), "double": (np.int64, 63)}
@@ -112,7 +113,7 @@ def _ordered_bits(column: pa.Array, dtype: Any, top: int) -> pa.Array:
     values = np.where(np.isnan(values), np.abs(values), values)
     bits = values.view(dtype)
     bits = np.where(bits < 0, bits ^ dtype((1 << top) - 1), bits)
-    return pa.array(bits, mask=column.is_null().to_numpy(zero_copy_only=False))
+    return array_of(bits, column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _infinity(type_name: str) -> int:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.arrow_arrays import array_of
 
 _ADDED, _DELETED = 1, 2
 _MAX_ROW_ID = 1 << 62  # no table comes near it, and sums below it are exact enough to compare
@@ -54,7 +55,7 @@ def inherit(entries: pa.Table, sources: Sequence[Source]) -> pa.Table:
             continue
         match name:
             case "snapshot_id":
-                column = _fill(column, _of(sources, "added_snapshot_id").take(pa.array(files)))
+                column = _fill(column, _of(sources, "added_snapshot_id").take(array_of(files)))
             case "first_row_id":
                 column = _row_ids(column, files, status, entries["record_count"].to_numpy(), sources)
             case _:
@@ -88,12 +89,12 @@ def _sequence_numbers(
     wrong = null & (status != _ADDED) & (inherited > 0)
     if name == "file_sequence_number":
         # Writers from before this field was added (early v2) keep it null in files that they list again.
-        return _fill(column, pa.array(inherited, mask=wrong))
+        return _fill(column, array_of(inherited, ~wrong))
     if wrong.any():
         row = int(np.argmax(wrong))
         reason = f"null in an entry of status {status[row]}, which must have its own"
         raise CorruptFile(sources[files[row]].path, f"field {name}", reason)
-    return _fill(column, pa.array(inherited))
+    return _fill(column, array_of(inherited))
 
 
 def _row_ids(
@@ -117,4 +118,4 @@ def _row_ids(
     starts = np.searchsorted(files, np.arange(len(sources)))
     base = np.append(before, 0)[starts][files] if len(files) else before
     values = np.where(assigned, first + before - base, column.fill_null(0).to_numpy())
-    return pa.array(values, mask=(null & ~assigned) | (first < 0))
+    return array_of(values, ~((null & ~assigned) | (first < 0)))

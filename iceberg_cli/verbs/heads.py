@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.iceberg.manifest import (
     ADDED,
@@ -81,7 +82,7 @@ def _listed(table: IcebergTable, snapshot: Snapshot) -> pa.Table:
         raise CorruptFile(path, None, "the table needs this file and it is not there") from None
     rows = read_manifest_list(data, path, format_version=1)
     if not table.trust_lists:
-        zeros = pa.array(np.zeros(rows.num_rows, np.int32))
+        zeros = array_of(np.zeros(rows.num_rows, np.int32))
         check_lists([files], rows.add_column(0, "list", zeros))
     paths = rows["manifest_path"]
     if len(pc.unique(paths)) < len(paths):
@@ -127,7 +128,7 @@ def with_counts(table: IcebergTable, rows: pa.Table) -> pa.Table:
         return rows
     places = {path: place for place, path in enumerate(rows["manifest_path"].to_pylist())}
     counted = {name: rows[name].to_numpy(zero_copy_only=False).copy() for name in names}
-    wanted = rows.filter(pa.array(unknown))
+    wanted = rows.filter(array_of(unknown))
     columns = ("status", "record_count")
     for paths, found in table.liveness.from_entries(wanted, columns, _counts, phase="counting manifests"):
         chosen = [places[path] for path in paths]

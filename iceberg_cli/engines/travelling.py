@@ -1,0 +1,27 @@
+"""Errors on their way from a process that works to the one that waits."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+
+from iceberg_cli.errors import IcebergCliError
+
+
+def pickled_error(error: BaseException, where: str) -> bytes:
+    """The error with its fields, and for a bug the text of its traceback, which itself cannot travel.
+
+    Args:
+        error: that was caught.
+        where: a line above the traceback, such as "In a process that decodes files:".
+    """
+    trace = "".join(traceback.format_exception(error))
+    if not isinstance(error, IcebergCliError):
+        error.add_note(f"{where}\n{trace}")
+    try:
+        data = pickle.dumps(error, 5)
+        if type(pickle.loads(data)) is type(error):  # noqa: S301 - written in the line above
+            return data
+    except Exception:  # noqa: BLE001 - an error of another library may say anything here
+        return pickle.dumps(RuntimeError(trace), 5)
+    return pickle.dumps(RuntimeError(trace), 5)
