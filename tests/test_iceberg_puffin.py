@@ -23,11 +23,20 @@ from iceberg_cli.iceberg.puffin import (
     read_footer,
     write,
 )
+from iceberg_cli.iceberg.puffin_vectors import read_vectors_footer
 from tests.paths import FIXTURES, needs_fixtures
 
 SAMPLES = FIXTURES / "01-iceberg-spec-fixtures/org/apache/iceberg/puffin/v1"
 FIRST = b"abcdefghi"
 SECOND = "some blob \0 binary data \U0001f92f that is not very very very very very very long, is it?".encode()
+
+CHANGES = [
+    b"",
+    *(bytes([byte]) for byte in b'"\\{}[]:, \t\n\0-+.0179eEaz'),
+    b"\xff",
+    b"\xc3\xa9",
+    b"\xed\xa0\x80",  # half of a surrogate pair
+]
 
 
 def footer_of(data: bytes) -> Footer:
@@ -253,3 +262,52 @@ def test_blob_that_inflates_to_half_a_gigabyte_is_refused() -> None:
     assert len(stored) < 1 << 20
     with pytest.raises(CorruptFile, match="after decompression"):
         contents(write([Blob(type="t", fields=[1], data=stored, compression_codec="zstd")], {}))
+
+
+def rows_of_json(payload: bytes) -> list[tuple[object, ...]]:
+    """What Python's own parser reads, in the order of `BlobMetadata`; a key that appears twice is an error."""
+
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        assert len(dict(pairs)) == len(pairs)
+        return dict(pairs)
+
+    keys = ("snapshot-id", "sequence-number", "offset", "length")
+    document = json.loads(payload, object_pairs_hook=unique)
+    assert document.keys() <= {"blobs", "properties"}
+    return [
+        (row["type"], tuple(row["fields"]), *(row[key] for key in keys), None, row["properties"], {})
+        for row in document["blobs"]
+        if row.keys() == {"type", "fields", *keys, "properties"}
+    ]
+
+
+@needs_fixtures
+def test_footer_of_spark_is_read_by_the_quick_way_and_says_what_json_says() -> None:
+    java = next((FIXTURES / "03-iceberg-v3-deletion-vectors/data").glob("*.puffin")).read_bytes()
+    payload = java[footer_of(java).offset + 4 : -12]
+    for text in (payload, json.dumps(json.loads(payload), ensure_ascii=False).encode()):
+        quick = read_vectors_footer(text)
+        assert quick is not None
+        assert list(quick.rows) == rows_of_json(text)
+        assert quick.properties == json.loads(text)["properties"]
+
+
+def test_every_change_of_one_byte_of_a_footer_is_read_as_json_says_or_left_to_the_strict_parser() -> None:
+    blobs = [
+        deletion_vector_blob(b"abc", referenced_data_file=path, cardinality=3)
+        for path in ("a", "data/é x.parquet")
+    ]
+    data = write(blobs, {"created-by": "us"})
+    payload = data[footer_of(data).offset + 4 : -12]
+    assert read_vectors_footer(payload) is not None
+    read = 0
+    for place in range(len(payload)):
+        changes = [payload[:place] + byte + payload[place + 1 :] for byte in CHANGES]
+        changes += [payload[:place] + byte + payload[place:] for byte in CHANGES]
+        for changed in changes:
+            quick = read_vectors_footer(changed)
+            if quick is not None:
+                assert list(quick.rows) == rows_of_json(changed)
+                assert quick.properties == json.loads(changed).get("properties", {})
+                read += 1
+    assert read > 500

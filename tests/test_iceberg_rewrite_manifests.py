@@ -12,6 +12,7 @@ import random
 import struct
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +27,15 @@ from iceberg_cli.iceberg.avro_plan import Wanted
 from iceberg_cli.iceberg.avro_schema import parse_schema
 from iceberg_cli.iceberg.field_summaries import FieldSummary, sort_key, summary_of
 from iceberg_cli.iceberg.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
-from iceberg_cli.iceberg.manifest_layout import Candidate, Layout, chosen, overlaps
+from iceberg_cli.iceberg.manifest_layout import (
+    Candidate,
+    Layout,
+    chosen,
+    name_of,
+    overlaps,
+    rewrite_of,
+    rules_of,
+)
 from iceberg_cli.iceberg.manifest_schemas import manifest_schema, partition_struct
 from iceberg_cli.iceberg.manifest_splice import encoded, recipe, spliced
 from iceberg_cli.iceberg.manifest_writer import manifest_header, write_manifest, write_manifest_list
@@ -792,8 +801,17 @@ T = 1_000
 LAYOUT = Layout(target_bytes=T + 10, header_bytes=10, min_manifests=2, fields=1)
 
 
-def a_candidate(number: int, size: int, low: int = 0, high: int = 0, *, live: int = 5) -> Candidate:
-    return Candidate(number=number, body_bytes=size, live_files=live, lower=((1, low),), upper=((1, high),))
+def a_candidate(
+    number: int, size: int, low: int = 0, high: int = 0, *, live: int = 5, rewrite: str = ""
+) -> Candidate:
+    return Candidate(
+        number=number,
+        body_bytes=size,
+        live_files=live,
+        lower=((1, low),),
+        upper=((1, high),),
+        rewrite=rewrite,
+    )
 
 
 def test_many_small_manifests_are_merged_and_those_of_a_good_size_stay() -> None:
@@ -818,6 +836,41 @@ def test_manifests_that_share_only_their_first_and_last_partition_do_not_overlap
 def test_a_single_manifest_of_one_file_is_never_split() -> None:
     assert chosen([a_candidate(0, 10 * T, live=1)], LAYOUT) == {}
     assert set(chosen([a_candidate(0, 10 * T, live=2)], LAYOUT)) == {0}
+
+
+def test_what_one_rewrite_wrote_is_not_written_again_however_it_turned_out() -> None:
+    uneven = [a_candidate(number, 10, rewrite="one") for number in range(6)]
+    uneven += [a_candidate(6, 9 * T, rewrite="one")]
+    assert chosen(uneven, LAYOUT) == {}
+    overlapping = [a_candidate(number, 900, 0, 99, rewrite="one") for number in range(10)]
+    assert chosen(overlapping, LAYOUT) == {}
+    assert len(chosen([*overlapping, a_candidate(10, 900, 0, 99)], LAYOUT)) == 11
+
+
+def test_small_manifests_of_a_rewrite_are_merged_with_those_of_others() -> None:
+    small = [a_candidate(number, 10, rewrite="one") for number in range(6)]
+    assert set(chosen([*small, a_candidate(6, 10)], LAYOUT)) == set(range(7))
+    assert set(chosen([*small, a_candidate(6, 10, rewrite="other")], LAYOUT)) == set(range(7))
+
+
+def test_what_is_small_or_dead_is_written_with_what_is_split() -> None:
+    candidates = [a_candidate(0, 9 * T), a_candidate(1, 10), a_candidate(2, 900), a_candidate(3, 10, live=0)]
+    assert set(chosen(candidates, LAYOUT)) == {0, 1, 3}
+    assert set(chosen(candidates, replace(LAYOUT, min_manifests=9))) == {0, 1, 3}
+
+
+def test_a_name_says_which_rewrite_wrote_a_manifest_to_those_of_the_same_rules_only() -> None:
+    here, there = replace(LAYOUT, rules=rules_of(1, "a")), replace(LAYOUT, rules=rules_of(2, "a"))
+    path = f"/lake/metadata/7f3e-{name_of('data-spec0', here, '0123456789abcdef', 12_345)}"
+    assert rewrite_of(path, here) == "0123456789abcdef"
+    assert rewrite_of(path, there) == rewrite_of(path, LAYOUT) == ""
+    assert rewrite_of("/lake/metadata/7f3e-m0.avro", here) == ""
+
+
+def test_another_target_size_has_what_a_rewrite_wrote_written_again() -> None:
+    table = a_lot(files=900).table()
+    rewritten(table, target_size_bytes=12 * KIB)
+    assert rewritten(table, target_size_bytes=40 * KIB)["added_manifests_count"] < 4
 
 
 def test_a_policy_survives_its_json_and_an_unreadable_one_is_refused() -> None:

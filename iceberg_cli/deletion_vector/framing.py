@@ -6,7 +6,8 @@ Spec: Puffin "deletion-vector-v1 blob type".
 from __future__ import annotations
 
 import struct
-import zlib
+
+from isal import isal_zlib
 
 from iceberg_cli.errors import CorruptFile
 
@@ -24,7 +25,7 @@ def framed(vector: bytes) -> bytes:
     body = MAGIC + vector
     if len(body) + 8 > MAX_BLOB_BYTES:
         raise ValueError(f"Cannot frame a deletion vector: the blob would have {len(body) + 8} bytes.")
-    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+    return struct.pack(">I", len(body)) + body + struct.pack(">I", isal_zlib.crc32(body))
 
 
 def unframe(data: bytes, path: str) -> bytes:
@@ -37,7 +38,7 @@ def unframe(data: bytes, path: str) -> bytes:
     if data[4:8] != MAGIC:
         raise CorruptFile(path, 4, f"magic {data[4:8].hex()} instead of {MAGIC.hex()}")
     (expected,) = struct.unpack_from(">I", data, len(data) - 4)
-    if (found := zlib.crc32(memoryview(data)[4:-4])) != expected:
+    if (found := isal_zlib.crc32(memoryview(data)[4:-4])) != expected:
         raise CorruptFile(
             path, len(data) - 4, f"CRC-32 is {found:08x}, the deletion vector says {expected:08x}"
         )

@@ -6,10 +6,10 @@ Spec: Puffin "deletion-vector-v1 blob type"; RoaringFormatSpec.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 
 import numpy as np
+from isal import isal_zlib
 
 from iceberg_cli.deletion_vector.framing import MAGIC, MAX_BLOB_BYTES
 from iceberg_cli.deletion_vector.roaring import ARRAY_LIMIT, NO_RUNS_COOKIE
@@ -73,5 +73,5 @@ def _is_plain(blob: bytes, cardinality: int) -> bool:
         (magic, count, key, cookie) == (MAGIC, 1, 0, NO_RUNS_COOKIE)
         and 0 < n <= 1 << 16
         and size == 32 + 8 * n + 2 * cardinality
-        and zlib.crc32(memoryview(blob)[4:-4]) == int.from_bytes(blob[-4:], "big")
+        and isal_zlib.crc32(memoryview(blob)[4:-4]) == int.from_bytes(blob[-4:], "big")
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +33,9 @@ COLUMNS: Final = (
     "shared_rows_count",
     "rows_with_two_ids_count",
 )
+_MOST: Final = (1 << 63) - 1
 Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,27 +76,88 @@ def row_count(rows: pa.Table) -> int:
     return int(live_rows(rows).sum())
 
 
-def live_rows(rows: pa.Table) -> npt.NDArray[np.int64]:
+def live_rows(rows: pa.Table) -> Numbers:
     """The rows of the live data files of each of n manifests with counts."""
-    counts: npt.NDArray[np.int64] = pc.add(rows["added_rows_count"], rows["existing_rows_count"]).to_numpy()
+    counts: Numbers = pc.add(rows["added_rows_count"], rows["existing_rows_count"]).to_numpy()
     return counts
 
 
-def may_reach(rows: pa.Table, next_row_id: int) -> Mask:
-    """Which of n rows with counts may hold an id of `next_row_id` or above.
+def doubtful(rows: pa.Table, next_row_id: int) -> Mask:
+    """Which of n manifests with counts may hold an id that another one has too, or one of `next_row_id` or above.
 
-    The range of a manifest whose entries all have their own ids is not used, so only the entries can tell.
+    A manifest's range is as long as it has live rows, and is not used where entries have ids of their own, as those
+    of a rewrite have: so only the entries of these can tell. Manifests whose ranges lie apart are taken at their word.
     """
-    ends = pc.fill_null(rows["first_row_id"], 0).to_numpy() + live_rows(rows)
-    above: Mask = ends > next_row_id
-    return with_ids(rows) & above
+    firsts = pc.fill_null(rows["first_row_id"], 0).to_numpy()
+    stops = _stops(firsts, live_rows(rows))
+    places = np.flatnonzero(with_ids(rows) & (stops > firsts))
+    order = places[np.argsort(firsts[places], kind="stable")]
+    starts, ends = firsts[order], stops[order]
+    found = np.zeros(rows.num_rows, np.bool_)
+    found[order[1:]] = starts[1:] < np.maximum.accumulate(ends)[:-1]
+    found[order[:-1]] |= ends[:-1] > starts[1:]
+    found[order] |= ends > next_row_id
+    return found
 
 
-def end_of_ids(entries: pa.Table) -> int:
-    """The first id above those of live entries: columns `status`, `first_row_id`, `record_count`; 0 without ids."""
-    found = live(entries)
-    found = found.filter(found["first_row_id"].is_valid())
-    return int(pc.max(pc.add(found["first_row_id"], found["record_count"])).as_py() or 0)
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Row ids of live files.
+
+    Args:
+        firsts: first id of each of n ranges that do not touch, ascending.
+        stops: the id after the last one of each.
+        twice: first and last id of one range that two files have, if there is any.
+    """
+
+    firsts: Numbers
+    stops: Numbers
+    twice: tuple[int, int] | None = None
+
+    @property
+    def end(self) -> int:
+        """The first id above all of them; 0 without ids."""
+        return int(self.stops.max(initial=0))
+
+    @classmethod
+    def of(cls, entries: pa.Table) -> Ids:
+        """Those of the live entries among `entries`: columns `status`, `first_row_id`, `record_count`."""
+        found = live(entries)
+        found = found.filter(found["first_row_id"].is_valid())
+        firsts, counts = found["first_row_id"].to_numpy(), found["record_count"].to_numpy()
+        return cls._ranges(firsts[counts > 0], _stops(firsts, counts)[counts > 0])
+
+    @classmethod
+    def together(cls, parts: Sequence[Ids]) -> Ids:
+        """Those of all parts."""
+        none = np.empty(0, np.int64)
+        found = cls._ranges(
+            np.concatenate([none, *(part.firsts for part in parts)]),
+            np.concatenate([none, *(part.stops for part in parts)]),
+        )
+        known = next((part.twice for part in parts if part.twice is not None), found.twice)
+        return replace(found, twice=known)
+
+    @classmethod
+    def _ranges(cls, firsts: Numbers, stops: Numbers) -> Ids:
+        order = np.argsort(firsts, kind="stable")
+        firsts, own = firsts[order], stops[order]
+        stops = np.maximum.accumulate(own)
+        clash = np.flatnonzero(firsts[1:] < stops[:-1])[:1]
+        twice = None
+        if len(clash):
+            at = int(clash[0])
+            twice = int(firsts[at + 1]), int(min(stops[at], own[at + 1])) - 1
+        apart = np.flatnonzero(firsts[1:] > stops[:-1])
+        begins = np.concatenate([np.arange(min(len(firsts), 1)), apart + 1])
+        ends = np.concatenate([apart, np.arange(len(firsts))[-1:]])
+        return cls(firsts[begins], stops[ends], twice)
+
+
+def _stops(firsts: Numbers, counts: Numbers) -> Numbers:
+    """The id after the last one of each range. Hostile numbers do not wrap around."""
+    stops: Numbers = np.minimum(firsts, _MOST - counts) + counts
+    return stops
 
 
 def reason(rows: pa.Table, first_row_id: int | None) -> str:

@@ -31,9 +31,10 @@ FROZEN: Final = (
     "has a deletion vector that lacks older position deletes: an earlier tool lost deletes or revived rows",
     "is named by position deletes whose entry says that they name another one, which readers take differently",
     "is named by deletes that spell its path in another way, which readers take differently",
+    "has a deletion vector with positions behind its last row, which readers ignore",
 )
 SOUND, TWO_VECTORS, STRAY_VECTOR, LISTED_TWICE, HIDDEN_DELETES, OTHER_PARTITION, LOST_DELETES = range(7)
-OTHER_REFERENCE, OTHER_SPELLING = 7, 8
+OTHER_REFERENCE, OTHER_SPELLING, BEHIND_END = 7, 8, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,10 @@ Spec: Puffin "deletion-vector-v1 blob type"; Iceberg v3 "Deletion Vectors".
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,10 +33,17 @@ CREATED_BY: Final = {"created-by": f"iceberg-cli {__version__}"}
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A Puffin file's wanted blobs, in the order that was asked for, and the bytes of those that nobody wanted."""
+    """What was taken out of a Puffin file.
+
+    Args:
+        blobs: in the order that was asked for.
+        dead_bytes: of the blobs that nobody wanted.
+        reaching: places in `blobs` of those with positions behind the last row of their data file.
+    """
 
     blobs: list[bytes]
     dead_bytes: int
+    reaching: list[int] = field(default_factory=list)
 
 
 def read_vectors(files: Sequence[tuple[str, bytes, int]], wanted: pa.Table) -> list[Found]:
@@ -45,7 +54,7 @@ def read_vectors(files: Sequence[tuple[str, bytes, int]], wanted: pa.Table) -> l
         wanted: see `vectors_in`; every live entry of the files, file by file.
 
     Raises:
-        CorruptFile: see `vectors_in`.
+        CorruptFile: see `vectors_in`; positions behind the last row are no reason.
     """
     found, rows, owners = [], _rows(wanted), []
     start = 0
@@ -57,7 +66,10 @@ def read_vectors(files: Sequence[tuple[str, bytes, int]], wanted: pa.Table) -> l
         found.append(Found(_taken(data, path, footer, mine), sum(dead)))
         owners += [path] * count
         start += count
-    _check_content([blob for each in found for blob in each.blobs], rows, owners)
+    starts = list(accumulate((len(each.blobs) for each in found), initial=0))
+    for row in _check_content([blob for each in found for blob in each.blobs], rows, owners):
+        file = bisect_right(starts, row) - 1
+        found[file].reaching.append(row - starts[file])
     return found
 
 
@@ -72,14 +84,18 @@ def vectors_in(data: bytes, path: str, wanted: pa.Table) -> Iterator[bytes]:
 
     Raises:
         CorruptFile: the file has another length than the entries say, its footer has another blob at such a place or
-            none, or a blob is no sound deletion vector.
+            none, a blob is no sound deletion vector, or it has positions behind the last row of its data file.
     """
     rows = _rows(wanted)
     footer = _footer(data, path, rows)
     for begin in range(0, len(rows), _VECTORS_AT_ONCE):
         part = rows[begin : begin + _VECTORS_AT_ONCE]
         blobs = _taken(data, path, footer, part)
-        _check_content(blobs, part, [path] * len(part))
+        for index in _check_content(blobs, part, [path] * len(part)):
+            row = part[index]
+            raise CorruptFile(
+                path, row.offset, f"it has positions behind {row.last_row}, the last row of {row.ref}"
+            )
         yield from blobs
 
 
@@ -115,19 +131,26 @@ def _taken(data: bytes, path: str, footer: Footer, rows: Sequence[_Row]) -> list
     return [data[row.offset : row.offset + row.size] for row in rows]
 
 
-def _check_content(blobs: Sequence[bytes], rows: Sequence[_Row], paths: Sequence[str]) -> None:
-    """Blobs are sound deletion vectors, with as many positions as manifests say and none behind the last row."""
+def _check_content(blobs: Sequence[bytes], rows: Sequence[_Row], paths: Sequence[str]) -> list[int]:
+    """Blobs are sound deletion vectors, with as many positions as manifests say.
+
+    Returns:
+        Places of those with positions behind the last row.
+    """
+    reaching = []
     for begin in range(0, len(rows), _VECTORS_AT_ONCE):
         some = slice(begin, begin + _VECTORS_AT_ONCE)
         cardinalities, last_rows = [r.record_count for r in rows[some]], [r.last_row for r in rows[some]]
         for index in unproven(blobs[some], cardinalities, last_rows):
             row, path = rows[begin + index], paths[begin + index]
-            last = None if row.last_row < 0 else row.last_row
             try:
-                decode(blobs[begin + index], path, cardinality=row.record_count, max_position=last)
+                vector = decode(blobs[begin + index], path, cardinality=row.record_count)
             except CorruptFile as error:
                 at = row.offset + error.offset if isinstance(error.offset, int) else error.offset
                 raise CorruptFile(path, at, error.reason) from error
+            if row.last_row >= 0 and vector.cardinality and vector.bitmap.max() > row.last_row:
+                reaching.append(begin + index)
+    return reaching
 
 
 def _check_place(

@@ -15,13 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.avro_plan import Ints
 from iceberg_cli.iceberg.avro_schema import AvroType, record_of
 from iceberg_cli.iceberg.field_summaries import sort_key
 from iceberg_cli.iceberg.manifest import DATA, DELETED, ManifestSource, read_entries
 from iceberg_cli.iceberg.manifest_writer import manifest_header
 
-_BATCH_BYTES = 48 << 20  # of inflated blocks that are decoded at once
+_BATCH_BYTES = 16 << 20  # of inflated blocks that are decoded at once
 _PARTITION_ID = 102
 _DATA_FILE_ID = 2
 
@@ -108,7 +109,7 @@ class Runs:
             owners = entries["manifest"].to_numpy()
             order, starts = runs_of(owners, keys)
             counts = np.diff(np.append(starts, len(order)))
-            first = pa.array(order[starts])
+            first = array_of(order[starts])
             columns = {"manifest": np.array(numbers, np.int64)[owners[order[starts]]], "count": counts}
             columns |= {f"key {index}": key.take(first) for index, key in enumerate(keys)}
             tables.append(pa.table(columns))
@@ -169,7 +170,7 @@ def by_schema(batch: Opened) -> Iterator[tuple[list[int], list[ManifestSource]]]
 
 
 def _live(entries: pa.Table) -> pa.Table:
-    return entries.filter(pa.array(entries["status"].to_numpy() != DELETED))
+    return entries.filter(array_of(entries["status"].to_numpy() != DELETED))
 
 
 def record_type(source: ManifestSource) -> AvroType:

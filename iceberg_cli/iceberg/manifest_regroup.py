@@ -8,14 +8,16 @@ compressed already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.avro_plan import Ints
 from iceberg_cli.iceberg.avro_schema import parse_schema
 from iceberg_cli.iceberg.field_summaries import FieldSummary, summary_of
@@ -34,6 +36,10 @@ from iceberg_cli.iceberg.manifest_placement import (
 )
 from iceberg_cli.iceberg.manifest_splice import encoded, payload_of, recipe, spliced
 from iceberg_cli.iceberg.manifest_writer import entry_blocks
+
+_ENCODED_BYTES = 1 << 20  # of new entries that are made at once, before they are compressed
+
+Encode = Callable[[Ints], pa.Array]  # the new encodings of some entries, by their rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +83,20 @@ class Regroup:
             entries = entries.set_column(entries.column_names.index("first_row_id"), "first_row_id", nulls)
         keys = sort_keys(entries, sources[0], self.target)
         rows, outputs = self._order(entries, keys, numbers)
+        size = 0
         if found:
             payload, starts = payload_of(sources)
-            added = pa.array(starts[entries["manifest"].to_numpy()])
+            size = len(payload)
+            added = array_of(starts[entries["manifest"].to_numpy()])
             for edge in found.edges:
                 moved = pc.add(entries[edge.name], added)
                 entries = entries.set_column(entries.column_names.index(edge.name), edge.name, moved)
-            values = spliced(found, entries, payload, rows)
+            encode: Encode = partial(spliced, found, entries, payload)
         else:
-            values = encoded(text, partition_type(avro), entries, rows)
+            encode = partial(encoded, text, partition_type(avro), entries)
+        at_once = max(_ENCODED_BYTES * entries.num_rows // max(size, 1), 1)
         for start, stop in _slices(outputs):
-            yield self._part(int(outputs[start]), values, entries, keys, rows, start, stop)
+            yield self._part(int(outputs[start]), rows[start:stop], entries, keys, encode, at_once)
 
     def _order(
         self, entries: pa.Table, keys: Sequence[pa.Array], numbers: Sequence[int]
@@ -95,11 +104,13 @@ class Regroup:
         """The live entries that are wanted, by new manifest and then in their order; and their new manifests."""
         live = np.flatnonzero(entries["status"].to_numpy() != DELETED)
         owners = entries["manifest"].to_numpy()[live]
-        chosen = [keys[index].take(pa.array(live)) for index in self.target.sort_by]
+        chosen = [keys[index].take(array_of(live)) for index in self.target.sort_by]
         order, starts = runs_of(owners, chosen if self.placement.sorted_runs else [])
         lengths = np.diff(np.append(starts, len(order)))
         own = np.arange(len(order)) - np.repeat(starts, lengths)
-        firsts = [self.placement.ranks[numbers[owner]] for owner in np.unique(owners)]
+        firsts = [
+            self.placement.ranks[numbers[owner]] for owner in np.flatnonzero(np.bincount(owners)).tolist()
+        ]
         ranks = np.empty(len(order), np.int64)
         ranks[order] = own + (np.repeat(np.concatenate(firsts), lengths) if firsts else 0)
         outputs = np.searchsorted(self.placement.cuts, ranks, side="right") - 1
@@ -111,22 +122,24 @@ class Regroup:
     def _part(
         self,
         output: int,
-        values: pa.Array,
+        rows: Ints,
         entries: pa.Table,
         keys: Sequence[pa.Array],
-        rows: Ints,
-        start: int,
-        stop: int,
+        encode: Encode,
+        at_once: int,
     ) -> Part:
-        mine = pa.array(rows[start:stop])
+        """The blocks of entries that go to one new manifest, so many entries at a time."""
+        blocks: list[bytes] = []
+        for first in range(0, len(rows), at_once):
+            values = encode(rows[first : first + at_once])
+            blocks += entry_blocks(values, codec=self.target.codec, sync=self.syncs[output])
+        mine = array_of(rows)
         taken = entries.select(IDENTITY).take(mine)
-        own = values.slice(start, stop - start)
-        blocks = entry_blocks(own, codec=self.target.codec, sync=self.syncs[output])
         typed = zip(keys, self.target.types, strict=True)
         return Part(
             output=output,
             blocks=b"".join(blocks),
-            files=stop - start,
+            files=len(rows),
             rows=int(pc.sum(taken["record_count"]).as_py()),
             min_sequence_number=int(pc.min(taken["sequence_number"]).as_py()),
             all_rows_have_ids=self.target.with_row_ids and taken["first_row_id"].null_count == 0,

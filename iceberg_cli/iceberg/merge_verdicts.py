@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.iceberg.delete_columns import EQUALITY, POSITIONS, UNREADABLE, Bools, Ints
-from iceberg_cli.iceberg.delete_index import FROZEN, SOUND, Index
+from iceberg_cli.iceberg.delete_index import BEHIND_END, FROZEN, SOUND, Index
 from iceberg_cli.iceberg.merge_choice import Conversion, Puffins
 from iceberg_cli.iceberg.merge_dvs import SUBJECTS
 from iceberg_cli.iceberg.merge_policy import Settings
@@ -118,14 +118,14 @@ def _vectors(count: int) -> str:
     return "1 deletion vector" if count == 1 else f"{count} deletion vectors"
 
 
-def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: int) -> Iterator[str]:
+def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: Ints) -> Iterator[str]:
     """What an operator should look at.
 
     Args:
         index: of the base.
         targets: data files that get a deletion vector.
         cardinalities: of these.
-        outside: positions that were left out because their data file has no such row.
+        outside: those of these with position deletes behind their end, which are left out.
     """
     for code in np.unique(index.frozen[index.frozen != SOUND]).tolist():
         files = np.flatnonzero(index.frozen == code)
@@ -136,6 +136,7 @@ def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: int) 
     known = np.flatnonzero(index.vector >= 0)
     deleted[known] = index.column("record_count")[index.vector[known]]
     deleted[targets] = cardinalities
+    deleted[index.frozen == BEHIND_END] = -1  # the vector says more than it deletes
     empty = np.flatnonzero(deleted == index.data["record_count"].to_numpy())
     if len(empty):
         what = "1 data file has" if len(empty) == 1 else f"{len(empty)} data files have"
@@ -143,10 +144,9 @@ def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: int) 
             f"{what} no live row left, which Spark's rewrite_data_files(table => ..., options => "
             f"map('delete-ratio-threshold', '1.0', 'min-input-files', '1')) drops: {_examples(index, empty)}"
         )
-    if outside:
-        what = "1 position delete lies" if outside == 1 else f"{outside} position deletes lie"
-        left = "is" if outside == 1 else "are"
-        yield f"{what} behind the end of the data file and {left} left out"
+    if len(outside):
+        what = "1 data file" if len(outside) == 1 else f"{len(outside)} data files"
+        yield f"position deletes behind the end of {what} are left out: {_examples(index, outside)}"
 
 
 def _examples(index: Index, files: npt.NDArray[np.intp]) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg import strict_json
+from iceberg_cli.iceberg.puffin_vectors import read_vectors_footer
 
 MAGIC = b"PFA1"
 TRAILER_BYTES = 12  # payload size, flags, magic
@@ -56,8 +57,7 @@ class Footer:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blob:
+class Blob(NamedTuple):
     """A blob to write; `data` is stored as it is."""
 
     type: str
@@ -66,8 +66,8 @@ class Blob:
     snapshot_id: int = -1
     sequence_number: int = -1
     compression_codec: str | None = None  # what `data` is already compressed with
-    properties: Mapping[str, str] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, str] = MappingProxyType({})
+    extra: Mapping[str, Any] = MappingProxyType({})
 
 
 def footer_bytes(tail: bytes, file_size: int, path: str) -> int:
@@ -117,6 +117,10 @@ def read_footer(data: bytes, file_size: int, path: str) -> Footer:
     if footer[:4] != MAGIC:
         raise CorruptFile(path, start, f"footer magic {footer[:4].hex()} instead of {MAGIC.hex()}")
     payload = _payload(footer[4:-12], footer[-8:-4], path, start)
+    if vectors := read_vectors_footer(payload):
+        blobs = tuple(map(BlobMetadata._make, vectors.rows))
+        _check_places(blobs, start, path)
+        return Footer(blobs=blobs, properties=vectors.properties, offset=start)
     document = strict_json.loads(payload, path, sharing=False)
     rows = document.get("blobs")
     if not isinstance(rows, list):
@@ -169,7 +173,9 @@ def write(
             row["compression-codec"] = blob.compression_codec
         if blob.properties:
             row["properties"] = dict(blob.properties)
-        rows.append(row | dict(blob.extra))
+        if blob.extra:
+            row |= blob.extra
+        rows.append(row)
         parts.append(blob.data)
         at += len(blob.data)
     document: dict[str, Any] = {"blobs": rows}

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg import assign_row_ids as rules
-from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
+from iceberg_cli.iceberg.assign_row_ids import AssignPolicy, Ids
 from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.reachability import NO_KEYS, Keys, among, key_set, live
@@ -145,7 +145,7 @@ class _Planning:
         if self.shown is not None:
             due = [name for name in due if _goes(self.shown, name)]
         for name in due:
-            self._check_counter(self.head(name))
+            self._check_ids(self.head(name))
             self.steps[name] = self._step(self.head(name))
         verdicts = [self._verdict(self.head(name), due=name in due) for name in self.names]
         self._warn_of_the_past(due)
@@ -175,18 +175,28 @@ class _Planning:
             timestamp_ms=head.snapshot.timestamp_ms,
         )
 
-    def _check_counter(self, head: Head) -> None:
-        """Ids that are in use must be below the table's counter, or the new ranges would give them again."""
+    def _check_ids(self, head: Head) -> None:
+        """Ids that are in use must lie apart, and below the table's counter, or new ranges would give them again."""
         counter = self.metadata.next_row_id
-        doubtful = head.rows.filter(pa.array(rules.may_reach(head.rows, counter)))
+        doubtful = head.rows.filter(pa.array(rules.doubtful(head.rows, counter)))
         columns = ("status", "record_count", "first_row_id")
-        found = self.table.liveness.from_entries(doubtful, columns, _end, phase="reading row ids")
-        end = max(found, default=0)
-        if end > counter:
-            self.blocked_by.append(
-                f"branch {head.ref} has rows with ids up to {end - 1}, and the table's next-row-id is {counter}: "
-                "its row ids are damaged, `inspect --check` shows where"
+        found = Ids.together(
+            [*self.table.liveness.from_entries(doubtful, columns, _ids, phase="reading row ids")]
+        )
+        reasons = []
+        if found.end > counter:
+            reasons.append(
+                f"row-ids-above-next: branch {head.ref} has rows with ids up to {found.end - 1}, and the table's "
+                f"next-row-id is {counter}"
             )
+        if found.twice is not None:
+            first, last = found.twice
+            reasons.append(
+                f"row-ids-overlap: branch {head.ref} has two rows for each id from {first} to {last}"
+            )
+        self.blocked_by += [
+            f"{each}: its row ids are damaged, `inspect --check` shows where" for each in reasons
+        ]
 
     def _warn_of_the_past(self, due: Sequence[str]) -> None:
         """Say what keeps rows without ids for good."""
@@ -307,8 +317,8 @@ def _some(names: Sequence[str]) -> str:
 # -- over batches of entries, maybe in another process -----------------------------------------------------------
 
 
-def _end(_: Sequence[ManifestSource], batch: EntryBatch) -> int:
-    return rules.end_of_ids(batch.table)
+def _ids(_: Sequence[ManifestSource], batch: EntryBatch) -> Ids:
+    return Ids.of(batch.table)
 
 
 def _hashes(_: Sequence[ManifestSource], batch: EntryBatch) -> Keys:

@@ -72,6 +72,7 @@ class DeleteReader:
     known_parts: pa.Table = field(default_factory=PARTS_SCHEMA.empty_table)
     index: Index = field(init=False)
     tuples: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
+    reaching: set[int] = field(default_factory=set)  # vectors with positions behind the end
     _new: dict[int, bytes] = field(default_factory=dict)  # data file -> blob
     _moved: dict[int, bytes] = field(default_factory=dict)  # delete -> blob
     _crc: dict[int, bytes] = field(default_factory=dict)  # delete -> last four bytes of its blob
@@ -250,6 +251,7 @@ class DeleteReader:
         unread = [place for place in places.tolist() if found.paths[place].as_py() not in self._dead]
         for path, rows, read in self._scan_puffins(found, np.array(unread, np.int64)):
             self._dead[path] = read.dead_bytes
+            self.reaching |= {rows[place] for place in read.reaching}
             for row, blob in zip(rows, read.blobs, strict=True):
                 self._crc[row] = blob[-4:]
                 self._keep(self._moved, row, blob)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from iceberg_cli.engines import BATCH_BYTES, Source
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.avro import SYNC_BYTES, container_header
 from iceberg_cli.iceberg.field_summaries import FieldSummary
 from iceberg_cli.iceberg.identities import IDENTITY, Identities
@@ -24,6 +25,7 @@ from iceberg_cli.plan import Staged, Task
 from iceberg_cli.table import IcebergTable
 
 _HELD_BYTES = 384 << 20
+_HELD_UNSORTED_BYTES = 64 << 20
 _NOT_INHERITED = 1 << 61  # above every sequence number and row id of a table
 
 
@@ -74,7 +76,9 @@ class Building:
         sources = sources_of(rewrite.rows)
         placement = self._placement(sources)
         syncs = [hashlib.sha256(task.name.encode()).digest()[:SYNC_BYTES] for task in rewrite.tasks]
-        side_by_side = max(1, self.held_bytes // group.layout.target_bytes)
+        # Unsorted ones are made of neighbours, so only those at a cut are read twice.
+        held_bytes = self.held_bytes if placement.sorted_runs else min(self.held_bytes, _HELD_UNSORTED_BYTES)
+        side_by_side = max(1, held_bytes // group.layout.target_bytes)
         for first in range(0, len(rewrite.tasks), side_by_side):
             last = min(first + side_by_side, len(rewrite.tasks)) - 1
             if not any(first <= index <= last for index in self.paths):
@@ -100,7 +104,8 @@ class Building:
             runs = pa.concat_tables(found)
         else:
             live = sum(rewrite.rows[f"{name}_files_count"].to_numpy() for name in ("added", "existing"))
-            runs = pa.table({"manifest": np.arange(len(sources)), "count": np.asarray(live).astype(np.int64)})
+            counts = array_of(np.asarray(live).astype(np.int64))
+            runs = pa.table({"manifest": array_of(np.arange(len(sources))), "count": counts})
         return place(runs, weights(rewrite.rows, group.layout), len(rewrite.tasks), sorted_runs=by_partition)
 
     def _scan(self, sources: Sequence[ManifestSource], numbers: Sequence[int], parse: Any, phase: str) -> Any:
@@ -197,8 +202,7 @@ def _each(sources: Sequence[ManifestSource]) -> Iterator[Identities]:
         (found,) = read_entries([source], columns=IDENTITY)
         ids = found.table["first_row_id"].combine_chunks()
         given = ids.fill_null(0).to_numpy()
-        column = pa.array(
-            given, mask=ids.is_null().to_numpy(zero_copy_only=False) | (given >= _NOT_INHERITED)
-        )
+        valid = ids.is_valid().to_numpy(zero_copy_only=False) & (given < _NOT_INHERITED)
+        column = array_of(given, valid)
         index = found.table.column_names.index("first_row_id")
         yield Identities.of(found.table.set_column(index, "first_row_id", column))

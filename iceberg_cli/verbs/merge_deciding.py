@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from iceberg_cli.iceberg import merge_dvs
 from iceberg_cli.iceberg.delete_columns import VECTOR, Bools, Ints
-from iceberg_cli.iceberg.delete_index import LOST_DELETES, Index
+from iceberg_cli.iceberg.delete_index import BEHIND_END, LOST_DELETES, SOUND, Index
 from iceberg_cli.iceberg.dv_blobs import lacking
 from iceberg_cli.iceberg.merge_choice import (
     Conversion,
@@ -56,13 +56,18 @@ def decide(reader: DeleteReader, settings: Settings, shown: Mapping[int, frozens
     may = allowed(index, shown)
     found = puffins(index, may, keep_dangling=settings.keep_dangling)
     _hold_against_older(reader, found, covered(index, may))
-    # Once more: what is frozen now is not moved either.
-    found = puffins(index, may, keep_dangling=settings.keep_dangling)
+    _freeze_reaching(reader)
+    # No file is frozen below that is named by position deletes which may leave: the vectors of those are read by now.
     conversion = convert(index, may, keep_dangling=settings.keep_dangling)
     joined = reader.join(conversion.targets)
     new = _new_outputs(index, conversion, joined)
     gone = index.dangling & may & (index.kinds == VECTOR) & (not settings.keep_dangling)
-    due, little, dead = _choose(reader, found, new, gone, settings)
+    while True:
+        # What is frozen is not moved either.
+        found = puffins(index, may, keep_dangling=settings.keep_dangling)
+        due, little, dead = _choose(reader, found, new, gone, settings)
+        if not _freeze_reaching(reader):
+            break
     moving = _vectors_in(found, due | little, gone)
     idle = idle_equality(index, may)
     removed = conversion.leaving | gone
@@ -95,6 +100,18 @@ def _hold_against_older(reader: DeleteReader, found: Puffins, files: Ints) -> No
         vector = reader.vectors(found, np.array([row]))[row]
         if lacking(vector, blobs, record_count=int(records[file])):
             index.frozen[file] = LOST_DELETES
+
+
+def _freeze_reaching(reader: DeleteReader) -> bool:
+    """Freeze the data files of vectors, of those read so far, with positions behind the end; whether any is new.
+
+    Readers ignore such positions, but whoever wrote them may have meant another file.
+    """
+    index = reader.index
+    named = index.vector_data[np.array(sorted(reader.reaching), np.int64)]
+    files = named[index.frozen[named] == SOUND]
+    index.frozen[files] = BEHIND_END
+    return bool(len(files))
 
 
 def _vectors_in(found: Puffins, files: Bools, gone: Bools) -> Ints:
@@ -131,12 +148,13 @@ def _going_bytes(index: Index, found: Puffins) -> Ints:
     return going
 
 
-def _outside(index: Index, targets: Ints) -> int:
-    """How many position delete files of `targets` name rows behind the end of a data file."""
+def _outside(index: Index, targets: Ints) -> Ints:
+    """Which of `targets` have position deletes behind their end."""
     mine = np.flatnonzero(np.isin(index.part_data, targets))
     records = index.data["record_count"].to_numpy()
     last = index.parts["last"].to_numpy()
-    return int((last[mine] >= records[index.part_data[mine]]).sum()) if len(mine) else 0
+    files: Ints = np.unique(index.part_data[mine[last[mine] >= records[index.part_data[mine]]]])
+    return files
 
 
 def _new_outputs(index: Index, conversion: Conversion, joined: Joined) -> pa.Table:

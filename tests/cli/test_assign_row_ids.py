@@ -238,7 +238,43 @@ def test_ids_at_the_tables_counter_block(tmp_path: Path) -> None:
     other.publish(main=9)
     ran = iceberg_cli("assign-row-ids", other.location)
     assert ran.code == 11
+    assert "row-ids-above-next" in ran.err
     assert "ids up to 7" in ran.err
+
+
+def test_ids_that_two_rows_have_block(tmp_path: Path) -> None:
+    """Two writers gave one range, and nobody saw."""
+    table = Table(location=str(tmp_path / "t"), format_version=3)
+    a, b, c = table.data("a", "b", "c")
+    table.holding("m1", (ADDED, a, 5))
+    table.holding("m2", (ADDED, b, 5))
+    table.holding("m3", (ADDED, c, 3))
+    table.rows["m1"]["first_row_id"] = 0
+    table.rows["m2"]["first_row_id"] = 3
+    table.snapshot(9, "m3", "m2", "m1")
+    table.fields = {"next-row-id": 100}
+    table.publish(main=9)
+    ran = iceberg_cli("assign-row-ids", table.location)
+    assert ran.code == 11
+    assert "row-ids-overlap" in ran.err
+    assert "from 3 to 4" in ran.err
+    found = iceberg_cli("inspect", table.location, "--check", "--format", "json")
+    assert "row-ids-overlap" in found.out
+
+
+def test_ranges_that_overlap_in_the_list_alone_do_not_block(tmp_path: Path) -> None:
+    """As rewrite-manifests leaves them: entries have ids of their own, and all ranges begin at next-row-id."""
+    table = Table(location=str(tmp_path / "t"), format_version=3)
+    a, b, c = table.data("a", "b", "c")
+    for name, path, first_row_id in (("m1", a, 0), ("m2", b, 5)):
+        table.manifest(name, entry(0, path, record_count=5, first_row_id=first_row_id))
+        table.rows[name] |= {"existing_rows_count": 5, "first_row_id": 10}
+    table.holding("m3", (ADDED, c, 3))
+    table.snapshot(9, "m3", "m2", "m1")
+    table.fields = {"next-row-id": 10}
+    table.publish(main=9)
+    assign(table)
+    assert table.first_row_ids() == {"a": 0, "b": 5, "c": 10}
 
 
 def test_null_counts_are_counted(tmp_path: Path) -> None:

@@ -218,7 +218,8 @@ def test_positions_behind_the_end_of_a_data_file_are_left_out_and_said(folder: P
     table.positions("p", {"a": [1, 3]})
     table.commit(2)
     table.publish()
-    assert any("behind the end" in warning for warning in dry(folder)["warnings"])
+    (warning,) = dry(folder)["warnings"]
+    assert warning == f"position deletes behind the end of 1 data file are left out: {table.path('a')}"
     merge(folder)
     assert deletes(folder)[0]["record_count"] == 1
 
@@ -712,15 +713,98 @@ def test_an_entry_that_does_not_fit_its_puffin_file_is_named(folder: Path, field
     assert f"{folder}/data/bad-deletes.puffin" in ran.json["message"]
 
 
-def test_a_vector_with_a_position_behind_its_data_file_is_refused(folder: Path) -> None:
+# -- vectors that say more than they delete --------------------------------------------------------------------------
+
+
+def reaching(folder: Path, positions: list[int], *, records: int = 10) -> DeleteTable:
+    """Five small Puffin files, and two more: `a` alone has a vector of `positions`, `far` one like it, beside `b`."""
     table = many_puffins(folder, 5)
+    for name in ("a", "far", "b"):
+        table.data(name, records)
+    table.vectors("bad", {"a": positions})
+    table.vectors("both", {"far": positions, "b": [1]})
+    table.commit(20)
+    table.publish()
+    return table
+
+
+def places(folder: Path) -> set[tuple[str, int]]:
+    """Where the live deletion vectors are: file and offset."""
+    return {(entry["file_path"], entry["content_offset"]) for entry in deletes(folder)}
+
+
+def test_a_vector_with_a_position_behind_its_data_file_stays_as_it_is_and_the_rest_is_merged(
+    folder: Path,
+) -> None:
+    table = reaching(folder, [3, 10])
+    before = seen(folder)
+    assert before["a"][1] == {3}
+    kept = {"bad-deletes.puffin", "both-deletes.puffin"}
+    stays = {place for place in places(folder) if Path(place[0]).name in kept}
+    plan = dry(folder)
+    (warning,) = plan["warnings"]
+    assert "2 data files are left alone" in warning
+    assert "behind its last row" in warning
+    assert table.path("a") in warning
+    assert table.path("far") in warning
+    said = verdicts(plan)
+    assert [said[f"{name}-deletes.puffin"][0] for name in ("bad", "both")] == [True, True]
+    report = merge(folder).json
+    assert report["rewritten_puffin_files_count"] == 5
+    assert seen(folder) == before
+    after = places(folder)
+    assert stays <= after
+    assert len({path for path, _ in after - stays}) == 1
+    check_summary(metadata_of(folder))
+    assert not dry(folder)["steps"]
+
+
+def test_small_puffin_files_that_are_too_few_without_such_a_vector_stay(folder: Path) -> None:
+    table = many_puffins(folder, 4)
     table.data("a", 10)
     table.vectors("bad", {"a": [3, 10]})
     table.commit(20)
     table.publish()
+    plan = dry(folder)
+    assert not plan["steps"]
+    assert any(table.path("a") in warning for warning in plan["warnings"])
+
+
+def test_position_deletes_of_a_data_file_with_such_a_vector_stay(folder: Path) -> None:
+    table = two_generations(folder)
+    table.vectors("bad", {"a": [1, 2, 7, 100]}, k="x")
+    table.commit(4)
+    table.publish()
+    before = seen(folder)
+    said = verdicts(dry(folder))
+    for name in ("both", "late"):
+        keep, reason = said[f"{name}-deletes.parquet"]
+        assert keep
+        assert f"{table.path('a')} has a deletion vector with positions behind its last row" in reason
+    merge(folder)
+    assert seen(folder) == before
+
+
+def test_a_data_file_is_not_called_wiped_for_a_vector_that_reaches_behind_its_end(folder: Path) -> None:
+    reaching(folder, [0, 1, 5], records=3)
+    assert not any("no live row" in warning for warning in dry(folder)["warnings"])
+
+
+def test_a_vector_that_reaches_behind_the_end_and_is_corrupt_is_refused(folder: Path) -> None:
+    table = many_puffins(folder, 5)
+    table.data("a", 10)
+    data, rows = puffin({table.path("a"): [3, 10]})
+    bad = bytearray(data)
+    break_crc(bad, rows[0][1], rows[0][2])
+    table.puffin_bytes("bad", bytes(bad), rows)
+    table.commit(20)
+    table.publish()
     ran = iceberg_cli("merge-dvs", folder, "--dry-run", "--format", "json")
     assert ran.code == 15
-    assert "position 10" in ran.json["message"]
+    assert f"{folder}/data/bad-deletes.puffin" in ran.json["message"]
+
+
+# -- other files that are not sound ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

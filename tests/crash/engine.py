@@ -217,6 +217,10 @@ class Engine:
         if document["format-version"] < 3:
             self._publish({**document, "format-version": 3, "next-row-id": 0}, self.current)
 
+    def change(self, fields: Mapping[str, Any]) -> None:
+        """Publish the metadata with other values at its top level."""
+        self._publish({**self.document, **fields}, self.current)
+
     def branch(self, name: str, *, of: str = "main", kind: str = "branch") -> None:
         """Create a branch or a tag at another ref's head."""
         document = self.document

@@ -1,0 +1,142 @@
+"""Another engine changes the table itself while merge-dvs, or an upgrade with it, is under way: both must stand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+
+from iceberg_cli.apply import apply
+from iceberg_cli.errors import CommitConflict, Refused, StalePlan
+from iceberg_cli.iceberg.merge_policy import MergePolicy
+from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
+from iceberg_cli.verbs import VERBS
+from tests.builders import NOW_MS, SCHEMA
+from tests.crash.budget import few_or_many, some
+from tests.crash.engine import Engine
+from tests.crash.simulation import crash
+from tests.crash.test_every_verb import Case, Lake, fragmented, second, undisturbed, upgraded
+
+NEW_SCHEMA = {
+    **SCHEMA,
+    "schema-id": 1,
+    "fields": [*SCHEMA["fields"], {"id": 2, "name": "k", "required": False, "type": "string"}],
+}
+NEW_SPEC = {
+    "spec-id": 1,
+    "fields": [{"name": "n", "transform": "bucket[4]", "source-id": 1, "field-id": 1000}],
+}
+MERGE = MergePolicy(min_files=2).to_json()
+CASES = [
+    Case("merge-dvs", MERGE, fragmented),
+    Case("merge-dvs", MERGE, upgraded),
+    Case("upgrade-v3", UpgradePolicy(recipe=("merge-dvs",)).to_json(), second),
+]
+
+
+def properties(engine: Engine) -> None:
+    """A property of the owner's, and one that the merge goes by."""
+    asked = {"owner": "me", "write.delete.target-file-size-bytes": "1000"}
+    engine.change({"properties": {**engine.document["properties"], **asked}})
+
+
+def schema(engine: Engine) -> None:
+    """A column more."""
+    engine.change({"schemas": [SCHEMA, NEW_SCHEMA], "current-schema-id": 1, "last-column-id": 2})
+
+
+def spec(engine: Engine) -> None:
+    """Partitioned from here on."""
+    specs = [*engine.document["partition-specs"][:1], NEW_SPEC]
+    engine.change({"partition-specs": specs, "default-spec-id": 1, "last-partition-id": 1000})
+
+
+def upgrade(engine: Engine) -> None:
+    """To version 3."""
+    engine.upgrade()
+
+
+def upgrade_and_delete(engine: Engine) -> None:
+    """To version 3, with the first deletion vectors right after it."""
+    engine.upgrade()
+    engine.delete({"a": [8], "c": [8]})
+
+
+ACTS = (properties, schema, spec, upgrade, upgrade_and_delete)
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def lake(request: pytest.FixtureRequest) -> Lake:
+    return Lake.of(request.param)
+
+
+def check_stands(lake: Lake, act: Callable[[Engine], None]) -> None:
+    """What the other engine said of the table is still so."""
+    document: Mapping[str, Any] = lake.engine.document
+    expected = {
+        properties: (document["properties"].get("owner"), "me"),
+        schema: ((document["current-schema-id"], document["schemas"][1:]), (1, [NEW_SCHEMA])),
+        spec: ((document["default-spec-id"], document["partition-specs"][1:]), (1, [NEW_SPEC])),
+    }
+    found, wanted = expected.get(act, (document["format-version"], 3))
+    assert found == wanted
+
+
+@few_or_many(10)
+@pytest.mark.parametrize("act", ACTS)
+def test_a_change_of_the_table_before_any_effect_stands_and_so_does_the_merge(
+    lake: Lake, act: Callable[[Engine], None], budget: int
+) -> None:
+    for number in some(range(len(undisturbed(lake))), budget):
+        here = lake.copy()
+        with contextlib.suppress(StalePlan, CommitConflict):
+            here.run(here.process(before={number: here.disturb(act)}))
+        check_stands(here, act)
+        here.finish()
+        check_stands(here, act)
+        assert here.engine.document["format-version"] == 3
+
+
+@few_or_many(6)
+@pytest.mark.parametrize("act", ACTS)
+def test_a_change_of_the_table_while_the_process_is_dead_stands_and_so_does_the_merge(
+    lake: Lake, act: Callable[[Engine], None], budget: int
+) -> None:
+    for number in some(range(len(undisturbed(lake))), budget):
+        here = lake.copy()
+        process = here.process(before={number: crash})
+        assert process.dies(partial(here.run, process))
+        here.disturb(act)()
+        with contextlib.suppress(StalePlan):
+            here.process().resume()
+        here.finish()
+        check_stands(here, act)
+
+
+def test_a_recipe_whose_upgrade_another_engine_does_first_goes_on_with_the_merge() -> None:
+    lake = Lake.of(CASES[-1])
+    before = next(n for n, effect in enumerate(undisturbed(lake)) if effect.startswith("swap"))
+    report = lake.run(lake.process(before={before: lake.disturb(upgrade)}))
+    assert report.status == "done"
+    assert report.counts["added_delete_files_count"] == 2
+    operations = [snapshot["summary"]["operation"] for snapshot in lake.engine.document["snapshots"]]
+    assert operations[-1] == "replace"
+    lake.finish()
+
+
+def test_a_merge_that_was_planned_on_version_2_is_refused_after_an_upgrade_and_a_new_plan_is_not() -> None:
+    lake = Lake.of(Case("merge-dvs", MERGE, second))
+    process = lake.process()
+    plan = lake.plan(process)
+    assert plan.blocked_by
+    lake.disturb(upgrade)()
+    with pytest.raises(Refused):
+        apply(plan, process.table, VERBS["merge-dvs"], process.shell)
+    assert process.effects == []
+    again = lake.process()
+    fresh = VERBS["merge-dvs"].plan(again.table, MERGE, as_of_ms=NOW_MS)
+    assert apply(fresh, again.table, VERBS["merge-dvs"], again.shell).status == "done"
+    lake.finish()

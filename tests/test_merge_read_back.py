@@ -1,0 +1,67 @@
+"""merge-dvs on a storage that gives back something else than was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.merge_policy import MergePolicy
+from iceberg_cli.opening import open_table
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.verbs.merge_dvs import VERB
+from tests.delete_tables import DeleteTable
+
+
+class SpoilingStorage(LocalStorage):
+    """Local files, but what is read of a part of a file was changed meanwhile."""
+
+    def __init__(self, change: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self.change = change
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """See `Storage.read_range`."""
+        return self.change(super().read_range(path, offset, length))
+
+
+def build(folder: Path, change: Callable[[bytes], bytes]) -> None:
+    """Plan a merge of six small Puffin files, and build its files."""
+    made = DeleteTable(storage=LocalStorage(), location=str(folder))
+    for number in range(6):
+        made.data(f"f{number}", 100)
+    made.commit(1)
+    for number in range(6):
+        made.vectors(f"v{number}", {f"f{number}": {1, 2, 3 + number}})
+        made.commit(2 + number)
+    table = open_table(made.publish(), storage_options={}, on_event=lambda _: None)
+    plan = VERB.plan(table, MergePolicy().to_json(), as_of_ms=0)
+    (step,) = plan.steps
+    table.storage = SpoilingStorage(change)
+    VERB.build(table, step, {task: table.staging_path("m", task) for task in step.tasks})
+
+
+def test_a_new_puffin_file_that_reads_back_as_written_is_accepted(tmp_path: Path) -> None:
+    build(tmp_path / "t", lambda data: data)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data[:-1],
+        lambda data: data[:0],
+        lambda data: data + b"\0",
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: bytes([data[0] ^ 128]) + data[1:],
+        lambda data: bytes(len(data)),
+    ],
+    ids=["shorter", "nothing", "longer", "last bit", "first bit", "zeros"],
+)
+def test_a_new_puffin_file_that_reads_back_differently_is_refused_by_name(
+    tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    with pytest.raises(CorruptFile, match="read back: other bytes than were written") as refused:
+        build(tmp_path / "t", change)
+    assert refused.value.path.endswith(".puffin")
