@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from iceberg_cli.cli import app
+from iceberg_cli.cli import make_app
 from iceberg_cli.cli.inspect import WHAT
 from iceberg_cli.cli.plan import OPTIONS
 
@@ -63,7 +63,7 @@ HELP = Parameter(
 
 def read_commands() -> tuple[Command, tuple[Command, ...]]:
     """The program itself, and its commands in the order of its help."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(make_app())
     return _command("", group), tuple(_command(name, found) for name, found in group.commands.items())
 
 

@@ -1,27 +1,32 @@
-"""Wall time and peak memory of commands, run alternately; ratios with their spread."""
+"""Wall time, processor time and peak memory of one command and all processes that it starts."""
 
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _LOOK_SECONDS = 0.03
 
+PYTHON = sys.executable
+OURS = (PYTHON, "-m", "iceberg_cli")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of a command."""
+    """One run of a command, or one statement of a session."""
 
     seconds: float
-    peak_mb: float
-    output: bytes
+    cpu_seconds: float  # user and system, of all its processes
+    peak_mb: float  # of all its processes together
+    driver_mb: float  # peak of the first process alone
+    output: bytes = b""
+    said: str = ""  # on standard error
 
 
 def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
@@ -38,14 +43,41 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
     assert process.stderr is not None
     tree = _Tree(process.pid)
     tree.start()
+    errors = _Reader(process.stderr.fileno())
+    errors.start()
     output = process.stdout.read()
-    said = process.stderr.read()
+    errors.join()
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    process.stderr.close()
+    said = b"".join(errors.parts).decode(errors="replace")
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} left with {process.returncode}: {said.decode()[-2000:]}")
-    return Run(seconds, tree.peak_mb() or usage.ru_maxrss / 1024, output)
+        raise RuntimeError(f"{' '.join(command)} left with {process.returncode}: {said[-2000:]}")
+    own_mb = usage.ru_maxrss / 1024
+    return Run(
+        seconds=seconds,
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        peak_mb=tree.peak_kb / 1024 or own_mb,
+        driver_mb=tree.driver_kb / 1024 or own_mb,
+        output=output,
+        said=said,
+    )
+
+
+class _Reader(threading.Thread):
+    """Reads standard error beside standard output: a full pipe would stop the command."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(daemon=True)
+        self._descriptor = descriptor
+        self.parts: list[bytes] = []
+
+    def run(self) -> None:
+        """Read to the end."""
+        while part := os.read(self._descriptor, 1 << 16):
+            self.parts.append(part)
 
 
 class _Tree(threading.Thread):
@@ -57,23 +89,27 @@ class _Tree(threading.Thread):
     def __init__(self, process_id: int) -> None:
         super().__init__(daemon=True)
         self._process_id = process_id
-        self._peak_kb = 0
+        self.peak_kb = 0
+        self.driver_kb = 0
 
     def run(self) -> None:
         """Look until the process is gone."""
+        started = time.monotonic()
         while os.path.exists(f"/proc/{self._process_id}/task"):
             try:
                 members = _descendants(self._process_id)
-                alone = len(members) == 1
-                now_kb = _high_water_kb(self._process_id) if alone else sum(map(_pss_kb, members))
-                self._peak_kb = max(self._peak_kb, now_kb)
+                self.driver_kb = max(self.driver_kb, _field_kb(self._process_id, "status", "VmHWM:"))
+                together = 0 if len(members) == 1 else sum(map(_pss_kb, members))
+                self.peak_kb = max(self.peak_kb, together or self.driver_kb)
             except OSError:
                 pass  # one has ended meanwhile; the next look tells
-            time.sleep(_LOOK_SECONDS)
+            # Oftener at first, so that a short one is seen near its end.
+            time.sleep(min(_LOOK_SECONDS, 0.002 + (time.monotonic() - started) / 20))
 
-    def peak_mb(self) -> float:
-        """In MB; 0 where it was too short to be seen."""
-        return self._peak_kb / 1024
+
+def peak_mb_of(process_ids: Sequence[int]) -> float:
+    """The sum of the peaks of processes that still run."""
+    return sum(_field_kb(number, "status", "VmHWM:") for number in process_ids) / 1024
 
 
 def _descendants(process_id: int) -> list[int]:
@@ -88,81 +124,8 @@ def _pss_kb(process_id: int) -> int:
     return _field_kb(process_id, "smaps_rollup", "Pss:")
 
 
-def _high_water_kb(process_id: int) -> int:
-    return _field_kb(process_id, "status", "VmHWM:")
-
-
 def _field_kb(process_id: int, file: str, field: str) -> int:
     for line in Path(f"/proc/{process_id}/{file}").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1])
     return 0
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Pairs of runs of us and of a peer, back to back."""
-
-    name: str
-    peer: str
-    ours: tuple[float, ...]
-    theirs: tuple[float, ...]
-    our_peak_mb: float
-    their_peak_mb: float
-    bar: float | None
-
-    def line(self) -> str:
-        """One row of the printed table."""
-        ratios = sorted(a / b for a, b in zip(self.ours, self.theirs, strict=True))
-        middle = statistics.median(ratios)
-        verdict = "" if self.bar is None else ("met" if middle <= self.bar else "MISSED")
-        bar = "" if self.bar is None else f"{self.bar:.2f}"
-        ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
-        return (
-            f"{self.name:<34} {self.peer:<22} {ours:>8.2f} {theirs:>8.2f}"
-            f" {middle:>7.2f} {ratios[0]:>6.2f} {ratios[-1]:>6.2f} {bar:>6} {verdict:<6}"
-            f" {self.our_peak_mb:>6.0f} {self.their_peak_mb:>6.0f}"
-        )
-
-
-HEADER = (
-    f"{'work':<34} {'peer':<22} {'ours s':>8} {'peer s':>8} {'ratio':>7} {'min':>6} {'max':>6} {'bar':>6} {'':<6}"
-    f" {'MB':>6} {'MB':>6}"
-)
-
-
-def compare(
-    name: str,
-    peer: str,
-    ours: Callable[[], Run],
-    theirs: Callable[[], Run],
-    *,
-    pairs: int,
-    bar: float | None,
-    prepare: Callable[[], None] = lambda: None,
-    until: float,
-) -> Compared:
-    """Run both alternately, `pairs` times or until the time is over, once at least; `prepare` before each run."""
-    left: list[Run] = []
-    right: list[Run] = []
-    for number in range(pairs):
-        if number and time.monotonic() > until:
-            break
-        for runs, work in ((left, ours), (right, theirs)):
-            prepare()
-            runs.append(work())
-    result = Compared(
-        name,
-        peer,
-        tuple(r.seconds for r in left),
-        tuple(r.seconds for r in right),
-        max(r.peak_mb for r in left),
-        max(r.peak_mb for r in right),
-        bar,
-    )
-    print(result.line(), flush=True)
-    return result
-
-
-PYTHON = sys.executable
-OURS = (PYTHON, "-m", "iceberg_cli")

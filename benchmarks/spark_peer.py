@@ -1,24 +1,29 @@
-"""Spark's own procedures as a peer: one session in its own process, asked line by line what to run.
+"""A Spark session in its own process, asked line by line what to run.
 
-Standard input holds one JSON object a line, `{"sql": ...}`; each is answered by one line with the seconds that the
-statement took. The argument is the warehouse's folder.
+Standard input holds one JSON object a line: `{"sql": ...}` is a statement, `{"arguments": [...]}` one of our command
+lines, which finds the session. Each is answered by a line `ANSWER {"seconds": ..., "failed": ...}`. The arguments
+are the warehouse's folder and the master.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
 PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 
 
-def main(warehouse: str) -> None:
+def main(warehouse: str, master: str) -> None:
     """Start a session and answer until standard input ends."""
     from pyspark.sql import SparkSession
 
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .config("spark.jars.packages", PACKAGE)
         .config("spark.driver.memory", "4g")
         .config("spark.ui.enabled", "false")
@@ -33,11 +38,39 @@ def main(warehouse: str) -> None:
     spark.sparkContext.setLogLevel("ERROR")
     for line in sys.stdin:
         job = json.loads(line)
-        started = time.perf_counter()
-        spark.sql(job["sql"]).collect()
-        print(f"TOOK {time.perf_counter() - started}", flush=True)
+        if "sql" in job:
+            answer(partial(spark.sql, job["sql"]))  # procedures run at once
+        else:
+            answer(partial(command, job["arguments"]))
     spark.stop()
 
 
+def answer(work: Callable[[], object]) -> None:
+    """Run it and say how long it took, or why it failed."""
+    started = time.perf_counter()
+    failed = ""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - whatever went wrong, the other side of the pipe raises it
+        failed = str(error)[:2_000] or type(error).__name__
+    seconds = time.perf_counter() - started
+    print("ANSWER " + json.dumps({"seconds": seconds, "failed": failed}), flush=True)
+
+
+def command(arguments: list[str]) -> None:
+    """One of our command lines, in this process.
+
+    Raises:
+        RuntimeError: it did not leave with 0.
+    """
+    from iceberg_cli import cli
+
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        code = cli.run(arguments)
+    if code:
+        raise RuntimeError(f"iceberg-cli left with {code}: {said.getvalue()}")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

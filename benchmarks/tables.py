@@ -2,7 +2,8 @@
 
 Each commit appends a manifest of new files. Every `GROUP` commits their manifests are merged into one, and the
 merged one is rewritten three more times with fewer files, as deletes and compactions do. The newest snapshots
-keep the last version of each group. Files that the expiry will delete exist on disk, one byte each.
+keep the last version of each group. What a table holds from its first commit on, all of its snapshots share. Files
+that the expiry will delete exist on disk, one byte each.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from iceberg_cli.iceberg.manifest_writer import write_manifest_list
 
 COLUMNS = 20
 GROUP = 34
+SHARED_FILES = 204  # for each of a group's commits: the manifests are as large as those of M
 SHRINK = (1.0, 0.9, 0.8, 0.7)
 BLOCK_BYTES = 64_000
 START_MS = 1_700_000_000_000
@@ -41,11 +43,17 @@ SPEC = {"spec-id": 0, "fields": []}
 
 @dataclass(frozen=True)
 class Size:
-    """How many snapshots a table gets and how many files each adds."""
+    """How many snapshots a table gets and how many files each adds; how many files it holds before."""
 
     snapshots: int
     files_per_snapshot: int
     kept: int
+    shared: int = 0
+
+    @property
+    def last_ms(self) -> int:
+        """When the last snapshot is made."""
+        return START_MS + self.snapshots * STEP_MS
 
 
 SIZES = {"S": Size(100, 100, 10), "M": Size(1_000, 204, 10), "L": Size(5_000, 520, 50)}
@@ -59,6 +67,7 @@ class Made:
     snapshots: int
     files: int
     live_files: int
+    entries: int  # of all manifests, each once
     metadata_bytes: int
     last_ms: int
 
@@ -81,6 +90,7 @@ class _Writer:
     template: bytes = b""
     metadata: dict[str, bytes] = field(default_factory=dict)
     written: int = 0
+    entries: int = 0
 
     def __post_init__(self) -> None:
         self.schema = manifest_schema(2, partition_struct(SCHEMA, []))
@@ -168,6 +178,7 @@ class _Writer:
         data = write_container(self.schema, self.metadata, blocks, codec="deflate", sync=self.rng.bytes(16))
         path = f"{self.location}/metadata/m-{snapshot_id}-{self.written}.avro"
         self._put(path, data)
+        self.entries += len(files)
         return _Manifest(path, len(data), files, new, len(files) - new, sequence_number, snapshot_id)
 
     def _put(self, path: str, data: bytes) -> None:
@@ -224,7 +235,7 @@ def make_table(location: str, size: Size, *, whole: bool = False) -> Made:
                 "manifest-list": writer.manifest_list(manifests, number, number),
                 "summary": {
                     "operation": "overwrite",
-                    "added-data-files": str(size.files_per_snapshot),
+                    "added-data-files": str(size.files_per_snapshot + (size.shared if number == 1 else 0)),
                     "total-data-files": str(live),
                     "total-delete-files": "0",
                     "total-records": str(live * 10_000),
@@ -241,16 +252,24 @@ def make_table(location: str, size: Size, *, whole: bool = False) -> Made:
     for file in every if whole else np.setdiff1d(every, kept_files):
         with open(writer.path_of(int(file)), "wb") as out:
             out.write(b"x")
-    last_ms = START_MS + size.snapshots * STEP_MS
     Path(f"{location}/metadata/v1.metadata.json").write_text(
-        json.dumps(_metadata(location, snapshots, last_ms))
+        json.dumps(_metadata(location, snapshots, size.last_ms))
     )
     Path(f"{location}/metadata/version-hint.text").write_text("1")
-    return Made(location, size.snapshots, files, live, writer.written, last_ms)
+    return Made(
+        location, size.snapshots, files + size.shared, live, writer.entries, writer.written, size.last_ms
+    )
 
 
 def _history(writer: _Writer, size: Size) -> Iterator[list[_Manifest]]:
     """The manifests of each snapshot, oldest first."""
+    first = size.snapshots * size.files_per_snapshot
+    whole = np.arange(first, first + size.shared)
+    step = GROUP * SHARED_FILES
+    shared = [
+        writer.manifest(part, len(part), 1, 1)
+        for part in (whole[at : at + step] for at in range(0, len(whole), step))
+    ]
     merged: list[_Manifest] = []
     shrinks: dict[int, int] = {}
     fresh: list[_Manifest] = []
@@ -271,7 +290,7 @@ def _history(writer: _Writer, size: Size) -> Iterator[list[_Manifest]]:
             fresh = []
         else:
             fresh.append(writer.manifest(files, len(files), number, number))
-        yield [*merged, *fresh]
+        yield [*shared, *merged, *fresh]
 
 
 def _metadata(location: str, snapshots: list[dict[str, object]], last_ms: int) -> dict[str, object]:

@@ -1,0 +1,91 @@
+"""`python -m benchmarks.counted LOCATION VERB POLICY CACHE`: what a verb asks of the storage, counted.
+
+In a process of its own, with one thread and no lanes, so that every request passes through here. The policy is that
+of a plan, as JSON; CACHE is the cache's folder or empty. Prints the requests by kind and the bytes read, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.committers.filesystem import open_folder
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.journal import FOLDER
+from iceberg_cli.storage import open_storage
+from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs import VERBS
+
+_ONE = ("read", "read_range", "stat", "put_if_absent", "list")
+_MANY = {"stat_many": 1, "delete": 1_000}  # objects in one request to an object store
+_CACHE_BYTES = 1 << 30
+
+
+class Counted:
+    """A storage whose requests are counted."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+        self.requests: Counter[str] = Counter()
+        self.bytes_read = 0
+        self.journal_bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        """The storage's own attribute, counted where it is a request."""
+        found = getattr(self._storage, name)
+        if name not in _ONE and name not in _MANY:
+            return found
+
+        def counted(first: Any, *others: Any) -> Any:
+            self.requests[name] += 1 if name in _ONE else math.ceil(len(first) / _MANY[name])
+            answer = found(first, *others)
+            if name in ("read", "read_range"):
+                self.bytes_read += len(answer)
+            elif name == "put_if_absent" and f"/{FOLDER}/" in first:
+                self.journal_bytes += len(others[0])
+            return answer
+
+        return counted
+
+
+def main(location: str, verb_name: str, policy: str, cache: str) -> None:
+    """Plan and carry out, and print the counts of both."""
+    storage = Counted(open_storage(trusted_folders=(location,)))
+    table = IcebergTable(
+        name=location,
+        storage=storage,
+        committer=open_folder(location, storage),
+        engine=LocalEngine(storage, threads=1),
+        on_event=lambda _: None,
+    )
+    table.load()
+    table.look_through_links()
+    if cache:
+        table.use_cache(Path(cache), limit_bytes=_CACHE_BYTES)
+    verb = VERBS[verb_name]
+    shell = system_shell(on_event=lambda _: None, host="a benchmark", process_id=os.getpid())
+    plan = verb.plan(table, json.loads(policy), as_of_ms=shell.now_ms())
+    planned = Counter(storage.requests)
+    apply(plan, table, verb, shell)
+    print(
+        json.dumps(
+            {
+                "plan_requests": planned.total(),
+                "requests": storage.requests.total(),
+                "reads": storage.requests["read"] + storage.requests["read_range"],
+                "by_kind": storage.requests,
+                "bytes_read": storage.bytes_read,
+                "journal_bytes": storage.journal_bytes,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

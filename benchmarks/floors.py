@@ -1,0 +1,79 @@
+"""Physical floors: programs that do the least that anybody must do, for processes of their own.
+
+Each reads the files that the file named by its argument names, one a line.
+"""
+
+from __future__ import annotations
+
+# Reads and inflates manifests.
+MANIFESTS = """
+import sys
+from isal import isal_zlib
+from iceberg_cli.iceberg.avro import read_container
+for path in open(sys.argv[1]).read().split():
+    with open(path, "rb") as file:
+        read_container(file.read(), path)
+"""
+
+_UNITED = r"""
+import json, os, struct, sys, zlib
+from pyroaring import BitMap64
+united = {}
+"""
+# One Puffin file as Java would write it: run-optimised bitmaps, each framed with its CRC, a footer that lists all
+# blobs, flushed.
+_WRITE = r"""
+parts, blobs, at = [b"PFA1"], [], 4
+for name, bitmap in united.items():
+    bitmap.run_optimize()
+    body = b"\xd1\xd39d" + bitmap.serialize()
+    parts += [struct.pack(">I", len(body)), body, struct.pack(">I", zlib.crc32(body))]
+    properties = {"referenced-data-file": name, "cardinality": str(len(bitmap))}
+    blobs.append({"type": "deletion-vector-v1", "fields": [2147483645], "snapshot-id": -1, "sequence-number": -1,
+                  "offset": at, "length": len(body) + 8, "properties": properties})
+    at += len(body) + 8
+footer = json.dumps({"blobs": blobs}).encode()
+parts += [b"PFA1", footer, struct.pack("<I", len(footer)), bytes(4), b"PFA1"]
+with open(sys.argv[1] + ".puffin", "wb") as file:
+    file.write(b"".join(parts))
+    file.flush()
+    os.fsync(file.fileno())
+"""
+
+# Reads the deletion vectors of Puffin files, unites them by data file, and writes one Puffin file.
+PUFFINS = (
+    _UNITED
+    + r"""
+for path in open(sys.argv[1]).read().split():
+    with open(path, "rb") as file:
+        data = file.read()
+    size = int.from_bytes(data[-12:-8], "little")
+    for blob in json.loads(data[-12 - size : -12])["blobs"]:
+        start, end = blob["offset"], blob["offset"] + blob["length"]
+        bitmap = BitMap64.deserialize(data[start + 8 : end - 4])
+        name = blob["properties"]["referenced-data-file"]
+        if name in united:
+            united[name] |= bitmap
+        else:
+            united[name] = bitmap
+"""
+    + _WRITE
+)
+
+# Reads position-delete files, unites their positions by data file, and writes one Puffin file.
+POSITIONS = (
+    _UNITED
+    + r"""
+from array import array
+import numpy as np
+import pyarrow.parquet as pq
+for path in open(sys.argv[1]).read().split():
+    table = pq.read_table(path, columns=["file_path", "pos"])
+    names = table["file_path"].combine_chunks().dictionary_encode()
+    codes, positions = names.indices.to_numpy(), table["pos"].to_numpy().astype(np.uint64)
+    for code, name in enumerate(names.dictionary.to_pylist()):
+        bitmap = BitMap64(array("Q", positions[codes == code].tobytes()))  # an array is taken whole
+        united[name] = united[name] | bitmap if name in united else bitmap
+"""
+    + _WRITE
+)

@@ -1,0 +1,214 @@
+"""How cost grows: fits over measured points, what follows for a much larger table, and the plot."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LARGE_FILES = 100_000_000
+FURTHEST = 1_000  # how much smaller the largest table may be that this is said from
+# What an operator would call too much for one run: an hour, 16 GB, a million requests to an object store.
+BUDGETS = {"seconds": 3_600.0, "peak_mb": 16 * 1024.0, "requests": 1_000_000.0}
+UNITS = {"seconds": "s", "peak_mb": "MB", "requests": "requests"}
+NAMES = {"seconds": "time", "peak_mb": "memory", "requests": "requests to the storage"}
+MEASURES = ("seconds", "peak_mb", "driver_mb", "requests", "bytes_read", "journal_bytes")
+_LEVELS_OFF = ("peak_mb", "driver_mb")  # work is done in batches of a bounded size
+_MOST = 1e15  # entries
+IN_TIME_S = 600
+
+Point = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A measure against entries.
+
+    Args:
+        slope: of the logarithms over all points: 1 is proportional, 0 flat.
+        late_slope: over the last three points, where start-up weighs least.
+        base: of the straight line, at no entries.
+        per_million: what a million entries add.
+        law: what the larger half of the points follows more closely, `line` or `power`.
+        last: the largest point, (entries, measure).
+    """
+
+    slope: float
+    late_slope: float
+    base: float
+    per_million: float
+    law: str
+    last: tuple[float, float]
+
+    def at(self, entries: float) -> float:
+        """Extrapolated by the law; no less than what was measured last."""
+        value: float = self.base + self.per_million * entries / 1e6
+        if self.law == "power":
+            value = self.last[1] * (entries / self.last[0]) ** self.late_slope
+        return max(value, self.last[1])
+
+    def reaching(self, budget: float) -> float:
+        """The entries at which the measure reaches the budget; infinite where it does not."""
+        if self.at(_MOST) <= budget:
+            return float("inf")
+        low, high = self.last[0], _MOST
+        for _ in range(80):
+            middle = (low * high) ** 0.5
+            low, high = (middle, high) if self.at(middle) < budget else (low, middle)
+        return high
+
+
+def fit(points: Sequence[Point], measure: str) -> Fit | None:
+    """The growth of a measure; None where it has fewer than three positive points."""
+    found = sorted((p["entries"], p[measure]) for p in points if p.get(measure, 0) > 0)
+    if len(found) < 3:
+        return None
+    entries, values = np.array(found, float).T
+    slope, late_slope = _slope(entries, values), _slope(entries[-3:], values[-3:])
+    # Relative errors count: a percent of the smallest point weighs as much as one of the largest.
+    rise, base = np.polyfit(entries, values, 1, w=1 / values)
+    half = slice(-max(3, len(values) // 2), None)
+    power = values[-1] * (entries[half] / entries[-1]) ** late_slope
+    straight = base + rise * entries[half]
+    # What adds up file by file cannot grow slower than in proportion; it only seems so while start-up weighs.
+    may_be_power = late_slope > 1 or measure in _LEVELS_OFF
+    misses = [float(np.sum((model / values[half] - 1) ** 2)) for model in (straight, power)]
+    return Fit(
+        slope=slope,
+        late_slope=late_slope,
+        base=float(base),
+        per_million=float(rise) * 1e6,
+        law="power" if misses[1] < misses[0] and may_be_power else "line",
+        last=(float(entries[-1]), float(values[-1])),
+    )
+
+
+def _slope(entries: Any, values: Any) -> float:
+    return float(np.polyfit(np.log(entries), np.log(values), 1)[0])
+
+
+def by_work(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """The points of each work, in the order in which the works come first."""
+    found: dict[str, list[Point]] = {}
+    for point in points:
+        found.setdefault(point["work"], []).append(point)
+    return found
+
+
+def lines(points: Iterable[Point]) -> Iterable[str]:
+    """The slopes, as text."""
+    for work, mine in by_work(points).items():
+        for measure in MEASURES:
+            found = fit(mine, measure)
+            if found is not None:
+                yield (
+                    f"  {work}, {measure}: slope {found.slope:.2f} (last three {found.late_slope:.2f}), "
+                    f"{found.base:,.4g} + {found.per_million:,.4g} a million entries, by the {found.law}"
+                )
+
+
+def large_table(points: Sequence[Point]) -> list[str]:
+    """A section in Markdown: what a table of 100 million files costs, and where the first bottleneck is.
+
+    Empty where the largest table that was measured is too small to say anything of one so large.
+    """
+    rows, bottlenecks = [], []
+    if max(point["live_files"] for point in points) < LARGE_FILES / FURTHEST:
+        return []
+    for work, mine in by_work(points).items():
+        last = max(mine, key=lambda point: point["entries"])
+        ratio = last["entries"] / last["live_files"]
+        entries = LARGE_FILES * ratio
+        fits = {measure: fit(mine, measure) for measure in (*BUDGETS, "cpu_seconds")}
+        time, cpu = fits["seconds"], fits["cpu_seconds"]
+        memory, requests = fits["peak_mb"], fits["requests"]
+        if time is None or cpu is None or memory is None:
+            continue
+        cores = max(1, round(cpu.at(entries) / IN_TIME_S + 0.5))
+        asked = "-" if requests is None else f"{requests.at(entries):,.0f}"
+        rows.append(
+            f"| {work} | {entries / 1e6:,.0f} | {_time(time.at(entries))} | {cpu.at(entries) / 3600:,.1f} | {cores} "
+            f"| {memory.at(entries) / 1024:,.1f} | {asked} |"
+        )
+        for measure, budget in BUDGETS.items():
+            found = fits[measure]
+            if found is not None:
+                bottlenecks.append((found.reaching(budget) / ratio, work, measure))
+    if not rows:
+        return []
+    files, work, measure = min(bottlenecks)
+    first = (
+        f"The first bottleneck: {NAMES[measure]} of {work}, which reaches "
+        f"{BUDGETS[measure]:,.0f} {UNITS[measure]} at about {files / 1e6:,.0f} million files."
+        if np.isfinite(files)
+        else "Nothing measured here grows into its budget."
+    )
+    about = (
+        "From the fits above, each by the law that its larger points follow more closely: the straight line, or the "
+        f"power law of the last three. This is an extrapolation from {_largest(points)}; nothing of this size was "
+        "run. Entries read are as many for each live file as in the largest table measured."
+    )
+    budgets = ", ".join(f"{budget:,.0f} {UNITS[measure]}" for measure, budget in BUDGETS.items())
+    last_words = (
+        f"{first} The budgets of one run: {budgets}. Cores for {IN_TIME_S // 60} minutes take the work as divisible, "
+        "as the scans of the Spark engine are."
+    )
+    return [
+        f"## A table of {LARGE_FILES // 1_000_000} million files",
+        "",
+        about,
+        "",
+        f"| work | million entries | time here | core hours | cores for {IN_TIME_S // 60} minutes | GB | requests |",
+        "|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        last_words,
+        "",
+    ]
+
+
+def _largest(points: Iterable[Point]) -> str:
+    return f"tables of up to {max(point['live_files'] for point in points):,} live files"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:,.1f} s" if seconds < 120 else f"{seconds / 60:,.0f} min"
+
+
+def plot(points: Iterable[Point]) -> bytes | None:
+    """Time and memory against entries on linear and on logarithmic axes, as SVG; None without matplotlib."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        return None
+    mpl.use("svg")
+    mpl.rcParams.update({"svg.hashsalt": "iceberg-cli", "font.size": 8, "svg.fonttype": "none"})
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    for row, (measure, label) in enumerate((("seconds", "seconds"), ("peak_mb", "peak memory, MB"))):
+        for column, scale in enumerate(("linear", "log")):
+            panel = axes[row][column]
+            for work, mine in by_work(points).items():
+                ordered = sorted(mine, key=lambda point: point["entries"])
+                panel.plot(
+                    [p["entries"] for p in ordered],
+                    [p[measure] for p in ordered],
+                    marker="o",
+                    ms=3,
+                    label=work,
+                )
+            panel.set(
+                xscale=scale, yscale=scale, xlabel="entries", ylabel=label, title=f"{label}, {scale} axes"
+            )
+            panel.grid(visible=True, alpha=0.3)
+            if scale == "linear":
+                panel.set_ylim(bottom=0)
+    axes[0][0].legend()
+    out = io.BytesIO()
+    figure.savefig(out, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    return out.getvalue()
