@@ -146,6 +146,8 @@ class SnapshotFiles:
     total_data_files: int | None = None  # the summary's, to notice a list that was cut short
     total_delete_files: int | None = None
     added_data_files: int | None = None
+    sequence_number: int = 0
+    timestamp_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

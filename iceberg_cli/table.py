@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,21 +20,14 @@ from iceberg_cli.committers.pointer import metadata_folder
 from iceberg_cli.committers.retries import Retries
 from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
-from iceberg_cli.iceberg.bind import bind
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
+from iceberg_cli.iceberg.known_keys import KnownKeys
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.reachability import Keys, among, keys_of
+from iceberg_cli.iceberg.reachability import keys_of
 from iceberg_cli.iceberg.strict_json import decode_metadata_file
-from iceberg_cli.iceberg.update import (
-    Commit,
-    dropped_metadata_files,
-    effects_visible,
-    requirements_for,
-    updates_from_json,
-    with_updates,
-)
 from iceberg_cli.journal import Journal, open_operations
 from iceberg_cli.liveness import Liveness
+from iceberg_cli.liveness_cache import LivenessCache
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
 from iceberg_cli.removals import SCHEMA, Removals
@@ -65,7 +60,7 @@ class IcebergTable:
     trust_lists: bool = False
     metadata_location: str = ""
     _metadata: TableMetadata | None = None
-    _live: Keys | None = None
+    _live: KnownKeys | None = None
     _live_location: str = ""
     _liveness: Liveness = field(init=False)
 
@@ -73,9 +68,37 @@ class IcebergTable:
         """One memory of what was read, for the whole run."""
         self._liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists)
 
+    def use(self, engine: Engine) -> None:
+        """Read with another engine from now on."""
+        self.engine = self._liveness.engine = engine
+
     def look_through_links(self) -> None:
         """For tables on local disks, where symbolic links to folders give one file several names."""
         self._liveness.other_names = OtherNames(self.roots().folders)
+
+    def use_cache(self, folder: Path, *, limit_bytes: int) -> None:
+        """Take what earlier runs learnt of this table's immutable files, and keep what this one learns.
+
+        Args:
+            folder: of all tables; see `LivenessCache`.
+            limit_bytes: of what is kept of all tables.
+        """
+        if self.metadata.table_uuid is None:  # nothing tells it from another table at its place
+            return
+        names = self._liveness.other_names
+        self._liveness.cache = LivenessCache(
+            folder,
+            self.storage,
+            table_uuid=self.metadata.table_uuid,
+            location=self.location,
+            one_name=None if names is None else names.only_one,
+            limit_bytes=limit_bytes,
+        )
+
+    def keep_learnt(self) -> str | None:
+        """Write what this run learnt, if anything, to the cache; why that failed, or None."""
+        cache = self._liveness.cache
+        return None if cache is None else cache.save([snapshot_files(s) for s in self.metadata.snapshots])
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -171,6 +194,8 @@ class IcebergTable:
 
     def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
         """The metadata files that the table's own properties drop with this commit."""
+        from iceberg_cli.iceberg.update import dropped_metadata_files, updates_from_json, with_updates
+
         after = with_updates(
             self.metadata,
             updates_from_json(change.updates),
@@ -203,6 +228,8 @@ class IcebergTable:
         mark: str,
     ) -> Attempt:
         """This attempt's commit on the table as loaded last."""
+        from iceberg_cli.iceberg.bind import bind
+
         assert step.change is not None
         bound = bind(
             step.change,
@@ -227,6 +254,8 @@ class IcebergTable:
         Raises:
             Refused: it cannot be made again: the digests differ.
         """
+        from iceberg_cli.iceberg.update import Commit, requirements_for, updates_from_json
+
         base_location = intent["base_location"]
         try:
             base = self.read_metadata(base_location)
@@ -258,6 +287,8 @@ class IcebergTable:
 
     def effects_visible(self, step: Step) -> bool:
         """Whether the table as loaded last already is as the step would leave it."""
+        from iceberg_cli.iceberg.update import effects_visible, updates_from_json
+
         assert step.change is not None
         return effects_visible(updates_from_json(step.change.updates), self.metadata)
 
@@ -270,7 +301,8 @@ class IcebergTable:
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
         if pc.any(pc.not_equal(asked["kind"].cast(pa.string()), "metadata_file")).as_py():
             self._check_interlocks()
-        gone = ~among(keys_of(asked["as_written"]), live) & ~among(keys_of(asked["path"]), live)
+        both = np.concatenate([keys_of(asked["as_written"]), keys_of(asked["path"])])
+        gone = ~live.holds(both).reshape(2, -1).any(axis=0)
         own = own_files.own_removals(asked, self.roots()).to_numpy(zero_copy_only=False)
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
 
@@ -283,7 +315,7 @@ class IcebergTable:
                 next_step="Set gc.enabled=true and `resume`, or close the operation with `resume --abandon`.",
             )
 
-    def _live_now(self) -> Keys:
+    def _live_now(self) -> KnownKeys:
         self.load()
         if self._live is None or self._live_location != self.metadata_location:
             self._live = self._liveness.everything_live(

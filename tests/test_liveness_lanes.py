@@ -51,7 +51,7 @@ def removals(table: IcebergTable) -> pa.Table:
 
 def live(table: IcebergTable) -> bytes:
     snapshots = [snapshot_files(snapshot) for snapshot in table.metadata.snapshots]
-    return table.liveness.everything_live(snapshots, ["named"]).tobytes()
+    return table.liveness.everything_live(snapshots, ["named"]).whole().tobytes()
 
 
 def files(table: IcebergTable) -> pa.Table:
@@ -109,10 +109,10 @@ def test_a_killed_lane_stops_the_answer(made: Made) -> None:
     table = opened(made, 2)
 
     class Killer(OtherNames):
-        def of(self, keys: pa.Array) -> list[pa.Array]:
+        def folders(self, keys: pa.Array) -> list[str]:
             if os.getpid() != parent:
                 os.kill(os.getpid(), 9)
-            return super().of(keys)
+            return super().folders(keys)
 
     parent = os.getpid()
     table.liveness.other_names = Killer(table.roots().folders)

@@ -54,6 +54,27 @@ def test_a_live_file_stays_where_its_authority_begins_like_that_of_the_file_befo
     assert content["as_written"].to_pylist() == [gone]
 
 
+def test_kept_manifests_whose_paths_differ_only_in_their_bucket_are_both_read() -> None:
+    storage = SimStorage(World(), Script())
+    table = Hazard(location="/lake/t", storage=storage)
+    live, live_too, gone = (f"/lake/t/data/{name}" for name in ("live", "live_too", "gone"))
+    for name, path in (("hot", live), ("cold", live_too)):
+        table.manifest(name, entry(EXISTING, path))
+        moved = f"s3://{name}/t/metadata/m.avro"
+        storage.put_if_absent(moved, storage.read(table.rows[name]["manifest_path"]))
+        table.rows[name]["manifest_path"] = moved
+    table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, live_too), entry(ADDED, gone)))
+    table.snapshot(1, "hot", "cold")
+    expired, kept = (
+        SnapshotFiles(snapshot_id=each["snapshot-id"], manifest_list=each["manifest-list"])
+        for each in table.snapshots
+    )
+    liveness = Liveness(engine=LocalEngine(storage, threads=1), on_event=unseen)
+    rows, _ = liveness.answer(Reach(expired=(expired,), kept=(kept,)), step="expire")
+    content = rows.filter([kind == "data_file" for kind in rows["kind"].to_pylist()])
+    assert content["as_written"].to_pylist() == [gone]
+
+
 @pytest.mark.parametrize("first", ["file://", "file:", ""])
 def test_a_live_file_of_localhost_stays_beside_one_without_a_host(tmp_path: Path, first: str) -> None:
     table = Hazard(location=str(tmp_path / "events"))

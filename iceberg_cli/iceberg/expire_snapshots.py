@@ -320,6 +320,8 @@ def snapshot_files(snapshot: Snapshot) -> SnapshotFiles:
         total_data_files=_count(summary.get("total-data-files")),
         total_delete_files=_count(summary.get("total-delete-files")),
         added_data_files=_count(summary.get("added-data-files")),
+        sequence_number=snapshot.sequence_number,
+        timestamp_ms=snapshot.timestamp_ms,
     )
 
 

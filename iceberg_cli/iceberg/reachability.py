@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.avro_hash import hash_column
 from iceberg_cli.iceberg.manifest import ManifestSource
 from iceberg_cli.paths import canonical_column, liveness_key_column
@@ -33,7 +34,7 @@ _SOURCE_COLUMNS = (
     "deleted_files_count",
 )
 _ALIVE = (0, 1)  # EXISTING, ADDED
-_CONTENT_KINDS = pa.array(["data_file", "position_delete_file", "equality_delete_file"])
+_CONTENT_KINDS = pa.array(["data_file", "position_delete_file", "equality_delete_file"], pa.string())
 
 
 def keys_of(paths: pa.Array | pa.ChunkedArray) -> Keys:
@@ -147,12 +148,15 @@ def _live_files(rows: pa.Table) -> pa.ChunkedArray:
     return pc.add(rows["added_files_count"].cast("int64"), rows["existing_files_count"].cast("int64"))
 
 
-def first_listed(rows: pa.Table, known: Keys) -> tuple[pa.Table, Keys]:
-    """The rows whose manifest is not in `known`, each manifest once, with its first row; and their keys."""
-    keys = keys_of(rows["manifest_path"])
-    _, first = np.unique(keys, return_index=True)
-    chosen = np.sort(first[~among(keys[first], known)])
-    return rows.take(pa.array(chosen)), keys[chosen]
+def first_listed(rows: pa.Table, known: pa.ChunkedArray) -> pa.Table:
+    """The rows whose manifest is not among the `known` paths, each manifest once, with its first row.
+
+    By the paths themselves, not by keys: of two kept manifests that were taken for one, one would not be read.
+    """
+    places = rows["manifest_path"].combine_chunks().dictionary_encode().indices.to_numpy()
+    _, first = np.unique(places, return_index=True)
+    chosen = rows.take(array_of(np.sort(first)))
+    return chosen.filter(pc.invert(pc.is_in(chosen["manifest_path"], value_set=known)))
 
 
 def sources_of(rows: pa.Table) -> list[ManifestSource]:
@@ -167,7 +171,8 @@ def sources_of(rows: pa.Table) -> list[ManifestSource]:
 
 def live(entries: pa.Table) -> pa.Table:
     """The entries that a reader of the snapshot sees: ADDED and EXISTING."""
-    return entries.filter(pc.is_in(entries["status"], value_set=pa.array(_ALIVE, entries["status"].type)))
+    alive = pc.is_in(entries["status"], value_set=pa.array(_ALIVE, entries["status"].type))
+    return entries if pc.all(alive).as_py() else entries.filter(alive)
 
 
 def content_removals(entries: pa.Table, kept: Keys, reasons: Sequence[str]) -> tuple[pa.Table, Keys]:
@@ -184,9 +189,10 @@ def content_removals(entries: pa.Table, kept: Keys, reasons: Sequence[str]) -> t
     """
     rows = live(entries)
     keys = keys_of(rows["file_path"])
-    _, first = np.unique(keys, return_index=True)
-    chosen = np.sort(first[~among(keys[first], kept)])
-    rows = rows.take(pa.array(chosen))
+    going = np.flatnonzero(~among(keys, kept))  # before the sort that finds each once: most often most stay
+    _, first = np.unique(keys[going], return_index=True)
+    chosen = np.sort(going[first])
+    rows = rows.take(array_of(chosen))
     as_written = rows["file_path"].combine_chunks().cast(pa.large_string())
     paths = canonical_column(as_written).cast(pa.large_string())
     kinds = rows["content"].combine_chunks()

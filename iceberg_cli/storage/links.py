@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,6 +46,19 @@ class OtherNames:
             renamed = pc.binary_join_element_wise(pa.scalar(spelled, keys.type), rest, "")
             found.append(pc.if_else(pc.starts_with(resolved, f"{folder}/"), renamed, resolved))
         return found
+
+    def folders(self, keys: pa.Array) -> list[str]:
+        """The folders of n files, each once.
+
+        Args:
+            keys: n liveness keys.
+        """
+        found: list[str] = pc.unique(pc.replace_substring_regex(keys, r"/[^/]*$", "")).to_pylist()
+        return found
+
+    def only_one(self, folders: Iterable[str]) -> bool:
+        """Whether no link is on the way to any of these folders, nor to the table's own: `of` finds no names."""
+        return not self._linked and all(self._real(folder) == folder for folder in folders)
 
     def _real(self, folder: str) -> str:
         if folder not in self._real_folders:

@@ -1,0 +1,168 @@
+"""What earlier runs learnt of a table's immutable files, in the user's cache folder: keys of live paths, rows of lists.
+
+A false entry could make a live file deletable, so an entry is used only if all of this holds:
+
+- its part is whole and was written by this program for this table (`liveness_part.py`: a SHA-256 over everything, so a
+  part with one wrong bit, or half a part, is no part), and part and folder are the user's own and writable by nobody
+  else: who can write there could as well run commands as this user;
+- it is about the same file: the path, what metadata or the manifest list says of it (a list: snapshot id, sequence
+  number, time and totals; a manifest: length, content, spec, sequence number, snapshot and all three counts), and a
+  file of just that length is there now. A list that is gone, or a manifest that is, stops the run as it ever did;
+- it was learnt from a file that was read whole and passed every check: lists that are no shorter than their snapshot's
+  totals, manifests with all counts. Whatever lacks one of these numbers is never kept, and read again in each run;
+- no link to a folder gives one of its files a second name, neither when it was learnt nor now.
+
+Specification: such files never change under their name. Anything else is a miss, and the file is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from iceberg_cli.iceberg.arrow_arrays import array_of
+from iceberg_cli.iceberg.reachability import Keys
+from iceberg_cli.liveness_files import PartFiles
+from iceberg_cli.liveness_learnt import Learnt, list_facts
+from iceberg_cli.liveness_part import decode, encode, identity
+from iceberg_cli.plan import SnapshotFiles
+from iceberg_cli.storage import Storage
+
+_MOST_PARTS = 8  # more are made one
+
+
+class LivenessCache:
+    """What is known of one table's files. Loaded when first asked.
+
+    Args:
+        folder: of all tables' parts.
+        storage: of the table.
+        table_uuid: of the table.
+        location: of the table.
+        one_name: whether no link gives files in some folders a second name; None for a table on no local disk.
+        limit_bytes: see `PartFiles`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        storage: Storage,
+        *,
+        table_uuid: str,
+        location: str,
+        one_name: Callable[[Iterable[str]], bool] | None,
+        limit_bytes: int,
+    ) -> None:
+        self._storage = storage
+        self._one_name = one_name
+        self._table = identity(table_uuid, location, links=one_name is not None)
+        name = hashlib.sha256("\0".join(self._table).encode()).hexdigest()[:32]
+        self._files = PartFiles(folder, name, limit_bytes=limit_bytes)
+        self._loaded: Learnt | None = None
+        self._parts: list[Path] = []
+        self._damaged = False
+        self._there: dict[int, bool] = {}  # by a manifest's id, whether it was there when it was looked at
+
+    def known_lists(self, snapshots: Sequence[SnapshotFiles]) -> list[bool]:
+        """Of each of n snapshots, whether its manifest list is known and there, looked at now."""
+        lists = self._learnt().lists
+        found = [
+            (place, path, known.facts[0])
+            for place, snapshot in enumerate(snapshots)
+            if (path := snapshot.manifest_list) is not None
+            and (known := lists.get(path)) is not None
+            and known.facts[1:] == list_facts(snapshot)
+        ]
+        sizes = self._storage.stat_many([path for _, path, _ in found])
+        is_known = [False] * len(snapshots)
+        for (place, _, size_bytes), size_now in zip(found, sizes, strict=True):
+            is_known[place] = size_bytes == size_now
+        return is_known
+
+    def rows_of(self, snapshots: Iterable[SnapshotFiles]) -> pa.Table:
+        """The manifests that known lists name, see `Learnt.rows_of`."""
+        return self._learnt().rows_of([s.manifest_list for s in snapshots if s.manifest_list is not None])
+
+    def first_rows_of(self, snapshots: Sequence[SnapshotFiles]) -> tuple[pa.Table, list[tuple[str, int]]]:
+        """The manifests of snapshots whose lists are known.
+
+        Returns:
+            Each manifest once, with the columns of `KEPT_SCHEMA` and `snapshot_id` of the first that lists it, in that
+            order; and the lists with their bytes.
+        """
+        learnt = self._learnt()
+        paths = [snapshot.manifest_list or "" for snapshot in snapshots]
+        rows, owners = learnt.first_rows_of(paths)
+        ids = np.array([snapshot.snapshot_id for snapshot in snapshots], np.int64)[owners]
+        sizes = [(path, learnt.lists[path].facts[0]) for path in paths]
+        return rows.append_column("snapshot_id", array_of(ids)), sizes
+
+    def live_keys(self, rows: pa.Table) -> dict[str, tuple[Keys, int]]:
+        """The keys of live files and their number, by path, of those manifests in `rows` that are known and there."""
+        learnt = self._learnt()
+        if self._one_name is not None and not self._one_name(learnt.folders):
+            return {}
+        found = learnt.with_keys(rows)
+        unseen = [(path, at) for path, at in found if at not in self._there]
+        sizes = self._storage.stat_many([path for path, _ in unseen])
+        for (_, at), size in zip(unseen, sizes, strict=True):
+            self._there[at] = size == learnt.length(at)
+        return {path: learnt.keys(at) for path, at in found if self._there[at]}
+
+    def learn_lists(self, found: Sequence[tuple[SnapshotFiles, int]], rows: pa.Table) -> None:
+        """Keep lists that were read whole and are no shorter than their snapshots say, see `Learnt.add_lists`."""
+        self._learnt().add_lists(found, rows)
+
+    def learn_keys(self, rows: pa.Table, keys: Mapping[str, Keys], folders: Iterable[str]) -> None:
+        """Keep the keys of live files of manifests that were read whole and checked against their rows.
+
+        Args:
+            rows: of manifest lists.
+            keys: by path of some of these manifests, sorted, each once; no link gives one of their files a second name.
+            folders: of the files, as liveness keys; need not be told where `one_name` is None.
+        """
+        self._there.update(dict.fromkeys(self._learnt().add_keys(rows, keys, folders), True))
+
+    def _learnt(self) -> Learnt:
+        if self._loaded is None:
+            self._loaded = Learnt()
+            for path, data in self._files.read().items():
+                part = decode(data, self._table)
+                self._parts.append(path)
+                if part is None or not self._loaded.take(part):
+                    self._damaged = True
+        return self._loaded
+
+    def save(self, snapshots: Sequence[SnapshotFiles]) -> str | None:
+        """Write what is new; make one part of many, without what the table does not list any more.
+
+        Args:
+            snapshots: of the table now.
+
+        Returns:
+            Why it could not be written, or None.
+        """
+        learnt = self._loaded
+        if learnt is None:
+            return None
+        named = dict.fromkeys(snapshot.manifest_list or "" for snapshot in snapshots)
+        listed = [path for path in named if path in learnt.lists]
+        new = [path for path in listed if learnt.lists[path].new]
+        if not new and not learnt.new_keys:
+            return None
+        whole = self._damaged or len(self._parts) >= _MOST_PARTS or learnt.mostly_dead(listed)
+        try:
+            written = self._files.write(
+                encode(learnt.part(listed if whole else new, whole=whole), self._table)
+            )
+            if written is not None:
+                for path in self._parts if whole else ():
+                    path.unlink(missing_ok=True)
+                self._files.make_room(written)
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        return None
