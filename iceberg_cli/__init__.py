@@ -20,9 +20,14 @@ Where building showed something better than the first design:
 - Reachability is a set of 64-bit hashes of kept paths (`iceberg/reachability.py`), not an anti join in SQL: 8 bytes a
   file, and the second look before the sweep costs nothing for manifests that were read in the same run. The hash is
   of the path without scheme and authority, so that two spellings of one object keep it.
+- What a run learns of immutable files is kept for the next one (`liveness_cache.py`), so a daily job costs what the day
+  changed.
 - A verb that rewrites has `build` for all tasks of a step, not a function for each file: outputs share the inputs that
   were decoded. A saved plan does not hold that work; carrying it out plans again, bounded by what the file lists.
 - The snapshot id is drawn for each attempt: staged entries leave it null and inherit it.
+- Engines run pure functions, and neither runs SQL: what Spark must do apart, the sets of keys that no one process can
+  hold, is one more function of the port (`Exchanging.exchange`: rows to buckets, then each bucket by itself), and both
+  engines sift by the same code (`reaching.py`).
 - Big scans of local disks run in forked lanes (`engines/lanes.py`): threads gain nothing under the interpreter's lock.
 - A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
   intent with the digest, and `resume` can send the very same swap again.

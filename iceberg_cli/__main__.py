@@ -1,5 +1,19 @@
-"""`python -m iceberg_cli`."""
+"""The program, also as `python -m iceberg_cli`: what must be set before anything else is imported."""
 
-from iceberg_cli.cli import main
+import gc
+import os
 
-main()
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    # numpy's BLAS would start a thread for each core when it is imported, and nothing here multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Imports and metadata make many objects and hardly a cycle: looking for cycles every 700 objects finds nothing.
+    gc.set_threshold(400_000)
+    from iceberg_cli.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

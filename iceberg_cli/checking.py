@@ -147,17 +147,19 @@ class Checking:
                 except CorruptFile as error:
                     return error
 
+        listed = [head for head in self.heads if head.snapshot.manifest_list is not None]
         scanned = self.table.engine.scan(
-            [head for head in self.heads if head.snapshot.manifest_list is not None],
+            listed,
             lambda head: Source(head.snapshot.manifest_list or ""),
             load,
-            list,
+            lambda batch: [found for _, found in batch],
             phase="reading manifest lists",
             missing_ok=True,
             on_event=self.table.on_event,
         )
-        loaded = [pair for batch in scanned for pair in batch]
-        for head, found in loaded:
+        # The heads that come back from another process are copies.
+        loaded = [found for batch in scanned for found in batch]
+        for head, found in zip(listed, loaded, strict=True):
             where = head.snapshot.manifest_list or ""
             if found is None:
                 self.findings.add("manifest-list-missing", where, f"the list of {head.label} is not there")

@@ -7,17 +7,22 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from iceberg_cli.committers import Attempt, Committer, Outcome, Unknown
 from iceberg_cli.committers.filesystem import open_folder
 from iceberg_cli.engines import OnEvent
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import Refused
-from iceberg_cli.iceberg.update import Commit
 from iceberg_cli.paths import canonical, scheme_of
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.routing import RoutedStorage
 from iceberg_cli.table import IcebergTable
+
+if TYPE_CHECKING:
+    from iceberg_cli.engines.choice import EngineChoice
+    from iceberg_cli.iceberg.update import Commit
 
 _CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
 _METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
@@ -33,6 +38,8 @@ def open_table(
     catalog_config: str | None = None,
     allow_roots: tuple[str, ...] = (),
     trust_lists: bool = False,
+    engine: EngineChoice | None = None,
+    cache: tuple[Path, int] | None = None,
     on_event: OnEvent,
 ) -> IcebergTable:
     """Open the table that `name` means.
@@ -43,6 +50,8 @@ def open_table(
         catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own places.
         allow_roots: folders outside the table's own in which files may be deleted too.
         trust_lists: believe manifest lists that look cut short.
+        engine: what the operator says about engines, or None for the local one.
+        cache: folder and limit in bytes of what runs learn of immutable files, see `liveness_cache.py`, or None.
         on_event: progress.
 
     Returns:
@@ -51,6 +60,33 @@ def open_table(
     Raises:
         UsageError, TableNotFound, CorruptFile, BackendUnavailable.
     """
+    table = _opened(
+        name,
+        storage_options=storage_options,
+        catalog_config=catalog_config,
+        allow_roots=allow_roots,
+        trust_lists=trust_lists,
+        on_event=on_event,
+    )
+    # A copy's files may have other content than the files whose names they bear.
+    if cache is not None and not isinstance(table.storage, RelocatedStorage):
+        table.use_cache(cache[0], limit_bytes=cache[1])
+    if engine is not None and engine.may_be_spark:
+        from iceberg_cli.choosing import engine_for
+
+        table.use(engine_for(table, engine))
+    return table
+
+
+def _opened(
+    name: str,
+    *,
+    storage_options: Mapping[str, str],
+    catalog_config: str | None,
+    allow_roots: tuple[str, ...],
+    trust_lists: bool,
+    on_event: OnEvent,
+) -> IcebergTable:
     committer: Committer
     if _CATALOG_NAME.fullmatch(name):
         from iceberg_cli.committers.catalog import open_catalog_table

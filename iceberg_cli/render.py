@@ -108,8 +108,7 @@ def table_of(
 
 def print_json(document: Mapping[str, Any]) -> None:
     """The one document on standard output."""
-    json.dump(document, sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 
 def show_report(target: Console, report: Report, table: str) -> None:

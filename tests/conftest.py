@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import pytest
 
 from tests.servers import postgres_database, postgres_server, s3_server
+from tests.sparks import spark_session
 
-__all__ = ["postgres_database", "postgres_server", "s3_server"]
+__all__ = ["postgres_database", "postgres_server", "s3_server", "spark_session"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What commands learn is kept in a folder of the tests', not in the developer's."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

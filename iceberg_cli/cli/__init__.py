@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 
 import typer
 
 from iceberg_cli import __version__
-from iceberg_cli.cli import (
-    apply_plan,
-    assign_row_ids,
-    demo,
-    expire_snapshots,
-    inspect,
-    merge_dvs,
-    plan,
-    resume,
-    rewrite_manifests,
-    upgrade_v3,
-)
+from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.run import leave_with
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
 from iceberg_cli.errors import IcebergCliError, UsageError
@@ -41,15 +31,38 @@ EXIT_CODES = {
     141: "nobody reads standard output any more",
 }
 
-app = typer.Typer(
-    name="iceberg-cli",
-    help="Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it.",
-    epilog="\b\nExit codes:\n" + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()),
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-)
+# The module of each command, in the order of the help.
+_MODULES = {
+    "inspect": "inspect",
+    "plan": "plan",
+    "expire-snapshots": "expire_snapshots",
+    "rewrite-manifests": "rewrite_manifests",
+    "merge-dvs": "merge_dvs",
+    "upgrade-v3": "upgrade_v3",
+    "assign-row-ids": "assign_row_ids",
+    "apply": "apply_plan",
+    "resume": "resume",
+    "demo": "demo",
+}
+
+
+def make_app(commands: Iterable[str] = _MODULES) -> typer.Typer:
+    """The command line with these commands, all by default: what is not registered need not be imported."""
+    app = typer.Typer(
+        name="iceberg-cli",
+        cls=PlainGroup,
+        help="Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it.",
+        epilog="\b\nExit codes:\n"
+        + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()),
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
+    app.callback()(_root)
+    for command in commands:
+        import_module(f"iceberg_cli.cli.{_MODULES[command]}").register(app)
+    return app
 
 
 def _show_version(value: bool) -> None:
@@ -58,7 +71,6 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(
         False, "--version", callback=_show_version, is_eager=True, help="Show the version."
@@ -67,27 +79,8 @@ def _root(
     """Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it."""
 
 
-for module in (
-    inspect,
-    plan,
-    expire_snapshots,
-    rewrite_manifests,
-    merge_dvs,
-    upgrade_v3,
-    assign_row_ids,
-    apply_plan,
-    resume,
-    demo,
-):
-    module.register(app)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
-    # numpy's BLAS would start a thread for each core when it is imported, and nothing here multiplies matrices.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # Imports and metadata make many objects and hardly a cycle: looking for cycles every 700 objects finds nothing.
-    gc.set_threshold(100_000)
     guard_streams()
     argv = sys.argv[1:] if arguments is None else arguments
     code = run(argv)
@@ -98,6 +91,8 @@ def main(arguments: list[str] | None = None) -> None:
     except OutputLost as error:
         code = _nowhere_to_write(error)
     sys.stderr.flush()
+    if (spark := sys.modules.get("iceberg_cli.engines.spark_opening")) is not None:
+        spark.close_sessions()
     # Not sys.exit: a thread of Arrow's that releases a Python object while the interpreter ends aborts the process.
     os._exit(code)
 
@@ -132,6 +127,7 @@ def run(argv: list[str]) -> int:
 
 
 def _invoke(argv: list[str]) -> int:
+    app = make_app(argv[:1]) if argv and argv[0] in _MODULES else make_app()
     # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
     root = typer.main.get_command(app)
     if not argv:

@@ -86,6 +86,7 @@ def register(app: typer.Typer) -> None:
         run.progress.close()
         more = fresh.beyond(shown)
         if looking:
+            run.keep_learnt(opened)
             _show_difference(run, more, shown if replan else fresh, only=replan)
         if replan:
             return
@@ -98,6 +99,7 @@ def register(app: typer.Typer) -> None:
         show_before(run, fresh, opened.name, yes=carry.yes)
         with run.stoppable():
             report = apply(fresh, opened, verb, shell)
+        run.keep_learnt(opened)
         finish(run, report, opened.name, earlier=earlier)
 
 

@@ -64,11 +64,13 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, policy: Mapping
     plan = verb.plan(table, policy, as_of_ms=run.as_of_ms)
     run.progress.close()
     if carry.dry_run:
+        run.keep_learnt(table)
         show_dry_run(run, plan, exit_code=carry.exit_code)
         return
     show_before(run, plan, table.name, yes=carry.yes)
     with run.stoppable():
         report = apply(plan, table, verb, shell)
+    run.keep_learnt(table)
     finish(run, report, table.name, earlier=earlier)
 
 

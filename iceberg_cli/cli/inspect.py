@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iceberg_cli.cli.run import Run, TableArgument, command
-from iceberg_cli.cli.values import positive, time_ms
+from iceberg_cli.cli.values import integer, positive, time_ms
 from iceberg_cli.errors import CorruptFile, UsageError
 
 if TYPE_CHECKING:
@@ -35,14 +35,17 @@ _OF_DELTA = {
     "features": "format_version in the summary, or properties",
 }
 Snapshot = Annotated[
-    int | None, typer.Option("--snapshot", metavar="ID", help="This snapshot, not the current one.")
+    int | None,
+    typer.Option("--snapshot", metavar="ID", parser=integer, help="This snapshot, not the current one."),
 ]
 Ref = Annotated[str | None, typer.Option(metavar="NAME", help="The head of this branch or tag.")]
 At = Annotated[str | None, typer.Option(metavar="TIME", help="The snapshot that was current at this time.")]
-Version = Annotated[int | None, typer.Option("--version", metavar="N", hidden=True)]
+Version = Annotated[int | None, typer.Option("--version", metavar="N", parser=integer, hidden=True)]
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", help="At most N rows: the newest of a log, the first of anything else."),
+    typer.Option(
+        metavar="N", parser=integer, help="At most N rows: the newest of a log, the first of anything else."
+    ),
 ]
 Recount = Annotated[
     bool, typer.Option("--recount", help="Summary: count rows and bytes in all manifests, however large.")

@@ -75,6 +75,7 @@ def register(app: typer.Typer) -> None:
         opened = run.open(table)
         plans = [VERBS[name].plan(opened, policy, as_of_ms=run.as_of_ms) for name, policy in policies.items()]
         run.progress.close()
+        run.keep_learnt(opened)
         _show_open_operations(run, opened)
         if output is not None:
             save(plans[0], output)

@@ -63,6 +63,7 @@ def register(app: typer.Typer) -> None:
         shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
         settled = [_settle(run, opened, listed, shell, abandon=abandon) for listed in found]
         run.progress.close()
+        run.keep_learnt(opened)
         with after(settled[-1].report):
             _show_settled(run, table, settled)
         code = next((done.exit_code for done in settled if done.exit_code), 0)

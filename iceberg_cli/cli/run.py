@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iceberg_cli.cli.options import Command, spelled, spread
+from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.streams import after
-from iceberg_cli.cli.values import duration_ms, key_value, positive, time_ms
+from iceberg_cli.cli.values import duration_ms, key_value, positive, size_bytes, time_ms
+from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.errors import IcebergCliError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
 
     from iceberg_cli.apply import Shell
@@ -68,6 +72,16 @@ class Run:
             "--unsafe-trust-lists", help="Believe manifest lists that hold fewer files than the summary says."
         ),
     ] = False
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            help="Read every file again: use and keep nothing of what a run learns of immutable files.",
+        ),
+    ] = False
+    cache_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli.")
+    ] = "1GiB"
     as_of: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="The 'now' of every age decision (ISO 8601 or epoch ms)."),
@@ -81,10 +95,13 @@ class Run:
         """Refuse what cannot be carried out before anything is opened."""
         if self.output_format not in ("text", "json"):
             raise UsageError(f"--format must be text or json, not {self.output_format!r}")
-        if self.engine not in ("auto", "local", "spark"):
-            raise UsageError(f"--engine must be auto, local or spark, not {self.engine!r}")
-        if self.engine == "spark" or self.spark_master or self.spark_remote or self.spark_conf:
-            raise UsageError("The Spark engine is not built yet", next_step="Use --engine local.")
+        self.engine_choice = EngineChoice(
+            engine=self.engine,
+            master=self.spark_master,
+            remote=self.spark_remote,
+            conf=dict(key_value(text, "--spark-conf") for text in self.spark_conf or ()),
+            say=self._say,
+        )
         self.started_ms = now_ms()
         self.as_of_ms = (
             self.started_ms if self.as_of is None else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
@@ -148,8 +165,30 @@ class Run:
             catalog_config=self.catalog_config,
             allow_roots=tuple(self.unsafe_allow_root or ()),
             trust_lists=self.unsafe_trust_lists,
+            engine=self.engine_choice,
+            cache=self._cache(),
             on_event=self.progress,
         )
+
+    def _cache(self) -> tuple[Path, int] | None:
+        """Where runs keep what they learn, and how much of it."""
+        from iceberg_cli.liveness_files import cache_folder
+
+        limit_bytes = size_bytes(self.cache_size, "--cache-size")
+        folder = cache_folder(os.environ)
+        return None if self.no_cache or folder is None else (folder, limit_bytes)
+
+    def keep_learnt(self, table: IcebergTable) -> None:
+        """Keep for later runs what this one learnt of the table's immutable files; a run does not fail for it."""
+        reason = table.keep_learnt()
+        if reason is not None:
+            self._say(f"warning: what this run learnt is not kept: {reason}")
+
+    def _say(self, text: str) -> None:
+        """One line on standard error."""
+        if not self.quiet:
+            self.progress.close()
+            typer.echo(text, err=True)
 
     def _storage_options(self) -> Iterator[tuple[str, str]]:
         for text in self.storage_option or ():
@@ -245,7 +284,8 @@ def command(app: typer.Typer, name: str) -> Callable[[Command], Command]:
         text = inspect.cleandoc(function.__doc__ or "")
         # The first sentence whole: without it the list of commands cuts it in the middle.
         summary = re.split(r"\.\s", " ".join(text.split()))[0].removesuffix(".")
-        app.command(name, help=text, short_help=f"{summary}.")(spread("run", Run)(function))
+        declare = app.command(name, cls=PlainCommand, help=text, short_help=f"{summary}.")
+        declare(spread("run", Run)(function))
         return function
 
     return register

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from iceberg_cli.iceberg.update import Commit
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.update import Commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

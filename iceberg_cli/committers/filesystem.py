@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.committers.pointer import prepare_versioned
@@ -17,9 +18,11 @@ from iceberg_cli.committers.readback import settle_file
 from iceberg_cli.committers.swap import Sent
 from iceberg_cli.committers.versions import HINT, find_current, of_catalog, spelling_of, version_of
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
-from iceberg_cli.iceberg.update import Commit
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local_write import replace_file
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.update import Commit
 
 
 class FilesystemCommitter:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
 from iceberg_cli.committers import Attempt
 from iceberg_cli.errors import CommitConflict, InvalidMetadata
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.strict_json import dumps, encode_metadata_file
-from iceberg_cli.iceberg.update import Commit, check, with_updates
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.update import Commit
 
 EXTENSIONS = {"none": ".metadata.json", "gzip": ".gz.metadata.json"}
 
@@ -82,6 +85,8 @@ def digest_of(data: bytes) -> str:
 
 
 def _after(commit: Commit, base_location: str) -> TableMetadata:
+    from iceberg_cli.iceberg.update import check, with_updates
+
     if reason := check(commit.requirements, commit.base):
         raise CommitConflict(f"Cannot commit on top of {base_location}: {reason}")
     return with_updates(

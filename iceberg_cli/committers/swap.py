@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.committers.pointer import digest_of, prepare_named
 from iceberg_cli.committers.readback import settle_pointer
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
-from iceberg_cli.iceberg.update import Commit
 from iceberg_cli.storage import Storage
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.update import Commit
 
 Swap = Callable[[Attempt], "bool | Unknown"]
 """True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
 Parsed = TypeVar("Parsed")
+Combined = TypeVar("Combined")
 
 
 # Wide enough that the columnar decoder has many blocks to work on, small enough for 400 MB of memory.
@@ -57,8 +58,9 @@ class Engine(Protocol):
     ) -> Iterator[Parsed]:
         """Read each file once, whole, and parse them in batches of a bounded number of bytes.
 
-        `load` and `parse` may run in other processes: what they change is lost, what `parse` returns must be
-        picklable, and the smaller it is the better.
+        `load` and `parse` may run in other processes, and on other machines: what they change is lost, they must hold
+        values only, the items that they get are copies, and what `parse` returns must be picklable, the smaller the
+        better.
 
         Args:
             items: one per file.
@@ -84,5 +86,44 @@ class Engine(Protocol):
 
         Args:
             jobs: unique path and the pure function that makes its content.
+        """
+        ...
+
+
+@runtime_checkable
+class Exchanging(Engine, Protocol):
+    """An engine with workers that hand parts of what they read to each other, so that it need not pass through here."""
+
+    def exchange(
+        self,
+        items: Sequence[Item],
+        source: Callable[[Item], Source],
+        load: Callable[[Item, bytes], Loaded],
+        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Mapping[int, bytes]],
+        combine: Callable[[int, Sequence[bytes]], Combined],
+        *,
+        buckets: int,
+        phase: str,
+        on_event: OnEvent,
+    ) -> Iterator[Combined]:
+        """Read each file once, share out what is parsed among buckets, and combine each bucket in one task.
+
+        `combine` runs in other processes, as `load` and `parse` do.
+
+        Args:
+            items: one per file.
+            source: the file of an item.
+            load: see `scan`.
+            parse: see `scan`; a file that is gone is None; gives what goes into some buckets.
+            combine: gets a bucket's number and everything that is in it, in no order.
+            buckets: how many there are: their numbers are below.
+            phase: name for progress.
+            on_event: progress.
+
+        Returns:
+            What `combine` returned for each bucket that anything is in, in no order.
+
+        Raises:
+            What `load`, `parse` or `combine` raise, and BackendUnavailable; whatever came before must not be used.
         """
         ...

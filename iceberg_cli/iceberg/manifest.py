@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.avro import Container, read_container
 from iceberg_cli.iceberg.avro_columns import Executor, decode_records
 from iceberg_cli.iceberg.avro_plan import Wanted, compile_plan
@@ -266,7 +267,7 @@ def _decode(
     raw = decode_records(plan, group.containers, executor=executor)
     mine = [sources[index] for index in group.indices]
     files = raw["file"].to_numpy()
-    table = pa.table({"manifest": pa.array(files)})
+    table = pa.table({"manifest": array_of(files)})
     for name in needed:
         table = table.append_column(name, _column(raw, name, mine, files))
     for edge in edges:
@@ -277,7 +278,7 @@ def _decode(
         table = table.filter(table["status"].combine_chunks().to_numpy() != DELETED)
     indices = np.array(group.indices, np.int32)[table["manifest"].to_numpy()]
     table = table.select([*columns, *(edge.name for edge in edges)]).add_column(
-        0, "manifest", pa.array(indices)
+        0, "manifest", array_of(indices)
     )
     group.tables.append(table)
     group.indices, group.containers, group.waiting_bytes = [], [], 0
@@ -289,7 +290,7 @@ def _column(
     column = _COLUMNS[name]
     if name not in raw.column_names:
         if name == "content":
-            return pa.array(np.zeros(len(raw), np.int32))
+            return array_of(np.zeros(len(raw), np.int32))
         return pa.nulls(len(raw), column.type)
     values = raw[name].combine_chunks()
     if column.type is not None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.avro import Container, read_container
 from iceberg_cli.iceberg.avro_columns import Executor, decode_records
 from iceberg_cli.iceberg.avro_plan import Node, Plan, Wanted, compile_plan
@@ -128,7 +129,7 @@ def _read_group(group: Sequence[tuple[int, Container]], version: int, executor: 
     columns = [_column(plan, raw, field, version, paths, files) for field in _FIELDS]
     lists = np.array([index for index, _ in group], np.int32)[files]
     return pa.table(
-        [pa.array(lists), *columns], schema=pa.schema([pa.field("list", _I32), *MANIFEST_LIST_SCHEMA])
+        [array_of(lists), *columns], schema=pa.schema([pa.field("list", _I32), *MANIFEST_LIST_SCHEMA])
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.avro_bytes import NULL, joined, optional_longs
 from iceberg_cli.iceberg.avro_plan import Ints, Wanted
 from iceberg_cli.iceberg.avro_schema import AvroType
@@ -167,7 +168,7 @@ def spliced(
     Returns:
         m binary values.
     """
-    taken = pa.array(rows)
+    taken = array_of(rows)
     parts: list[Any] = [_statuses(statuses), optional_longs([entries[n].take(taken) for n in found.numbers])]
     for piece in found.pieces:
         match piece:
@@ -185,7 +186,7 @@ def _statuses(statuses: npt.NDArray[np.uint8] | None) -> pa.Array | bytes:
     if statuses is None:
         return _ZERO
     codes = pa.array([b"\x00", b"\x02", b"\x04"], pa.binary())
-    return codes.take(pa.array(statuses))
+    return codes.take(array_of(statuses))
 
 
 def encoded(
@@ -211,7 +212,7 @@ def encoded(
     if set(ids) == {None} and len(ids) == len(own := partition_ids(schema_text)):
         ids = list(own)  # writers of v1 left the ids out
     for first in range(0, len(rows), _SLOW_ROWS):
-        taken = entries.take(pa.array(rows[first : first + _SLOW_ROWS])).to_pylist()
+        taken = entries.take(array_of(rows[first : first + _SLOW_ROWS])).to_pylist()
         for entry, status in zip(taken, given[first:].tolist(), strict=False):
             entry["status"] = status
             entry["partition"] = dict(zip(ids, (entry["partition"] or {}).values(), strict=True))
@@ -225,4 +226,4 @@ def _copied(payload: npt.NDArray[np.uint8], starts: Ints, ends: Ints, rows: Ints
     offsets[:, 0], offsets[:, 1] = starts, ends
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(payload)]
     tiles = pa.Array.from_buffers(pa.binary(), max(2 * len(starts) - 1, 0), buffers)
-    return tiles.take(pa.array(2 * rows))
+    return tiles.take(array_of(2 * rows))

@@ -6,10 +6,11 @@ scheme, its object is called with the mapping of storage options and returns a `
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
+from typing import Any
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.storage import FileInfo, Storage
@@ -31,6 +32,16 @@ class RoutedStorage:
         self._options = dict(options)
         self._local = LocalStorage(trusted_folders=trusted_folders)
         self._adapters: dict[str, Storage] = {}
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process, maybe on another machine, makes the same storage of; credentials go along."""
+        return {"_options": with_environment(self._options, os.environ), "_local": self._local}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The same storage, whose adapters are yet to be made."""
+        self._options, self._local = state["_options"], state["_local"]
+        self._adapters = {}
         self._lock = threading.Lock()
 
     def trusting(self, *folders: str) -> RoutedStorage:
@@ -55,6 +66,8 @@ class RoutedStorage:
             return self._adapters[scheme]
 
     def _open(self, scheme: str, path: str) -> Storage:
+        from importlib.metadata import entry_points
+
         for entry in entry_points(group="iceberg_cli.storage", name=scheme):
             storage: Storage = entry.load()(self._options)
             return storage
@@ -131,3 +144,31 @@ class RoutedStorage:
     def prune(self, folder: str) -> None:
         """Remove empty folders."""
         self.adapter(folder).prune(folder)
+
+
+_VARIABLES = (
+    (("AWS_REGION", "AWS_DEFAULT_REGION"), "client.region", ("region", "s3.region")),
+    (("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "s3.endpoint", ("endpoint_url",)),
+)
+_KEYS = {
+    "AWS_ACCESS_KEY_ID": "client.access-key-id",
+    "AWS_SECRET_ACCESS_KEY": "client.secret-access-key",
+    "AWS_SESSION_TOKEN": "client.session-token",
+}
+_KEY_OPTIONS = {*_KEYS.values(), "key", "secret", "token", "anon", "s3.anonymous"}
+_KEY_OPTIONS |= {name.replace("client.", "s3.") for name in _KEYS.values()}
+
+
+def with_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The options, completed by what only this process's environment says.
+
+    Keys are taken together or not at all: a token belongs to its key.
+    """
+    found = dict(options)
+    if not _KEY_OPTIONS & found.keys():
+        found |= {option: environment[name] for name, option in _KEYS.items() if environment.get(name)}
+    for names, option, others in _VARIABLES:
+        values = [environment[name] for name in names if environment.get(name)]
+        if values and option not in found and not found.keys() & set(others):
+            found[option] = values[0]
+    return found

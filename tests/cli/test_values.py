@@ -174,7 +174,7 @@ def test_a_key_and_its_value_are_divided_at_the_first_equals_sign() -> None:
         (["--cleanup", "some"], "'some'"),
         (["--format", "yaml"], "'yaml'"),
         (["--engine", "duckdb"], "'duckdb'"),
-        (["--engine", "spark"], "Spark"),
+        (["--engine", "local", "--spark-master", "local[2]"], "--engine local takes no --spark-master"),
         (["--storage-option", "novalue"], "'novalue'"),
         (["--storage-option", "key=env:NO_SUCH_VARIABLE_1"], "NO_SUCH_VARIABLE_1"),
         (["--storage-option", "key=@/no/such/file"], "/no/such/file"),

@@ -1,4 +1,4 @@
-"""Every sentence of the engine port, on the local engine alone and on lanes; then what only lanes promise."""
+"""Every sentence of the engine port, on the local engine, on lanes, on Spark; then what only lanes promise."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.engines import Event, OnEvent, Parsed, Source
+from iceberg_cli.engines import Engine, Event, OnEvent, Parsed, Source
 from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.engines.spark import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, InvalidMetadata, UsageError
 from iceberg_cli.storage.local import LocalStorage
 
@@ -44,10 +45,21 @@ def paths(tmp_path: Path) -> list[str]:
     return found
 
 
-@pytest.fixture(params=[1, pytest.param(LANES, marks=needs_fork)], ids=["one lane", "lanes"])
-def engine(request: pytest.FixtureRequest) -> Iterator[LocalEngine]:
+ENGINES = [
+    "one lane",
+    pytest.param("lanes", marks=needs_fork),
+    pytest.param("spark", marks=pytest.mark.jvm),
+]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    if request.param == "spark":
+        session = request.getfixturevalue("spark_session")
+        yield SparkEngine(session, LocalStorage())
+        return
     with no_process_left_behind():
-        yield LocalEngine(LocalStorage(), lanes=request.param)
+        yield LocalEngine(LocalStorage(), lanes=1 if request.param == "one lane" else LANES)
 
 
 @pytest.fixture
@@ -73,7 +85,7 @@ def as_it_is(_: str, data: bytes) -> bytes:
 
 
 def scan(
-    engine: LocalEngine,
+    engine: Engine,
     paths: Sequence[str],
     parse: Callable[[Batch], Parsed],
     *,
@@ -110,12 +122,12 @@ def process_ids(_: Batch) -> int:
 # -- the port ------------------------------------------------------------------------------------------------------
 
 
-def test_results_come_in_the_order_of_the_items_each_item_once(engine: LocalEngine, paths: list[str]) -> None:
+def test_results_come_in_the_order_of_the_items_each_item_once(engine: Engine, paths: list[str]) -> None:
     found = [pair for batch in scan(engine, paths, first_bytes) for pair in batch]
     assert found == [(path, number) for number, path in enumerate(paths)]
 
 
-def test_a_batch_that_takes_longer_does_not_change_the_order(engine: LocalEngine, paths: list[str]) -> None:
+def test_a_batch_that_takes_longer_does_not_change_the_order(engine: Engine, paths: list[str]) -> None:
     def slow_at_first(batch: Batch) -> str:
         time.sleep(0.3 if batch[0][0] == paths[0] else 0)
         return batch[0][0]
@@ -123,17 +135,17 @@ def test_a_batch_that_takes_longer_does_not_change_the_order(engine: LocalEngine
     assert list(scan(engine, paths, slow_at_first)) == paths[::2]
 
 
-def test_a_batch_holds_about_as_many_bytes_as_it_may(engine: LocalEngine, paths: list[str]) -> None:
+def test_a_batch_holds_about_as_many_bytes_as_it_may(engine: Engine, paths: list[str]) -> None:
     assert list(scan(engine, paths, len)) == [2] * (FILES // 2)
 
 
-def test_results_larger_than_any_pipe_arrive_whole(engine: LocalEngine, paths: list[str]) -> None:
+def test_results_larger_than_any_pipe_arrive_whole(engine: Engine, paths: list[str]) -> None:
     def large(batch: Batch) -> tuple[pa.Table, np.ndarray, bytes]:
         data = b"".join(data or b"" for _, data in batch) * 4
         array = np.frombuffer(data, np.uint8)
         return pa.table({"bytes": pa.array(array), "text": pa.array(["é"] * len(array))}), array, data
 
-    for number, (table, array, data) in enumerate(scan(engine, paths[:8], large)):
+    for number, (table, array, data) in enumerate(scan(engine, paths[:12], large)):
         expected = (bytes([2 * number]) * FILE_BYTES + bytes([2 * number + 1]) * FILE_BYTES) * 4
         assert data == expected
         assert array.tobytes() == expected
@@ -141,7 +153,7 @@ def test_results_larger_than_any_pipe_arrive_whole(engine: LocalEngine, paths: l
         assert table["text"].unique().to_pylist() == ["é"]
 
 
-def test_progress_names_the_phase_and_ends_with_all_files(engine: LocalEngine, paths: list[str]) -> None:
+def test_progress_names_the_phase_and_ends_with_all_files(engine: Engine, paths: list[str]) -> None:
     events: list[Event] = []
     list(scan(engine, paths, len, on_event=events.append))
     assert {(event.phase, event.total) for event in events} == {("reading", FILES)}
@@ -150,27 +162,25 @@ def test_progress_names_the_phase_and_ends_with_all_files(engine: LocalEngine, p
     assert done[-1] == FILES
 
 
-def test_nothing_to_read_gives_no_result(engine: LocalEngine) -> None:
+def test_nothing_to_read_gives_no_result(engine: Engine) -> None:
     assert list(scan(engine, [], len)) == []
 
 
-def test_a_missing_file_stops_and_is_named(engine: LocalEngine, paths: list[str]) -> None:
+def test_a_missing_file_stops_and_is_named(engine: Engine, paths: list[str]) -> None:
     os.remove(paths[9])
     with pytest.raises(CorruptFile) as caught:
         list(scan(engine, paths, len))
     assert caught.value.path == paths[9]
 
 
-def test_a_missing_file_is_handed_on_as_none_where_that_is_wanted(
-    engine: LocalEngine, paths: list[str]
-) -> None:
+def test_a_missing_file_is_handed_on_as_none_where_that_is_wanted(engine: Engine, paths: list[str]) -> None:
     os.remove(paths[9])
     found = [pair for batch in scan(engine, paths, first_bytes, missing_ok=True) for pair in batch]
     assert found == [(path, None if number == 9 else number) for number, path in enumerate(paths)]
 
 
 def test_a_corrupt_file_found_by_parse_keeps_its_fields_and_what_came_before(
-    engine: LocalEngine, paths: list[str]
+    engine: Engine, paths: list[str]
 ) -> None:
     def parse(batch: Batch) -> str:
         for path, _ in batch:
@@ -188,7 +198,7 @@ def test_a_corrupt_file_found_by_parse_keeps_its_fields_and_what_came_before(
     assert str(error) == f"Cannot read {paths[14]} at byte 17: no sync marker"
 
 
-def test_of_two_errors_the_one_of_the_earlier_batch_is_raised(engine: LocalEngine, paths: list[str]) -> None:
+def test_of_two_errors_the_one_of_the_earlier_batch_is_raised(engine: Engine, paths: list[str]) -> None:
     def parse(batch: Batch) -> None:
         if batch[0][0] in (paths[6], paths[8]):
             time.sleep(0.3 if batch[0][0] == paths[6] else 0)
@@ -215,7 +225,7 @@ def test_of_two_errors_the_one_of_the_earlier_batch_is_raised(engine: LocalEngin
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_of_load_arrives_as_it_was_raised(
-    engine: LocalEngine, paths: list[str], error: BaseException
+    engine: Engine, paths: list[str], error: BaseException
 ) -> None:
     def load(path: str, data: bytes) -> bytes:
         if path == paths[11]:
@@ -230,14 +240,14 @@ def test_an_error_of_load_arrives_as_it_was_raised(
     assert own == {name: value for name, value in vars(error).items() if name != "__notes__"}
 
 
-def test_a_scan_that_is_closed_early_leaves_nothing_behind(engine: LocalEngine, paths: list[str]) -> None:
+def test_a_scan_that_is_closed_early_leaves_nothing_behind(engine: Engine, paths: list[str]) -> None:
     with no_process_left_behind():
         results = scan(engine, paths, len)
         assert next(results) == 2
         results.close()
 
 
-def test_a_consumer_that_fails_leaves_nothing_behind(engine: LocalEngine, paths: list[str]) -> None:
+def test_a_consumer_that_fails_leaves_nothing_behind(engine: Engine, paths: list[str]) -> None:
     with no_process_left_behind(), pytest.raises(ZeroDivisionError):
         divide(scan(engine, paths, len))
 

@@ -1,0 +1,54 @@
+"""Local or Spark: by what the operator says, or by how much there is to read."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+
+from iceberg_cli.engines import Engine
+from iceberg_cli.engines.choice import EngineChoice
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.expire_snapshots import snapshot_files
+from iceberg_cli.table import IcebergTable
+
+# Two cores decode about 60 MB of manifests a second here, and a Spark that is not running yet needs some ten seconds
+# before its workers read: below this, reading here is done before a cluster of eight cores would be.
+CROSSOVER_BYTES = 512 << 20
+
+
+def engine_for(table: IcebergTable, choice: EngineChoice) -> Engine:
+    """The engine for a table that was opened with the local one; `choice.may_be_spark` holds.
+
+    Raises:
+        UsageError: pyspark is not installed. BackendUnavailable: Spark does not start, or its workers cannot work.
+    """
+    if choice.engine == "auto":
+        try:
+            size_bytes = manifest_bytes(table)
+        except CorruptFile:
+            return (
+                table.engine
+            )  # the command itself will say what is wrong, and may be the one that looks for it
+        spark = size_bytes >= CROSSOVER_BYTES
+        choice.say(
+            f"engine: {'spark' if spark else 'local'}, for the current manifests hold {size_bytes:,} bytes"
+            f" ({'at least' if spark else 'less than'} {CROSSOVER_BYTES:,})"
+        )
+        if not spark:
+            return table.engine
+    from iceberg_cli.engines.spark import SparkEngine
+    from iceberg_cli.engines.spark_opening import open_session, prepare
+
+    session = open_session(choice)
+    prepare(session, table.storage, table.metadata_location)
+    return SparkEngine(session, table.storage)
+
+
+def manifest_bytes(table: IcebergTable) -> int:
+    """How long the manifests of the current snapshot are together: about what a scan of the whole table reads."""
+    snapshot = table.metadata.current_snapshot()
+    if snapshot is None:
+        return 0
+    rows = table.liveness.manifests(
+        [snapshot_files(snapshot)], phase="reading the current manifest list", required=False
+    ).rows
+    return int(pc.sum(rows["manifest_length"]).as_py() or 0)

@@ -1,0 +1,79 @@
+"""Commands that read their texts and flags themselves.
+
+Typer hands every value that is not a flag, also one that nobody gave, to pydantic, and importing pydantic takes longer
+than importing typer. A text needs no conversion and a number has its parser, so pydantic is asked only where typer
+would have more to say: a mistake, a value that must be there and is not, a type that no option here has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+_ASK_TYPER: Final = object()
+
+
+class PlainGroup(TyperGroup):
+    """Typer's group of commands, for options that are flags."""
+
+    def get_help_option(self, ctx: Any) -> TyperOption | None:
+        """The help option; not given, it is a flag that is off."""
+        return _off(super().get_help_option(ctx))
+
+
+class PlainCommand(TyperCommand):
+    """Typer's command, for options that are texts, flags or have a parser, and lists of these."""
+
+    def get_help_option(self, ctx: Any) -> TyperOption | None:
+        """The help option; not given, it is a flag that is off."""
+        return _off(super().get_help_option(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Fill the context with the values of all parameters.
+
+        Returns:
+            The arguments that are left: none.
+
+        Raises:
+            typer.TyperException: as typer's own.
+        """
+        given, left, _ = self.make_parser(ctx).parse_args(args=list(args))
+        if left or ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        # --help before all others: it ends the command whatever they are.
+        for parameter in sorted(self.get_params(ctx), key=lambda each: not each.is_eager):
+            value, source = parameter.consume_value(ctx, given)
+            read = _read(parameter, value)
+            if read is _ASK_TYPER:
+                parameter.handle_parse_result(ctx, given, [])
+            else:
+                ctx.set_parameter_source(parameter.name, source)
+                ctx.params[parameter.name] = read
+        ctx.args = []
+        return []
+
+
+def _off(flag: TyperOption | None) -> TyperOption | None:
+    if flag is not None:
+        flag.default = False
+    return flag
+
+
+def _read(parameter: Any, value: Any) -> Any:
+    """What typer would make of a value, or that it must be asked."""
+    described = getattr(parameter, "type_descriptor", None)  # typer 0.28 has none, and does not ask pydantic
+    if described is None or parameter.callback is not None:
+        return _ASK_TYPER
+    many = parameter.multiple or parameter.nargs == -1
+    if value is None:
+        return _ASK_TYPER if parameter.required else () if many else None
+    kind, parser = described.annotation, described.parameter_info.parser
+    if parser is not None:
+        try:
+            return [parser(each) for each in value] if many else parser(value)
+        except typer.BadParameter:
+            return _ASK_TYPER  # it names the option beside the mistake
+    plain = kind == list[str] if many else kind in (str, bool) and isinstance(value, kind)
+    return value if plain else _ASK_TYPER

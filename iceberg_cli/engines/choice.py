@@ -1,0 +1,60 @@
+"""What the operator says about engines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from iceberg_cli.errors import UsageError
+
+# Set by spark-submit, by whoever connects to a server, and by whoever submits.
+_VARIABLES = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")
+_CONF = ("spark.master", "spark.remote")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineChoice:
+    """Which engine reads, and which Spark.
+
+    Args:
+        engine: `auto`, `local` or `spark`.
+        master: of a Spark cluster.
+        remote: of a Spark Connect server.
+        conf: of Spark.
+        say: gets one line that tells what was chosen and why, where there was a choice.
+    """
+
+    engine: str = "auto"
+    master: str | None = None
+    remote: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    say: Callable[[str], None] = field(default=lambda _: None)
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.engine not in ("auto", "local", "spark"):
+            raise UsageError(f"--engine must be auto, local or spark, not {self.engine!r}")
+        if self.master and self.remote:
+            raise UsageError("--spark-master and --spark-remote name two different Sparks: give one of them")
+        if self.engine == "local" and (self.master or self.remote or self.conf):
+            raise UsageError("--engine local takes no --spark-master, --spark-remote or --spark-conf")
+
+    @property
+    def may_be_spark(self) -> bool:
+        """Whether Spark is asked for, or is there to be chosen: a master, a remote or a running session is known."""
+        if self.engine != "auto":
+            return self.engine == "spark"
+        named = self.master or self.remote or any(name in self.conf for name in _CONF)
+        return bool(named or any(os.environ.get(name) for name in _VARIABLES) or active_session() is not None)
+
+
+def active_session() -> Any:
+    """The Spark session that runs in this process, if any; asking does not import Spark."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()

@@ -1,0 +1,186 @@
+"""The Spark engine: shares of the items go to workers, results come back in the order of the items.
+
+Each share runs the local engine on a worker, so both engines read and parse by the same code. Only DataFrames are used,
+for a Spark Connect session has nothing else. A share is one row, its items pickled, and its results come back as one
+binary value of an Arrow UDF; `mapInArrow` would do the same, but asks for pandas on the driver, and pyarrow imports
+pandas wherever it is installed, which costs every command half a second.
+
+Results of a large scan are first shuffled, which leaves them on the workers' disks, and are then fetched one partition
+after the other: neither all of them nor the work of one partition after the other is asked of the driver. Small scans
+come back in one job.
+
+Functions travel inside the UDF, and so does what they hold; a large one is broadcast. Storage options, which may be
+secrets, are in no SQL, configuration, description or log: see `Session.parcel`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from iceberg_cli.engines import BATCH_BYTES, Combined, Event, Item, Loaded, OnEvent, Parsed, Source
+from iceberg_cli.engines.spark_session import Session, pickled
+from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.storage import Storage
+
+_LEAST_SHARE_BYTES = 1 << 20
+_SHARE_FILES = 1_024
+_SHARES_PER_CORE = 3  # so that one that takes longer does not hold up the rest
+_UNKNOWN_BYTES = 64 << 10  # of a file whose size nothing records, such as a manifest list
+_GATHERED_BYTES = (
+    8 << 20
+)  # of files whose results come back in one job: the driver's JVM holds them several times
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Runs on the workers of a Spark session.
+
+    Args:
+        session: open, and its workers checked.
+        storage: of the files; workers make their own like it.
+        threads: that read side by side on each worker.
+    """
+
+    session: Session
+    storage: Storage
+    threads: int = 8
+    name: str = field(default="spark", init=False)
+
+    def __reduce__(self) -> NoReturn:
+        """An engine stays on the driver: functions that workers run must hold values only."""
+        raise TypeError("a function that workers are to run holds the engine")
+
+    def scan(
+        self,
+        items: Sequence[Item],
+        source: Callable[[Item], Source],
+        load: Callable[[Item, bytes], Loaded],
+        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
+        *,
+        phase: str,
+        missing_ok: bool = False,
+        batch_bytes: int = BATCH_BYTES,
+        on_event: OnEvent,
+    ) -> Iterator[Parsed]:
+        """See `Engine.scan`."""
+        on_event(Event(phase=phase, done=0, total=len(items)))
+        if not len(items):
+            return
+        from iceberg_cli.engines.spark_task import Scan, scanner
+
+        shares = self._shares(items, source, batch_bytes)
+        work = Scan(source, load, parse, missing_ok, batch_bytes)
+        rows = [pickle.dumps([items[place] for place in share], 5) for share in shares]
+        done = 0
+        with (
+            self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
+            self.session.parcel(pickled(work)) as scan,
+            closing(
+                self.session.answers(
+                    rows,
+                    scanner(storage, scan, self.threads),
+                    description=phase,
+                    gather=sum(_sizes(items, source)) <= _GATHERED_BYTES,
+                )
+            ) as answers,
+        ):
+            for answer in answers:
+                found, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
+                for files, parsed in found:
+                    yield parsed
+                    done += files
+                    on_event(Event(phase=phase, done=done, total=len(items)))
+                if error is not None:
+                    raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
+        if done != len(items):
+            raise BackendUnavailable(
+                f"Cannot go on: Spark answered for {done} of {len(items)} files ({phase})"
+            )
+
+    def exchange(
+        self,
+        items: Sequence[Item],
+        source: Callable[[Item], Source],
+        load: Callable[[Item, bytes], Loaded],
+        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Mapping[int, bytes]],
+        combine: Callable[[int, Sequence[bytes]], Combined],
+        *,
+        buckets: int,
+        phase: str,
+        on_event: OnEvent,
+    ) -> Iterator[Combined]:
+        """See `Exchanging.exchange`."""
+        on_event(Event(phase=phase, done=0, total=len(items)))
+        if not len(items):
+            return
+        from iceberg_cli.engines.spark_task import Scan, combiner, sharer
+
+        shares = self._shares(items, source, BATCH_BYTES)
+        rows = [pickle.dumps([items[place] for place in share], 5) for share in shares]
+        work = Scan(source, load, parse, missing_ok=True, batch_bytes=BATCH_BYTES)
+        with (
+            self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
+            self.session.parcel(pickled(work)) as scan,
+            self.session.parcel(pickled(combine)) as join,
+            closing(
+                self.session.exchanged(
+                    rows,
+                    sharer(storage, scan, self.threads),
+                    combiner(join),
+                    buckets,
+                    description=phase,
+                )
+            ) as answers,
+        ):
+            for answer in answers:
+                combined, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
+                if error is not None:
+                    raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
+                yield combined
+        on_event(Event(phase=phase, done=len(items), total=len(items)))
+
+    def _shares(
+        self, items: Sequence[Item], source: Callable[[Item], Source], batch_bytes: int
+    ) -> list[range]:
+        """Places of items in their order, as evenly as their bytes allow, at most a batch each."""
+        sizes = _sizes(items, source)
+        even = sum(sizes) // (self.session.cores * _SHARES_PER_CORE)
+        return _cut(sizes, min(max(even, _LEAST_SHARE_BYTES), batch_bytes))
+
+    def build(self, jobs: Sequence[tuple[str, Callable[[], bytes]]]) -> None:
+        """See `Engine.build`. A task that runs twice finds its own bytes, which is a success."""
+        if not jobs:
+            return
+        from iceberg_cli.engines.spark_task import builder
+
+        with (
+            self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
+            closing(
+                self.session.answers(
+                    [pickled(job) for job in jobs], builder(storage), description="writing files", gather=True
+                )
+            ) as answers,
+        ):
+            for error in answers:
+                if error:
+                    raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
+
+
+def _sizes(items: Sequence[Item], source: Callable[[Item], Source]) -> list[int]:
+    return [source(item).size_bytes or _UNKNOWN_BYTES for item in items]
+
+
+def _cut(sizes: Sequence[int], share_bytes: int) -> list[range]:
+    """Places of items in their order, about `share_bytes` of them at a time."""
+    shares: list[range] = []
+    start = size_bytes = 0
+    for place, size in enumerate(sizes):
+        size_bytes += size
+        if size_bytes >= share_bytes or place + 1 - start >= _SHARE_FILES or place + 1 == len(sizes):
+            shares.append(range(start, place + 1))
+            start, size_bytes = place + 1, 0
+    return shares

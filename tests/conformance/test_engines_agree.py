@@ -1,0 +1,113 @@
+"""One truth for both engines: every verb plans the same on Spark, and every inspection finds the same."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.cli.run import now_ms
+from iceberg_cli.engines.spark_session import Session
+from iceberg_cli.storage.local import LocalStorage
+from tests.cli.lakes import four_snapshots, listing
+from tests.cli.running import Ran, iceberg_cli
+from tests.delete_tables import DeleteTable
+from tests.fixtures.test_inspect_fixtures import ALL
+from tests.paths import FIXTURES, needs_fixtures
+
+pytestmark = pytest.mark.jvm
+
+NOW_MS = now_ms()
+COMMANDS = {
+    "expire": ("plan", "expire-snapshots", "--older-than", "1s", "--retain-last", "1"),
+    "rewrite": ("plan", "rewrite-manifests", "--target-size", "8KiB", "--min-manifests", "1"),
+    "merge": ("plan", "merge-dvs"),
+    "upgrade": ("plan", "upgrade-v3"),
+    "row ids": ("plan", "assign-row-ids"),
+    "check": ("inspect", "--check", "--deep"),
+    "files": ("inspect", "files"),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What one engine learnt would spare the other one its reading."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache") / "none"))
+
+
+def both(table: object, command: tuple[str, ...]) -> Ran:
+    """Run a command with each engine.
+
+    Returns:
+        What both said.
+    """
+    verb, *options = command
+    shared = ("--as-of", NOW_MS, "--format", "json")
+    local, spark = (
+        iceberg_cli(verb, table, *options, *shared, "--engine", name) for name in ("local", "spark")
+    )
+    assert spark.out == local.out
+    assert spark == local
+    return local
+
+
+@needs_fixtures
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("table", ALL)
+def test_tables_of_other_engines_get_the_same_answer(
+    spark_session: Session, table: str, command: str
+) -> None:
+    both(FIXTURES / table, COMMANDS[command])
+
+
+def with_deletes(folder: Path) -> None:
+    """A table of version 3 with position deletes and deletion vectors of several commits in two partitions."""
+    table = DeleteTable(storage=LocalStorage(), location=str(folder))
+    for number in range(1, 5):
+        table.data(f"d{number}", 100, k=f"k{number % 2}")
+        table.commit(number)
+    table.positions("p", {"d1": [1, 5], "d3": [7]}, k="k1")
+    table.commit(5)
+    table.vectors("v1", {"d2": range(10)}, k="k0")
+    table.commit(6)
+    table.vectors("v2", {"d2": range(20), "d4": [3]}, k="k0")
+    table.commit(7)
+    table.publish()
+
+
+def of_four_snapshots(folder: Path) -> None:
+    """A table from which three snapshots and what they alone reach can go."""
+    four_snapshots(folder).publish()
+
+
+CARRIED_OUT = {
+    "expire": (of_four_snapshots, ("expire-snapshots", "--older-than", "1s", "--retain-last", "1")),
+    "rewrite": (with_deletes, ("rewrite-manifests", "--min-manifests", "1")),
+    "merge": (with_deletes, ("merge-dvs", "--min-files", "1")),
+    "upgrade": (of_four_snapshots, ("upgrade-v3",)),
+}
+BY_CHANCE = {"operation_id", "committed_snapshot_id", "metadata_location", "duration_ms"}
+
+
+@pytest.mark.parametrize("name", CARRIED_OUT)
+def test_a_verb_leaves_the_same_table_and_says_the_same_of_it(
+    spark_session: Session, tmp_path: Path, name: str
+) -> None:
+    make, (verb, *options) = CARRIED_OUT[name]
+    folder, aside = tmp_path / "t", tmp_path / "aside"
+    make(folder)
+    shutil.copytree(folder, aside)
+    found: list[Any] = []
+    for engine in ("local", "spark"):
+        shutil.rmtree(folder)
+        shutil.copytree(aside, folder)
+        done = iceberg_cli(verb, folder, *options, "--yes", "--format", "json", "--engine", engine)
+        assert done.code == 0, done.out + done.err
+        checked = iceberg_cli("inspect", folder, "--check", "--format", "json", "--engine", engine).json
+        left = {path for path in listing(folder) if (aside / path).exists()}
+        report = {key: value for key, value in done.json.items() if key not in BY_CHANCE}
+        found.append((report, left, len(listing(folder)), checked["counts"], checked["checked"]))
+    assert found[1] == found[0]
+    assert found[0][0]["status"] == "done"

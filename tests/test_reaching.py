@@ -1,0 +1,216 @@
+"""Removals that are found bucket by bucket are those that are found in one process, and nothing less is believed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from benchmarks.tables import Made, Size, make_table
+from iceberg_cli.engines import OnEvent, Source
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
+from iceberg_cli.iceberg.expire_snapshots import snapshot_files
+from iceberg_cli.iceberg.reachability import NO_KEYS
+from iceberg_cli.liveness import Liveness
+from iceberg_cli.liveness_values import Question
+from iceberg_cli.opening import open_table
+from iceberg_cli.plan import NamedFile, Reach
+from iceberg_cli.reaching import reached_apart
+from iceberg_cli.removals import Removals
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.links import OtherNames
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.table import IcebergTable
+
+KEPT = 4
+
+
+@dataclass(frozen=True)
+class HereExchanging(LocalEngine):
+    """An engine whose workers are this process: everything is pickled on its way, and parts arrive in another order.
+
+    `lost` is how many of the parts never arrive.
+    """
+
+    lost: int = 0
+
+    def exchange(
+        self,
+        items: Sequence[Any],
+        source: Callable[[Any], Source],
+        load: Callable[[Any, bytes], Any],
+        parse: Callable[[Sequence[tuple[Any, Any]]], Mapping[int, bytes]],
+        combine: Callable[[int, Sequence[bytes]], Any],
+        *,
+        buckets: int,
+        phase: str,
+        on_event: OnEvent,
+    ) -> Iterator[Any]:
+        """See `Exchanging.exchange`."""
+        parse, combine = pickle.loads(cloudpickle.dumps((parse, combine)))
+        shares = self.scan(
+            items, source, load, parse, phase=phase, missing_ok=True, batch_bytes=1, on_event=on_event
+        )
+        parts = [part for share in shares for part in share.items()]
+        assert {bucket for bucket, _ in parts} <= set(range(buckets))
+        for bucket in reversed(range(buckets)):
+            mine = [data for at, data in reversed(parts[self.lost :]) if at == bucket]
+            if mine:
+                yield pickle.loads(pickle.dumps(combine(bucket, mine)))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Many manifests, some rewritten several times."""
+    return make_table(str(tmp_path_factory.mktemp("warehouse") / "t"), Size(80, 30, KEPT))
+
+
+def liveness(storage: Storage, *, apart: bool, lost: int = 0, **others: Any) -> Liveness:
+    engine = HereExchanging(storage, lost=lost) if apart else LocalEngine(storage)
+    return Liveness(engine=engine, on_event=lambda _: None, **others)
+
+
+def opened(made: Made) -> IcebergTable:
+    return open_table(made.location, storage_options={}, on_event=lambda _: None)
+
+
+def reach(table: IcebergTable, kept: int = KEPT) -> Reach:
+    snapshots = [snapshot_files(snapshot) for snapshot in table.metadata.snapshots]
+    return Reach(expired=tuple(snapshots[:-kept]), kept=tuple(snapshots[-kept:]))
+
+
+def answers(storage: Storage, asked: Reach, **others: Any) -> tuple[pa.Table, pa.Table, list[str]]:
+    """The removals that are found apart and in one process, and the warnings."""
+    apart, warned = liveness(storage, apart=True, **others).answer(asked, step="expire")
+    whole, also_warned = liveness(storage, apart=False, **others).answer(asked, step="expire")
+    assert warned == also_warned
+    return apart, whole, warned
+
+
+def same(apart: pa.Table, whole: pa.Table) -> bool:
+    """Whether both have the same rows."""
+    found, expected = Removals.of(apart), Removals.of(whole)
+    return found.table.to_pylist() == expected.table.to_pylist() and found.digest == expected.digest
+
+
+@pytest.mark.parametrize("kept", [1, KEPT, 70])
+def test_a_table_is_answered_for_as_in_one_process(made: Made, kept: int) -> None:
+    table = opened(made)
+    apart, whole, _ = answers(table.storage, reach(table, kept))
+    assert len(whole) >= 10
+    assert same(apart, whole)
+
+
+@pytest.mark.parametrize("bucket_bytes", [1_000, 20_000, 1 << 30])
+def test_the_number_of_buckets_changes_nothing(made: Made, bucket_bytes: int) -> None:
+    table = opened(made)
+    asked, found = reach(table), liveness(table.storage, apart=False)
+    kept = found.kept_manifests(asked.kept, phase="").rows
+    expired = found.manifests(tuple(reversed(asked.expired)), phase="", required=False).rows
+    question = Question(kept, expired, (), NO_KEYS, None)
+    engine = HereExchanging(table.storage)
+    rows = reached_apart(engine, question, bucket_bytes=bucket_bytes, on_event=lambda _: None)
+    whole = found.answer(asked, step="expire")[0]
+    content = [row["path"] for row in whole.to_pylist() if row["kind"] == "data_file"]
+    assert rows["path"].to_pylist() == sorted(content)
+
+
+def test_links_to_folders_keep_what_they_keep_in_one_process(made: Made, tmp_path: Path) -> None:
+    table = opened(made)
+    (tmp_path / "link").symlink_to(made.location)
+    names = OtherNames([made.location, str(tmp_path / "link")])
+    apart, whole, _ = answers(table.storage, reach(table), other_names=names)
+    assert same(apart, whole)
+
+
+def test_a_file_that_something_kept_names_stays(made: Made) -> None:
+    table = opened(made)
+    asked = reach(table)
+    apart, _, _ = answers(table.storage, asked)
+    going = [row["path"] for row in apart.to_pylist() if row["kind"] == "data_file"]
+    stays = replace(asked, kept_files=(going[0], f"file:{going[1]}"))
+    apart, whole, _ = answers(table.storage, stays)
+    assert not {going[0], going[1]} & set(apart["path"].to_pylist())
+    assert same(apart, whole)
+
+
+def test_a_named_file_that_a_kept_manifest_holds_stays(made: Made) -> None:
+    table = opened(made)
+    asked = reach(table)
+    found = liveness(table.storage, apart=False)
+    rows = found.manifests(asked.kept, phase="", required=True).rows
+    held = [
+        path
+        for _, batch in found.entries(rows, ("status", "file_path"), phase="")
+        for path in batch.table["file_path"].to_pylist()
+    ]
+    names = tuple(
+        NamedFile(path=path, kind="statistics_file", size_bytes=None, reason="asked")
+        for path in (held[0], "/elsewhere/s.stats", held[-1])
+    )
+    apart, whole, _ = answers(table.storage, replace(asked, expired_files=names))
+    assert [path for path in apart["path"].to_pylist() if path.endswith(".stats")] == ["/elsewhere/s.stats"]
+    assert not {held[0], held[-1]} & set(apart["path"].to_pylist())
+    assert same(apart, whole)
+
+
+# -- fail closed ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(made: Made, tmp_path: Path) -> Iterator[IcebergTable]:
+    """The table, which is as before after the test."""
+    aside = tmp_path / "aside"
+    shutil.copytree(f"{made.location}/metadata", aside)
+    yield opened(made)
+    shutil.rmtree(f"{made.location}/metadata")
+    shutil.copytree(aside, f"{made.location}/metadata")
+
+
+def manifests(table: IcebergTable, *, kept: bool) -> list[str]:
+    """Those of kept snapshots, or those that only expired ones list."""
+    found = liveness(table.storage, apart=False)
+    asked = reach(table)
+    paths = {
+        name: found.manifests(each, phase="", required=True).rows["manifest_path"].to_pylist()
+        for name, each in (("kept", asked.kept), ("expired", asked.expired))
+    }
+    return paths["kept"] if kept else [path for path in paths["expired"] if path not in paths["kept"]]
+
+
+def test_a_kept_manifest_that_is_gone_stops_the_answer(copied: IcebergTable) -> None:
+    path = manifests(copied, kept=True)[2]
+    os.remove(path)
+    with pytest.raises(CorruptFile) as caught:
+        liveness(copied.storage, apart=True).answer(reach(copied), step="expire")
+    assert caught.value.path == path
+
+
+def test_a_kept_manifest_that_is_damaged_stops_the_answer(copied: IcebergTable) -> None:
+    path = Path(manifests(copied, kept=True)[1])
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(CorruptFile) as caught:
+        liveness(copied.storage, apart=True).answer(reach(copied), step="expire")
+    assert caught.value.path == str(path)
+
+
+def test_an_expired_manifest_that_is_gone_takes_nothing_with_it(copied: IcebergTable) -> None:
+    os.remove(manifests(copied, kept=False)[3])
+    apart, whole, _ = answers(copied.storage, reach(copied))
+    assert same(apart, whole)
+
+
+@pytest.mark.parametrize("lost", [1, 5])
+def test_parts_that_do_not_arrive_stop_the_answer(made: Made, lost: int) -> None:
+    table = opened(made)  # kept manifests come first
+    with pytest.raises(BackendUnavailable, match=r"workers saw \d+ live files in the kept manifests"):
+        liveness(LocalStorage(), apart=True, lost=lost).answer(reach(table), step="expire")

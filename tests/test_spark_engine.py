@@ -1,0 +1,298 @@
+"""What only the Spark engine promises: how it is chosen, what reaches workers, and what must not reach others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import iceberg_cli
+from iceberg_cli.engines import Event, Source
+from iceberg_cli.engines.choice import EngineChoice
+from iceberg_cli.engines.spark import SparkEngine
+from iceberg_cli.engines.spark_opening import packed, prepare
+from iceberg_cli.engines.spark_session import Session
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.routing import RoutedStorage, with_environment
+from tests.cli.lakes import four_snapshots
+from tests.cli.running import iceberg_cli as run
+from tests.servers import S3Server
+
+Batch = Sequence[tuple[str, bytes | None]]
+NO_SPARK = ("--engine", "spark", "--spark-master", "nonsense", "--format", "json")
+KNOWN = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")
+
+
+def unseen(_: Event) -> None:
+    """Progress that nobody looks at."""
+
+
+def scan(
+    engine: SparkEngine, paths: Sequence[str], parse: Callable[[Batch], object], size_bytes: int = 1
+) -> list:
+    found = engine.scan(
+        paths,
+        lambda path: Source(path, size_bytes),
+        lambda _, data: data,
+        parse,
+        phase="reading",
+        on_event=unseen,
+    )
+    return list(found)
+
+
+@pytest.fixture
+def engine(spark_session: Session) -> SparkEngine:
+    return SparkEngine(spark_session, LocalStorage())
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    """Files, each of its own bytes."""
+    found = [tmp_path / f"{number:02d}" for number in range(12)]
+    for number, path in enumerate(found):
+        path.write_bytes(bytes([number]) * 1_000)
+    return [str(path) for path in found]
+
+
+# -- choosing ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"engine": "flink"},
+        {"master": "local[2]", "remote": "sc://host"},
+        {"engine": "local", "master": "local[2]"},
+        {"engine": "local", "conf": {"a": "b"}},
+    ],
+)
+def test_what_contradicts_itself_is_a_mistake_of_usage(options: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        EngineChoice(**options)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_auto_thinks_of_spark_only_where_one_is_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in KNOWN:
+        monkeypatch.delenv(each, raising=False)
+    known = EngineChoice().may_be_spark  # a session may run in this process
+    assert EngineChoice(master="local[2]").may_be_spark
+    assert EngineChoice(remote="sc://host").may_be_spark
+    assert not EngineChoice(engine="local").may_be_spark
+    monkeypatch.setenv(name, "something")
+    assert EngineChoice().may_be_spark
+    if not known:
+        monkeypatch.delenv(name)
+        assert not EngineChoice(conf={"spark.executor.cores": "2"}).may_be_spark
+
+
+def test_auto_reads_a_small_table_here_and_says_why(tmp_path: Path) -> None:
+    four_snapshots(tmp_path / "t").publish()
+    ran = run("inspect", tmp_path / "t", "--spark-master", "spark://nobody.is.there:7077", "--format", "json")
+    assert ran.code == 0
+    assert ran.err.startswith("engine: local, for the current manifests hold ")
+    assert "bytes (less than " in ran.err
+
+
+@pytest.mark.jvm
+def test_a_spark_that_does_not_start_is_an_error_of_the_backend(tmp_path: Path) -> None:
+    four_snapshots(tmp_path / "t").publish()
+    done = subprocess.run(
+        [sys.executable, "-m", "iceberg_cli", "inspect", tmp_path / "t", *NO_SPARK],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert done.returncode == 16
+    assert json.loads(done.stdout)["message"].startswith("Cannot start Spark: ")
+    assert "Master must" in done.stdout
+    assert done.stderr == ""
+
+
+# -- workers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.jvm
+def test_workers_run_the_package_that_was_sent_to_them(engine: SparkEngine, paths: list[str]) -> None:
+    def where(_: Batch) -> tuple[int, str]:
+        return os.getpid(), str(iceberg_cli.__file__)
+
+    for process_id, file in scan(engine, paths, where):
+        assert process_id != os.getpid()
+        assert ".zip/" in file
+
+
+@pytest.mark.jvm
+def test_a_package_that_workers_lack_is_named(spark_session: Session, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BackendUnavailable, match="lack no_such_package") as caught:
+        prepare(spark_session, LocalStorage(), str(tmp_path / "file"), needed=frozenset({"no_such_package"}))
+    assert "spark.archives" in caught.value.next_step
+
+
+@pytest.mark.jvm
+def test_workers_that_do_not_see_the_table_are_an_error(spark_session: Session, tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailable, match=r"workers cannot read .*/nowhere"):
+        prepare(spark_session, LocalStorage(), str(tmp_path / "nowhere"))
+
+
+@pytest.mark.jvm
+def test_results_of_a_large_scan_come_in_order_too(engine: SparkEngine, paths: list[str]) -> None:
+    found = scan(engine, paths, lambda batch: [data[:1] for _, data in batch if data], size_bytes=10 << 20)
+    assert [each for batch in found for each in batch] == [bytes([number]) for number in range(12)]
+
+
+@pytest.mark.jvm
+def test_large_values_that_functions_hold_reach_workers_whole(engine: SparkEngine, paths: list[str]) -> None:
+    kept = np.arange(500_000)
+    assert set(scan(engine, paths, lambda _: int(kept.sum()))) == {499_999 * 250_000}
+
+
+@pytest.mark.jvm
+def test_a_function_that_holds_the_engine_is_a_bug(engine: SparkEngine, paths: list[str]) -> None:
+    with pytest.raises(TypeError, match="holds the engine"):
+        scan(engine, paths, lambda batch: (engine, len(batch)))
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("size_bytes", [1, 10 << 20], ids=["at once", "streamed"])
+def test_a_worker_that_dies_is_an_error_and_no_short_result(
+    engine: SparkEngine, paths: list[str], size_bytes: int
+) -> None:
+    def parse(batch: Batch) -> int:
+        if batch[-1][0] == paths[-1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return len(batch)
+
+    with pytest.raises(BackendUnavailable, match=r"Cannot go on .*Spark says"):
+        scan(engine, paths, parse, size_bytes)
+    assert sum(scan(engine, paths, len, size_bytes)) == len(paths)
+
+
+# -- exchanging ----------------------------------------------------------------------------------------------------
+
+
+def by_parity(batch: Batch) -> dict[int, bytes]:
+    """Even first bytes go to bucket 0 and odd ones to bucket 3."""
+    firsts = [data[0] for _, data in batch if data is not None]
+    return {place: bytes(each for each in firsts if each % 2 == odd) for odd, place in ((0, 0), (1, 3))}
+
+
+def exchange(engine: SparkEngine, paths: Sequence[str], parse: object, combine: object) -> list:
+    found = engine.exchange(
+        paths,
+        lambda path: Source(path, 1 << 20),
+        lambda _, data: data,
+        parse,
+        combine,
+        buckets=4,
+        phase="sharing out",
+        on_event=unseen,
+    )
+    return list(found)
+
+
+@pytest.mark.jvm
+def test_each_bucket_is_combined_once_with_all_that_is_in_it(engine: SparkEngine, paths: list[str]) -> None:
+    os.remove(paths[5])
+    found = exchange(
+        engine, paths, by_parity, lambda bucket, parts: (bucket, sorted(b"".join(map(bytes, parts))))
+    )
+    assert sorted(found) == [(0, [0, 2, 4, 6, 8, 10]), (3, [1, 3, 7, 9, 11])]
+
+
+@pytest.mark.jvm
+def test_errors_of_either_side_of_an_exchange_arrive_as_they_were_raised(
+    engine: SparkEngine, paths: list[str]
+) -> None:
+    def corrupt(batch: Batch) -> dict[int, bytes]:
+        if paths[7] in [path for path, _ in batch]:
+            raise CorruptFile(paths[7], 17, "no sync marker")
+        return by_parity(batch)
+
+    def broken(bucket: int, parts: Sequence[bytes]) -> int:
+        return len(parts) // bucket
+
+    with pytest.raises(CorruptFile) as caught:
+        exchange(engine, paths, corrupt, lambda bucket, _: bucket)
+    assert (caught.value.path, caught.value.offset) == (paths[7], 17)
+    with pytest.raises(ZeroDivisionError):
+        exchange(engine, paths, by_parity, broken)
+
+
+# -- building ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.jvm
+def test_workers_write_new_files_and_a_task_that_runs_twice_finds_its_own(
+    engine: SparkEngine, tmp_path: Path
+) -> None:
+    jobs = [(str(tmp_path / f"new/{number}"), lambda number=number: bytes([number])) for number in range(5)]
+    engine.build(jobs)
+    engine.build(jobs)
+    assert [(tmp_path / f"new/{number}").read_bytes() for number in range(5)] == [
+        bytes([n]) for n in range(5)
+    ]
+
+
+@pytest.mark.jvm
+def test_a_file_of_others_stays_as_it_is(engine: SparkEngine, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_bytes(b"theirs")
+    with pytest.raises(FileExistsError):
+        engine.build([(str(tmp_path / "taken"), lambda: b"ours")])
+    assert (tmp_path / "taken").read_bytes() == b"theirs"
+
+
+# -- storage and secrets -------------------------------------------------------------------------------------------
+
+
+def test_the_package_is_packed_into_the_same_bytes_each_time() -> None:
+    assert packed() == packed()
+
+
+def test_keys_of_the_environment_go_along_together_or_not_at_all() -> None:
+    environment = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"}
+    assert with_environment({}, environment) == {
+        "client.access-key-id": "k",
+        "client.secret-access-key": "s",
+        "client.session-token": "t",
+    }
+    for own in ({"key": "mine", "secret": "x"}, {"s3.access-key-id": "mine"}, {"anon": "true"}):
+        assert with_environment(own, environment) == own
+
+
+def test_an_option_is_stronger_than_the_environment() -> None:
+    environment = {"AWS_DEFAULT_REGION": "b", "AWS_REGION": "a", "AWS_ENDPOINT_URL": "http://e"}
+    assert with_environment({}, environment) == {"client.region": "a", "s3.endpoint": "http://e"}
+    for own in ({"region": "c", "endpoint_url": "f"}, {"s3.region": "c", "s3.endpoint": "f"}):
+        assert with_environment(own, environment) == own
+
+
+@pytest.mark.jvm
+def test_workers_read_an_object_store_and_no_secret_is_in_sparks_log(
+    spark_session: Session, s3_server: S3Server, tmp_path: Path
+) -> None:
+    storage = RoutedStorage({**s3_server.options, "secret": "a-very-secret-secret"})
+    paths = [f"s3://{s3_server.bucket}/{uuid.uuid4()}/{number}" for number in range(3)]
+    for number, path in enumerate(paths):
+        storage.put_if_absent(path, bytes([number]))
+    engine = SparkEngine(spark_session, storage)
+    prepare(spark_session, storage, paths[0])
+    found = scan(engine, paths, lambda batch: [data for _, data in batch])
+    assert [data for batch in found for data in batch] == [b"\0", b"\1", b"\2"]
+    folder = Path(spark_session.spark.conf.get("spark.eventLog.dir").removeprefix("file:"))
+    logged = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert b"iceberg-cli: reading" in logged
+    assert b"a-very-secret-secret" not in logged
