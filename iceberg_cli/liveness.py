@@ -297,7 +297,8 @@ class Liveness:
         stays = [self._named_keys([*kept_paths, *kept_lists, *reach.kept_files])]
         reads = reach.content and only_expired.num_rows
         named = [*manifest_files(only_expired), *list_files(expired.lists, reach), *reach.expired_files]
-        if reads and isinstance(self.engine, Exchanging) and counted(kept.rows):
+        # A list without counts is checked against its totals once its manifests are read, which is done here only.
+        if reads and isinstance(self.engine, Exchanging) and counted(kept.rows) and not kept.uncounted:
             from iceberg_cli.reaching import reached_apart
 
             question = Question(kept.rows, only_expired, named, stays[0], self.other_names)

@@ -59,6 +59,8 @@ _PROBES = (
     "s3://bucket/a//b/\u00fc",
     "file:/x/./y",
     "hdfs:/short",
+    "/end/of/a/folder//",
+    "/end/of/a/folder/./.",
     "/table/data/part-00000-of-a-name.parquet",
 )
 

@@ -28,6 +28,8 @@ _HINT = "/version-hint.text"
 _RECORD_PATTERN = r"/version-hint\.text$|/_iceberg_cli/"
 _RECORD = re.compile(_RECORD_PATTERN)
 _LOCAL_NOISE = re.compile(r"/(?:\.?/)+")
+_END_NOISE_PATTERN = r"(/\.?)+\z"
+_END_NOISE = re.compile(r"(?:/\.?)+\Z")
 _SLASH, _DOT = b"/."
 
 
@@ -60,8 +62,8 @@ def canonical(path: str) -> str:
 
 
 def liveness_key(path: str) -> str:
-    """`path` without scheme and authority, repeated slashes and `/./` collapsed."""
-    return _LOCAL_NOISE.sub("/", _SCHEME.sub("", path))
+    """`path` without scheme and authority, repeated slashes and `/./` collapsed, nor any of these at its end."""
+    return _END_NOISE.sub("", _LOCAL_NOISE.sub("/", _SCHEME.sub("", path)))
 
 
 def is_suspicious(path: str) -> bool:
@@ -109,6 +111,8 @@ def liveness_key_column(paths: Any) -> Any:
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
     if _may_be_noisy(keys):
         keys = pc.replace_substring_regex(keys, r"/(\.?/)+", "/")
+    if pc.any(pc.or_(pc.ends_with(keys, "/"), pc.ends_with(keys, "/."))).as_py():
+        keys = pc.replace_substring_regex(keys, _END_NOISE_PATTERN, "")
     return keys
 
 
@@ -167,9 +171,10 @@ class Roots:
     def own(self, path: str) -> bool:
         """Whether a canonical path is inside one of the folders, means what it says, and is no table's own record.
 
-        Version hints and this tool's journals are never deleted as content; metadata files only by their own rule.
+        Version hints and this tool's journals are never deleted as content; metadata files only by their own rule. A
+        path that ends in a slash names a folder, or on a local disk a file by another name than its own.
         """
-        inside = any(path.startswith(folder + "/") for folder in self.folders)
+        inside = any(path.startswith(folder + "/") for folder in self.folders) and not path.endswith("/")
         return inside and not is_suspicious(path) and _RECORD.search(path) is None
 
     def own_column(self, paths: Any) -> Any:
@@ -184,6 +189,7 @@ class Roots:
         inside = pa.repeat(value=False, size=len(paths))
         for folder in self.folders:
             inside = pc.or_(inside, pc.starts_with(paths, folder + "/"))
+        inside = pc.and_(inside, pc.invert(pc.ends_with(paths, "/")))
         if not _may_mean_more(paths):
             return pc.and_(inside, pc.invert(pc.ends_with(paths, _HINT)))
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")

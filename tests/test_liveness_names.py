@@ -54,6 +54,33 @@ def test_a_live_file_stays_where_its_authority_begins_like_that_of_the_file_befo
     assert content["as_written"].to_pylist() == [gone]
 
 
+@pytest.mark.parametrize("end", ["/", "//", "/.", "/./"])
+@pytest.mark.parametrize("odd", ["kept", "expired"])
+def test_a_live_file_stays_where_one_snapshot_spells_it_like_a_folder(
+    tmp_path: Path, odd: str, end: str
+) -> None:
+    table = Hazard(location=str(tmp_path / "events"))
+    live, gone = table.data("live", "gone")
+    kept, expired = (live + (end if odd == which else "") for which in ("kept", "expired"))
+    table.snapshot(9, table.manifest("m9", entry(ADDED, expired), entry(ADDED, gone)))
+    table.snapshot(1, table.manifest("m1", entry(EXISTING, kept)), parent=9)
+    table.publish(main=1)
+    assert removed(table) == OWN_GONE | {"data/gone"}
+
+
+@pytest.mark.parametrize("name", ["m1.avro", "v1.metadata.json", "version-hint.text", "snap-1.avro"])
+def test_a_tables_own_files_stay_where_an_expired_snapshot_spells_one_like_a_folder(
+    tmp_path: Path, name: str
+) -> None:
+    table = Hazard(location=str(tmp_path / "events"))
+    live, gone = table.data("live", "gone")
+    spelled = f"{table.location}/metadata/{name}/"
+    table.snapshot(9, table.manifest("m9", entry(ADDED, spelled), entry(ADDED, gone)))
+    table.snapshot(1, table.manifest("m1", entry(EXISTING, live)), parent=9)
+    table.publish(main=1)
+    assert removed(table) == OWN_GONE | {"data/gone"}
+
+
 def test_kept_manifests_whose_paths_differ_only_in_their_bucket_are_both_read() -> None:
     storage = SimStorage(World(), Script())
     table = Hazard(location="/lake/t", storage=storage)

@@ -115,6 +115,7 @@ def test_a_table_owns_what_is_below_its_folder_and_nothing_beside_it() -> None:
     assert roots.own("s3://lake/shop/orders/data/x")
     for path in (
         "s3://lake/shop/orders",
+        "s3://lake/shop/orders/data/x/",
         "s3://lake/shop/orders_old/data/x",
         "s3://lake/shop/x",
         "s3://other/shop/orders/data/x",
