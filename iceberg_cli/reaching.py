@@ -40,25 +40,20 @@ from iceberg_cli.iceberg.reachability import (
 from iceberg_cli.liveness_values import Question
 from iceberg_cli.paths import liveness_key_column
 from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.spilling import LEFT, Spill
 from iceberg_cli.storage.links import OtherNames
 
 _ROW_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 _BUCKET_BYTES = 24 << 20
 _KEY_BYTES, _ROW_BYTES = 8, 200
 _MOST_BITS = 14
-_SLICE_ROWS = 1 << 18
 _ROWS = pa.schema(
     [
-        pa.field("path", pa.large_string()),
-        pa.field("as_written", pa.large_string()),
-        pa.field("content", pa.int32()),
-        pa.field("size_bytes", pa.int64()),
-        pa.field("owner", pa.int32()),
+        *LEFT,
         pa.field("key", pa.uint64()),
         pa.field("place", pa.int64()),
     ]
 )
-_LEFT = pa.schema([field for field in _ROWS if field.name not in {"key", "place"}])
 _KINDS = pa.array(["data_file", "position_delete_file", "equality_delete_file"])
 _REMOVALS = pa.schema([field.with_nullable(True) for field in SCHEMA if field.name != "step"])  # noqa: FBT003
 
@@ -147,7 +142,7 @@ class Sifting:
         np.not_equal(keys[order][1:], keys[order][:-1], out=first[1:])
         chosen = order[first]
         chosen = chosen[~among(keys[chosen], kept)]
-        left = table.select(_LEFT.names).take(pa.array(chosen))
+        left = table.select(LEFT.names).take(pa.array(chosen))
         return Sifted(
             kept_files=sum(files for _, files, _ in found),
             kept_among_asked=self.asked[among(self.asked, content)],
@@ -194,7 +189,7 @@ def reached_apart(
     seen = 0
     held = [question.stays]
     with tempfile.TemporaryDirectory(prefix="iceberg-cli-") as folder:
-        spill = _Spill(Path(folder))
+        spill = Spill(Path(folder))
         for sifted in found:
             seen += sifted.kept_files
             held.append(sifted.kept_among_asked)
@@ -293,56 +288,3 @@ def _encoded(column: pa.ChunkedArray, values: pa.Array) -> pa.ChunkedArray:
     type_ = pa.dictionary(pa.int32(), values.type)
     chunks = [pa.DictionaryArray.from_arrays(chunk, values) for chunk in column.chunks]
     return pa.chunked_array(chunks, type_)
-
-
-def _taken(
-    batches: Sequence[pa.RecordBatch], starts: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]
-) -> pa.Table:
-    """Rows by their numbers. Arrow's own `take` would first copy all batches into one."""
-    owners = np.searchsorted(starts, wanted, side="right") - 1
-    order = np.argsort(owners, kind="stable")
-    edges = np.searchsorted(owners[order], np.arange(len(batches) + 1))
-    parts = [
-        batch.take(pa.array(wanted[order[first:stop]] - at))
-        for batch, at, first, stop in zip(batches, starts, edges, edges[1:], strict=False)
-        if first < stop
-    ]
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return pa.Table.from_batches(parts).combine_chunks().take(pa.array(back))
-
-
-class _Spill:
-    """Rows on their way through files of this machine. They are mapped, so the system may drop them from memory.
-
-    Args:
-        folder: empty; may be removed when the rows are not added any more: what is mapped stays.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file = pa.OSFile(str(folder / "rows"), "wb")
-        self._writer = pa.ipc.new_file(self._file, _LEFT)
-
-    def add(self, rows: bytes) -> None:
-        """Add a bucket's rows."""
-        for batch in pa.ipc.open_stream(rows):
-            self._writer.write_batch(batch)
-
-    def in_order(self) -> pa.Table:
-        """All rows, by content and path."""
-        rows = self._closed("rows")
-        order = pc.sort_indices(rows, sort_keys=[("content", "ascending"), ("path", "ascending")])
-        self._file = pa.OSFile(str(self._folder / "ordered"), "wb")
-        self._writer = pa.ipc.new_file(self._file, _LEFT)
-        batches = rows.to_batches()
-        starts = np.cumsum([0, *(len(batch) for batch in batches)])
-        for start in range(0, len(order), _SLICE_ROWS):
-            wanted = order.slice(start, _SLICE_ROWS).to_numpy().astype(np.int64)
-            self._writer.write_table(_taken(batches, starts, wanted))
-        return self._closed("ordered")
-
-    def _closed(self, name: str) -> pa.Table:
-        self._writer.close()
-        self._file.close()
-        return pa.ipc.open_file(pa.memory_map(str(self._folder / name))).read_all()
