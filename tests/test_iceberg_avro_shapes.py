@@ -174,7 +174,7 @@ def an_entry_with_sized_counts(number: int, counts: bytes) -> bytes:
     return head + b"\x02" + counts + rest[len(head) + 1 :]
 
 
-def test_blocks_of_an_array_that_say_their_size_are_jumped_over() -> None:
+def test_blocks_of_an_array_may_say_their_size() -> None:
     counts = sized([encode_long(300)] * 7)
     blocks = [
         [an_entry_with_sized_counts(n, counts) for n in range(first, first + RECORDS)]
@@ -183,6 +183,19 @@ def test_blocks_of_an_array_that_say_their_size_are_jumped_over() -> None:
     table = decoded(blocks, "lockstep")
     assert table["last"].to_pylist() == [-n for n in range(BLOCKS * RECORDS)]
     assert table.equals(decoded(blocks, "narrow"))
+
+
+@pytest.mark.parametrize("executor", ["lockstep", "narrow"])
+@pytest.mark.parametrize("more", [-3, -1, 1, 6])
+def test_an_array_that_is_not_as_long_as_it_says_is_refused_though_nobody_wants_it(
+    more: int, executor: Executor
+) -> None:
+    """Believed, it would let the fields behind it be read from other bytes."""
+    right, wrong = (sized([encode_long(300)] * 7, more=each) for each in (0, more))
+    blocks = [[an_entry_with_sized_counts(n, right)] for n in range(BLOCKS)]
+    blocks[BLOCKS // 2] = [an_entry_with_sized_counts(0, wrong)]
+    with pytest.raises(CorruptFile):
+        decoded(blocks, executor)
 
 
 def test_an_array_of_more_items_than_bytes_is_refused_in_every_record() -> None:

@@ -29,16 +29,9 @@ def skipped_list(node: Node, lanes: Lanes, compile_step: Callable[[Node, Scope],
     walk = _skipped_items(node, lanes, compile_step)
 
     def items(p: Ints, e: Ints, count: Ints, stops: Ints | None, _rows: Ints | None) -> None:
-        if stops is None:
-            walk(p, e, count)
-            return
-        sized = stops >= 0
-        p[sized] = stops[sized]
-        rows = np.flatnonzero(~sized)
-        if len(rows):
-            at = p[rows]
-            walk(at, e[rows], count[rows])
-            p[rows] = at
+        walk(p, e, count)
+        if stops is not None:
+            fail((stops >= 0) & (p != stops), e, "an array's block is not as long as it says")
 
     return lambda p, e, _s: _blocks(lanes, p, e, least, items)
 

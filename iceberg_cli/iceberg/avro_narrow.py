@@ -224,9 +224,10 @@ class _Compiler:
                 count, size, position = self.reader.block_header(position, end, least)
                 if not count:
                     return position
-                position = items(position, end, count) if size is None else position + size
-                if position > end:
-                    raise Malformed(end, "an array reaches beyond its block")
+                stop = None if size is None else position + size
+                position = items(position, end, count)
+                if position > end or (stop is not None and position != stop):
+                    raise Malformed(end, "an array's block is not as long as it says")
 
         return run
 

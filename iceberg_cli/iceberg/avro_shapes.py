@@ -21,6 +21,7 @@ from iceberg_cli.iceberg.avro_plan import VARINTS, Ints, Node, leading_bytes, le
 MAX_SHAPE_BYTES = 8_192
 MAX_NUMBER_BYTES = 10
 _WORD_BYTES = 8
+_LOOKED_AT_BYTES = 64 << 20  # at once: one wide value must not widen the look at all the others
 _SHAPES = 4  # known at once
 _FEW_LANES = 12  # are walked one by one sooner than side by side
 _CREDIT = (
@@ -47,6 +48,8 @@ class _Shape:
 
     def missed(self, p: Ints) -> Ints:
         """The lanes whose bytes do not agree; a lane too near to the end of the buffer is one of them."""
+        if len(p) * len(self._mask) * _WORD_BYTES > _LOOKED_AT_BYTES:
+            return np.arange(len(p))
         try:
             found = self._windows[p]
         except IndexError:
@@ -177,15 +180,24 @@ def _items(node: Node, data: memoryview, at: int, mask: Bytes) -> int:
             size, at = _number(data, negative.after, mask, 0xFF)
             if negative.magnitude * least > size or not least:
                 raise _NoShapeError from None
-            at = _within(at + size, data)
+            stop = _within(at + size, data)
+            at = _walk_items(node, data, at, mask, negative.magnitude)
+            if at != stop:
+                raise _NoShapeError from None
             continue
         if not count:
             return at
         if count > len(data) or not least:
             raise _NoShapeError
-        for _ in range(count):
-            for child in node.children:
-                at = _walk(child, data, at, mask)
+        at = _walk_items(node, data, at, mask, count)
+
+
+def _walk_items(node: Node, data: memoryview, at: int, mask: Bytes, count: int) -> int:
+    """The position after so many items of an array or map."""
+    for _ in range(count):
+        for child in node.children:
+            at = _walk(child, data, at, mask)
+    return at
 
 
 class _NegativeError(_NoShapeError):
