@@ -12,7 +12,9 @@ from iceberg_cli.table import IcebergTable
 
 # Two cores decode about 60 MB of manifests a second here, and a Spark that is not running yet needs some ten seconds
 # before its workers read: below this, reading here is done before a cluster of eight cores would be.
-CROSSOVER_BYTES = 512 << 20
+# An estimate: Spark takes some 10 s to start, one machine reads about 150 MB a second with two cores, and eight workers
+# three times as much. On the two cores of `python -m benchmarks spark` there is no crossover: local is always ahead.
+CROSSOVER_BYTES = 2 << 30
 
 
 def engine_for(table: IcebergTable, choice: EngineChoice) -> Engine:

@@ -192,7 +192,7 @@ class Liveness:
         if self.cache is None or self.trust_lists:  # what was believed once is nothing to keep
             read = self.manifests(snapshots, phase=phase, required=True)
             return Kept(read.rows.select(KEPT_SCHEMA.names), read.uncounted)
-        known = self.cache.known_lists(snapshots)
+        known = self.cache.known_lists(snapshots, learning=True)
         unread = [snapshot for snapshot, is_known in zip(snapshots, known, strict=True) if not is_known]
         remembered = self.cache.rows_of(
             [snapshot for snapshot, is_known in zip(snapshots, known, strict=True) if is_known]
@@ -204,7 +204,11 @@ class Liveness:
 
     def _expired_manifests(self, snapshots: Sequence[SnapshotFiles]) -> Manifests:
         """The manifests of snapshots that go; no list is read where the cache knows all of them."""
-        if self.cache is None or self.trust_lists or not all(self.cache.known_lists(snapshots)):
+        if (
+            self.cache is None
+            or self.trust_lists
+            or not all(self.cache.known_lists(snapshots, learning=False))
+        ):
             return self.manifests(snapshots, phase="reading expired manifest lists", required=False)
         rows, lists = self.cache.first_rows_of(snapshots)
         return Manifests(rows=rows, lists=tuple(lists), missing=())

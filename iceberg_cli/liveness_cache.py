@@ -6,13 +6,17 @@ A false entry could make a live file deletable, so an entry is used only if all 
   part with one wrong bit, or half a part, is no part), and part and folder are the user's own and writable by nobody
   else: who can write there could as well run commands as this user;
 - it is about the same file: the path, what metadata or the manifest list says of it (a list: snapshot id, sequence
-  number, time and totals; a manifest: length, content, spec, sequence number, snapshot and all three counts), and a
-  file of just that length is there now. A list that is gone, or a manifest that is, stops the run as it ever did;
+  number, time and totals; a manifest: length, content, spec, sequence number, snapshot and all three counts), and the
+  storage's version of it now is the one from before it was read (`Storage.versions_many`: device, inode, time of
+  writing and size of a local file; endpoint, ETag and size of an object; 64 bits of a digest are kept). A list that is
+  gone, or a manifest that is, stops the run as it ever did;
 - it was learnt from a file that was read whole and passed every check: lists that are no shorter than their snapshot's
   totals, manifests with all counts. Whatever lacks one of these numbers is never kept, and read again in each run;
 - no link to a folder gives one of its files a second name, neither when it was learnt nor now.
 
-Specification: such files never change under their name. Anything else is a miss, and the file is read.
+Specification: such files never change under their name. Anything else is a miss, and the file is read. The content of
+a file is not looked at again: who writes other bytes into the same local file, as many, and sets its time back, or
+writes within one tick of the file system's clock, is believed to have left it alone.
 """
 
 from __future__ import annotations
@@ -27,12 +31,13 @@ import pyarrow as pa
 from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.reachability import Keys
 from iceberg_cli.liveness_files import PartFiles
-from iceberg_cli.liveness_learnt import Learnt, list_facts
+from iceberg_cli.liveness_learnt import Learnt, keepable, list_facts
 from iceberg_cli.liveness_part import decode, encode, identity
 from iceberg_cli.plan import SnapshotFiles
 from iceberg_cli.storage import Storage
 
 _MOST_PARTS = 8  # more are made one
+_VERSION_BYTES = 8
 
 
 class LivenessCache:
@@ -65,23 +70,41 @@ class LivenessCache:
         self._loaded: Learnt | None = None
         self._parts: list[Path] = []
         self._damaged = False
-        self._there: dict[int, bool] = {}  # by a manifest's id, whether it was there when it was looked at
+        self._versions: dict[str, int] = {}  # by path, when it was looked at last; of those that have one
+        self._seen: set[str] = set()  # manifests that were looked at
 
-    def known_lists(self, snapshots: Sequence[SnapshotFiles]) -> list[bool]:
-        """Of each of n snapshots, whether its manifest list is known and there, looked at now."""
+    def known_lists(self, snapshots: Sequence[SnapshotFiles], *, learning: bool) -> list[bool]:
+        """Of each of n snapshots, whether its manifest list is known and the same, looked at now.
+
+        Args:
+            snapshots: any.
+            learning: whether those that are not known will be read for `learn_lists`.
+        """
         lists = self._learnt().lists
-        found = [
-            (place, path, known.facts[0])
-            for place, snapshot in enumerate(snapshots)
-            if (path := snapshot.manifest_list) is not None
-            and (known := lists.get(path)) is not None
-            and known.facts[1:] == list_facts(snapshot)
+        known = [lists.get(snapshot.manifest_list or "") for snapshot in snapshots]
+        is_known = [
+            each is not None and each.facts[1:] == list_facts(snapshot)
+            for each, snapshot in zip(known, snapshots, strict=True)
         ]
-        sizes = self._storage.stat_many([path for _, path, _ in found])
-        is_known = [False] * len(snapshots)
-        for (place, _, size_bytes), size_now in zip(found, sizes, strict=True):
-            is_known[place] = size_bytes == size_now
-        return is_known
+        self._look_at(
+            [
+                snapshot.manifest_list
+                for snapshot, found in zip(snapshots, is_known, strict=True)
+                if snapshot.manifest_list is not None and (found or learning)
+            ]
+        )
+        return [
+            found and each is not None and self._versions.get(snapshot.manifest_list or "") == each.version
+            for snapshot, each, found in zip(snapshots, known, is_known, strict=True)
+        ]
+
+    def _look_at(self, paths: Sequence[str]) -> None:
+        """Take the versions of files, before they are read."""
+        for path, version in zip(paths, self._storage.versions_many(paths), strict=True):
+            self._versions.pop(path, None)
+            if version is not None:
+                digest = hashlib.blake2b(version.encode(), digest_size=_VERSION_BYTES).digest()
+                self._versions[path] = int.from_bytes(digest, "little", signed=True)
 
     def rows_of(self, snapshots: Iterable[SnapshotFiles]) -> pa.Table:
         """The manifests that known lists name, see `Learnt.rows_of`."""
@@ -102,20 +125,25 @@ class LivenessCache:
         return rows.append_column("snapshot_id", array_of(ids)), sizes
 
     def live_keys(self, rows: pa.Table) -> dict[str, tuple[Keys, int]]:
-        """The keys of live files and their number, by path, of those manifests in `rows` that are known and there."""
+        """The keys of live files and their number, by path, of those manifests in `rows` that are known and the same.
+
+        The others are to be read after this, for `learn_keys`.
+        """
         learnt = self._learnt()
+        unseen = [path for path in keepable(rows) if path not in self._seen]
+        self._look_at(unseen)
+        self._seen.update(unseen)
         if self._one_name is not None and not self._one_name(learnt.folders):
             return {}
-        found = learnt.with_keys(rows)
-        unseen = [(path, at) for path, at in found if at not in self._there]
-        sizes = self._storage.stat_many([path for path, _ in unseen])
-        for (_, at), size in zip(unseen, sizes, strict=True):
-            self._there[at] = size == learnt.length(at)
-        return {path: learnt.keys(at) for path, at in found if self._there[at]}
+        return {
+            path: learnt.keys(at)
+            for path, at in learnt.with_keys(rows)
+            if self._versions.get(path) == learnt.version(at)
+        }
 
     def learn_lists(self, found: Sequence[tuple[SnapshotFiles, int]], rows: pa.Table) -> None:
         """Keep lists that were read whole and are no shorter than their snapshots say, see `Learnt.add_lists`."""
-        self._learnt().add_lists(found, rows)
+        self._learnt().add_lists(found, rows, self._versions)
 
     def learn_keys(self, rows: pa.Table, keys: Mapping[str, Keys], folders: Iterable[str]) -> None:
         """Keep the keys of live files of manifests that were read whole and checked against their rows.
@@ -125,7 +153,7 @@ class LivenessCache:
             keys: by path of some of these manifests, sorted, each once; no link gives one of their files a second name.
             folders: of the files, as liveness keys; need not be told where `one_name` is None.
         """
-        self._there.update(dict.fromkeys(self._learnt().add_keys(rows, keys, folders), True))
+        self._learnt().add_keys(rows, keys, folders, self._versions)
 
     def _learnt(self) -> Learnt:
         if self._loaded is None:
@@ -154,7 +182,8 @@ class LivenessCache:
         new = [path for path in listed if learnt.lists[path].new]
         if not new and not learnt.new_keys:
             return None
-        whole = self._damaged or len(self._parts) >= _MOST_PARTS or learnt.mostly_dead(listed)
+        whole = self._damaged or learnt.replaced or len(self._parts) >= _MOST_PARTS
+        whole = whole or learnt.mostly_dead(listed)
         try:
             written = self._files.write(
                 encode(learnt.part(listed if whole else new, whole=whole), self._table)

@@ -19,7 +19,6 @@ from iceberg_cli.plan import SnapshotFiles
 KEPT_SCHEMA = pa.schema(
     [MANIFEST_LIST_SCHEMA.field(name) for name in ("manifest_path", "first_row_id", *MANIFEST_FACTS)]
 )
-_LENGTH = MANIFEST_FACTS.index("manifest_length")
 _COUNTS = slice(MANIFEST_FACTS.index("added_files_count"), MANIFEST_FACTS.index("existing_files_count") + 1)
 
 
@@ -27,12 +26,21 @@ _COUNTS = slice(MANIFEST_FACTS.index("added_files_count"), MANIFEST_FACTS.index(
 class KnownList:
     """A manifest list that was read whole: `LIST_FACTS`, and which manifests it names, by id.
 
-    `new`: it is in no part yet.
+    `version`: see `Part`. `new`: it is in no part yet.
     """
 
     facts: tuple[int, ...]
+    version: int
     ids: npt.NDArray[np.int32]
     new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownManifest:
+    """The keys of a manifest that was read whole; `version`: see `Part`."""
+
+    keys: Keys
+    version: int
 
 
 @dataclass(slots=True)
@@ -42,11 +50,12 @@ class Learnt:
     lists: dict[str, KnownList] = field(default_factory=dict)
     new_keys: set[int] = field(default_factory=set)  # ids of manifests whose keys are in no part yet
     folders: set[str] = field(default_factory=set)  # of all files behind the keys
+    replaced: bool = False  # something of a part is known better now
     _ids: dict[str, int] = field(default_factory=dict)
     _facts: Numbers = field(
         default_factory=lambda: np.empty((0, len(MANIFEST_FACTS)), np.int64)
     )  # with room to grow
-    _keys: list[Keys | None] = field(default_factory=list)
+    _read: list[KnownManifest | None] = field(default_factory=list)
 
     # -- asking ------------------------------------------------------------------------------------------------
 
@@ -81,17 +90,20 @@ class Learnt:
         same = (ids >= 0) & whole
         same[same] = (facts[same] == self._facts[ids[same]]).all(axis=1)
         found = [(paths[place], int(ids[place])) for place in np.flatnonzero(same)]
-        return [(path, at) for path, at in found if self._keys[at] is not None]
+        return [(path, at) for path, at in found if self._read[at] is not None]
 
-    def length(self, at: int) -> int:
-        """A manifest's bytes."""
-        return int(self._facts[at, _LENGTH])
+    def version(self, at: int) -> int:
+        """The version of a manifest whose keys are known, when they were read."""
+        return self._known(at).version
 
     def keys(self, at: int) -> tuple[Keys, int]:
         """A manifest's keys and the number of its live files."""
-        keys = self._keys[at]
-        assert keys is not None
-        return keys, int(self._facts[at, _COUNTS].sum())
+        return self._known(at).keys, int(self._facts[at, _COUNTS].sum())
+
+    def _known(self, at: int) -> KnownManifest:
+        known = self._read[at]
+        assert known is not None
+        return known
 
     def _used(self, lists: Iterable[KnownList]) -> npt.NDArray[np.bool_]:
         """Which manifests, by id, some list names."""
@@ -102,12 +114,15 @@ class Learnt:
 
     # -- learning ----------------------------------------------------------------------------------------------
 
-    def add_lists(self, found: Sequence[tuple[SnapshotFiles, int]], rows: pa.Table) -> None:
+    def add_lists(
+        self, found: Sequence[tuple[SnapshotFiles, int]], rows: pa.Table, versions: Mapping[str, int]
+    ) -> None:
         """Take in lists; but none with a row that lacks a number, or says of a manifest what another list denies.
 
         Args:
             found: n snapshots with the bytes of their lists.
             rows: of these lists, in their order, with `list`, an index into `found`.
+            versions: by path, from before they were read; a list without one is not taken in.
         """
         encoded = rows["manifest_path"].combine_chunks().dictionary_encode()
         places = encoded.indices.to_numpy()
@@ -123,36 +138,40 @@ class Learnt:
         starts = np.searchsorted(rows["list"].to_numpy(), np.arange(len(found) + 1))
         for place, (snapshot, size_bytes) in enumerate(found):
             mine = slice(starts[place], starts[place + 1])
-            if snapshot.manifest_list is not None and good[mine].all():
+            path = snapshot.manifest_list
+            if path is not None and path in versions and good[mine].all():
                 said = (size_bytes, *list_facts(snapshot))
-                self.lists[snapshot.manifest_list] = KnownList(said, ids[mine].astype(np.int32), new=True)
+                self.replaced |= path in self.lists
+                self.lists[path] = KnownList(said, versions[path], ids[mine].astype(np.int32), new=True)
 
-    def add_keys(self, rows: pa.Table, keys: Mapping[str, Keys], folders: Iterable[str]) -> list[int]:
-        """Take in keys of manifests; their ids.
+    def add_keys(
+        self, rows: pa.Table, keys: Mapping[str, Keys], folders: Iterable[str], versions: Mapping[str, int]
+    ) -> None:
+        """Take in keys of manifests.
 
         Args:
             rows: of manifest lists.
             keys: by path, of some of these manifests; sorted, each once.
             folders: of the files, as liveness keys.
+            versions: by path, from before they were read; a manifest without one is not taken in.
         """
         self.folders.update(folders)
         facts, whole = _facts_of(rows)
-        added = []
         for place, path in enumerate(rows["manifest_path"].to_pylist()):
-            if not whole[place] or path not in keys:
+            if not whole[place] or path not in keys or path not in versions:
                 continue
             at = self._add(path, facts[place])
-            if self._keys[at] is None and (self._facts[at] == facts[place]).all():
-                self._keys[at] = keys[path]
-                added.append(at)
-        self.new_keys.update(added)
-        return added
+            known, read = self._read[at], KnownManifest(keys[path], versions[path])
+            if (known is None or known.version != read.version) and (self._facts[at] == facts[place]).all():
+                self.replaced |= known is not None
+                self._read[at] = read
+                self.new_keys.add(at)
 
     def _add(self, path: str, facts: Numbers) -> int:
         """The id of a manifest."""
         at = self._ids.setdefault(path, len(self._ids))
-        if at == len(self._keys):
-            self._keys.append(None)
+        if at == len(self._read):
+            self._read.append(None)
             if at == len(self._facts):  # room for as many again
                 self._facts = np.concatenate((self._facts, np.zeros_like(self._facts), facts[None]))
             self._facts[at] = facts
@@ -169,21 +188,32 @@ class Learnt:
         added = zip(part.manifest_paths, part.manifest_facts, strict=True)
         ids = np.array([self._add(path, facts) for path, facts in added], np.int64)
         ends = np.cumsum(np.maximum(part.key_counts, 0))
-        for at, count, end in zip(ids.tolist(), part.key_counts.tolist(), ends.tolist(), strict=True):
+        for at, version, count, end in zip(
+            ids.tolist(),
+            part.manifest_versions.tolist(),
+            part.key_counts.tolist(),
+            ends.tolist(),
+            strict=True,
+        ):
             if count != NOT_LEARNT:
-                self._keys[at] = part.keys[end - count : end]
+                self._read[at] = KnownManifest(part.keys[end - count : end], version)
         ends = np.cumsum(part.list_counts)
         rows = ids[part.list_rows].astype(np.int32)
-        for path, said, count, end in zip(
-            part.list_paths, part.list_facts.tolist(), part.list_counts.tolist(), ends.tolist(), strict=True
+        for path, said, version, count, end in zip(
+            part.list_paths,
+            part.list_facts.tolist(),
+            part.list_versions.tolist(),
+            part.list_counts.tolist(),
+            ends.tolist(),
+            strict=True,
         ):
-            self.lists[path] = KnownList(tuple(said), rows[end - count : end], new=False)
+            self.lists[path] = KnownList(tuple(said), version, rows[end - count : end], new=False)
         self.folders.update(part.folders)
         return True
 
     def mostly_dead(self, lists: Iterable[str]) -> bool:
         """Whether most keys are of manifests that none of these known lists names."""
-        counts = np.array([0 if keys is None else len(keys) for keys in self._keys], np.int64)
+        counts = np.array([0 if known is None else len(known.keys) for known in self._read], np.int64)
         used = self._used(self.lists[path] for path in lists)
         return 2 * int(counts[used].sum()) < int(counts.sum())
 
@@ -197,19 +227,24 @@ class Learnt:
         known = [self.lists[path] for path in lists]
         named = np.concatenate([np.empty(0, np.int32), *(each.ids for each in known)])
         wanted = np.flatnonzero(self._used(known)).tolist() if whole else sorted(self.new_keys)
-        found = {at: keys for at in wanted if (keys := self._keys[at]) is not None}
+        found = {at: read for at in wanted if (read := self._read[at]) is not None}
         ids = np.union1d(named, np.array(list(found), np.int32))
         counts = np.full(len(ids), NOT_LEARNT, np.int64)
-        counts[np.searchsorted(ids, list(found))] = [len(keys) for keys in found.values()]
+        versions = np.zeros(len(ids), np.int64)
+        places = np.searchsorted(ids, list(found))
+        counts[places] = [len(read.keys) for read in found.values()]
+        versions[places] = [read.version for read in found.values()]
         every = list(self._ids)
         return Part(
             manifest_paths=[every[at] for at in ids],
             manifest_facts=self._facts[ids],
+            manifest_versions=versions,
             key_counts=counts,
-            keys=np.concatenate([NO_KEYS, *found.values()]),
+            keys=np.concatenate([NO_KEYS, *(read.keys for read in found.values())]),
             folders=sorted(self.folders),
             list_paths=lists,
             list_facts=np.array([each.facts for each in known], np.int64).reshape(-1, len(LIST_FACTS)),
+            list_versions=np.array([each.version for each in known], np.int64),
             list_counts=np.array([len(each.ids) for each in known], np.int64),
             list_rows=np.searchsorted(ids, named).astype(np.int32),
         )
@@ -224,6 +259,12 @@ def list_facts(snapshot: SnapshotFiles) -> tuple[int, ...]:
         snapshot.timestamp_ms,
         *(-1 if total is None else total for total in totals),
     )
+
+
+def keepable(rows: pa.Table) -> list[str]:
+    """Paths of the manifests of which `rows` of manifest lists have all of `MANIFEST_FACTS`."""
+    paths: list[str] = rows["manifest_path"].filter(array_of(_facts_of(rows)[1])).to_pylist()
+    return paths
 
 
 def _facts_of(rows: pa.Table) -> tuple[Numbers, npt.NDArray[np.bool_]]:

@@ -40,17 +40,19 @@ LIST_FACTS = (
 )
 NOT_LEARNT = -1  # in place of a number of keys
 _ADDED, _EXISTING = MANIFEST_FACTS.index("added_files_count"), MANIFEST_FACTS.index("existing_files_count")
-_MAGIC = b"ICEKEYS1"
+_MAGIC = b"ICEKEYS2"
 _DIGEST_BYTES = 32
 _TYPES = {
     "table": pa.large_string(),
     "manifest_paths": pa.large_string(),
     "manifest_facts": pa.int64(),
+    "manifest_versions": pa.int64(),
     "key_counts": pa.int64(),
     "keys": pa.uint64(),
     "folders": pa.large_string(),
     "list_paths": pa.large_string(),
     "list_facts": pa.int64(),
+    "list_versions": pa.int64(),
     "list_counts": pa.int64(),
     "list_rows": pa.int32(),
 }
@@ -69,20 +71,23 @@ _PROBES = (
 class Part:
     """What was learnt of m manifests and l manifest lists.
 
-    `manifest_facts` (m, 8) are `MANIFEST_FACTS`; `key_counts` (m) tell how many of `keys` are each manifest's, in their
-    order, sorted; `NOT_LEARNT` where it was not read. `folders` are all folders of the files behind the keys, as
-    liveness keys; none where the table is not on a local disk. `list_facts` (l, 7) are `LIST_FACTS`, -1 where the
-    summary has no such total; `list_counts` (l) tell how many of `list_rows` are each list's, places among the m
-    manifests.
+    `manifest_facts` (m, 8) are `MANIFEST_FACTS`; `key_counts` (m) tell how many of `keys` are each
+    manifest's, in their order, sorted; `NOT_LEARNT` where it was not read. `manifest_versions` (m) and
+    `list_versions` (l) are digests of the storage's version of each file before it was read; 0 for manifests
+    that were not read. `folders` are all folders of the files behind the keys, as liveness keys; none where
+    the table is not on a local disk. `list_facts` (l, 7) are `LIST_FACTS`, -1 where the summary has no such
+    total; `list_counts` (l) tell how many of `list_rows` are each list's, places among the m manifests.
     """
 
     manifest_paths: Sequence[str]
     manifest_facts: Numbers
+    manifest_versions: Numbers
     key_counts: Numbers
     keys: Keys
     folders: Sequence[str]
     list_paths: Sequence[str]
     list_facts: Numbers
+    list_versions: Numbers
     list_counts: Numbers
     list_rows: npt.NDArray[np.int32]
 
@@ -110,11 +115,13 @@ def encode(part: Part, table: Sequence[str]) -> bytes:
         "table": table,
         "manifest_paths": part.manifest_paths,
         "manifest_facts": part.manifest_facts.ravel(),
+        "manifest_versions": part.manifest_versions,
         "key_counts": part.key_counts,
         "keys": part.keys,
         "folders": part.folders,
         "list_paths": part.list_paths,
         "list_facts": part.list_facts.ravel(),
+        "list_versions": part.list_versions,
         "list_counts": part.list_counts,
         "list_rows": part.list_rows,
     }
@@ -147,11 +154,13 @@ def decode(data: bytes, table: Sequence[str]) -> Part | None:
     part = Part(
         manifest_paths=values["manifest_paths"].to_pylist(),
         manifest_facts=values["manifest_facts"].to_numpy().reshape(-1, len(MANIFEST_FACTS)),
+        manifest_versions=values["manifest_versions"].to_numpy(),
         key_counts=values["key_counts"].to_numpy(),
         keys=values["keys"].to_numpy(),
         folders=values["folders"].to_pylist(),
         list_paths=values["list_paths"].to_pylist(),
         list_facts=values["list_facts"].to_numpy().reshape(-1, len(LIST_FACTS)),
+        list_versions=values["list_versions"].to_numpy(),
         list_counts=values["list_counts"].to_numpy(),
         list_rows=values["list_rows"].to_numpy(),
     )
@@ -161,9 +170,9 @@ def decode(data: bytes, table: Sequence[str]) -> Part | None:
 def _fits(part: Part) -> bool:
     """Whether the numbers agree with each other; a writer that went wrong has a right digest too."""
     manifests, learnt = len(part.manifest_paths), part.key_counts != NOT_LEARNT
-    if {len(part.manifest_facts), len(part.key_counts)} != {manifests}:
+    if {len(part.manifest_facts), len(part.manifest_versions), len(part.key_counts)} != {manifests}:
         return False
-    if {len(part.list_facts), len(part.list_counts)} != {len(part.list_paths)}:
+    if {len(part.list_facts), len(part.list_versions), len(part.list_counts)} != {len(part.list_paths)}:
         return False
     live = part.manifest_facts[:, _ADDED] + part.manifest_facts[:, _EXISTING]
     # A path may be in a manifest twice, so there are fewer keys than files, and none only where there is no file.

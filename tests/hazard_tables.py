@@ -67,7 +67,9 @@ class Hazard:
             self.storage.put_if_absent(path, b"ten bytes.")
         return paths
 
-    def manifest(self, name: str, *entries: Entry, content: int = 0, block_bytes: int = 64_000) -> str:
+    def manifest(
+        self, name: str, *entries: Entry, content: int = 0, block_bytes: int = 64_000, codec: str = "deflate"
+    ) -> str:
         """Write a manifest; the name that snapshots list it by."""
         path = f"{self.location}/metadata/{name}.avro"
         data = write_manifest(
@@ -78,6 +80,7 @@ class Hazard:
             content=content,
             sync=SYNC,
             block_bytes=block_bytes,
+            codec=codec,
         )
         self.storage.put_if_absent(path, data)
         counts = {

@@ -7,7 +7,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,19 @@ class Counted:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self.read_paths: list[str] = []
+        self.on_read: dict[str, Callable[[], object]] = {}
+        self.unversioned = ""
 
     def read(self, path: str) -> bytes:
         self.read_paths.append(path)
+        self.on_read.get(path, lambda: None)()
         return self._storage.read(path)
+
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """Those of the storage, but none for files whose names begin with `unversioned`."""
+        versions = zip(paths, self._storage.versions_many(paths), strict=True)
+        hidden = f"/{self.unversioned or '/'}"
+        return [None if hidden in path[path.rindex("/") :] else version for path, version in versions]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)
@@ -313,6 +322,109 @@ def test_a_list_of_another_length_under_the_same_path_is_read_again(tmp_path: Pa
     assert {"a2", "b8"} <= names
 
 
+def a_twin(location: str, live: str) -> Hazard:
+    """A table whose kept snapshot reaches the two files of `live`; but for the names all is the same to the byte."""
+    table = Hazard(location=location)
+    table.manifest("m1", *(entry(ADDED, path) for path in table.data(*"abcd")))
+    table.manifest("m2", *(entry(EXISTING, f"{location}/data/{name}") for name in live), codec="null")
+    table.snapshot(9, "m1")
+    table.snapshot(1, "m2", parent=9)
+    table.publish(main=1)
+    return table
+
+
+def test_a_manifest_patched_in_place_to_the_same_length_is_read_again_and_its_live_files_stay(
+    tmp_path: Path,
+) -> None:
+    table = a_twin(str(tmp_path / "t"), "ab")
+    learning, _ = opened(table.location, tmp_path / "cache")
+    assert {"c", "d"} <= names_of(going(learning, [1])[0])
+    assert learning.keep_learnt() is None
+    path = Path(table.location) / "metadata" / "m2.avro"
+    before = path.stat()
+    other = a_twin(str(tmp_path / "u"), "cd")
+    patch = path.read_bytes().replace(b"/data/a", b"/data/c").replace(b"/data/b", b"/data/d")
+    assert patch.replace(b"/t/data", b"/u/data") == Path(f"{other.location}/metadata/m2.avro").read_bytes()
+    with path.open("r+b") as file:
+        file.write(patch)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))  # two writes may be within one tick
+    assert (path.stat().st_ino, path.stat().st_size) == (before.st_ino, before.st_size)
+    for read in (["m2.avro"], []):
+        learning, storage = opened(table.location, tmp_path / "cache")
+        names = names_of(going(learning, [1])[0])
+        assert {"a", "b"} <= names
+        assert {"c", "d"}.isdisjoint(names)
+        assert [name for name in storage.names("m") if name == "m2.avro"] == read
+        assert learning.keep_learnt() is None
+
+
+def test_a_list_patched_in_place_to_the_same_length_is_read_again(tmp_path: Path) -> None:
+    table, cache = learnt(tmp_path)
+    path = Path(table.location) / "metadata" / "snap-7.avro"
+    with path.open("r+b") as file:
+        file.write(path.read_bytes())
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    for read in (["snap-7.avro"], []):
+        learning, storage = opened(table.location, cache)
+        going(learning, range(1, 10))
+        assert storage.names("snap") == read
+        assert learning.keep_learnt() is None
+        assert len(part_paths(cache)) == 1
+
+
+def test_of_a_twin_at_the_same_place_nothing_is_believed(tmp_path: Path) -> None:
+    place, cache = tmp_path / "t", tmp_path / "cache"
+    first = a_twin(str(place), "ab")
+    learning, _ = opened(first.location, cache)
+    going(learning, [1])
+    assert learning.keep_learnt() is None
+    length = first.rows["m2"]["manifest_length"]
+    place.rename(tmp_path / "unmounted")
+    twin = a_twin(str(place), "cd")
+    assert twin.rows["m2"]["manifest_length"] == length
+    for name in ("snap-1.avro", "snap-9.avro", "m1.avro", "m2.avro"):
+        times = (tmp_path / "unmounted" / "metadata" / name).stat()
+        os.utime(place / "metadata" / name, ns=(times.st_atime_ns, times.st_mtime_ns))
+    learning, storage = opened(twin.location, cache)
+    names = names_of(going(learning, [1])[0])
+    assert {"a", "b"} <= names
+    assert {"c", "d"}.isdisjoint(names)
+    assert {*storage.names("snap"), *storage.names("m2")} == {"snap-1.avro", "snap-9.avro", "m2.avro"}
+
+
+def test_a_table_restored_as_hard_links_is_the_table_that_was_learnt(tmp_path: Path) -> None:
+    table, cache = learnt(tmp_path)
+    shutil.copytree(table.location, tmp_path / "copy", copy_function=os.link)
+    shutil.rmtree(table.location)
+    shutil.copytree(tmp_path / "copy", table.location, copy_function=os.link)
+    learning, storage = opened(table.location, cache)
+    answer(learning, range(1, 10))
+    assert storage.names("snap") == storage.names("m") == []
+
+
+@pytest.mark.parametrize("beginning", ["snap", "m"])
+def test_a_file_whose_storage_tells_no_version_is_read_in_each_run(tmp_path: Path, beginning: str) -> None:
+    table = a_history(str(tmp_path / "t"))
+    for _ in range(2):
+        learning, storage = opened(table.location, tmp_path / "cache")
+        storage.unversioned = beginning
+        answer(learning, range(1, 10))
+        assert len(set(storage.names(beginning))) == 9
+        assert learning.keep_learnt() is None
+
+
+def test_a_manifest_replaced_while_it_is_read_is_read_again_in_the_next_run(tmp_path: Path) -> None:
+    table = a_history(str(tmp_path / "t"))
+    path = Path(table.location) / "metadata" / "m9.avro"
+    learning, storage = opened(table.location, tmp_path / "cache")
+    storage.on_read[str(path)] = lambda: os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    answer(learning, range(1, 10))
+    assert learning.keep_learnt() is None
+    learning, storage = opened(table.location, tmp_path / "cache")
+    answer(learning, range(1, 10))
+    assert storage.names("m") == ["m9.avro"]
+
+
 @pytest.mark.parametrize("field", ["timestamp-ms", "sequence-number", "summary"])
 def test_a_list_of_which_the_metadata_says_something_else_is_read_again(tmp_path: Path, field: str) -> None:
     table, cache = learnt(tmp_path)
@@ -393,11 +505,13 @@ def a_part() -> Part:
     return Part(
         manifest_paths=["/t/m1", "/t/m2"],
         manifest_facts=np.array([[100, 0, 0, 1, 1, 2, 0, 0], [200, 0, 0, 2, 2, 1, 1, 0]], np.int64),
+        manifest_versions=np.array([0, -77], np.int64),
         key_counts=np.array([-1, 2], np.int64),
         keys=np.array([5, 9], np.uint64),
         folders=["/t/data"],
         list_paths=["/t/s1", "/t/s2"],
         list_facts=np.arange(14).reshape(2, 7),
+        list_versions=np.array([1 << 62, -5], np.int64),
         list_counts=np.array([1, 2], np.int64),
         list_rows=np.array([0, 0, 1], np.int32),
     )
@@ -472,6 +586,8 @@ def test_a_part_of_another_table_or_another_program_is_no_part_of_this_one(other
         {"list_counts": np.array([1, 1], np.int64)},
         {"list_counts": np.array([4, -1], np.int64)},
         {"list_paths": ["/t/s1"]},
+        {"list_versions": np.array([1], np.int64)},
+        {"manifest_versions": np.array([1, 2, 3], np.int64)},
         {"manifest_paths": ["/t/m1"]},
     ],
 )

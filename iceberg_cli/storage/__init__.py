@@ -47,6 +47,14 @@ class Storage(Protocol):
         """Size in bytes of each of n objects, in their order; None where there is none."""
         ...
 
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """An opaque text for each of n objects, in their order, that is another one once other bytes are stored there.
+
+        As fine as the storage tells it: local files by device, inode, size and the tick of the clock at which they
+        were written, unless the writer sets that time back. None where there is no object, or nothing tells.
+        """
+        ...
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError` and leave the old one as it is.
 

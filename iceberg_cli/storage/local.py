@@ -15,7 +15,8 @@ import re
 import stat as stat_module
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
@@ -31,6 +32,7 @@ _FEW_FILES = 100
 _STAT_FIRST = 64
 _SLOW_STAT_S = 0.0002
 _STAT_THREADS = 16
+Seen = TypeVar("Seen")
 _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
 
@@ -100,17 +102,29 @@ class LocalStorage:
 
     def stat_many(self, paths: Sequence[str]) -> list[int | None]:
         """Sizes, one system call for each file; several at a time where the first ones show that each takes long."""
+        return self._look_at(paths, lambda status: status.st_size)
+
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """Versions, as `stat_many` gives sizes. A hard link to a file has its version."""
+        return self._look_at(paths, _version)
+
+    def _look_at(self, paths: Sequence[str], told: Callable[[os.stat_result], Seen]) -> list[Seen | None]:
+        def look(path: str) -> Seen | None:
+            status = self._status(path)
+            return None if status is None else told(status)
+
         started = time.perf_counter()
-        sizes = [self._size(path) for path in paths[:_STAT_FIRST]]
+        seen = [look(path) for path in paths[:_STAT_FIRST]]
         rest = paths[_STAT_FIRST:]
         if time.perf_counter() - started < _SLOW_STAT_S * _STAT_FIRST:
-            return [*sizes, *(self._size(path) for path in rest)]
+            return [*seen, *(look(path) for path in rest)]
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(_STAT_THREADS) as pool:  # the folder is another machine's
-            return [*sizes, *pool.map(self._size, rest)]
+            return [*seen, *pool.map(look, rest)]
 
-    def _size(self, path: str) -> int | None:
+    def _status(self, path: str) -> os.stat_result | None:
+        """What the file system says of a file; None where none is there."""
         plain = path.startswith("/") and "//" not in path and "/." not in path
         try:
             status = os.stat(path if plain else self.canonical(path))
@@ -118,7 +132,7 @@ class LocalStorage:
             return None
         except OSError as error:
             raise BackendUnavailable(f"Cannot look at {path}: {_reason(error)}.") from error
-        return status.st_size if not stat_module.S_ISDIR(status.st_mode) else None
+        return status if not stat_module.S_ISDIR(status.st_mode) else None
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Write a file without a name, flush it, link it to its name, flush the folder.
@@ -286,6 +300,11 @@ def _open_file(key: str) -> int:
 
 def _info(key: str, status: os.stat_result) -> FileInfo:
     return FileInfo(path=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+
+def _version(status: os.stat_result) -> str:
+    """Without the time of the last change of the inode, which a hard link to the file moves."""
+    return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
 
 def _walk(folder: str) -> Iterator[FileInfo]:

@@ -1,42 +1,48 @@
-"""Sizes of many objects of a store whose every answer takes a while."""
+"""What is told of many objects of a store whose every answer takes a while."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
+from typing import TypeVar
 
-from iceberg_cli.storage import Storage
+Told = TypeVar("Told")
 
 _THREADS = 32
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
 _LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than are asked for
 
 
-def sizes_of(storage: Storage, keys: Sequence[str]) -> list[int | None]:
-    """Size in bytes of each of n objects, None where there is none.
+def look_at_many(
+    keys: Sequence[str],
+    ask: Callable[[str], Told],
+    listing: Callable[[str], Iterable[tuple[str, Told]]],
+) -> list[Told | None]:
+    """What is told of each of n objects, None where there is none.
 
     Args:
-        storage: that has `stat` and `list`.
         keys: canonical.
+        ask: what is told of the object with a key; `FileNotFoundError` where there is none.
+        listing: keys of the objects under a folder, each with what is told of it.
     """
-    known = _listed(storage, keys) if len(keys) >= _LIST_FROM else {}
+    known = _listed(keys, listing) if len(keys) >= _LIST_FROM else {}
 
-    def size(key: str) -> int | None:
+    def look(key: str) -> Told | None:
         if key in known:
             return known[key]
         try:
-            return storage.stat(key).size_bytes
+            return ask(key)
         except FileNotFoundError:
             return None
 
     if all(key in known for key in keys):
         return [known[key] for key in keys]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(size, keys))
+        return list(pool.map(look, keys))
 
 
-def _listed(storage: Storage, keys: Sequence[str]) -> dict[str, int]:
+def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[tuple[str, Told]]]) -> dict[str, Told]:
     """What a listing of the folder that all keys share says of them; nothing where they share no folder."""
     first, last = min(keys).split("/")[:-1], max(keys).split("/")[:-1]
     shared = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
@@ -44,10 +50,10 @@ def _listed(storage: Storage, keys: Sequence[str]) -> dict[str, int]:
     if len(shared) < 4:  # scheme://bucket: all that is in a bucket is too much
         return {}
     wanted = set(keys)
-    sizes: dict[str, int] = {}
-    for seen, info in enumerate(storage.list(folder)):
-        if info.path in wanted:
-            sizes[info.path] = info.size_bytes
-        if len(sizes) == len(wanted) or seen > _LISTED_FOR_EACH * len(wanted):
+    found: dict[str, Told] = {}
+    for seen, (key, told) in enumerate(listing(folder)):
+        if key in wanted:
+            found[key] = told
+        if len(found) == len(wanted) or seen > _LISTED_FOR_EACH * len(wanted):
             break
-    return sizes
+    return found

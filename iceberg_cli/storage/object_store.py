@@ -22,7 +22,7 @@ from fsspec.asyn import sync
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
-from iceberg_cli.storage.many import sizes_of
+from iceberg_cli.storage.many import look_at_many
 from iceberg_cli.storage.redaction import redact
 
 SCHEMES = ("s3", "s3a", "s3n")
@@ -105,16 +105,44 @@ class S3Storage:
 
     def stat(self, path: str) -> FileInfo:
         """Size and the storage's own modification time."""
+        head = self._head(path)
+        return _info(self.canonical(path), head["ContentLength"], head["LastModified"])
+
+    def _head(self, path: str) -> dict[str, Any]:
         bucket, key = self._split(path)
         try:
-            head = self._call("head_object", Bucket=bucket, Key=key)
+            return self._call("head_object", Bucket=bucket, Key=key)
         except _TRANSPORT_ERRORS as error:
             raise self._translated("look at", path, error) from error
-        return _info(bucket, key, head["ContentLength"], head["LastModified"])
 
     def stat_many(self, paths: Sequence[str]) -> list[int | None]:
         """Sizes, by listing the folder that many paths share, and a request for each of the others."""
-        return sizes_of(self, [self.canonical(path) for path in paths])
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            lambda path: int(self._head(path)["ContentLength"]),
+            lambda folder: ((path, item["Size"]) for path, item in self._items(folder)),
+        )
+
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """Endpoint, ETag and size, asked for as `stat_many` asks for sizes."""
+        if not paths:
+            return []
+        endpoint = sync(self._files.loop, self._files.set_session).meta.endpoint_url
+
+        def version(etag: str | None, size_bytes: int) -> str | None:
+            return f"{endpoint} {etag} {size_bytes}" if etag else None
+
+        def ask(path: str) -> str | None:
+            head = self._head(path)
+            return version(head.get("ETag"), head["ContentLength"])
+
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            ask,
+            lambda folder: (
+                (path, version(item.get("ETag"), item["Size"])) for path, item in self._items(folder)
+            ),
+        )
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """PUT with `If-None-Match: *`, and a mark of this call in the object's metadata.
@@ -140,6 +168,10 @@ class S3Storage:
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every object under the folder by key, page by page."""
+        return (_info(path, item["Size"], item["LastModified"]) for path, item in self._items(folder))
+
+    def _items(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every object under the folder, by its path, with what a listing says of it."""
         bucket, key = self._split(folder, may_be_bucket=True)
         prefix = f"{key.removesuffix('/')}/" if key else ""
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
@@ -150,7 +182,7 @@ class S3Storage:
                 raise self._translated("list", folder, error) from error
             for item in page.get("Contents", ()):
                 if item["Key"] != prefix:  # the folder's own marker is not under the folder
-                    yield _info(bucket, item["Key"], item["Size"], item["LastModified"])
+                    yield f"s3://{bucket}/{item['Key']}", item
             if not page["IsTruncated"]:
                 return
             if not page.get("NextContinuationToken"):
@@ -299,6 +331,5 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _info(bucket: str, key: str, size_bytes: int, modified: Any) -> FileInfo:
-    modified_ms = round(modified.timestamp() * 1000)
-    return FileInfo(path=f"s3://{bucket}/{key}", size_bytes=size_bytes, modified_ms=modified_ms)
+def _info(path: str, size_bytes: int, modified: Any) -> FileInfo:
+    return FileInfo(path=path, size_bytes=size_bytes, modified_ms=round(modified.timestamp() * 1000))

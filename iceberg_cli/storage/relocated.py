@@ -51,6 +51,10 @@ class RelocatedStorage:
         """Sizes of the copy's files."""
         return self._storage.stat_many([self._moved(path) for path in paths])
 
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """Versions of the copy's files."""
+        return self._storage.versions_many([self._moved(path) for path in paths])
+
     def list(self, folder: str) -> Iterator[FileInfo]:
         """The copy's files."""
         return self._storage.list(self._moved(folder))

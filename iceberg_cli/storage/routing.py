@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local import LocalStorage
 
+Told = TypeVar("Told")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _S3 = ("s3", "s3a", "s3n")
 
@@ -104,17 +105,23 @@ class RoutedStorage:
 
     def stat_many(self, paths: Sequence[str]) -> list[int | None]:
         """Sizes of objects of any schemes."""
-        if not paths:
-            return []
+        return self._each(paths, lambda adapter, own: adapter.stat_many(own))
+
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """Versions of objects of any schemes."""
+        return self._each(paths, lambda adapter, own: adapter.versions_many(own))
+
+    def _each(
+        self, paths: Sequence[str], ask: Callable[[Storage, Sequence[str]], list[Told | None]]
+    ) -> list[Told | None]:
+        """What the adapters tell of objects of any schemes, in the order of the paths."""
         adapters = [self.adapter(path) for path in paths]
-        sizes: list[int | None] = [None] * len(paths)
+        told: list[Told | None] = [None] * len(paths)
         for adapter in {id(adapter): adapter for adapter in adapters}.values():
             places = [place for place, each in enumerate(adapters) if each is adapter]
-            for place, size in zip(
-                places, adapter.stat_many([paths[place] for place in places]), strict=True
-            ):
-                sizes[place] = size
-        return sizes
+            for place, answer in zip(places, ask(adapter, [paths[place] for place in places]), strict=True):
+                told[place] = answer
+        return told
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError`."""

@@ -25,6 +25,8 @@ from iceberg_cli.storage.object_store import S3Storage
 from iceberg_cli.storage.redaction import redact
 from tests.servers import S3Server
 
+_TICK_S = 0.02  # of the clock that file systems take times from: at most 10 ms on Linux
+
 
 @dataclass(frozen=True)
 class Place:
@@ -84,6 +86,28 @@ def test_sizes_of_many_objects_come_in_the_order_of_their_paths(place: Place, co
     expected = [number if number % 100 == 0 else None for number in reversed(range(count))]
     assert place.storage.stat_many(paths) == [None, *expected, 7, None, 0, None]
     assert place.storage.stat_many([]) == []
+
+
+@pytest.mark.parametrize("count", [3, 250], ids=["few", "many"])
+def test_versions_stay_until_other_bytes_are_stored(place: Place, count: int) -> None:
+    paths = [f"{place.root}/a/{number}" for number in range(count)]
+    written = paths[1:60:20]
+    for path in written:
+        place.storage.put_if_absent(path, b"first")
+    before = place.storage.versions_many(paths)
+    assert [path for path, version in zip(paths, before, strict=True) if version is not None] == written
+    place.storage.put_if_absent(f"{place.root}/a/other", b"first")
+    assert [place.storage.read(path) for path in written] == [b"first"] * len(written)
+    assert place.storage.versions_many(paths) == before
+    time.sleep(_TICK_S)
+    place.storage.delete(written)
+    for path in written:
+        place.storage.put_if_absent(path, b"other")
+    after = place.storage.versions_many(paths)
+    assert [path for path, version in zip(paths, after, strict=True) if version is not None] == written
+    assert set(before) & set(after) <= {None}
+    assert place.storage.versions_many([paths[0], f"{place.root}/a", f"{paths[1]}/b"]) == [None] * 3
+    assert place.storage.versions_many([]) == []
 
 
 @pytest.mark.parametrize("second", [b"", b"second"], ids=["empty", "not empty"])
@@ -316,6 +340,22 @@ def test_files_get_the_mode_that_other_engines_can_read(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert {oct((tmp_path / name).stat().st_mode & 0o777) for name in "ab"} == {"0o644"}
+
+
+def test_a_local_file_overwritten_in_place_has_another_version_and_a_hard_link_to_it_the_same(
+    tmp_path: Path,
+) -> None:
+    path, link = tmp_path / "file", tmp_path / "link"
+    path.write_bytes(b"first")
+    [before] = LocalStorage().versions_many([str(path)])
+    link.hardlink_to(path)
+    assert LocalStorage().versions_many([f"file:{path}", str(link)]) == [before, before]
+    time.sleep(_TICK_S)
+    with path.open("r+b") as file:
+        file.write(b"other")
+    [after] = LocalStorage().versions_many([str(path)])
+    assert None not in (before, after)
+    assert before != after
 
 
 KILLED_WRITER = """
@@ -558,6 +598,19 @@ def test_six_thousand_files_go_within_half_a_second_of_work(tmp_path: Path) -> N
 
 
 # Object stores
+
+
+def test_an_object_at_another_endpoint_has_another_version(s3_server: S3Server) -> None:
+    path = f"s3://{s3_server.bucket}/{uuid.uuid4()}"
+    here = S3Storage(s3_server.options)
+    here.put_if_absent(path, b"same bytes")
+    endpoint = s3_server.endpoint.replace("127.0.0.1", "localhost")
+    assert endpoint != s3_server.endpoint
+    there = open_storage({**s3_server.options, "endpoint_url": endpoint})
+    assert there.read(path) == b"same bytes"
+    [one], [other] = here.versions_many([path]), there.versions_many([path])
+    assert None not in (one, other)
+    assert one != other
 
 
 def test_keys_with_slashes_in_odd_places_are_kept_verbatim(s3_server: S3Server) -> None:
