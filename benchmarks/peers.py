@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -86,6 +86,18 @@ class Session:
     def call(self, statement: str, *, cold: bool = False) -> Run:
         """Run one SQL statement; `cold` counts from the start of a new process."""
         return self._ask({"sql": statement}, cold=cold)
+
+    def second_call(self, statement: str, between: Callable[[], None]) -> Run:
+        """Run a statement as the second one of a new session.
+
+        Args:
+            statement: also the first one, untimed.
+            between: puts back what the first one changed.
+        """
+        self._stop()
+        self.call(statement)
+        between()
+        return self.call(statement)
 
     def command(self, arguments: Sequence[str]) -> Run:
         """Run one of our command lines inside the session."""
