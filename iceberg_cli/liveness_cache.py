@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -64,14 +65,24 @@ class LivenessCache:
     ) -> None:
         self._storage = storage
         self._one_name = one_name
-        self._table = identity(table_uuid, location, links=one_name is not None)
-        name = hashlib.sha256("\0".join(self._table).encode()).hexdigest()[:32]
-        self._files = PartFiles(folder, name, limit_bytes=limit_bytes)
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._named = (table_uuid, location)
         self._loaded: Learnt | None = None
         self._parts: list[Path] = []
         self._damaged = False
         self._versions: dict[str, int] = {}  # by path, when it was looked at last; of those that have one
         self._seen: set[str] = set()  # manifests that were looked at
+
+    @cached_property
+    def _table(self) -> tuple[str, ...]:
+        """Hashes probes: not for commands that ask nothing."""
+        return identity(*self._named, links=self._one_name is not None)
+
+    @cached_property
+    def _files(self) -> PartFiles:
+        name = hashlib.sha256("\0".join(self._table).encode()).hexdigest()[:32]
+        return PartFiles(self._folder, name, limit_bytes=self._limit_bytes)
 
     def known_lists(self, snapshots: Sequence[SnapshotFiles], *, learning: bool) -> list[bool]:
         """Of each of n snapshots, whether its manifest list is known and the same, looked at now.

@@ -22,6 +22,19 @@ def unseen(_event: Event) -> None:
     """Nobody watches the progress."""
 
 
+def data_files_that_go(table: Hazard) -> list[str]:
+    """Those that the first snapshot reaches and the second one does not, as they are written."""
+    expired, kept = (
+        SnapshotFiles(snapshot_id=each["snapshot-id"], manifest_list=each["manifest-list"])
+        for each in table.snapshots
+    )
+    liveness = Liveness(engine=LocalEngine(table.storage, threads=1), on_event=unseen)
+    rows, _ = liveness.answer(Reach(expired=(expired,), kept=(kept,)), step="expire")
+    content = rows.filter([kind == "data_file" for kind in rows["kind"].to_pylist()])
+    found: list[str] = content["as_written"].to_pylist()
+    return found
+
+
 # -- schemes and authorities -----------------------------------------------------------------------------------
 
 
@@ -44,14 +57,7 @@ def test_a_live_file_stays_where_its_authority_begins_like_that_of_the_file_befo
     old, live, gone = f"{short}/t/data/old", f"{long}/t/data/live", f"{long}/t/data/gone"
     table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, gone)))
     table.snapshot(1, table.manifest("m1", entry(EXISTING, old), entry(EXISTING, live)))
-    expired, kept = (
-        SnapshotFiles(snapshot_id=each["snapshot-id"], manifest_list=each["manifest-list"])
-        for each in table.snapshots
-    )
-    liveness = Liveness(engine=LocalEngine(storage, threads=1), on_event=unseen)
-    rows, _ = liveness.answer(Reach(expired=(expired,), kept=(kept,)), step="expire")
-    content = rows.filter([kind == "data_file" for kind in rows["kind"].to_pylist()])
-    assert content["as_written"].to_pylist() == [gone]
+    assert data_files_that_go(table) == [gone]
 
 
 @pytest.mark.parametrize("end", ["/", "//", "/.", "/./"])
@@ -92,14 +98,7 @@ def test_kept_manifests_whose_paths_differ_only_in_their_bucket_are_both_read() 
         table.rows[name]["manifest_path"] = moved
     table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, live_too), entry(ADDED, gone)))
     table.snapshot(1, "hot", "cold")
-    expired, kept = (
-        SnapshotFiles(snapshot_id=each["snapshot-id"], manifest_list=each["manifest-list"])
-        for each in table.snapshots
-    )
-    liveness = Liveness(engine=LocalEngine(storage, threads=1), on_event=unseen)
-    rows, _ = liveness.answer(Reach(expired=(expired,), kept=(kept,)), step="expire")
-    content = rows.filter([kind == "data_file" for kind in rows["kind"].to_pylist()])
-    assert content["as_written"].to_pylist() == [gone]
+    assert data_files_that_go(table) == [gone]
 
 
 @pytest.mark.parametrize("first", ["file://", "file:", ""])

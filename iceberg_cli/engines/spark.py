@@ -72,9 +72,9 @@ class SparkEngine:
             return
         from iceberg_cli.engines.spark_task import Scan, scanner
 
-        shares = self._shares(items, source, batch_bytes)
+        sizes = _sizes(items, source)
+        rows = self._rows(items, sizes, batch_bytes)
         work = Scan(source, load, parse, missing_ok, batch_bytes)
-        rows = [pickle.dumps([items[place] for place in share], 5) for share in shares]
         done = 0
         with (
             self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
@@ -84,7 +84,7 @@ class SparkEngine:
                     rows,
                     scanner(storage, scan, self.threads),
                     description=phase,
-                    gather=sum(_sizes(items, source)) <= _GATHERED_BYTES,
+                    gather=sum(sizes) <= _GATHERED_BYTES,
                 )
             ) as answers,
         ):
@@ -119,8 +119,7 @@ class SparkEngine:
             return
         from iceberg_cli.engines.spark_task import Scan, combiner, sharer
 
-        shares = self._shares(items, source, BATCH_BYTES)
-        rows = [pickle.dumps([items[place] for place in share], 5) for share in shares]
+        rows = self._rows(items, _sizes(items, source), BATCH_BYTES)
         work = Scan(source, load, parse, missing_ok=True, batch_bytes=BATCH_BYTES)
         with (
             self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
@@ -143,13 +142,11 @@ class SparkEngine:
                 yield combined
         on_event(Event(phase=phase, done=len(items), total=len(items)))
 
-    def _shares(
-        self, items: Sequence[Item], source: Callable[[Item], Source], batch_bytes: int
-    ) -> list[range]:
-        """Places of items in their order, as evenly as their bytes allow, at most a batch each."""
-        sizes = _sizes(items, source)
+    def _rows(self, items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[bytes]:
+        """Items in their order, pickled in shares as even as their bytes allow, at most a batch each."""
         even = sum(sizes) // (self.session.cores * _SHARES_PER_CORE)
-        return _cut(sizes, min(max(even, _LEAST_SHARE_BYTES), batch_bytes))
+        shares = _cut(sizes, min(max(even, _LEAST_SHARE_BYTES), batch_bytes))
+        return [pickle.dumps([items[place] for place in share], 5) for share in shares]
 
     def build(self, jobs: Sequence[tuple[str, Callable[[], bytes]]]) -> None:
         """See `Engine.build`. A task that runs twice finds its own bytes, which is a success."""
