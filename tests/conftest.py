@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers import postgres_database, postgres_server, s3_server
-from tests.sparks import spark_session
+from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session
 
-__all__ = ["postgres_database", "postgres_server", "s3_server", "spark_session"]
+__all__ = ["hadoop", "lake", "lakes", "postgres_database", "postgres_server", "s3_server", "spark_session"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,4 +29,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share Spark."""
     for item in items:
         module = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group("live" if "/live/" in module else module))
+        shared = next((name for name in ("live", "delta_live") if f"/{name}/" in module), module)
+        item.add_marker(pytest.mark.xdist_group(shared))

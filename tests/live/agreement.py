@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.live.lake import Lake
+from tests.spark_tables import Lake
 
 Row = dict[str, Any]
 _FILE = (

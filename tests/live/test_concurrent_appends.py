@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.live import tables
-from tests.live.lake import Lake
+from tests.spark_tables import Lake, Shape, insert, later_ms, write
 
 pytestmark = pytest.mark.jvm
 
@@ -30,15 +28,14 @@ def ids(lake: Lake, table: str) -> list[int]:
 
 def test_every_append_that_spark_acknowledged_is_there_after_expiries_at_the_same_time(lake: Lake) -> None:
     table = "concurrent"
-    tables.create(lake, table, "id bigint, k string", version=2, by="k", properties=PROPERTIES)
-    for first in (0, 2, 4):
-        tables.insert(lake, table, first, first + 1)
+    shape = Shape(version=2, by="k", properties=PROPERTIES)
+    write(lake, table, shape.then(insert(0, 1), insert(2, 3), insert(4, 5)))
     acknowledged: list[int] = []
 
     def append() -> None:
         for number in range(APPENDS):
             first = 100 + 2 * number
-            tables.insert(lake, table, first, first + 1)
+            lake.sql(table, insert(first, first + 1))
             acknowledged.extend((first, first + 1))
 
     writer = threading.Thread(target=append)
@@ -61,21 +58,18 @@ def test_every_append_that_spark_acknowledged_is_there_after_expiries_at_the_sam
 
 
 def test_a_saved_plan_is_carried_out_on_top_of_an_append_that_came_after_it(
-    lake: Lake, plan_file: Path
+    lake: Lake, tmp_path: Path
 ) -> None:
-    table = "planned_before"
-    tables.create(lake, table, "id bigint, k string", version=3)
-    tables.insert(lake, table, 0, 1)
-    lake.sql(table, "INSERT OVERWRITE {t} VALUES (10, 'k')")
-    time.sleep(0.005)
-    between_ms = time.time_ns() // 1_000_000  # noqa: TID251 - this is no pure code
-    tables.insert(lake, table, 20, 21)
+    table, plan_file = "planned_before", tmp_path / "plan.json"
+    write(lake, table, Shape(version=3).then(insert(0, 1), "INSERT OVERWRITE {t} VALUES (10, 'k')"))
+    between_ms = later_ms()
+    lake.sql(table, insert(20, 21))
     before = lake.files(table)
     code, plan = lake.cli(
         "plan", lake.argument(table), "expire-snapshots", "-o", plan_file, "--older-than", between_ms
     )
     assert code == 0
-    tables.insert(lake, table, 30, 31)
+    lake.sql(table, insert(30, 31))
 
     code, report = lake.cli("apply", str(plan_file), "--yes")
 
@@ -87,17 +81,14 @@ def test_a_saved_plan_is_carried_out_on_top_of_an_append_that_came_after_it(
 
 
 def test_a_saved_plan_is_refused_where_an_append_lets_more_go_than_it_showed(
-    lake: Lake, plan_file: Path
+    lake: Lake, tmp_path: Path
 ) -> None:
-    table = "planned_too_early"
-    tables.create(lake, table, "id bigint, k string", version=2)
-    tables.insert(lake, table, 0, 1)
-    tables.insert(lake, table, 10, 11)
-    assert (
-        lake.cli("plan", lake.argument(table), "expire-snapshots", "-o", plan_file, "--older-than", "0s")[0]
-        == 0
-    )
-    tables.insert(lake, table, 20, 21)
+    table, plan_file = "planned_too_early", tmp_path / "plan.json"
+    write(lake, table, Shape(version=2).then(insert(0, 1), insert(10, 11)))
+    policy = ("expire-snapshots", "-o", plan_file, "--older-than", "0s")
+    code, _ = lake.cli("plan", lake.argument(table), *policy)
+    assert code == 0
+    lake.sql(table, insert(20, 21))
     before = lake.files(table)
 
     code, error = lake.cli("apply", str(plan_file), "--yes")

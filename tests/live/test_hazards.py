@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,27 +10,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from tests.live import tables
-from tests.live.lake import Lake
+from tests.spark_tables import Lake, Shape, insert, later_ms, shapes, write
+from tests.spark_tables.old_writers import embed_manifests, remove, rows_of
 
 pytestmark = pytest.mark.jvm
-
-
-def now_ms() -> int:
-    time.sleep(0.005)
-    return time.time_ns() // 1_000_000  # noqa: TID251 - this is no pure code
-
-
-def rows_of(manifest_list: Path) -> list[dict[str, Any]]:
-    with manifest_list.open("rb") as file:
-        rows: list[Any] = list(fastavro.reader(file))
-    return rows
-
-
-def remove(path: Path) -> None:
-    """Remove a file and Hadoop's checksum of it, which would otherwise be noticed instead of the damage."""
-    path.unlink()
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 # H-a: a Puffin file that a live deletion vector uses
@@ -39,14 +21,14 @@ def remove(path: Path) -> None:
 
 def test_a_puffin_file_stays_while_one_of_its_deletion_vectors_lives(hadoop: Lake, tmp_path: Path) -> None:
     table = "hazard_a"
-    tables.v3_shared_puffin(hadoop, table)
+    write(hadoop, table, shapes.V3_SHARED_PUFFIN)
     vectors = hadoop.sql(
         table, "SELECT file_path, count(DISTINCT referenced_data_file) FROM {t}.all_delete_files GROUP BY 1"
     )
     (shared,) = [path.removeprefix("file:") for path, count in vectors if count == 2]
     rows = hadoop.rows(table, row_ids=True)
     saved = hadoop.save(table, tmp_path)
-    cutoff_ms = now_ms()
+    cutoff_ms = later_ms()
 
     code, report = hadoop.cli("expire-snapshots", hadoop.argument(table), "--yes", "--older-than", cutoff_ms)
 
@@ -84,12 +66,14 @@ def keep_only_header(path: Path) -> None:
 def ordinary(lakes: dict[str, Lake], tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, str, Any]:
     """A table of one branch and a tag, and its copy."""
     lake, table = lakes["hadoop"], "hazard_c"
-    tables.create(lake, table, "id bigint, k string", version=2)
-    tables.insert(lake, table, 0, 9)
-    lake.sql(table, "ALTER TABLE {t} CREATE TAG kept")
-    lake.sql(table, "INSERT OVERWRITE {t} VALUES (10, 'k')")
-    tables.insert(lake, table, 20, 29)
-    lake.sql(table, "DELETE FROM {t} WHERE id = 25")
+    shape = Shape(version=2).then(
+        insert(0, 9),
+        "ALTER TABLE {t} CREATE TAG kept",
+        "INSERT OVERWRITE {t} VALUES (10, 'k')",
+        insert(20, 29),
+        "DELETE FROM {t} WHERE id = 25",
+    )
+    write(lake, table, shape)
     return lake, table, lake.save(table, tmp_path_factory.mktemp("hazard_c"))
 
 
@@ -109,7 +93,7 @@ def test_a_kept_snapshot_that_cannot_be_read_whole_stops_the_expiry_before_it_ch
     damage(victim)
     before = lake.files(table)
 
-    code, document = lake.cli("expire-snapshots", lake.argument(table), "--yes", "--older-than", now_ms())
+    code, document = lake.cli("expire-snapshots", lake.argument(table), "--yes", "--older-than", later_ms())
 
     assert code == 15, document
     assert victim.name in json.dumps(document)
@@ -119,55 +103,25 @@ def test_a_kept_snapshot_that_cannot_be_read_whole_stops_the_expiry_before_it_ch
 # Version 1: snapshots that name their manifests themselves, and manifest lists without counts
 
 
-def without_counts(path: Path) -> None:
-    """The same manifest list as an old writer made it: no numbers of files or rows."""
-    with path.open("rb") as file:
-        reader = fastavro.reader(file)
-        schema, header = reader.writer_schema, reader.metadata
-    rows = rows_of(path)
-    for row in rows:
-        row |= {name: None for name in row if name.endswith("_count")}
-    remove(path)
-    own = {key: value for key, value in header.items() if not key.startswith("avro.")}
-    with path.open("wb") as file:
-        fastavro.writer(file, schema, rows, metadata=own)
-
-
-def embed_manifests(lake: Lake, table: str, *, head_too: bool) -> set[str]:
-    """Rewrite the current metadata so that its snapshots name their manifests; the lists that nothing names then."""
-    location = Path(lake.metadata_location(table))
-    metadata = json.loads(location.read_bytes())
-    unnamed = set()
-    for snapshot in metadata["snapshots"]:
-        path = Path(snapshot["manifest-list"].removeprefix("file:"))
-        if snapshot["snapshot-id"] == metadata["current-snapshot-id"] and not head_too:
-            without_counts(path)
-            continue
-        snapshot["manifests"] = [row["manifest_path"] for row in rows_of(path)]
-        del snapshot["manifest-list"]
-        unnamed.add(str(path))
-    remove(location)
-    location.write_text(json.dumps(metadata))
-    return unnamed
-
-
 @pytest.mark.parametrize("head_too", [False, True])
 def test_version_1_snapshots_with_embedded_manifests_expire_like_those_with_lists(
     hadoop: Lake, head_too: bool, tmp_path: Path
 ) -> None:
     table = f"embedded_{head_too}".lower()
-    tables.create(hadoop, table, "id bigint, k string", version=1, by="k")
-    for first in (0, 10):
-        tables.insert(hadoop, table, first, first + 3)
-    hadoop.sql(table, "INSERT OVERWRITE {t} VALUES (20, 'k0')")
-    hadoop.sql(table, "DELETE FROM {t} WHERE id = 11")
-    tables.insert(hadoop, table, 30, 33)
+    shape = Shape(version=1, by="k").then(
+        insert(0, 3),
+        insert(10, 13),
+        "INSERT OVERWRITE {t} VALUES (20, 'k0')",
+        "DELETE FROM {t} WHERE id = 11",
+        insert(30, 33),
+    )
+    write(hadoop, table, shape)
     saved = hadoop.save(table, tmp_path)
     rows = hadoop.rows(table)
     unnamed = embed_manifests(hadoop, table, head_too=head_too)
     assert hadoop.rows(table) == rows
     before = hadoop.files(table)
-    cutoff_ms = now_ms()
+    cutoff_ms = later_ms()
 
     code, report = hadoop.cli("expire-snapshots", hadoop.argument(table), "--yes", "--older-than", cutoff_ms)
 

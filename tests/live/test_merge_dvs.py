@@ -17,37 +17,11 @@ import pytest
 from iceberg_cli.cli.run import now_ms
 from iceberg_cli.opening import open_table
 from iceberg_cli.verbs import VERBS
-from tests.live import tables
-from tests.live.lake import Lake
+from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
 
 COLUMNS = "content, file_path, file_format, spec_id, record_count, file_size_in_bytes, referenced_data_file, content_offset, content_size_in_bytes"  # noqa: E501
-
-
-def upgraded(lake: Lake, table: str, *, granularity: str, by: str = "k") -> None:
-    """Version 2 with position deletes, then version 3 with deletion vectors on some of the same data files."""
-    tables.create(
-        lake,
-        table,
-        "id bigint, k string",
-        version=2,
-        by=by,
-        properties={"write.delete.granularity": granularity},
-    )
-    for first in (0, 40, 80):
-        tables.insert(lake, table, first, first + 39)
-    lake.sql(table, "DELETE FROM {t} WHERE id % 7 = 1")
-    lake.sql(table, "DELETE FROM {t} WHERE id % 7 = 2 AND id < 60")
-    lake.sql(table, "ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')")
-    lake.sql(table, "DELETE FROM {t} WHERE id IN (3, 4, 44)")
-    lake.sql(table, "INSERT INTO {t} VALUES (500, 'k0'), (501, 'k1')")
-
-
-def merge(lake: Lake, table: str, *options: object) -> dict[str, Any]:
-    code, report = lake.cli("merge-dvs", lake.argument(table), "--yes", *options)
-    assert code == 0, report
-    return report
 
 
 def delete_files(lake: Lake, table: str) -> list[tuple[Any, ...]]:
@@ -68,12 +42,12 @@ def test_rows_and_row_ids_stay_while_position_deletes_become_deletion_vectors(
     lake: Lake, granularity: str
 ) -> None:
     table = f"merged_{granularity}"
-    upgraded(lake, table, granularity=granularity)
+    write(lake, table, shapes.upgraded_with_both_deletes(granularity))
     rows = lake.rows(table, row_ids=True)
     before = delete_files(lake, table)
     assert {row[2] for row in before} == {"PARQUET", "PUFFIN"}
 
-    report = merge(lake, table)
+    report = lake.verb("merge-dvs", table)
 
     assert report["status"] == "done"
     assert lake.rows(table, row_ids=True) == rows
@@ -85,12 +59,12 @@ def test_rows_and_row_ids_stay_while_position_deletes_become_deletion_vectors(
     assert int(summary["total-delete-files"]) == len(after)
     assert int(summary["total-position-deletes"]) == sum(row[4] for row in after)
     assert report["added_delete_files_count"] == int(summary["added-dvs"])
-    assert merge(lake, table)["status"] == "nothing_to_do"
+    assert lake.verb("merge-dvs", table)["status"] == "nothing_to_do"
 
 
 def test_spark_goes_on_and_each_merge_keeps_the_rows(lake: Lake) -> None:
     table = "goes_on"
-    upgraded(lake, table, granularity="partition")
+    write(lake, table, shapes.upgraded_with_both_deletes("partition"))
     rng = random.Random(7)
     for round_number in range(4):
         ids = sorted(row[0] for row in lake.rows(table))
@@ -99,25 +73,26 @@ def test_spark_goes_on_and_each_merge_keeps_the_rows(lake: Lake) -> None:
             f"DELETE FROM {{t}} WHERE id IN ({some})",
             f"UPDATE {{t}} SET k = 'k1' WHERE id IN ({some})",
             f"INSERT INTO {{t}} VALUES ({1000 + round_number}, 'k0')",
-            "CALL {c}.system.rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))",
+            COMPACT,
         ]
         lake.sql(table, statements[round_number])
         rows = lake.rows(table, row_ids=True)
-        merge(lake, table, "--min-files", 2)
+        lake.verb("merge-dvs", table, "--min-files", 2)
         assert lake.rows(table, row_ids=True) == rows
-        assert merge(lake, table, "--min-files", 2)["status"] == "nothing_to_do"
+        assert lake.verb("merge-dvs", table, "--min-files", 2)["status"] == "nothing_to_do"
 
 
 def test_small_puffin_files_become_one_and_java_reads_it(lake: Lake) -> None:
     table = "small_puffins"
-    tables.create(lake, table, "id bigint, k string", version=3, by="k")
-    tables.insert(lake, table, 0, 199, "concat('k', id % 6)")
-    for number in range(6):
-        lake.sql(table, f"DELETE FROM {{t}} WHERE k = 'k{number}' AND id < {60 + number}")
+    shape = Shape(version=3, by="k").then(
+        insert(0, 199, "concat('k', id % 6)"),
+        *(f"DELETE FROM {{t}} WHERE k = 'k{number}' AND id < {60 + number}" for number in range(6)),
+    )
+    write(lake, table, shape)
     rows = lake.rows(table, row_ids=True)
     assert len({row[1] for row in delete_files(lake, table)}) == 6
 
-    merge(lake, table)
+    lake.verb("merge-dvs", table)
 
     assert lake.rows(table, row_ids=True) == rows
     assert len({row[1] for row in delete_files(lake, table)}) == 1
@@ -126,14 +101,14 @@ def test_small_puffin_files_become_one_and_java_reads_it(lake: Lake) -> None:
 
 def test_a_data_file_without_rows_is_reported_with_a_command_that_drops_it(hadoop: Lake) -> None:
     table = "emptied"
-    tables.create(
-        hadoop, table, "id bigint, k string", version=2, properties={"write.delete.granularity": "file"}
+    shape = Shape(version=2, properties={"write.delete.granularity": "file"}).then(
+        insert(0, 9),
+        insert(10, 19),
+        "DELETE FROM {t} WHERE id < 6",
+        UPGRADE,
+        "DELETE FROM {t} WHERE id IN (6, 7, 8, 9) AND length(k) > 0",
     )
-    tables.insert(hadoop, table, 0, 9)
-    tables.insert(hadoop, table, 10, 19)
-    hadoop.sql(table, "DELETE FROM {t} WHERE id < 6")
-    hadoop.sql(table, "ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')")
-    hadoop.sql(table, "DELETE FROM {t} WHERE id IN (6, 7, 8, 9) AND length(k) > 0")
+    write(hadoop, table, shape)
     code, plan = hadoop.cli("merge-dvs", hadoop.argument(table), "--dry-run")
     assert code == 0
     if len(hadoop.sql(table, "SELECT 1 FROM {t}.data_files")) == 1:
@@ -158,29 +133,17 @@ def rewrite(lake: Lake, table: str, options: dict[str, object]) -> None:
 # H-b1: only some of the delete files of a data file are chosen
 
 
-def two_sizes(lake: Lake, table: str) -> None:
-    """One data file whose deletes are in a large and in small files of version 2."""
-    tables.create(
-        lake, table, "id bigint, k string", version=2, properties={"write.delete.granularity": "partition"}
-    )
-    lake.sql(table, "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 'k' FROM range(0, 4000, 1, 1)")
-    lake.sql(table, "DELETE FROM {t} WHERE id % 2 = 0 AND id < 3000")
-    for number in (1, 3, 5):
-        lake.sql(table, f"DELETE FROM {{t}} WHERE id IN ({number}, {number + 100})")
-    lake.sql(table, "ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')")
-
-
 def test_h_b1_rows_do_not_come_back_when_delete_files_of_one_size_would_be_enough(
     hadoop: Lake, tmp_path: Path
 ) -> None:
     table = "hazard_b1"
-    two_sizes(hadoop, table)
+    write(hadoop, table, shapes.TWO_SIZES_OF_DELETES)
     rows = hadoop.rows(table)
     sizes = sorted(row[5] for row in delete_files(hadoop, table))
     saved = hadoop.save(table, tmp_path)
     for size in sizes:
         hadoop.restore(table, saved)
-        merge(hadoop, table, "--target-size", size)
+        hadoop.verb("merge-dvs", table, "--target-size", size)
         assert hadoop.rows(table) == rows
         assert len(delete_files(hadoop, table)) == 1
 
@@ -199,10 +162,10 @@ def test_h_b1_rows_do_not_come_back_when_delete_files_of_one_size_would_be_enoug
 
 def test_h_b4_no_data_file_gets_two_deletion_vectors(hadoop: Lake, tmp_path: Path) -> None:
     table = "hazard_b4"
-    two_sizes(hadoop, table)
+    write(hadoop, table, shapes.TWO_SIZES_OF_DELETES)
     rows = hadoop.rows(table)
     saved = hadoop.save(table, tmp_path)
-    merge(hadoop, table, "--target-size", 1, "--min-files", 1)
+    hadoop.verb("merge-dvs", table, "--target-size", 1, "--min-files", 1)
     assert hadoop.rows(table) == rows
 
     hadoop.restore(table, saved)
@@ -231,9 +194,7 @@ def an_update(lake: Lake, table: str) -> None:
 
 
 def a_compaction(lake: Lake, table: str) -> None:
-    lake.sql(
-        table, "CALL {c}.system.rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))"
-    )
+    lake.sql(table, COMPACT)
 
 
 def an_append(lake: Lake, table: str) -> None:
@@ -248,7 +209,7 @@ def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_
     from iceberg_cli.apply import apply, system_shell
 
     table = f"hazard_d1_{disturb.__name__}_{phase}"
-    upgraded(hadoop, table, granularity="partition")
+    write(hadoop, table, shapes.upgraded_with_both_deletes("partition"))
     verb = VERBS["merge-dvs"]
     opened = open_table(
         hadoop.argument(table), storage_options={}, catalog_config=None, on_event=lambda _: None

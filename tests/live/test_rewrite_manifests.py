@@ -5,61 +5,20 @@ Hazard H-e: the procedure of Java 1.11 gives every row of a version 3 table a ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.live import tables
-from tests.live.lake import Lake, in_order
+from tests.spark_tables import COMPACT, Lake, Shape, in_order, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
 
-
-def v1(lake: Lake, table: str) -> None:
-    tables.v1_evolved_spec(lake, table)
-    for first in (40, 50, 60):
-        tables.insert(lake, table, first, first + 3)
-
-
-def v2_evolved(lake: Lake, table: str) -> None:
-    """Position deletes and files of three specs, several manifests of each."""
-    tables.create(lake, table, "id bigint, k string", version=2, by="k")
-    for first in (0, 20, 40):
-        tables.insert(lake, table, first, first + 9)
-    lake.sql(table, "DELETE FROM {t} WHERE id % 7 = 1")
-    lake.sql(table, "ALTER TABLE {t} ADD PARTITION FIELD truncate(2, id)")
-    for first in (100, 120):
-        tables.insert(lake, table, first, first + 3)
-    lake.sql(table, "ALTER TABLE {t} ADD COLUMN d decimal(9, 2)")
-    lake.sql(table, "ALTER TABLE {t} ADD PARTITION FIELD d")
-    for first in (200, 220, 240):
-        tables.insert(lake, table, first, first + 3, "'k1', cast(id - 210 as decimal(9, 2)) / 4")
-    lake.sql(table, "DELETE FROM {t} WHERE id % 7 = 2")
-    lake.sql(table, "DELETE FROM {t} WHERE id IN (100, 201)")
-
-
-def v3(lake: Lake, table: str) -> None:
-    """Row lineage: appends, an update, deletion vectors, a compaction."""
-    tables.create(lake, table, "id bigint, k string", version=3, by="k")
-    for first in (0, 20, 40, 60):
-        tables.insert(lake, table, first, first + 9)
-    lake.sql(table, "DELETE FROM {t} WHERE id % 7 = 1")
-    lake.sql(table, "UPDATE {t} SET k = 'k1' WHERE id IN (0, 20)")
-    lake.sql(table, "DELETE FROM {t} WHERE id = 44")
-
-
-def v3_upgraded(lake: Lake, table: str) -> None:
-    tables.v3_upgraded(lake, table)
-    tables.insert(lake, table, 200, 203)
-
-
-CASES: list[tuple[Callable[[Lake, str], None], bool]] = [
-    (v1, False),
-    (v2_evolved, False),
-    (v3, True),
-    (v3_upgraded, True),
-]
+CASES = (
+    shapes.V1_EVOLVED_SPEC.then(insert(40, 43), insert(50, 53), insert(60, 63)),
+    shapes.V2_MANIFESTS_OF_THREE_SPECS,
+    shapes.V3_LINEAGE,
+    shapes.V3_UPGRADED.then(insert(200, 203)),
+)
 
 
 def seen(lake: Lake, table: str, *, row_ids: bool) -> dict[str, Any]:
@@ -77,29 +36,22 @@ def seen(lake: Lake, table: str, *, row_ids: bool) -> dict[str, Any]:
     }
 
 
-def rewrite(lake: Lake, table: str, *options: object) -> dict[str, Any]:
-    code, report = lake.cli("rewrite-manifests", lake.argument(table), "--yes", *options)
-    assert code == 0, report
-    return report
-
-
 def manifests(lake: Lake, table: str) -> list[tuple[int, int]]:
     return sorted(
         tuple(row) for row in lake.sql(table, "SELECT content, partition_spec_id FROM {t}.manifests")
     )
 
 
-@pytest.mark.parametrize(("make", "row_ids"), CASES, ids=lambda value: getattr(value, "__name__", ""))
-def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(
-    lake: Lake, make: Callable[[Lake, str], None], row_ids: bool
-) -> None:
-    table = f"manifests_{make.__name__}"
-    make(lake, table)
+@pytest.mark.parametrize("shape", CASES, ids=lambda shape: shape.name)
+def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(lake: Lake, shape: Shape) -> None:
+    table = f"manifests_{shape.name}"
+    write(lake, table, shape)
+    row_ids = lake.metadata(table)["format-version"] >= 3
     older = {snapshot_id: lake.rows(table, snapshot_id) for snapshot_id in lake.snapshot_ids(table)}
     before, kinds = seen(lake, table, row_ids=row_ids), manifests(lake, table)
     next_row_id = lake.metadata(table).get("next-row-id")
 
-    report = rewrite(lake, table)
+    report = lake.verb("rewrite-manifests", table)
 
     assert report["status"] == "done"
     assert seen(lake, table, row_ids=row_ids) == before
@@ -108,7 +60,7 @@ def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(
     assert report["rewritten_manifests_count"] - report["added_manifests_count"] == len(kinds) - len(
         set(kinds)
     )
-    assert rewrite(lake, table)["status"] == "nothing_to_do"
+    assert lake.verb("rewrite-manifests", table)["status"] == "nothing_to_do"
     assert {snapshot_id: lake.rows(table, snapshot_id) for snapshot_id in older} == older
     columns = len(lake.java(table).schema().columns())
     more = ", null" * (columns - 2)
@@ -123,14 +75,12 @@ def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(
         assert len(set(ids)) == len(ids)
         assert next_row_id is not None
         assert all(row[-2] >= next_row_id for row in left if row not in had)
-    lake.sql(
-        table, "CALL {c}.system.rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))"
-    )
+    lake.sql(table, COMPACT)
     assert lake.rows(table, row_ids=row_ids) == left
     before = seen(lake, table, row_ids=row_ids)
-    rewrite(lake, table)
+    lake.verb("rewrite-manifests", table)
     assert seen(lake, table, row_ids=row_ids) == before
-    assert rewrite(lake, table)["status"] == "nothing_to_do"
+    assert lake.verb("rewrite-manifests", table)["status"] == "nothing_to_do"
     lake.sql(table, "UPDATE {t} SET k = 'k7' WHERE id = 902")
     after = lake.rows(table, row_ids=row_ids)
     assert len(after) == len(left)
@@ -140,26 +90,25 @@ def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(
 
 def test_manifests_split_by_partition_let_spark_skip_those_that_do_not_match(hadoop: Lake) -> None:
     table = "manifests_split"
-    tables.create(hadoop, table, "id bigint, k string", version=3, by="bucket(16, id)")
-    for first in range(0, 400, 40):
-        tables.insert(hadoop, table, first, first + 39)
+    appends = (insert(first, first + 39) for first in range(0, 400, 40))
+    write(hadoop, table, Shape(version=3, by="bucket(16, id)").then(*appends))
     before = seen(hadoop, table, row_ids=True)
-    report = rewrite(hadoop, table, "--target-size", "8KiB")
+    report = hadoop.verb("rewrite-manifests", table, "--target-size", "8KiB")
     assert report["added_manifests_count"] > 1
     assert seen(hadoop, table, row_ids=True) == before
     for number in (0, 123, 399):
         (row,) = hadoop.sql(table, f"SELECT * FROM {{t}} WHERE id = {number}")
         assert row[0] == number
-    assert rewrite(hadoop, table, "--target-size", "8KiB")["status"] == "nothing_to_do"
+    assert hadoop.verb("rewrite-manifests", table, "--target-size", "8KiB")["status"] == "nothing_to_do"
 
 
 def test_h_e_row_ids_survive_our_rewrite_and_javas_own_after_it(hadoop: Lake) -> None:
     table = "manifests_he"
-    v3(hadoop, table)
+    write(hadoop, table, shapes.V3_LINEAGE)
     before = hadoop.rows(table, row_ids=True)
-    rewrite(hadoop, table)
+    hadoop.verb("rewrite-manifests", table)
     assert hadoop.rows(table, row_ids=True) == before
-    tables.insert(hadoop, table, 900, 903)
+    hadoop.sql(table, insert(900, 903))
     before = hadoop.rows(table, row_ids=True)
     hadoop.sql(table, "CALL {c}.system.rewrite_manifests('{t}')")
     assert hadoop.rows(table, row_ids=True) == before

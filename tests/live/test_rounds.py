@@ -19,10 +19,9 @@ from typing import Any
 import pytest
 
 from tests.crash.budget import FULL
-from tests.live import tables
 from tests.live.agreement import check_agreement
-from tests.live.lake import Lake, in_order
 from tests.live.model import COLUMNS, Model, Values
+from tests.spark_tables import Lake, Shape, in_order, write
 
 pytestmark = pytest.mark.jvm
 
@@ -91,19 +90,24 @@ class Game:
             "write.delete.granularity": granularity,
             "commit.manifest.min-count-to-merge": self.draw.choice(["3", "100"]),
         }
-        tables.create(self.lake, self.table, COLUMNS, version=self.version, by="k", properties=properties)
-        for text in (self.model.insert(), self.model.insert(), self.model.delete()):
-            self.sql(text)
-        self.sql("ALTER TABLE {t} ADD PARTITION FIELD bucket(2, id)")
+        shape = Shape(version=self.version, columns=COLUMNS, by="k", properties=properties)
+        write(self.lake, self.table, shape)
         other = {"partition": "file", "file": "partition"}[granularity]
-        self.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('write.delete.granularity' = '{other}')")
-        for text in (self.model.insert(), self.model.update()):
+        for text in (
+            self.model.insert(),
+            self.model.insert(),
+            self.model.delete(),
+            "ALTER TABLE {t} ADD PARTITION FIELD bucket(2, id)",
+            f"ALTER TABLE {{t}} SET TBLPROPERTIES ('write.delete.granularity' = '{other}')",
+            self.model.insert(),
+            self.model.update(),
+            "ALTER TABLE {t} CREATE TAG eom",
+            "ALTER TABLE {t} CREATE BRANCH audit",
+            "INSERT INTO {t}.branch_audit VALUES (100000L, 'a', 1), (100001L, CAST(NULL AS STRING), 2)",
+            "DELETE FROM {t}.branch_audit WHERE id IN (0, 8, 100001)",
+            self.model.delete(),
+        ):
             self.sql(text)
-        self.sql("ALTER TABLE {t} CREATE TAG eom")
-        self.sql("ALTER TABLE {t} CREATE BRANCH audit")
-        self.sql("INSERT INTO {t}.branch_audit VALUES (100000L, 'a', 1), (100001L, CAST(NULL AS STRING), 2)")
-        self.sql("DELETE FROM {t}.branch_audit WHERE id IN (0, 8, 100001)")
-        self.sql(self.model.delete())
         self.now = self.look()
         self.elsewhere = self.refs()
 

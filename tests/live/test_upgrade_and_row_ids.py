@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live import tables
-from tests.live.lake import Lake
-from tests.live.test_hazards import embed_manifests
+from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, insert, shapes, write
+from tests.spark_tables.old_writers import embed_manifests
 
 pytestmark = pytest.mark.jvm
 
 RECIPE = ("--with", "merge-dvs,assign-row-ids")
 Ids = dict[int, int | None]
-
-
-def v2_branches_and_deletes(lake: Lake, table: str) -> None:
-    """Position deletes, a tag, and a branch that shares files with main."""
-    tables.create(lake, table, "id bigint, k string", version=2, by="k")
-    tables.insert(lake, table, 0, 19)
-    lake.sql(table, "ALTER TABLE {t} CREATE TAG before")
-    tables.insert(lake, table, 20, 39)
-    lake.sql(table, "DELETE FROM {t} WHERE id % 7 = 1")
-    lake.sql(table, "ALTER TABLE {t} CREATE BRANCH audit")
-    tables.insert(lake, table, 100, 103, branch="audit")
-    lake.sql(table, "DELETE FROM {t} WHERE id % 7 = 2")
-    tables.insert(lake, table, 40, 41)
-
-
-MAKERS = (
-    v2_branches_and_deletes,
-    tables.v1_evolved_spec,
-    tables.v2_evolved_spec_and_schema,
-    tables.special_paths,
-    tables.gzip_metadata,
+SHAPES = (
+    shapes.V2_BRANCHES_AND_DELETES,
+    shapes.V1_EVOLVED_SPEC,
+    shapes.V2_EVOLVED_SPEC_AND_SCHEMA,
+    shapes.SPECIAL_PATHS,
+    shapes.GZIP_METADATA,
 )
 
 
@@ -74,15 +57,13 @@ def check_ids(found: Ids, next_row_id: int) -> None:
     assert max(values) < next_row_id
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_our_upgrade_makes_the_metadata_that_java_makes(
-    lake: Lake, make: Callable[[Lake, str], None], tmp_path: Path
-) -> None:
-    table = f"up_{make.__name__}"
-    make(lake, table)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_our_upgrade_makes_the_metadata_that_java_makes(lake: Lake, shape: Shape, tmp_path: Path) -> None:
+    table = f"up_{shape.name}"
+    write(lake, table, shape)
     rows = lake.rows(table)
     saved = lake.save(table, tmp_path)
-    lake.sql(table, "ALTER TABLE {t} SET TBLPROPERTIES ('format-version' = '3')")
+    lake.sql(table, UPGRADE)
     java = lake.metadata(table)
     assert java["format-version"] == 3
     lake.restore(table, saved)
@@ -95,12 +76,12 @@ def test_our_upgrade_makes_the_metadata_that_java_makes(
     assert lake.rows(table) == rows
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_row_lineage_is_right_when_spark_goes_on(lake: Lake, make: Callable[[Lake, str], None]) -> None:
-    table = f"on_{make.__name__}"
-    make(lake, table)
-    if make is tables.gzip_metadata:
-        tables.insert(lake, table, 60, 63)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_row_lineage_is_right_when_spark_goes_on(lake: Lake, shape: Shape) -> None:
+    table = f"on_{shape.name}"
+    write(lake, table, shape)
+    if shape is shapes.GZIP_METADATA:
+        lake.sql(table, insert(60, 63))
     rows = lake.rows(table)
 
     upgrade(lake, table, "--with", "assign-row-ids")
@@ -114,9 +95,7 @@ def test_row_lineage_is_right_when_spark_goes_on(lake: Lake, make: Callable[[Lak
     lake.sql(table, f"INSERT INTO {{t}} SELECT 9000, {others}")
     lake.sql(table, f"UPDATE {{t}} SET {_last_column(lake, table)} = null WHERE id = {changed}")
     lake.sql(table, f"DELETE FROM {{t}} WHERE id = {gone}")
-    lake.sql(
-        table, "CALL {c}.system.rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))"
-    )
+    lake.sql(table, COMPACT)
     after = ids(lake, table)
     check_ids(after, lake.metadata(table)["next-row-id"])
     assert after.keys() == (before.keys() | {9000}) - {gone}
@@ -135,7 +114,7 @@ def _last_column(lake: Lake, table: str) -> str:
 
 def test_our_ids_are_those_that_java_gives_in_its_first_commit(lake: Lake, tmp_path: Path) -> None:
     table = "first_commit"
-    v2_branches_and_deletes(lake, table)
+    write(lake, table, shapes.V2_BRANCHES_AND_DELETES)
     upgrade(lake, table)
     assert set(ids(lake, table).values()) == {None}
     saved = lake.save(table, tmp_path)
@@ -154,7 +133,7 @@ def test_our_ids_are_those_that_java_gives_in_its_first_commit(lake: Lake, tmp_p
 @pytest.mark.parametrize("share", [False, True])
 def test_branches_have_ids_of_their_own_or_share_mains(lake: Lake, share: bool) -> None:
     table = f"branches_{share}".lower()
-    v2_branches_and_deletes(lake, table)
+    write(lake, table, shapes.V2_BRANCHES_AND_DELETES)
     upgrade(lake, table)
     rows = {
         ref: lake.rows(table, lake.metadata(table)["refs"][ref]["snapshot-id"]) for ref in ("main", "audit")
@@ -178,7 +157,7 @@ def test_branches_have_ids_of_their_own_or_share_mains(lake: Lake, share: bool) 
         assert not {main[key] for key in main} & {audit[key] for key in audit}
         assert report["rows_with_two_ids_count"] == 40
     assert set(ids(lake, table, "before").values()) == {None}
-    tables.insert(lake, table, 200, 201, branch="audit")
+    lake.sql(table, insert(200, 201, branch="audit"))
     lake.sql(table, "DELETE FROM {t}.branch_audit WHERE id = 100")
     later = ids(lake, table, "audit")
     assert {key: later[key] for key in audit if key != 100} == {
@@ -189,7 +168,7 @@ def test_branches_have_ids_of_their_own_or_share_mains(lake: Lake, share: bool) 
 
 def test_the_whole_recipe_leaves_vectors_and_ids(lake: Lake) -> None:
     table = "recipe"
-    v2_branches_and_deletes(lake, table)
+    write(lake, table, shapes.V2_BRANCHES_AND_DELETES)
     rows = lake.rows(table)
 
     report = upgrade(lake, table, *RECIPE)
@@ -201,7 +180,7 @@ def test_the_whole_recipe_leaves_vectors_and_ids(lake: Lake) -> None:
     before = ids(lake, table)
     check_ids(before, lake.metadata(table)["next-row-id"])
     lake.sql(table, "DELETE FROM {t} WHERE id IN (3, 23)")
-    tables.insert(lake, table, 50, 51)
+    lake.sql(table, insert(50, 51))
     after = ids(lake, table)
     assert after.keys() == (before.keys() | {50, 51}) - {3, 23}
     assert {key: after[key] for key in after if key < 50} == {
@@ -215,11 +194,9 @@ def test_version_1_with_embedded_manifests_can_be_written_to_after_our_upgrade(
 ) -> None:
     """After Java's own upgrade of such a table every write fails with a NullPointerException."""
     table = f"inline_{head_too}".lower()
-    tables.create(hadoop, table, "id bigint, k string", version=1, by="k")
-    for first in (0, 10):
-        tables.insert(hadoop, table, first, first + 3)
-    hadoop.sql(table, "INSERT OVERWRITE {t} VALUES (20, 'k0')")
-    tables.insert(hadoop, table, 30, 33)
+    shape = Shape(version=1, by="k")
+    overwrite = "INSERT OVERWRITE {t} VALUES (20, 'k0')"
+    write(hadoop, table, shape.then(insert(0, 3), insert(10, 13), overwrite, insert(30, 33)))
     rows = hadoop.rows(table)
     embed_manifests(hadoop, table, head_too=head_too)
     target = hadoop.argument(table)
@@ -233,7 +210,7 @@ def test_version_1_with_embedded_manifests_can_be_written_to_after_our_upgrade(
     assert hadoop.rows(table) == rows
     before = ids(hadoop, table)
     check_ids(before, hadoop.metadata(table)["next-row-id"])
-    tables.insert(hadoop, table, 40, 43)
+    hadoop.sql(table, insert(40, 43))
     hadoop.sql(table, "UPDATE {t} SET k = 'k9' WHERE id = 31")
     hadoop.sql(table, "DELETE FROM {t} WHERE id = 30")
     after = ids(hadoop, table)

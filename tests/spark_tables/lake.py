@@ -1,4 +1,4 @@
-"""What the live tests ask of Spark, of the other readers, of our program and of the folder under them."""
+"""A catalog of tables: what tests ask of Spark, of the other readers, of our program and of the folder under them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass
@@ -15,50 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from iceberg_cli.cli import run
+from iceberg_cli.cli.run import now_ms
 
 Rows = list[tuple[Any, ...]]
 JOURNAL = "_iceberg_cli"
-
-
-def session(root: Path, *, packages: str) -> Any:
-    """A Spark session whose catalogs `hadoop` and `jdbc` keep their tables below `root` and cache nothing."""
-    from pyspark.sql import SparkSession
-
-    settings = {
-        "spark.jars.packages": packages,
-        "spark.driver.memory": "2g",
-        # Hundreds of tiny queries: compiling them costs more than it saves.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(root / "spark-warehouse"),
-        "spark.sql.sources.partitionOverwriteMode": "dynamic",
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-    }
-    for name, kind in (("hadoop", "hadoop"), ("jdbc", "jdbc")):
-        settings |= {
-            f"spark.sql.catalog.{name}": "org.apache.iceberg.spark.SparkCatalog",
-            f"spark.sql.catalog.{name}.type": kind,
-            f"spark.sql.catalog.{name}.warehouse": str(root / name),
-            f"spark.sql.catalog.{name}.cache-enabled": "false",
-        }
-    settings |= {
-        "spark.sql.catalog.jdbc.uri": f"jdbc:sqlite:{root}/jdbc.db",
-        "spark.sql.catalog.jdbc.jdbc.schema-version": "V1",
-        "spark.sql.catalog.jdbc.jdbc.busy_timeout": "30000",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("iceberg-cli live tests")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
 
 
 @dataclass(frozen=True)
@@ -86,10 +47,9 @@ class Lake:
         return f"{self.catalog}.db.{table}"
 
     def sql(self, table: str, text: str) -> list[Any]:
-        """Run one statement; `{t}` stands for the table's name and `{c}` for the catalog's."""
-        return list(
-            self.spark.sql(text.replace("{t}", self.name(table)).replace("{c}", self.catalog)).collect()
-        )
+        """Run one statement; `{t}` stands for the table, `{c}` for its catalog and `{f}` for its folder."""
+        text = text.replace("{t}", self.name(table)).replace("{c}", self.catalog)
+        return list(self.spark.sql(text.replace("{f}", str(self.folder(table)))).collect())
 
     def java(self, table: str) -> Any:
         """Iceberg Java's own `Table`, loaded now."""
@@ -131,9 +91,13 @@ class Lake:
         """In the order of the metadata."""
         return [snapshot["snapshot-id"] for snapshot in self.metadata(table).get("snapshots", [])]
 
+    def folder(self, table: str) -> Path:
+        """Where the catalog puts the table."""
+        return self.warehouse / "db" / table
+
     def folders(self, table: str) -> tuple[Path, ...]:
         """The table's folder, and the one beside it where its data may be."""
-        both = (self.warehouse / "db" / table, self.warehouse / "db" / f"{table}-data")
+        both = (self.folder(table), self.warehouse / "db" / f"{table}-data")
         return tuple(folder for folder in both if folder.exists())
 
     def files(self, table: str) -> set[str]:
@@ -220,16 +184,12 @@ class Lake:
 
     def argument(self, table: str) -> str:
         """As our command line calls it."""
-        return str(self.warehouse / "db" / table) if self.database is None else self.name(table)
+        return str(self.folder(table)) if self.database is None else self.name(table)
 
     def options(self) -> list[str]:
         """That every command of ours needs here."""
-        return [
-            "--format",
-            "json",
-            "--no-progress",
-            *([] if self.database is None else ["--catalog-config", str(self.config)]),
-        ]
+        catalog = [] if self.database is None else ["--catalog-config", str(self.config)]
+        return ["--format", "json", "--no-progress", *catalog]
 
     def cli(self, command: str, target: str, *arguments: object) -> tuple[int, dict[str, Any]]:
         """Run one command of ours in this process: exit code and JSON document."""
@@ -239,7 +199,19 @@ class Lake:
         text = out.getvalue()
         return code, json.loads(text) if text else {}
 
+    def verb(self, name: str, table: str, *options: object) -> dict[str, Any]:
+        """Carry out a verb of ours, which must succeed: its report."""
+        code, report = self.cli(name, self.argument(table), "--yes", *options)
+        assert code == 0, report
+        return report
+
 
 def in_order(rows: Any) -> Rows:
     """Rows in an order that does not depend on their types; nulls sort by their spelling."""
     return sorted((tuple(row) for row in rows), key=repr)
+
+
+def later_ms() -> int:
+    """A time after all that was committed until here."""
+    time.sleep(0.005)
+    return now_ms()

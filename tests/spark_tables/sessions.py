@@ -1,0 +1,129 @@
+"""The fixtures: catalogs of Iceberg Java in which Spark writes tables, and the session of our own engine."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.engines.choice import EngineChoice
+from iceberg_cli.engines.spark_opening import open_session, prepare
+from iceberg_cli.engines.spark_session import Session
+from iceberg_cli.storage.local import LocalStorage
+from tests.spark_tables.lake import Lake
+
+# A process has one Spark, and what is asked for second goes on with it: it must find Iceberg there. Where both are, the
+# engine's is to be the first, as in the order of the files: a Spark that runs takes no settings of events any more.
+SHARED = {
+    "spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0",
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # Hundreds of tiny queries: compiling them costs more than it saves.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+FOR_TABLES = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+}
+FOR_THE_ENGINE = {
+    "spark.sql.shuffle.partitions": "2",
+    # What others can see of a run: nothing secret may be in it.
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.eventLog.rolling.enabled": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lake]]:
+    """The catalogs by kind: `hadoop`, by file names, and `jdbc`, on SQLite. Neither caches anything."""
+    require_spark()
+    root = tmp_path_factory.mktemp("lake")
+    spark = _session_for_tables(root)
+    config = root / "pyiceberg.yaml"
+    config.write_text(f"catalog:\n  jdbc:\n    type: sql\n    uri: sqlite:///{root}/jdbc.db\n")
+    yield {
+        kind: Lake(spark=spark, catalog=kind, warehouse=root / kind, database=database, config=config)
+        for kind, database in (("hadoop", None), ("jdbc", root / "jdbc.db"))
+    }
+    spark.stop()
+
+
+@pytest.fixture
+def hadoop(lakes: dict[str, Lake]) -> Lake:
+    """Tables by file names."""
+    return lakes["hadoop"]
+
+
+@pytest.fixture(params=["hadoop", "jdbc"])
+def lake(lakes: dict[str, Lake], request: pytest.FixtureRequest) -> Lake:
+    """Each of the two catalogs."""
+    return lakes[request.param]
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A session on two cores of this machine; its workers have this package from the archive that is sent to them."""
+    require_spark()
+    logs = tmp_path_factory.mktemp("spark-events")
+    conf = SHARED | FOR_THE_ENGINE | {"spark.eventLog.dir": f"file:{logs}"}
+    with contextlib.chdir(logs):  # where workers start, and do not find this package
+        session = open_session(EngineChoice(engine="spark", master="local[2]", conf=conf))
+    file = logs.parent / "a file"
+    file.touch()
+    prepare(session, LocalStorage(), str(file))
+    _travel_by_value()
+    yield session
+    session.close()
+
+
+def require_spark() -> None:
+    """Skip the test where Spark cannot start."""
+    pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("no java on the path, so Spark cannot start")
+
+
+def _session_for_tables(root: Path) -> Any:
+    """A Spark session whose catalogs `hadoop` and `jdbc` keep their tables below `root`."""
+    from pyspark.sql import SparkSession
+
+    settings = SHARED | FOR_TABLES | {"spark.sql.warehouse.dir": str(root / "spark-warehouse")}
+    for kind in ("hadoop", "jdbc"):
+        settings |= {
+            f"spark.sql.catalog.{kind}": "org.apache.iceberg.spark.SparkCatalog",
+            f"spark.sql.catalog.{kind}.type": kind,
+            f"spark.sql.catalog.{kind}.warehouse": str(root / kind),
+            f"spark.sql.catalog.{kind}.cache-enabled": "false",
+        }
+    settings |= {
+        "spark.sql.catalog.jdbc.uri": f"jdbc:sqlite:{root}/jdbc.db",
+        "spark.sql.catalog.jdbc.jdbc.schema-version": "V1",
+        "spark.sql.catalog.jdbc.jdbc.busy_timeout": "30000",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("iceberg-cli live tests")
+    return builder.config(map=settings).getOrCreate()
+
+
+def _travel_by_value() -> None:
+    """Functions of test modules go to workers as they are: the modules are not there."""
+    from pyspark import cloudpickle
+
+    root = str(Path(__file__).parents[1])
+    for module in list(sys.modules.values()):
+        if str(getattr(module, "__file__", None) or "").startswith(root):
+            cloudpickle.register_pickle_by_value(module)
