@@ -16,10 +16,11 @@ from iceberg_cli.committers import Attempt
 from iceberg_cli.committers.memory import MemoryCatalog, MemoryCommitter
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
-from iceberg_cli.iceberg.strict_json import decode_metadata_file
+from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
 from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import VERBS
 from tests.builders import ADDED, DELETED, EXISTING, LOCATION, NOW_MS, a_snapshot, a_table_document
@@ -62,6 +63,9 @@ class Overlay:
             raise FileExistsError(path)
         self.files[path] = data
 
+    def replace(self, path: str, data: bytes) -> None:
+        self.files[path] = data
+
     def list(self, folder: str) -> Iterable[FileInfo]:
         return [self.stat(path) for path in sorted(self.files) if path.startswith(f"{folder}/")]
 
@@ -91,7 +95,7 @@ class Opened:
     """A table, its storage and its catalog."""
 
     table: IcebergTable
-    storage: Overlay
+    storage: Any
     catalog: MemoryCatalog
     committer: Racing
     world: World = field(default_factory=World)
@@ -133,7 +137,7 @@ class Opened:
         self.catalog.locations[NAME] = location
 
 
-def opened(storage: Overlay, location: str) -> Opened:
+def opened(storage: Any, location: str) -> Opened:
     """The table of a metadata file."""
     catalog = MemoryCatalog()
     catalog.locations[NAME] = location
@@ -150,6 +154,14 @@ def of_fixture(folder: Path) -> Opened:
     newest = max(files, key=lambda path: (documents[path]["last-updated-ms"], path.name))
     original = documents[newest]["location"].removeprefix("./")  # as its manifests spell it
     return opened(Overlay(folder, original), f"{original}/metadata/{newest.name}")
+
+
+def of_folder(folder: Path) -> Opened:
+    """The table in a folder, by its newest metadata."""
+    files = [str(path) for path in folder.glob("metadata/*.metadata.json")]
+    storage = LocalStorage()
+    documents = {path: decode_metadata_file(storage.read(path), path) for path in files}
+    return opened(storage, max(files, key=lambda path: (documents[path]["last-updated-ms"], path)))
 
 
 # -- a reader ---------------------------------------------------------------------------------------------------
@@ -244,7 +256,8 @@ class Manifests:
     format_version: int = 2
     properties: Mapping[str, str] = field(default_factory=dict)
     more_specs: Sequence[dict[str, Any]] = ()
-    storage: Overlay = field(default_factory=Overlay)
+    storage: Any = field(default_factory=Overlay)
+    location: str = LOCATION
     rows: list[Entry] = field(default_factory=list)
 
     def add(
@@ -257,7 +270,7 @@ class Manifests:
         **row: Any,
     ) -> str:
         """Write one manifest, with a row that has no summaries; its path."""
-        path = f"{LOCATION}/metadata/m{len(self.rows)}.avro"
+        path = f"{self.location}/metadata/m{len(self.rows)}.avro"
         data = write_manifest(
             entries,
             schema=self.schema,
@@ -298,7 +311,7 @@ class Manifests:
     def table(self, *, next_row_id: int = 0) -> Opened:
         """The table with all that was added."""
         count = len(self.rows)
-        list_path = f"{LOCATION}/metadata/snap-{count}.avro"
+        list_path = f"{self.location}/metadata/snap-{count}.avro"
         data = write_manifest_list(
             self.rows,
             format_version=self.format_version,
@@ -316,6 +329,7 @@ class Manifests:
             format_version=self.format_version,
             properties=self.properties,
             fields={
+                "location": self.location,
                 "schemas": [self.schema],
                 "partition-specs": [self.spec, *self.more_specs],
                 "last-column-id": 99,
@@ -327,6 +341,6 @@ class Manifests:
                 ),
             },
         )
-        location = f"{LOCATION}/metadata/v{count}.metadata.json"
+        location = f"{self.location}/metadata/v{count}.metadata.json"
         self.storage.put_if_absent(location, json.dumps(document).encode())
         return opened(self.storage, location)

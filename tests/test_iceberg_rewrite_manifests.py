@@ -781,16 +781,33 @@ def test_a_rewrite_that_only_sorts_is_carried_out_on_a_table_that_moved_too() ->
     assert len(live_entries(table)) == 2_401
 
 
-def test_what_does_not_read_back_as_it_was_read_is_not_committed() -> None:
+def other_path(data: bytes) -> bytes:
+    """A manifest with a file of another name."""
+    return data.replace(b"/lake/data/", b"/lake/dat4/", 1)
+
+
+def first_added(data: bytes) -> bytes:
+    """A manifest whose first entry is ADDED and not EXISTING: after the header's sync marker, count and size."""
+    at = data.index(data[-16:]) + 16
+    for _ in range(2):
+        while data[at] & 0x80:
+            at += 1
+        at += 1
+    assert data[at] == 2 * EXISTING
+    return data[:at] + bytes([2 * ADDED]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "match"), [(other_path, "other entries"), (first_added, "399 existing entries")]
+)
+def test_what_does_not_read_back_as_it_was_read_is_not_committed(
+    change: Callable[[bytes], bytes], match: str
+) -> None:
     table = a_lot(properties={"write.manifest.compression-codec": "uncompressed"}).table()
     plan = table.plan(VERB, policy())
     location = table.catalog.locations["visits"]
-
-    def tampered(path: str, data: bytes) -> bytes:
-        return data.replace(b"/lake/data/", b"/lake/dat4/", 1) if "-spec0-" in path else data
-
-    table.storage.tamper = tampered
-    with pytest.raises(CorruptFile, match="other entries"):
+    table.storage.tamper = lambda path, data: change(data) if "-spec0-" in path else data
+    with pytest.raises(CorruptFile, match=match):
         table.apply(plan)
     assert table.catalog.locations["visits"] == location
 

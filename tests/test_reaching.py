@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark import cloudpickle
 
 from benchmarks.tables import Made, Size, make_table
-from iceberg_cli.engines import OnEvent, Source
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
@@ -30,42 +27,9 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.links import OtherNames
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.table import IcebergTable
+from tests.exchanging import HereExchanging
 
 KEPT = 4
-
-
-@dataclass(frozen=True)
-class HereExchanging(LocalEngine):
-    """An engine whose workers are this process: everything is pickled on its way, and parts arrive in another order.
-
-    `lost` is how many of the parts never arrive.
-    """
-
-    lost: int = 0
-
-    def exchange(
-        self,
-        items: Sequence[Any],
-        source: Callable[[Any], Source],
-        load: Callable[[Any, bytes], Any],
-        parse: Callable[[Sequence[tuple[Any, Any]]], Mapping[int, bytes]],
-        combine: Callable[[int, Sequence[bytes]], Any],
-        *,
-        buckets: int,
-        phase: str,
-        on_event: OnEvent,
-    ) -> Iterator[Any]:
-        """See `Exchanging.exchange`."""
-        parse, combine = pickle.loads(cloudpickle.dumps((parse, combine)))
-        shares = self.scan(
-            items, source, load, parse, phase=phase, missing_ok=True, batch_bytes=1, on_event=on_event
-        )
-        parts = [part for share in shares for part in share.items()]
-        assert {bucket for bucket, _ in parts} <= set(range(buckets))
-        for bucket in reversed(range(buckets)):
-            mine = [data for at, data in reversed(parts[self.lost :]) if at == bucket]
-            if mine:
-                yield pickle.loads(pickle.dumps(combine(bucket, mine)))
 
 
 @pytest.fixture(scope="module")

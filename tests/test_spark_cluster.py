@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +22,8 @@ import pytest
 from benchmarks.tables import Size, make_table
 from tests.cli.lakes import GONE, four_snapshots
 from tests.cli.running import iceberg_cli
+from tests.manifest_tables import live_entries, of_folder
+from tests.spark_tables.sessions import require_spark
 
 pytestmark = pytest.mark.jvm
 
@@ -38,6 +39,13 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.pyspark.python": sys.executable,
+}
+TWICE = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "10ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "1ms",
 }
 
 
@@ -91,8 +99,7 @@ def started(folder: Path, name: str, arguments: Sequence[str], port: int | None)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A master and two workers of one core each."""
-    if shutil.which("java") is None:
-        pytest.skip("no java on the path, so Spark cannot start")
+    require_spark()
     folder, port = tmp_path_factory.mktemp("cluster"), free_port()
     url = f"spark://127.0.0.1:{port}"
     package = "org.apache.spark.deploy"
@@ -187,14 +194,7 @@ def test_a_cluster_plans_as_one_process_does_though_an_executor_is_killed_and_ta
     made = make_table(str(tmp_path / "t"), Size(300, 150, 3))
     command = (*expiry(made.location), made.last_ms + 10_000)
     local = iceberg_cli(*command, "--engine", "local", "--format", "json").json
-    twice = {
-        "spark.speculation": "true",
-        "spark.speculation.interval": "10ms",
-        "spark.speculation.multiplier": "1.01",
-        "spark.speculation.quantile": "0.1",
-        "spark.speculation.minTaskRuntime": "1ms",
-    }
-    process = start(*command, *on_cluster(cluster, **twice))
+    process = start(*command, *on_cluster(cluster, **TWICE))
     until = time.monotonic() + WAIT_S
     try:
         while not (busy := [each for each in executors(cluster) if each.children(recursive=True)]):
@@ -225,6 +225,30 @@ def test_a_verb_is_carried_out_on_a_cluster(cluster: Running, tmp_path: Path) ->
     )  # fmt: skip
     assert (done["status"], done["deleted_data_files_count"]) == ("done", 2)
     assert before - table.files() == GONE
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("where", ["cluster", "server"])
+def test_workers_write_new_manifests_of_the_same_entries_though_tasks_run_twice(
+    request: pytest.FixtureRequest, tmp_path: Path, where: str
+) -> None:
+    running: Running = request.getfixturevalue(where)
+    spark = ["--engine", "spark", "--spark-remote", running.url]
+    made = make_table(str(tmp_path / "t"), Size(60, 40, 3))
+    before = live_entries(of_folder(tmp_path / "t"))
+    done = finished(
+        start(
+            "rewrite-manifests", made.location, "--target-size", "16KiB", "--yes",
+            *(on_cluster(running, **TWICE) if where == "cluster" else spark),
+        )
+    )  # fmt: skip
+    assert (done["status"], done["added_manifests_count"] > 3) == ("done", True)
+    after = of_folder(tmp_path / "t")
+    assert len(before) > 1_000
+    assert live_entries(after) == before
+    new = {path.name for path in (tmp_path / "t/metadata").glob("*-spec0-*.avro")}
+    assert new <= {Path(row["manifest_path"]).name for row in after.manifests()}
+    assert len(new) == done["added_manifests_count"]
 
 
 def test_spark_connect_plans_as_one_process_does_and_logs_no_secret(server: Running, tmp_path: Path) -> None:

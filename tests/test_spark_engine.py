@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import iceberg_cli
-from iceberg_cli.engines import Event, Source
+from iceberg_cli.engines import Event, Made, Source
 from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.engines.spark import SparkEngine
 from iceberg_cli.engines.spark_opening import packed, prepare
@@ -190,7 +190,9 @@ def by_parity(batch: Batch) -> dict[int, bytes]:
     return {place: bytes(each for each in firsts if each % 2 == odd) for odd, place in ((0, 0), (1, 3))}
 
 
-def exchange(engine: SparkEngine, paths: Sequence[str], parse: object, combine: object) -> list:
+def exchange(
+    engine: SparkEngine, paths: Sequence[str], parse: object, combine: object, **then: object
+) -> list:
     found = engine.exchange(
         paths,
         lambda path: Source(path, 1 << 20),
@@ -198,6 +200,7 @@ def exchange(engine: SparkEngine, paths: Sequence[str], parse: object, combine: 
         parse,
         combine,
         buckets=4,
+        **then,
         phase="sharing out",
         on_event=unseen,
     )
@@ -232,27 +235,92 @@ def test_errors_of_either_side_of_an_exchange_arrive_as_they_were_raised(
         exchange(engine, paths, by_parity, broken)
 
 
-# -- building ------------------------------------------------------------------------------------------------------
+# -- exchanging twice ----------------------------------------------------------------------------------------------
+
+
+def digits(number: int, parts: Sequence[bytes]) -> dict[int, bytes]:
+    """The numbers of a bucket to those of their last digits."""
+    found = b"".join(map(bytes, parts))
+    return {digit: bytes(each for each in found if each % 10 == digit) for digit in {n % 10 for n in found}}
 
 
 @pytest.mark.jvm
-def test_workers_write_new_files_and_a_task_that_runs_twice_finds_its_own(
-    engine: SparkEngine, tmp_path: Path
+def test_what_was_combined_is_shared_out_and_combined_once_more(
+    engine: SparkEngine, paths: list[str]
 ) -> None:
-    jobs = [(str(tmp_path / f"new/{number}"), lambda number=number: bytes([number])) for number in range(5)]
-    engine.build(jobs)
-    engine.build(jobs)
-    assert [(tmp_path / f"new/{number}").read_bytes() for number in range(5)] == [
-        bytes([n]) for n in range(5)
-    ]
+    found = exchange(
+        engine,
+        paths,
+        by_parity,
+        digits,
+        then=lambda digit, parts: (digit, sorted(b"".join(map(bytes, parts)))),
+        then_buckets=10,
+    )
+    assert sorted(found) == [(digit, [digit, 10 + digit][: 2 if digit < 2 else 1]) for digit in range(10)]
 
 
 @pytest.mark.jvm
-def test_a_file_of_others_stays_as_it_is(engine: SparkEngine, tmp_path: Path) -> None:
-    (tmp_path / "taken").write_bytes(b"theirs")
+def test_errors_of_every_round_arrive_as_they_were_raised(engine: SparkEngine, paths: list[str]) -> None:
+    def corrupt(batch: Batch) -> dict[int, bytes]:
+        raise CorruptFile(batch[0][0], 17, "no sync marker")
+
+    def broken(bucket: int, parts: Sequence[bytes]) -> dict[int, bytes]:
+        raise KeyError(bucket)
+
+    def nothing(bucket: int, parts: Sequence[bytes]) -> int:
+        return len(parts)
+
+    with pytest.raises(CorruptFile, match="no sync marker"):
+        exchange(engine, paths, corrupt, digits, then=nothing, then_buckets=10)
+    with pytest.raises(KeyError):
+        exchange(engine, paths, by_parity, broken, then=nothing, then_buckets=10)
+    with pytest.raises(KeyError):
+        exchange(engine, paths, by_parity, digits, then=broken, then_buckets=10)
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def write(engine: SparkEngine, paths: list[str], folder: Path, *, twice: bool = False) -> list:
+    """Make a file of each bucket of one round, or of two; what workers say of them, in order."""
+    root = str(folder)
+
+    def file(bucket: int, parts: Sequence[bytes]) -> Made:
+        data = bytes(sorted(b"".join(map(bytes, parts))))
+        return Made(f"{root}/new/{bucket}", data, (bucket, len(data), os.getpid()))
+
+    rounds = {"combine": digits, "then": file, "then_buckets": 10} if twice else {"combine": file}
+    return sorted(exchange(engine, paths, by_parity, **rounds))
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("twice", [False, True], ids=["one round", "two rounds"])
+def test_workers_write_new_files_and_a_task_that_runs_again_finds_its_own(
+    engine: SparkEngine, paths: list[str], tmp_path: Path, twice: bool
+) -> None:
+    expected = (
+        {digit: [n for n in range(12) if n % 10 == digit] for digit in range(10)}
+        if twice
+        else {0: range(0, 12, 2), 3: range(1, 12, 2)}
+    )
+    for _ in range(2):
+        found = write(engine, paths, tmp_path, twice=twice)
+        assert [each[:2] for each in found] == [(place, len(numbers)) for place, numbers in expected.items()]
+        assert os.getpid() not in {process_id for _, _, process_id in found}
+        written = {int(path.name): path.read_bytes() for path in (tmp_path / "new").iterdir()}
+        assert written == {place: bytes(numbers) for place, numbers in expected.items()}
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("theirs", [b"", b"theirs", bytes(range(0, 12, 2)) + b"and more"])
+def test_a_file_of_others_is_an_error_and_stays_as_it_is(
+    engine: SparkEngine, paths: list[str], tmp_path: Path, theirs: bytes
+) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/0").write_bytes(theirs)
     with pytest.raises(FileExistsError):
-        engine.build([(str(tmp_path / "taken"), lambda: b"ours")])
-    assert (tmp_path / "taken").read_bytes() == b"theirs"
+        write(engine, paths, tmp_path)
+    assert (tmp_path / "new/0").read_bytes() == theirs
 
 
 # -- storage and secrets -------------------------------------------------------------------------------------------

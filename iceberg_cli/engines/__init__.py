@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
 Parsed = TypeVar("Parsed")
-Combined = TypeVar("Combined")
 
 
 # Wide enough that the columnar decoder has many blocks to work on, small enough for 400 MB of memory.
@@ -31,6 +30,21 @@ class Event:
     phase: str
     done: int
     total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new file of a task.
+
+    Args:
+        path: unique; it is created there once, and read back.
+        data: its bytes, which stay where they were made; equal runs of a task make equal bytes.
+        result: what is handed to the caller once it is written; picklable, the smaller the better.
+    """
+
+    path: str
+    data: bytes
+    result: Any
 
 
 OnEvent = Callable[[Event], None]
@@ -81,14 +95,6 @@ class Engine(Protocol):
         """
         ...
 
-    def build(self, jobs: Sequence[tuple[str, Callable[[], bytes]]]) -> None:
-        """Write each job's bytes to its path, put-if-absent.
-
-        Args:
-            jobs: unique path and the pure function that makes its content.
-        """
-        ...
-
 
 @runtime_checkable
 class Exchanging(Engine, Protocol):
@@ -100,15 +106,18 @@ class Exchanging(Engine, Protocol):
         source: Callable[[Item], Source],
         load: Callable[[Item, bytes], Loaded],
         parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Mapping[int, bytes]],
-        combine: Callable[[int, Sequence[bytes]], Combined],
+        combine: Callable[[int, Sequence[bytes]], Any],
         *,
+        then: Callable[[int, Sequence[bytes]], Any] | None = None,
         buckets: int,
+        then_buckets: int = 0,
         phase: str,
         on_event: OnEvent,
-    ) -> Iterator[Combined]:
+    ) -> Iterator[Any]:
         """Read each file once, share out what is parsed among buckets, and combine each bucket in one task.
 
-        `combine` runs in other processes, as `load` and `parse` do.
+        `combine` and `then` run in other processes, as `load` and `parse` do. A file that the last of them gives as
+        `Made` is written there. A task may run twice, side by side even.
 
         Args:
             items: one per file.
@@ -116,14 +125,19 @@ class Exchanging(Engine, Protocol):
             load: see `scan`.
             parse: see `scan`; a file that is gone is None; gives what goes into some buckets.
             combine: gets a bucket's number and everything that is in it, in no order.
+            then: combines once more: `combine` gives what goes into some buckets of a second exchange, as `parse`
+                does, and this one gets each of those.
             buckets: how many there are: their numbers are below.
+            then_buckets: how many the second exchange has.
             phase: name for progress.
             on_event: progress.
 
         Returns:
-            What `combine` returned for each bucket that anything is in, in no order.
+            What the last function returned for each bucket that anything is in, in no order; of a `Made` its result.
 
         Raises:
-            What `load`, `parse` or `combine` raise, and BackendUnavailable; whatever came before must not be used.
+            What the functions raise, and BackendUnavailable; whatever came before must not be used.
+            FileExistsError: where a new file was to be, there is one of other bytes. CorruptFile: a new file reads
+            back differently.
         """
         ...

@@ -18,7 +18,7 @@ _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
 _HANDFUL_FILES = 16  # local ones that a thread reads at once
 _HANDFUL_BYTES = 1 << 20
-_LANES_FROM_BYTES = 4 << 20  # below, forking costs more than it saves
+_LANES_FROM_BYTES = 8 << 20  # below, forking costs more than it saves
 _LANE_BATCH_BYTES = 6 << 20  # each lane holds one while the other lanes hold theirs
 
 
@@ -151,22 +151,12 @@ class LocalEngine:
                 for _, _, future in window:
                     future.cancel()
 
-    def build(self, jobs: Sequence[tuple[str, Callable[[], bytes]]]) -> None:
-        """See `Engine.build`."""
-        with ThreadPoolExecutor(self.threads) as pool:
-            for future in [pool.submit(self._put, path, make) for path, make in jobs]:
-                future.result()
-
-    def _put(self, path: str, make: Callable[[], bytes]) -> None:
-        self.storage.put_if_absent(path, make())
-
 
 def _pays(sources: Sequence[Source]) -> bool:
     """Whether lanes would be done sooner. What they share out must have known sizes, and what they read be local."""
     sizes = [source.size_bytes for source in sources]
-    return (
-        sum(sizes) >= _LANES_FROM_BYTES and all(sizes) and all(scheme_of(s.path) == "file" for s in sources)
-    )
+    enough = len(sizes) > 1 and sum(sizes) >= _LANES_FROM_BYTES
+    return enough and all(sizes) and all(scheme_of(source.path) == "file" for source in sources)
 
 
 def _handfuls(

@@ -17,16 +17,19 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from iceberg_cli.engines import BATCH_BYTES, Combined, Event, Item, Loaded, OnEvent, Parsed, Source
+from iceberg_cli.engines import BATCH_BYTES, Event, Item, Loaded, OnEvent, Parsed, Source
 from iceberg_cli.engines.spark_session import Session, pickled
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage import Storage
 
 _LEAST_SHARE_BYTES = 1 << 20
+_LEAST_EXCHANGED_BYTES = (
+    2 << 20
+)  # of files, for a task that combines: starting one takes as long as much of the work
 _SHARE_FILES = 1_024
 _SHARES_PER_CORE = 3  # so that one that takes longer does not hold up the rest
 _UNKNOWN_BYTES = 64 << 10  # of a file whose size nothing records, such as a manifest list
@@ -107,34 +110,41 @@ class SparkEngine:
         source: Callable[[Item], Source],
         load: Callable[[Item, bytes], Loaded],
         parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Mapping[int, bytes]],
-        combine: Callable[[int, Sequence[bytes]], Combined],
+        combine: Callable[[int, Sequence[bytes]], Any],
         *,
+        then: Callable[[int, Sequence[bytes]], Any] | None = None,
         buckets: int,
+        then_buckets: int = 0,
         phase: str,
         on_event: OnEvent,
-    ) -> Iterator[Combined]:
+    ) -> Iterator[Any]:
         """See `Exchanging.exchange`."""
         on_event(Event(phase=phase, done=0, total=len(items)))
         if not len(items):
             return
-        from iceberg_cli.engines.spark_task import Scan, combiner, sharer
+        from iceberg_cli.engines.spark_exchange import combiner, resharer, sharer
+        from iceberg_cli.engines.spark_task import Scan
 
-        rows = self._rows(items, _sizes(items, source), BATCH_BYTES)
+        sizes = _sizes(items, source)
+        rows = self._rows(items, sizes, BATCH_BYTES)
+        most_tasks = max(self.session.cores * _SHARES_PER_CORE, sum(sizes) // _LEAST_EXCHANGED_BYTES)
         work = Scan(source, load, parse, missing_ok=True, batch_bytes=BATCH_BYTES)
-        with (
-            self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
-            self.session.parcel(pickled(work)) as scan,
-            self.session.parcel(pickled(combine)) as join,
-            closing(
-                self.session.exchanged(
-                    rows,
-                    sharer(storage, scan, self.threads),
-                    combiner(join),
-                    buckets,
-                    description=phase,
-                )
-            ) as answers,
-        ):
+        with ExitStack() as stack:
+            storage = stack.enter_context(self.session.parcel(pickle.dumps(self.storage, 5), secret=True))
+            scan, join, last = (
+                stack.enter_context(self.session.parcel(pickled(each))) for each in (work, combine, then)
+            )
+            rounds = [(buckets, combiner(storage, join))]
+            if then is not None:
+                rounds = [(buckets, resharer(join)), (then_buckets, combiner(storage, last))]
+            found = self.session.exchanged(
+                rows,
+                sharer(storage, scan, self.threads),
+                rounds,
+                most_tasks=most_tasks,
+                description=phase,
+            )
+            answers = stack.enter_context(closing(found))
             for answer in answers:
                 combined, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
                 if error is not None:
@@ -147,24 +157,6 @@ class SparkEngine:
         even = sum(sizes) // (self.session.cores * _SHARES_PER_CORE)
         shares = _cut(sizes, min(max(even, _LEAST_SHARE_BYTES), batch_bytes))
         return [pickle.dumps([items[place] for place in share], 5) for share in shares]
-
-    def build(self, jobs: Sequence[tuple[str, Callable[[], bytes]]]) -> None:
-        """See `Engine.build`. A task that runs twice finds its own bytes, which is a success."""
-        if not jobs:
-            return
-        from iceberg_cli.engines.spark_task import builder
-
-        with (
-            self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
-            closing(
-                self.session.answers(
-                    [pickled(job) for job in jobs], builder(storage), description="writing files", gather=True
-                )
-            ) as answers,
-        ):
-            for error in answers:
-                if error:
-                    raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
 
 
 def _sizes(items: Sequence[Item], source: Callable[[Item], Source]) -> list[int]:

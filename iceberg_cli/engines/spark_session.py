@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _MOST_PARTITIONS = 1_000  # of answers that are fetched one partition after the other
 _INLINE_BYTES = 256 << 10  # of a parcel; above, it is broadcast where the session can
 
+_SHARES = "array<struct<bucket:int,data:binary>>"
+
 _RAISED = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt|Warning)\b")
 
 OverColumn = Callable[[pa.Array], pa.Array]
@@ -132,24 +134,25 @@ class Session:
         self,
         rows: Sequence[bytes],
         function: OverColumn,
-        combine: OverColumns,
-        buckets: int,
+        rounds: Sequence[tuple[int, OverColumns]],
         *,
+        most_tasks: int,
         description: str,
     ) -> Generator[bytes, None, None]:
-        """What `combine` makes of all that `function` puts into each bucket, bucket by bucket in no order.
+        """What is made of all that `function` puts into each bucket, bucket by bucket in no order.
 
         Args:
             rows: n values, each in a task of its own.
-            function: over a column of rows; gives `spark_task.SHARES_TYPE`.
-            combine: over a column of buckets and one of lists of what is in them.
-            buckets: how many there are about.
+            function: over a column of rows; gives `spark_exchange.SHARES_TYPE`.
+            rounds: about how many buckets there are, and a function over a column of buckets and one of lists of
+                what is in them; each but the last gives `spark_exchange.SHARES_TYPE` too, for the next one.
+            most_tasks: so many at most share the buckets of a round, each of them neighbouring ones.
             description: for Spark's list of jobs.
 
         Raises:
             BackendUnavailable: Spark did not answer.
         """
-        with closing(self._rows_of(self._exchange(rows, function, combine, buckets), description)) as found:
+        with closing(self._rows_of(self._exchange(rows, function, rounds, most_tasks), description)) as found:
             for _, answer in found:
                 yield answer
 
@@ -181,21 +184,32 @@ class Session:
         if gather:
             yield from frame.collect()
             return
-        yield from self._streamed(frame, functions.col("place"), len(rows))
+        yield from self._streamed(frame, functions.col("place"), len(rows), len(rows))
 
     def _exchange(
-        self, rows: Sequence[bytes], function: OverColumn, combine: OverColumns, buckets: int
+        self,
+        rows: Sequence[bytes],
+        function: OverColumn,
+        rounds: Sequence[tuple[int, OverColumns]],
+        most_tasks: int,
     ) -> Iterator[tuple[int, bytes]]:
         from pyspark.sql import functions
 
-        run = functions.arrow_udf(function, "array<struct<bucket:int,data:binary>>")  # type: ignore[attr-defined]
-        join = functions.arrow_udf(combine, "binary")  # type: ignore[attr-defined]
-        frame = self._frame(rows).select(functions.inline(run("row")))
-        frame = frame.groupBy("bucket").agg(functions.collect_list("data").alias("content"))
-        # All that is in a bucket passes to Python at once, so buckets pass one by one.
-        frame = frame.repartitionById(buckets + 1, functions.col("bucket") + 1)
-        frame = frame.select("bucket", join("bucket", "content").alias("answer"))
-        yield from self._streamed(frame, functions.col("bucket") + 1, buckets + 1)
+        share = functions.arrow_udf(function, _SHARES)  # type: ignore[attr-defined]
+        frame = self._frame(rows).select(functions.inline(share("row")))
+        for number, (buckets, combine) in enumerate(rounds, start=1):
+            frame = frame.groupBy("bucket").agg(functions.collect_list("data").alias("content"))
+            # What is in the buckets of a task passes to Python at once, so large ones have a task each.
+            tasks = min(buckets + 1, most_tasks)
+            group = functions.floor((functions.col("bucket") + 1) * tasks / (buckets + 1)).cast("int")
+            frame = frame.repartitionById(tasks, group)
+            if number < len(rounds):
+                share = functions.arrow_udf(combine, _SHARES)  # type: ignore[attr-defined]
+                frame = frame.select(functions.inline(share("bucket", "content")))
+            else:
+                join = functions.arrow_udf(combine, "binary")  # type: ignore[attr-defined]
+                frame = frame.select("bucket", join("bucket", "content").alias("answer"))
+        yield from self._streamed(frame, functions.col("bucket") + 1, rounds[-1][0] + 1, tasks)
 
     def _frame(self, rows: Sequence[bytes]) -> Any:
         """Rows with their places, each in a partition of its own."""
@@ -205,13 +219,13 @@ class Session:
             frame = frame.repartitionById(len(rows), "place")
         return frame
 
-    def _streamed(self, frame: Any, place: Any, places: int) -> Iterator[tuple[int, bytes]]:
-        """Rows of a frame, in the order of their places where there are fewer than partitions."""
+    def _streamed(self, frame: Any, place: Any, places: int, tasks: int) -> Iterator[tuple[int, bytes]]:
+        """Rows of a frame that `tasks` tasks make, in the order of their places where each has a partition."""
         from pyspark.sql import functions
 
         if not self.connect:
             # One partition after the other is all that a classic session would run for an iterator.
-            partitions = min(places, _MOST_PARTITIONS)
+            partitions = min(tasks, _MOST_PARTITIONS)
             group = functions.floor(place * partitions / places).cast("int")
             frame = frame.repartitionById(partitions, group)
         yield from frame.toLocalIterator(prefetchPartitions=True)

@@ -1,4 +1,4 @@
-"""What runs on Spark's workers: the local engine on a share of the items, and puts of new files.
+"""What runs on Spark's workers: the local engine on a share of the items.
 
 A worker makes its own storage from the same options. What a worker raises travels as a value: Spark would hand on a
 traceback as text, and try again what cannot succeed.
@@ -19,13 +19,9 @@ import pyarrow as pa
 
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.travelling import pickled_error
-from iceberg_cli.storage import Storage
 
-_WHERE = "On a worker of Spark:"
+WHERE = "On a worker of Spark:"
 _KEPT = 4  # unpickled values that a worker process holds for its next tasks
-
-NO_BUCKET = -1  # holds errors
-SHARES_TYPE = pa.list_(pa.struct([("bucket", pa.int32()), ("data", pa.binary())]))
 
 _values: OrderedDict[str, Any] = OrderedDict()
 
@@ -147,65 +143,11 @@ def _counted(parsed: Sequence[Any], done: Sequence[int]) -> list[tuple[int, Any]
 
 
 def _with_error(found: list[tuple[int, Any]], error: BaseException) -> bytes:
-    data = pickled_error(error, _WHERE)
+    data = pickled_error(error, WHERE)
     try:
         return pickle.dumps((found, data), 5)
     except Exception:  # noqa: BLE001 - the error is that what was parsed cannot travel
         return pickle.dumps(([], data), 5)
-
-
-def sharer(storage: Parcel, scan: Parcel, threads: int) -> Callable[[pa.Array], pa.Array]:
-    """A function over a column of pickled items that gives for each what goes into which bucket."""
-
-    def over(column: pa.Array) -> pa.Array:
-        try:
-            return pa.array(
-                [_shared(storage, scan, threads, share.as_buffer()) for share in column], SHARES_TYPE
-            )
-        finally:
-            _forget_archives()
-
-    return over
-
-
-def _shared(storage: Parcel, scan: Parcel, threads: int, items: pa.Buffer) -> list[tuple[int, bytes]]:
-    found, error = pickle.loads(scanned(storage, scan, threads, items))  # noqa: S301 - made in this process
-    if error is not None:
-        return [(NO_BUCKET, error)]
-    return [(bucket, data) for _, buckets in found for bucket, data in buckets.items()]
-
-
-def combiner(combine: Parcel) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    """A function over buckets and their contents that gives for each what `combine` returns, and the error, pickled."""
-
-    def over(buckets: pa.Array, contents: pa.Array) -> pa.Array:
-        try:
-            pairs = zip(buckets.to_pylist(), contents, strict=True)
-            return pa.array(
-                [_combined(combine, bucket, content.values) for bucket, content in pairs], pa.binary()
-            )
-        finally:
-            _forget_archives()
-
-    return over
-
-
-def _combined(combine: Parcel, bucket: int, content: pa.Array) -> bytes:
-    if bucket == NO_BUCKET:
-        return pickle.dumps((None, content[0].as_py()), 5)
-    try:
-        return pickle.dumps((combine.value()(bucket, [each.as_buffer() for each in content]), None), 5)
-    except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
-        return pickle.dumps((None, pickled_error(error, _WHERE)), 5)
-
-
-def builder(storage: Parcel) -> Callable[[pa.Array], pa.Array]:
-    """A function over a column of pickled jobs that gives what `built` says of each."""
-
-    def one(job: pa.Buffer) -> bytes:
-        return built(storage, job)
-
-    return _over(one)
 
 
 def prober(storage: Parcel, path: str) -> Callable[[pa.Array], pa.Array]:
@@ -215,7 +157,7 @@ def prober(storage: Parcel, path: str) -> Callable[[pa.Array], pa.Array]:
         try:
             storage.value().stat(path)
         except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
-            return pickled_error(error, _WHERE)
+            return pickled_error(error, WHERE)
         return b""
 
     return _over(one)
@@ -228,12 +170,12 @@ def _over(one: Callable[[pa.Buffer], bytes]) -> Callable[[pa.Array], pa.Array]:
         try:
             return pa.array([one(value.as_buffer()) for value in column], pa.binary())
         finally:
-            _forget_archives()
+            forget_archives()
 
     return over
 
 
-def _forget_archives() -> None:
+def forget_archives() -> None:
     """Before each task Spark drops the caches of imports, and for each archive Python then reads all its names anew.
 
     PySpark is an archive of thousands of files, so this takes longer than a small task. What is forgotten here is found
@@ -242,33 +184,3 @@ def _forget_archives() -> None:
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             sys.path_importer_cache.pop(path, None)
-
-
-def built(storage: Parcel, job: pa.Buffer) -> bytes:
-    """Make a file's bytes and put them, unless a run of the same task has put the same bytes already.
-
-    Returns:
-        The pickled error, or nothing.
-    """
-    try:
-        path, make = pickle.loads(job)  # noqa: S301 - our own driver wrote it
-        put_once(storage.value(), path, make())
-    except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
-        return pickled_error(error, _WHERE)
-    return b""
-
-
-def put_once(storage: Storage, path: str, data: bytes) -> None:
-    """Create a file, or find that it holds these bytes already.
-
-    A task that runs twice, because a worker died or another was faster, puts twice under one name, and both times
-    the same bytes. Other bytes there are another's file, which stays.
-
-    Raises:
-        FileExistsError: it holds other bytes.
-    """
-    try:
-        storage.put_if_absent(path, data)
-    except FileExistsError:
-        if storage.read(path) != data:
-            raise

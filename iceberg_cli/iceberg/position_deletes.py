@@ -6,6 +6,7 @@ Spec: "Position Delete Files".
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -33,16 +34,33 @@ TOP: Final = MAX_BITMAPS << 32  # the lowest position that no deletion vector ho
 _RUNS_PER_PATH: Final = 4  # more, and the rows are not sorted as they should be
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Part `number` of `of` about equal parts of a file, by whole row groups; it may be empty."""
+
+    number: int = 0
+    of: int = 1
+
+
+WHOLE: Final = Share()
+
+
 def read_position_deletes(
-    data: bytes, path: str, *, record_count: int, only: Container[str] | None = None
+    data: bytes,
+    path: str,
+    *,
+    record_count: int,
+    only: Container[str] | None = None,
+    share: Share = WHOLE,
 ) -> pa.Table:
     """The positions that one Parquet file deletes.
 
     Args:
-        data: the file, whole.
+        data: the file, whole, of whatever share: its footer says where the row groups are.
         path: for messages, and `source` of the result.
         record_count: rows that its manifest entry says it has.
         only: data files that are asked for; None for all.
+        share: what is decoded.
 
     Returns:
         Rows of `PARTS_SCHEMA`, one for each data file that is named and asked for. Positions from 2^49 on are only in
@@ -51,10 +69,21 @@ def read_position_deletes(
     Raises:
         CorruptFile: no Parquet file of the two columns, another number of rows, a null, a negative position.
     """
+    return read_share(data, path, record_count=record_count, only=only, share=share)[0]
+
+
+def read_share(
+    data: bytes, path: str, *, record_count: int, only: Container[str] | None, share: Share
+) -> tuple[pa.Table, int]:
+    """See `read_position_deletes`; also the number of rows that were decoded.
+
+    The row groups' counts make up `record_count`, and each row group has as many rows as it says.
+    """
     parts: dict[str, list[npt.NDArray[np.int64]]] = {}
     rows, distinct, waiting = 0, 0, 0
     try:
-        for batch in _batches(data, path, record_count):
+        expected, batches = _batches(data, path, record_count, share)
+        for batch in batches:
             _split(batch, parts, path, only)
             rows += batch.num_rows
             waiting += batch.num_rows
@@ -64,14 +93,14 @@ def read_position_deletes(
                 distinct, waiting = sum(len(arrays[0]) for arrays in parts.values()), 0
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(path, None, f"no readable Parquet file: {str(error)[:200]}") from error
-    if rows != record_count:
-        raise CorruptFile(path, None, f"{rows} rows were read, its footer and manifest say {record_count}")
+    if rows != expected:
+        raise CorruptFile(path, None, rows_differ(rows, expected))
     sets = {name: positions_of(arrays) for name, arrays in parts.items()}
     try:
         blobs = [encode(each[: np.searchsorted(each, TOP)].astype(np.uint64)) for each in sets.values()]
     except ValueError as error:
         raise CorruptFile(path, "field pos", str(error)) from error
-    return pa.table(
+    found = pa.table(
         {
             "source": pa.array([path] * len(sets), pa.string()),
             "path": pa.array(list(sets), pa.string()),
@@ -82,6 +111,18 @@ def read_position_deletes(
         },
         schema=PARTS_SCHEMA,
     )
+    return found, rows
+
+
+def rows_differ(rows: int, expected: int) -> str:
+    """Why a file is corrupt of which another number of rows was read."""
+    return f"{rows} rows were read, its footer and manifest say {expected}"
+
+
+def without_blobs(parts: pa.Table) -> pa.Table:
+    """The same rows of `PARTS_SCHEMA` with null for each blob."""
+    place = PARTS_SCHEMA.get_field_index("blob")
+    return parts.set_column(place, PARTS_SCHEMA.field(place), pa.nulls(len(parts), pa.large_binary()))
 
 
 def positions_of(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
@@ -92,8 +133,8 @@ def positions_of(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     return joined
 
 
-def _batches(data: bytes, path: str, record_count: int) -> Iterator[pa.RecordBatch]:
-    """Batches of two columns, `file_path` dictionary-encoded, found by field id."""
+def _batches(data: bytes, path: str, record_count: int, share: Share) -> tuple[int, Iterator[pa.RecordBatch]]:
+    """The rows of a share, and batches of two columns, `file_path` dictionary-encoded, found by field id."""
     import pyarrow.parquet as pq
 
     plain = pq.ParquetFile(pa.BufferReader(data))
@@ -102,7 +143,12 @@ def _batches(data: bytes, path: str, record_count: int) -> Iterator[pa.RecordBat
         raise CorruptFile(path, None, f"the file has {rows} rows, its manifest says {record_count}")
     names = [_column(plain.schema_arrow, field_id, name, path) for field_id, name in _COLUMNS]
     file = pq.ParquetFile(pa.BufferReader(data), metadata=plain.metadata, read_dictionary=names[:1])
-    yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
+    counts = [plain.metadata.row_group(group).num_rows for group in range(plain.num_row_groups)]
+    if sum(counts) != record_count:
+        raise CorruptFile(path, None, rows_differ(sum(counts), record_count))
+    mine = [group for group in range(len(counts)) if group * share.of // len(counts) == share.number]
+    batches = file.iter_batches(_BATCH_ROWS, row_groups=mine, columns=names, use_threads=False)
+    return sum(counts[group] for group in mine), batches if mine else iter(())
 
 
 _COLUMNS: Final = ((FILE_PATH_ID, "file_path"), (POS_ID, "pos"))

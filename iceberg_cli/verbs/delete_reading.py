@@ -1,6 +1,7 @@
 """What merge-dvs reads: delete manifests, position delete files, data manifests, Puffin files.
 
-Blobs are kept up to a limit and read again beyond it: planning needs them for sizes and checks, building to write.
+Blobs are kept up to a limit and read again beyond it: planning needs them for sizes and checks, building to write. An
+engine with workers keeps them there, see `delete_apart`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Source
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.engines import Exchanging, Source
 from iceberg_cli.iceberg.delete_columns import (
     DATA_COLUMNS,
     DELETE_COLUMNS,
@@ -28,29 +28,20 @@ from iceberg_cli.iceberg.delete_columns import (
     lowest_of,
 )
 from iceberg_cli.iceberg.delete_index import Index, index, wanted_paths
-from iceberg_cli.iceberg.dv_blobs import Found, joined, positions_in, read_vectors
+from iceberg_cli.iceberg.dv_blobs import joined, lacking
 from iceberg_cli.iceberg.inspect_columns import column_types
 from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.merge_choice import Puffins
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.partition_filter import Condition, check_fields
-from iceberg_cli.iceberg.position_deletes import PARTS_SCHEMA, read_position_deletes
+from iceberg_cli.iceberg.position_deletes import PARTS_SCHEMA, read_position_deletes, without_blobs
+from iceberg_cli.iceberg.vector_ranges import LIMITS, Limits
 from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs.delete_apart import Joined, joined_apart, lacking_apart, parts_apart
+from iceberg_cli.verbs.puffin_reading import PuffinReader, Room
 
 _KEPT_PARTS_BYTES = 128 << 20
-_KEPT_BYTES = 64 << 20
 _CHUNK_BYTES = 48 << 20
-_OBJECT_BYTES = 100  # what Python adds to each blob
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The deletion vectors of n data files; cardinality 0: none is needed. `crc` are the last four bytes of each."""
-
-    cardinality: Ints
-    size: Ints
-    sums: np.ndarray
-    crc: list[bytes]
 
 
 @dataclass(kw_only=True)
@@ -63,6 +54,7 @@ class DeleteReader:
         rows: of its manifest list.
         conditions: of --where.
         known_parts: contents of position delete files that were read before.
+        limits: of what workers do at once.
     """
 
     table: IcebergTable
@@ -70,14 +62,12 @@ class DeleteReader:
     rows: pa.Table
     conditions: tuple[Condition, ...]
     known_parts: pa.Table = field(default_factory=PARTS_SCHEMA.empty_table)
+    limits: Limits = LIMITS
     index: Index = field(init=False)
+    puffins: PuffinReader = field(init=False)
     tuples: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
-    reaching: set[int] = field(default_factory=set)  # vectors with positions behind the end
     _new: dict[int, bytes] = field(default_factory=dict)  # data file -> blob
-    _moved: dict[int, bytes] = field(default_factory=dict)  # delete -> blob
-    _crc: dict[int, bytes] = field(default_factory=dict)  # delete -> last four bytes of its blob
-    _dead: dict[str, int] = field(default_factory=dict)  # Puffin file -> dead bytes
-    _kept: int = 0
+    _room: Room = field(default_factory=Room)
 
     def read(self) -> Index:
         """Everything but Puffin files.
@@ -103,6 +93,7 @@ class DeleteReader:
         parts = self._parts(deletes)
         data, oldest = self._data(reading, deletes, parts)
         self.index = index(deletes, parts, data, oldest, self.metadata.partition_specs)
+        self.puffins = PuffinReader(table=self.table, index=self.index, room=self._room)
         return self.index
 
     def _of_content(self, content: int) -> pa.Table:
@@ -132,10 +123,16 @@ class DeleteReader:
         known = pc.is_in(files["path"], value_set=pc.unique(self.known_parts["source"]))
         now = pc.is_in(self.known_parts["source"], value_set=pc.unique(files["path"]))
         tables = [self.known_parts.filter(now)]
+        if isinstance(self.table.engine, Exchanging):
+            unknown = files.filter(pc.invert(known))
+            tables.append(
+                parts_apart(self.table.engine, unknown, limits=self.limits, on_event=self.table.on_event)
+            )
+            return pa.concat_tables(tables)
         kept = tables[0].nbytes
         for table in self._scan_parts(files.filter(pc.invert(known))):
             kept += table["blob"].nbytes
-            tables.append(table if kept <= _KEPT_PARTS_BYTES else _without_blobs(table))
+            tables.append(table if kept <= _KEPT_PARTS_BYTES else without_blobs(table))
         return pa.concat_tables(tables)
 
     def _scan_parts(self, files: pa.Table, only: frozenset[str] | None = None) -> Iterator[pa.Table]:
@@ -215,7 +212,15 @@ class DeleteReader:
         return found
 
     def join(self, files: Ints) -> Joined:
-        """One deletion vector for each data file, of all position deletes that apply to it."""
+        """One deletion vector for each data file, of all position deletes that apply to it.
+
+        Raises:
+            CorruptFile: a file cannot be read whole. BackendUnavailable: workers did not see all of it.
+        """
+        if isinstance(self.table.engine, Exchanging):
+            return joined_apart(
+                self.table.engine, self.index, files, limits=self.limits, on_event=self.table.on_event
+            )
         count = len(files)
         places = {file: place for place, file in enumerate(files.tolist())}
         # What is joined of parts that were kept need not be kept as well.
@@ -225,8 +230,8 @@ class DeleteReader:
         for file, blob, members, total in self._joins(files):
             place = places[file]
             cardinality[place], size[place], sums[place], crc[place] = members, len(blob), total, blob[-4:]
-            if file in costly:
-                self._keep(self._new, file, blob)
+            if file in costly and self._room.take(blob):
+                self._new[file] = blob
         return Joined(cardinality, size, sums, crc)
 
     def _joins(self, files: Ints) -> Iterator[tuple[int, bytes, int, int]]:
@@ -234,76 +239,28 @@ class DeleteReader:
         for file, blobs in self.parts_of(files):
             yield file, *joined(blobs, record_count=int(records[file]))
 
-    def _keep(self, kept: dict[int, bytes], key: int, blob: bytes) -> None:
-        size = len(blob) + _OBJECT_BYTES
-        if self._kept + size <= _KEPT_BYTES:
-            kept[key] = blob
-            self._kept += size
+    def lost(self, found: Puffins, files: Ints) -> Ints:
+        """Those of some data files whose deletion vector lacks an older position delete.
 
-    # -- Puffin files ------------------------------------------------------------------------------------------
-
-    def open(self, found: Puffins, places: Ints) -> None:
-        """Read Puffin files, check every live deletion vector in them, and keep what there is room for.
+        Args:
+            found: all Puffin files.
+            files: rows of `data`, each with a deletion vector in a file that was opened.
 
         Raises:
-            CorruptFile: a file or vector is not sound.
+            CorruptFile: a file cannot be read whole. BackendUnavailable: workers did not see all of it.
         """
-        unread = [place for place in places.tolist() if found.paths[place].as_py() not in self._dead]
-        for path, rows, read in self._scan_puffins(found, np.array(unread, np.int64)):
-            self._dead[path] = read.dead_bytes
-            self.reaching |= {rows[place] for place in read.reaching}
-            for row, blob in zip(rows, read.blobs, strict=True):
-                self._crc[row] = blob[-4:]
-                self._keep(self._moved, row, blob)
-
-    def dead_bytes(self, found: Puffins) -> Ints:
-        """Of each Puffin file that was opened; -1 for the others."""
-        return np.array([self._dead.get(path, -1) for path in found.paths.to_pylist()], np.int64)
-
-    def _scan_puffins(self, found: Puffins, places: Ints) -> Iterator[tuple[str, list[int], Found]]:
-        rows = np.flatnonzero(np.isin(found.file, places))
-        rows = rows[np.argsort(found.file[rows], kind="stable")]
-        deletes = self.index.deletes.take(pa.array(rows))
-        named = self.index.vector_data[rows]
+        if isinstance(self.table.engine, Exchanging):
+            return lacking_apart(
+                self.table.engine, self.index, files, limits=self.limits, on_event=self.table.on_event
+            )
         records = self.index.data["record_count"].to_numpy()
-        last = np.where(named >= 0, records[named] - 1, -1) if len(records) else np.full(len(rows), -1)
-        deletes = deletes.append_column("last_row", pa.array(last, pa.int64()))
-        starts = np.searchsorted(found.file[rows], places)
-        stops = np.searchsorted(found.file[rows], places, side="right")
-        paths = found.paths.take(pa.array(places)).to_pylist()
-        sizes = found.file_bytes[places].tolist()
-
-        def parse(batch: Sequence[tuple[tuple[str, int, int, int], bytes | None]]) -> list[Found]:
-            files = [(path, data or b"", stop - start) for (path, _, start, stop), data in batch]
-            first, last = batch[0][0][2], batch[-1][0][3]
-            return read_vectors(files, deletes.slice(first, last - first))
-
-        items = list(zip(paths, sizes, starts.tolist(), stops.tolist(), strict=True))
-        batches = self.table.engine.scan(
-            items,
-            lambda item: Source(item[0], item[1]),
-            lambda _, data: data,
-            parse,
-            phase="reading Puffin files",
-            on_event=self.table.on_event,
-        )
-        reads = (read for batch in batches for read in batch)
-        for (path, _, start, stop), read in zip(items, reads, strict=True):
-            yield path, rows[start:stop].tolist(), read
-
-    def vectors(self, found: Puffins, rows: Ints) -> dict[int, bytes]:
-        """Blobs of deletion vectors, checked, by row of `deletes`."""
-        blobs = {row: self._moved[row] for row in rows.tolist() if row in self._moved}
-        missing = np.array([row for row in rows.tolist() if row not in blobs], np.int64)
-        if len(missing):
-            wanted = set(missing.tolist())
-            for _, mine, read in self._scan_puffins(found, np.unique(found.file[missing])):
-                blobs |= {row: blob for row, blob in zip(mine, read.blobs, strict=True) if row in wanted}
-        return blobs
-
-    def crc(self, rows: Ints) -> list[bytes]:
-        """The last four bytes of each blob in files that were opened."""
-        return [self._crc[row] for row in rows.tolist()]
+        lost = []
+        for file, blobs in self.parts_of(files):
+            row = int(self.index.vector[file])
+            vector = self.puffins.vectors(found, np.array([row]))[row]
+            if lacking(vector, blobs, record_count=int(records[file])):
+                lost.append(file)
+        return np.array(lost, np.int64)
 
     def joined(self, files: Ints) -> Iterator[tuple[int, bytes]]:
         """The deletion vectors that `join` made, once more."""
@@ -313,22 +270,3 @@ class DeleteReader:
                 yield file, self._new[file]
         for file, blob, _, _ in self._joins(missing):
             yield file, blob
-
-
-def check_written(blob: bytes, cardinality: int, total: int, path: str) -> None:
-    """A new deletion vector as it was read back, against what it should hold.
-
-    Raises:
-        CorruptFile: it holds something else.
-    """
-    positions = positions_in(blob)
-    found = len(positions), int(positions.sum(dtype=np.uint64))
-    if found != (cardinality, total):
-        raise CorruptFile(
-            path, None, f"read back: positions {found} (count and sum) instead of {cardinality, total}"
-        )
-
-
-def _without_blobs(table: pa.Table) -> pa.Table:
-    place = table.column_names.index("blob")
-    return table.set_column(place, "blob", pa.nulls(len(table), pa.large_binary()))

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Source
+from iceberg_cli.engines import Exchanging, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro import SYNC_BYTES, container_header
-from iceberg_cli.iceberg.dv_blobs import puffin_file, vectors_in
 from iceberg_cli.iceberg.dv_entries import IDENTITY_SCHEMA, Carry, added_entries, check_manifest
 from iceberg_cli.iceberg.dv_rows import list_row, manifest_codec, schema_for
 from iceberg_cli.iceberg.manifest import ADDED, DELETED, EXISTING, open_manifest
@@ -21,13 +20,14 @@ from iceberg_cli.iceberg.manifest_writer import entry_blocks, manifest_header
 from iceberg_cli.iceberg.merge_choice import Puffins
 from iceberg_cli.iceberg.merge_dvs import NEW, ManifestJob, Merge
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.puffin import MAGIC
 from iceberg_cli.iceberg.reachability import sources_of
 from iceberg_cli.plan import Staged, Task
+from iceberg_cli.storage.putting import put_checked
 from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs.delete_reading import DeleteReader, check_written
+from iceberg_cli.verbs.delete_apart import puffins_apart
+from iceberg_cli.verbs.delete_reading import DeleteReader
+from iceberg_cli.verbs.puffin_building import offsets_of, puffin_of
 
-_RANGE_BYTES = 8 << 20
 _PLACES_SCHEMA = pa.schema({"path": pa.string(), "file_size": pa.int64(), "offset": pa.int64()})
 
 
@@ -53,69 +53,46 @@ class Work:
 def build(table: IcebergTable, work: Work, paths: Mapping[Task, str]) -> dict[Task, Staged]:
     """Write the files of some tasks, each to its path.
 
+    Puffin files, which hold the positions, are made by workers where there are any. Delete manifests are made here:
+    50,000 vectors are one file of a few megabytes, and what it says is here already.
+
     Raises:
-        CorruptFile: what was read back is not what was planned.
+        CorruptFile: what was read back is not what was planned. BackendUnavailable: workers did not write all.
     """
-    staged = {}
-    for task, start, stop in work.made.puffins:
-        if task in paths:
-            work.written[task] = _puffin(table, work, paths[task], start, stop)
-            staged[task] = Staged(path=paths[task])
+    _puffins(table, work, paths)
+    staged = {task: Staged(path=paths[task]) for task, _, _ in work.made.puffins if task in paths}
     for job in work.made.manifests:
         if job.task in paths:
             staged[job.task] = _manifest(table, work, job, paths[job.task])
     return staged
 
 
-def _puffin(table: IcebergTable, work: Work, path: str, start: int, stop: int) -> Written:
-    outputs = work.made.outputs.slice(start, stop - start)
-    data = puffin_file(
-        outputs["ref"].to_pylist(), outputs["cardinality"].to_pylist(), iter(_blobs(work, outputs))
-    )
-    _check_vectors(data, path, outputs)
-    table.storage.put_if_absent(path, data)
-    for at in range(0, len(data), _RANGE_BYTES):
-        found = table.storage.read_range(path, at, _RANGE_BYTES)
-        # Compared in place: a copy of this much memory takes longer than reading the file.
-        if len(found) != min(_RANGE_BYTES, len(data) - at) or not data.startswith(found, at):
-            raise CorruptFile(path, at, "read back: other bytes than were written")
-    return Written(path, len(data))
-
-
-def _check_vectors(data: bytes, path: str, outputs: pa.Table) -> None:
-    """A new Puffin file against what was planned.
-
-    Raises:
-        CorruptFile: a deletion vector that was copied has other bytes, or one that was joined other positions.
-    """
-    sizes = outputs["size"].to_numpy()
-    offsets = _offsets(sizes)
-    ends = (offsets + sizes).tolist()
-    if [data[end - 4 : end] for end in ends] != outputs["crc"].to_pylist():
-        raise CorruptFile(path, None, "a deletion vector is not the one that was planned")
-    new = outputs["origin"].to_numpy() == NEW
-    # What was copied was checked when it was read; a footer is looked at once.
-    places = np.flatnonzero(new) if new.any() else np.zeros(1, np.int64)
-    wanted = outputs.select(["ref", "size", "last_row"]).append_column("record_count", outputs["cardinality"])
-    wanted = wanted.append_column("file_size", pa.array(np.full(len(outputs), len(data))))
-    wanted = wanted.append_column("offset", pa.array(offsets)).take(pa.array(places))
-    sums, cardinalities = outputs["sum"].to_numpy(), outputs["cardinality"].to_numpy()
-    for blob, place in zip(vectors_in(data, path, wanted), places.tolist(), strict=True):
-        if new[place]:
-            check_written(blob, int(cardinalities[place]), int(sums[place]), path)
-
-
-def _offsets(sizes: np.ndarray) -> np.ndarray:
-    """Where each blob begins in a file of blobs of these sizes."""
-    offsets: np.ndarray = len(MAGIC) + np.cumsum(sizes) - sizes
-    return offsets
+def _puffins(table: IcebergTable, work: Work, paths: Mapping[Task, str]) -> None:
+    """Write Puffin files and remember where they are. Workers write them by themselves, where there are any."""
+    asked = [(task, start, stop) for task, start, stop in work.made.puffins if task in paths]
+    if isinstance(table.engine, Exchanging):
+        sizes = puffins_apart(
+            table.engine,
+            work.reader.index,
+            work.made.outputs,
+            {paths[task]: (start, stop) for task, start, stop in asked},
+            limits=work.reader.limits,
+            on_event=table.on_event,
+        )
+        work.written.update({task: Written(paths[task], sizes[paths[task]]) for task, _, _ in asked})
+        return
+    for task, start, stop in asked:
+        outputs = work.made.outputs.slice(start, stop - start)
+        data = puffin_of(outputs, _blobs(work, outputs), paths[task])
+        put_checked(table.storage, paths[task], data)
+        work.written[task] = Written(paths[task], len(data))
 
 
 def _blobs(work: Work, outputs: pa.Table) -> list[bytes]:
     """The deletion vectors of some outputs, in their order."""
     rows = outputs["row"].to_numpy()
     new = outputs["origin"].to_numpy() == NEW
-    moved = work.reader.vectors(work.found, rows[~new])
+    moved = work.reader.puffins.vectors(work.found, rows[~new])
     joined = dict(work.reader.joined(rows[new]))
     return [
         joined[row] if is_new else moved[row] for row, is_new in zip(rows.tolist(), new.tolist(), strict=True)
@@ -164,7 +141,7 @@ def _located(work: Work, job: ManifestJob) -> pa.Table:
     for task, start, stop in work.made.puffins:
         first, end = max(start, job.start), min(stop, job.stop)
         if first < end:
-            own = _offsets(outputs["size"].slice(start, stop - start).to_numpy())
+            own = offsets_of(outputs["size"].slice(start, stop - start).to_numpy())
             written = work.written[task]
             places = {
                 "path": pa.array([written.path], pa.string()).take(pa.array(np.zeros(end - first, np.int64))),

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from iceberg_cli.engines import BATCH_BYTES, Source
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.engines import BATCH_BYTES, Exchanging, Source
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.arrow_arrays import array_of
-from iceberg_cli.iceberg.avro import SYNC_BYTES, container_header
-from iceberg_cli.iceberg.field_summaries import FieldSummary
+from iceberg_cli.iceberg.avro import Block
 from iceberg_cli.iceberg.identities import IDENTITY, Identities
 from iceberg_cli.iceberg.manifest import ManifestSource, open_manifest, read_entries
 from iceberg_cli.iceberg.manifest_placement import Opened, Placement, Runs, place
-from iceberg_cli.iceberg.manifest_regroup import Part, Regroup
+from iceberg_cli.iceberg.manifest_regroup import Part
 from iceberg_cli.iceberg.reachability import sources_of
 from iceberg_cli.iceberg.rewrite_manifests import Rewrite, weights
 from iceberg_cli.plan import Staged, Task
 from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs.manifest_joining import Joined, Joining, Sharing, Writing, opened, source_of
 
 _HELD_BYTES = 384 << 20
 _HELD_UNSORTED_BYTES = 64 << 20
 _NOT_INHERITED = 1 << 61  # above every sequence number and row id of a table
+_REWRITING = "rewriting manifests"
+
+Written = tuple[int, dict[str, Any], Identities]  # number, row of the manifest list without the path, entries
 
 
 @dataclass(kw_only=True)
@@ -37,7 +40,8 @@ class Building:
         table: whose manifests are read and written.
         rewrite: the group, and what it becomes.
         paths: of the new manifests that are wanted, by their number.
-        held_bytes: so much of the new manifests is made at a time; the old ones are read once for each time.
+        held_bytes: so much of the new manifests is made at a time where this process makes them; the old ones are
+            read once for each time.
         batch_bytes: see `Engine.scan`.
     """
 
@@ -52,30 +56,62 @@ class Building:
 
         Raises:
             CorruptFile: a manifest cannot be read whole, or what was written is not what was read.
+            BackendUnavailable: workers did not write all of them.
         """
         staged: dict[Task, Staged] = {}
         planned: dict[Task, Identities] = {}
-        for index, data, parts in self._made():
+        written = (
+            self._apart(self.table.engine) if isinstance(self.table.engine, Exchanging) else self._here()
+        )
+        for index, row, identities in written:
             task, path = self.rewrite.tasks[index], self.paths[index]
-            self.table.storage.put_if_absent(path, data)
-            staged[task] = Staged(path=path, row={"manifest_path": path, **self._row(data, parts)})
-            planned[task] = Identities.together(part.identities for part in parts)
+            staged[task] = Staged(path=path, row={"manifest_path": path, **row})
+            planned[task] = identities
         self._check(staged, planned)
         return staged
 
     def rehearse(self) -> list[dict[str, Any]]:
         """The rows of the manifest list that they would have, without paths. Nothing is written."""
-        return [self._row(data, parts) for _, data, parts in self._made()]
+        return [made.row for _, made in self._made()]
 
-    def _made(self) -> Iterator[tuple[int, bytes, list[Part]]]:
-        """Number and bytes of each that is wanted, and what it was put together from."""
-        rewrite, group = self.rewrite, self.rewrite.group
-        assert group.target is not None
-        assert group.layout is not None
-        text, header = group.target.header()
-        sources = sources_of(rewrite.rows)
+    def _here(self) -> Iterator[Written]:
+        """Write them in this process."""
+        for index, made in self._made():
+            self.table.storage.put_if_absent(self.paths[index], made.data)
+            yield index, made.row, made.identities
+
+    def _apart(self, engine: Exchanging) -> list[Written]:
+        """Have workers write them: neither entries nor new manifests pass through this process."""
+        first, last = min(self.paths), max(self.paths)
+        sources = sources_of(self.rewrite.rows)
         placement = self._placement(sources)
-        syncs = [hashlib.sha256(task.name.encode()).digest()[:SYNC_BYTES] for task in rewrite.tasks]
+        joining = Joining.of(self.rewrite)
+        found = engine.exchange(
+            [(number, sources[number]) for number in placement.reaching(first, last)],
+            source_of,
+            opened,
+            Sharing(joining.regroup(placement, first, last), frozenset(self.paths)),
+            Writing(joining, dict(self.paths)),
+            buckets=len(self.rewrite.tasks),
+            phase=_REWRITING,
+            on_event=self.table.on_event,
+        )
+        written: list[Written] = sorted(found, key=itemgetter(0))
+        counts = [(index, identities.count) for index, _, identities in written]
+        expected = [(index, _entries(placement, index)) for index in sorted(self.paths)]
+        if counts != expected:
+            raise BackendUnavailable(
+                f"Cannot go on: workers wrote {sum(count for _, count in counts)} live files into {len(counts)} "
+                f"new manifests, not {sum(count for _, count in expected)} into {len(expected)}"
+            )
+        return written
+
+    def _made(self) -> Iterator[tuple[int, Joined]]:
+        """Each that is wanted, with its number."""
+        rewrite, group = self.rewrite, self.rewrite.group
+        assert group.layout is not None
+        sources = sources_of(rewrite.rows)
+        placement, joining = self._placement(sources), Joining.of(rewrite)
         # Unsorted ones are made of neighbours, so only those at a cut are read twice.
         held_bytes = self.held_bytes if placement.sorted_runs else min(self.held_bytes, _HELD_UNSORTED_BYTES)
         side_by_side = max(1, held_bytes // group.layout.target_bytes)
@@ -83,16 +119,14 @@ class Building:
             last = min(first + side_by_side, len(rewrite.tasks)) - 1
             if not any(first <= index <= last for index in self.paths):
                 continue
-            regroup = Regroup(target=group.target, placement=placement, syncs=syncs, first=first, last=last)
             parts: dict[int, list[Part]] = {}
-            for found in self._scan(sources, placement.reaching(first, last), regroup, "rewriting manifests"):
+            regroup = joining.regroup(placement, first, last)
+            for found in self._scan(sources, placement.reaching(first, last), regroup, _REWRITING):
                 for part in found:
                     if part.output in self.paths:
                         parts.setdefault(part.output, []).append(part)
             for index in sorted(parts):
-                own = parts.pop(index)
-                start = container_header(text, header, codec=group.target.codec, sync=syncs[index])
-                yield index, b"".join([start, *(part.blocks for part in own)]), own
+                yield index, joining.joined(index, parts.pop(index))
 
     def _placement(self, sources: Sequence[ManifestSource]) -> Placement:
         rewrite, group = self.rewrite, self.rewrite.group
@@ -119,29 +153,6 @@ class Building:
             on_event=self.table.on_event,
         )
 
-    def _row(self, data: bytes, parts: Sequence[Part]) -> dict[str, Any]:
-        """What the manifest list must say of one, but for its path."""
-        group = self.rewrite.group
-        assert group.target is not None
-        columns = zip(*(part.summaries for part in parts), strict=True)
-        return {
-            "manifest_length": len(data),
-            "partition_spec_id": group.spec_id,
-            "content": group.content,
-            "min_sequence_number": min(part.min_sequence_number for part in parts),
-            "added_files_count": 0,
-            "existing_files_count": sum(part.files for part in parts),
-            "deleted_files_count": 0,
-            "added_rows_count": 0,
-            "existing_rows_count": sum(part.rows for part in parts),
-            "deleted_rows_count": 0,
-            "partitions": [
-                _united(column).to_row(type_name)
-                for column, type_name in zip(columns, group.target.types, strict=True)
-            ],
-            "all_rows_have_ids": all(part.all_rows_have_ids for part in parts),
-        }
-
     def _check(self, staged: Mapping[Task, Staged], planned: Mapping[Task, Identities]) -> None:
         """Read the new manifests again: they hold the live entries that were read, and all of them."""
         tasks = [*staged]
@@ -149,11 +160,12 @@ class Building:
         assert target is not None
         numbered = target.format_version > 1
         sources = [
-            _written(staged[task].row, with_sequence_numbers=numbered, with_row_ids=target.with_row_ids)
+            _source(staged[task].row, with_sequence_numbers=numbered, with_row_ids=target.with_row_ids)
             for task in tasks
         ]
+        check = _Identifying(self.batch_bytes)
         written: dict[int, Identities] = {}
-        for found in self._scan(sources, range(len(sources)), _identities, "checking manifests"):
+        for found in self._scan(sources, range(len(sources)), check, "checking manifests"):
             written |= found
         for index, task in enumerate(tasks):
             if written.get(index) != planned[task]:
@@ -168,14 +180,14 @@ class Building:
             raise CorruptFile(staged[tasks[0]].path, None, reason)
 
 
-def _united(summaries: Sequence[FieldSummary]) -> FieldSummary:
-    found = FieldSummary()
-    for each in summaries:
-        found = found.united(each)
-    return found
+def _entries(placement: Placement, index: int) -> int:
+    """How many entries a new manifest gets."""
+    if index + 1 < len(placement.cuts):
+        return int(placement.cuts[index + 1] - placement.cuts[index])
+    return int(max(ends.max() for ends in placement.ends.values()) - placement.cuts[index])
 
 
-def _written(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_ids: bool) -> ManifestSource:
+def _source(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_ids: bool) -> ManifestSource:
     """A new manifest as its list will give it; what it must not inherit is told from what it holds."""
     return ManifestSource(
         path=row["manifest_path"],
@@ -191,18 +203,41 @@ def _written(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_id
     )
 
 
-def _identities(batch: Opened) -> dict[int, Identities]:
-    """The identities of new manifests by their numbers. Runs maybe in another process."""
-    numbers, sources = zip(*batch, strict=True)
-    return dict(zip(numbers, _each(sources), strict=True))
+@dataclass(frozen=True, slots=True)
+class _Identifying:
+    """Gives the identities of new manifests by their numbers; decodes about `at_once_bytes` at a time."""
+
+    at_once_bytes: int
+
+    def __call__(self, batch: Opened) -> dict[int, Identities]:
+        """Runs maybe in another process."""
+        return {
+            number: Identities.together(_identities(piece) for piece in self._pieces(source))
+            for number, source in batch
+            if source is not None
+        }
+
+    def _pieces(self, source: ManifestSource) -> Iterator[ManifestSource]:
+        """Some blocks after the other; each entry must be of those that existed before."""
+        container = source.container
+        assert container is not None
+        blocks: list[Block] = []
+        size_bytes = 0
+        for number, block in enumerate(container.blocks, start=1):
+            blocks.append(block)
+            size_bytes += len(block.payload)
+            if size_bytes >= self.at_once_bytes or number == len(container.blocks):
+                piece = replace(container, blocks=tuple(blocks))
+                yield replace(source, container=piece, existing_files_count=piece.count)
+                blocks, size_bytes = [], 0
 
 
-def _each(sources: Sequence[ManifestSource]) -> Iterator[Identities]:
-    for source in sources:
-        (found,) = read_entries([source], columns=IDENTITY)
-        ids = found.table["first_row_id"].combine_chunks()
-        given = ids.fill_null(0).to_numpy()
-        valid = ids.is_valid().to_numpy(zero_copy_only=False) & (given < _NOT_INHERITED)
-        column = array_of(given, valid)
-        index = found.table.column_names.index("first_row_id")
-        yield Identities.of(found.table.set_column(index, "first_row_id", column))
+def _identities(source: ManifestSource) -> Identities:
+    """Those of its entries; what they would inherit counts as missing."""
+    (found,) = read_entries([source], columns=IDENTITY)
+    ids = found.table["first_row_id"].combine_chunks()
+    given = ids.fill_null(0).to_numpy()
+    valid = ids.is_valid().to_numpy(zero_copy_only=False) & (given < _NOT_INHERITED)
+    column = array_of(given, valid)
+    index = found.table.column_names.index("first_row_id")
+    return Identities.of(found.table.set_column(index, "first_row_id", column))

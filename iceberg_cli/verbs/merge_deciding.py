@@ -11,7 +11,6 @@ import pyarrow as pa
 from iceberg_cli.iceberg import merge_dvs
 from iceberg_cli.iceberg.delete_columns import VECTOR, Bools, Ints
 from iceberg_cli.iceberg.delete_index import BEHIND_END, LOST_DELETES, SOUND, Index
-from iceberg_cli.iceberg.dv_blobs import lacking
 from iceberg_cli.iceberg.merge_choice import (
     Conversion,
     Puffins,
@@ -26,7 +25,8 @@ from iceberg_cli.iceberg.merge_dvs import MOVED, NEW, OUTPUTS_SCHEMA
 from iceberg_cli.iceberg.merge_policy import Settings
 from iceberg_cli.iceberg.merge_verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
 from iceberg_cli.plan import Verdict
-from iceberg_cli.verbs.delete_reading import DeleteReader, Joined
+from iceberg_cli.verbs.delete_apart import Joined
+from iceberg_cli.verbs.delete_reading import DeleteReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +92,8 @@ def _hold_against_older(reader: DeleteReader, found: Puffins, files: Ints) -> No
     index = reader.index
     if not len(files):
         return
-    rows = index.vector[files]
-    reader.open(found, np.unique(found.file[rows]))
-    records = index.data["record_count"].to_numpy()
-    for file, blobs in reader.parts_of(files):
-        row = int(index.vector[file])
-        vector = reader.vectors(found, np.array([row]))[row]
-        if lacking(vector, blobs, record_count=int(records[file])):
-            index.frozen[file] = LOST_DELETES
+    reader.puffins.open(found, np.unique(found.file[index.vector[files]]))
+    index.frozen[reader.lost(found, files)] = LOST_DELETES
 
 
 def _freeze_reaching(reader: DeleteReader) -> bool:
@@ -108,7 +102,7 @@ def _freeze_reaching(reader: DeleteReader) -> bool:
     Readers ignore such positions, but whoever wrote them may have meant another file.
     """
     index = reader.index
-    named = index.vector_data[np.array(sorted(reader.reaching), np.int64)]
+    named = index.vector_data[np.array(sorted(reader.puffins.reaching), np.int64)]
     files = named[index.frozen[named] == SOUND]
     index.frozen[files] = BEHIND_END
     return bool(len(files))
@@ -127,15 +121,15 @@ def _choose(
     limits = {"target_bytes": settings.target_bytes, "min_files": settings.min_files}
     # Small files that are enough by themselves are read at the same time.
     enough = small(found, np.zeros(len(found.paths), np.bool_), 0, **limits)
-    reader.open(found, np.flatnonzero(found.suspects(settings.dead_ratio) | enough))
-    dead = reader.dead_bytes(found)
+    reader.puffins.open(found, np.flatnonzero(found.suspects(settings.dead_ratio) | enough))
+    dead = reader.puffins.dead_bytes(found)
     known = dead >= 0
     dead[known] += _going_bytes(reader.index, found)[known]
     due = found.free & known & (dead >= settings.dead_ratio * found.file_bytes) & (found.weight > 0)
     certain = pa.concat_tables([new, _moved_outputs(reader, _vectors_in(found, due, gone))])
     last = merge_dvs.last_weight(merge_dvs.ordered(certain), settings.target_bytes)
     little = small(found, due, last, **limits)
-    reader.open(found, np.flatnonzero(little))
+    reader.puffins.open(found, np.flatnonzero(little))
     return due, little, dead
 
 
@@ -196,7 +190,7 @@ def _moved_outputs(reader: DeleteReader, rows: Ints) -> pa.Table:
         "sequence_number": deletes["sequence_number"],
         "cardinality": deletes["record_count"],
         "size": deletes["size"],
-        "crc": pa.array(reader.crc(rows), pa.binary()),
+        "crc": pa.array(reader.puffins.crc(rows), pa.binary()),
         "sum": np.zeros(len(rows), np.uint64),
         "last_row": records[named] - 1,
     }

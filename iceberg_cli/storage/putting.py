@@ -1,0 +1,42 @@
+"""New files: created once under their unique names, and read back."""
+
+from __future__ import annotations
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.storage import Storage
+
+_RANGE_BYTES = 8 << 20
+
+
+def put_checked(storage: Storage, path: str, data: bytes) -> None:
+    """Create a file and read it back, or find that it holds these bytes already.
+
+    A task that runs twice, because a worker died or another was faster, puts twice under one name, and both times
+    the same bytes. Other bytes there are another's file, which stays.
+
+    Raises:
+        FileExistsError: it holds other bytes.
+        CorruptFile: it was created, and other bytes are read.
+    """
+    try:
+        storage.put_if_absent(path, data)
+    except FileExistsError:
+        if _other_from(storage, path, data) is not None:
+            raise
+        return
+    at = _other_from(storage, path, data)
+    if at is not None:
+        raise CorruptFile(path, at, "read back: other bytes than were written")
+
+
+def _other_from(storage: Storage, path: str, data: bytes) -> int | None:
+    """The first place from which a file of other bytes was read, None where they are these and no more."""
+    at = 0
+    while True:
+        found = storage.read_range(path, at, _RANGE_BYTES)
+        # Compared in place: a copy of this much memory takes longer than reading the file.
+        if len(found) != min(_RANGE_BYTES, len(data) - at) or not data.startswith(found, at):
+            return at
+        at += len(found)
+        if len(found) < _RANGE_BYTES:
+            return None
