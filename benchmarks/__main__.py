@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import expire, growth, report, spark, v3
+from benchmarks import delta, expire, growth, report, spark, v3
 from benchmarks.bench import opened
 
-BENCHMARKS = {"expire": expire.main, "v3": v3.main, "spark": spark.main, "growth": growth.main}
+BENCHMARKS = {
+    "expire": expire.main,
+    "v3": v3.main,
+    "delta": delta.main,
+    "spark": spark.main,
+    "growth": growth.main,
+}
 
 
 def main() -> None:

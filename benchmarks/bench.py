@@ -272,11 +272,13 @@ class Kept:
         elif self._state == "given":
             shutil.rmtree(self.location)
             subprocess.run(["cp", "-al", self.copy, self.location], check=True)
-        # The one file that a writer may change in place, which would change the copy too.
-        hint = Path(f"{self.location}/metadata/version-hint.text")
-        text = Path(f"{self.copy}/metadata/version-hint.text").read_bytes()
-        hint.unlink()
-        hint.write_bytes(text)
+        # The files that a writer may change in place, which would change the copy too.
+        for name in ("metadata/version-hint.text", "_delta_log/_last_checkpoint"):
+            kept, given = Path(f"{self.copy}/{name}"), Path(f"{self.location}/{name}")
+            if kept.exists():
+                text = kept.read_bytes()
+                given.unlink()
+                given.write_bytes(text)
         self._state = "fresh"
 
     def remove(self) -> None:

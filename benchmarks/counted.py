@@ -23,7 +23,12 @@ from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import VERBS
 
 _ONE = ("read", "read_range", "stat", "put_if_absent", "list")
-_MANY = {"stat_many": 1, "versions_many": 1, "delete": 1_000}  # objects in one request to an object store
+_MANY = {
+    "stat_many": 1,
+    "sizes_and_times_many": 1,
+    "versions_many": 1,
+    "delete": 1_000,
+}  # objects in one request to an object store
 _CACHE_BYTES = 1 << 30
 
 

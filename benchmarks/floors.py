@@ -77,3 +77,61 @@ for path in open(sys.argv[1]).read().split():
 """
     + _WRITE
 )
+
+# Reads the log of the Delta table that its argument is, which alone tells what is live, and all live deletion vectors;
+# writes these into one file, and the commit that names it. Names the table wrote are relative ("u"), one classic
+# checkpoint is there, and no statistics need a second look.
+DELTA_VECTORS = r"""
+import glob, json, os, struct, sys, uuid, zlib
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+VALUE = {character: value for value, character in enumerate(Z85)}
+def name_of(text):
+    words = []
+    for at in range(0, 20, 5):
+        word = 0
+        for character in text[at : at + 5]:
+            word = word * 85 + VALUE[character]
+        words.append(word)
+    return f"deletion_vector_{uuid.UUID(bytes=struct.pack('>4I', *words))}.bin"
+root = sys.argv[1]
+checkpoint = max(glob.glob(f"{root}/_delta_log/*.checkpoint.parquet"))
+column = pq.ParquetFile(checkpoint).read(columns=["add"])["add"].drop_null()
+adds = {add["path"]: add for add in column.to_pylist(maps_as_pydicts="strict")}
+commits = [path for path in sorted(glob.glob(f"{root}/_delta_log/*.json")) if path[-25:] > checkpoint[-39:]]
+for path in commits:
+    with open(path, "rb") as file:
+        for line in file:
+            action = json.loads(line)
+            if "add" in action:
+                adds[action["add"]["path"]] = action["add"]
+by_file = {}
+for add in adds.values():
+    if add["deletionVector"] if "deletionVector" in add else None:
+        by_file.setdefault(add["deletionVector"]["pathOrInlineDv"], []).append(add)
+parts, lines, end = [b"\x01"], [], 1
+for encoded, mine in by_file.items():
+    with open(f"{root}/{name_of(encoded)}", "rb") as file:
+        data = file.read()
+    for add in mine:
+        vector = add["deletionVector"]
+        at, size = vector["offset"], vector["sizeInBytes"]
+        body = data[at + 4 : at + 4 + size]
+        if zlib.crc32(body) != int.from_bytes(data[at + 4 + size : at + 8 + size], "big"):
+            raise ValueError(add)
+        bitmap = BitMap64.deserialize(body[4:])
+        bitmap.run_optimize()
+        body = b"\xd1\xd39d" + bitmap.serialize()
+        parts += [struct.pack(">I", len(body)), body, struct.pack(">I", zlib.crc32(body))]
+        new = {**vector, "offset": end, "sizeInBytes": len(body), "pathOrInlineDv": "0" * 20}
+        removed = {"path": add["path"], "deletionTimestamp": 0, "dataChange": False, "deletionVector": vector}
+        lines += [json.dumps({"remove": removed}), json.dumps({"add": {**add, "deletionVector": new}})]
+        end += len(body) + 8
+for path, data in (("merged.bin", b"".join(parts)), ("merged.json", "\n".join(lines).encode())):
+    with open(f"{root}.{path}", "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+print(len(lines) // 2)
+"""

@@ -14,7 +14,7 @@ import iceberg_cli
 from benchmarks import peers
 from benchmarks.spark_peer import PACKAGE
 
-_PACKAGES = ("pyiceberg", "pyspark", "pyarrow", "numpy")
+_PACKAGES = ("pyiceberg", "deltalake", "pyspark", "pyarrow", "numpy")
 
 
 @functools.cache

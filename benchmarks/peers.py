@@ -57,8 +57,10 @@ def spark_engine_is_there() -> bool:
 class Session:
     """A Spark session in a process of its own, which runs Spark's statements or our command lines."""
 
+    module = "benchmarks.spark_peer"
+
     def __init__(self, warehouse: str) -> None:
-        self._command = [PYTHON, "-m", "benchmarks.spark_peer", warehouse, SPARK_MASTER]
+        self._command = [PYTHON, "-m", self.module, warehouse, SPARK_MASTER]
         self._process: subprocess.Popen[str] | None = (
             None  # not before it is asked: its start takes both cores
         )
