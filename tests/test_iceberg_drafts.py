@@ -15,7 +15,7 @@ import pytest
 
 from iceberg_cli.errors import InvalidMetadata
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.strict_json import dumps, loads
+from iceberg_cli.strict_json import dumps, loads
 from tests.metadata_documents import PATH, a_document, a_snapshot, encoded, without
 
 BOTH = "v0.11 and early v2"

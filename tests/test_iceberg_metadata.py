@@ -16,8 +16,9 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.iceberg.metadata import PartitionSpec, Schema, Snapshot, TableMetadata
+from iceberg_cli.iceberg.metadata_file import decode_metadata_file, encode_metadata_file
 from iceberg_cli.iceberg.schema import ListType, MapType, StructType, is_known_primitive
-from iceberg_cli.iceberg.strict_json import decode_metadata_file, dumps, encode_metadata_file, loads
+from iceberg_cli.strict_json import dumps, loads
 from tests.metadata_documents import PATH, a_document, a_snapshot, encoded, without
 from tests.paths import FIXTURES, needs_fixtures
 
@@ -731,12 +732,12 @@ def test_snapshots_are_found_by_id() -> None:
 
 MEASURED = """
 import sys, time
-from iceberg_cli.iceberg import strict_json
+from iceberg_cli.iceberg import metadata_file
 from iceberg_cli.iceberg.metadata import TableMetadata
 with open(sys.argv[1], "rb") as file:
     data = file.read()
 started = time.perf_counter()
-metadata = TableMetadata.from_json(strict_json.decode_metadata_file(data, "m"), path="m")
+metadata = TableMetadata.from_json(metadata_file.decode_metadata_file(data, "m"), path="m")
 seconds = time.perf_counter() - started
 with open("/proc/self/status") as status:
     peak_kb = next(line.split()[1] for line in status if line.startswith("VmHWM"))

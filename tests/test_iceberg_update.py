@@ -17,7 +17,7 @@ from pyiceberg.table.update import update_table_metadata
 
 from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.iceberg.metadata import Snapshot, SnapshotRef, TableMetadata
-from iceberg_cli.iceberg.strict_json import decode_metadata_file, dumps, loads
+from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.update import (
     AddSnapshot,
     AssertCurrentSchemaId,
@@ -50,6 +50,7 @@ from iceberg_cli.iceberg.update import (
     updates_from_json,
     with_updates,
 )
+from iceberg_cli.strict_json import dumps, loads
 from tests.metadata_documents import LOCATION, PATH, a_document, a_snapshot, encoded, without
 from tests.paths import FIXTURES, needs_fixtures
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from iceberg_cli import strict_json
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg import strict_json
 
 MAX_DEPTH = 64
 MAX_NODES = 10_000

@@ -1,31 +1,14 @@
 """The rules that `inspect --check` holds a table against, by id.
 
-A rule is an error where readers may fail or give other rows, or where this tool's own verbs rely on it; a warning where
-the specification is broken and readers do without; information where nothing is wrong.
-
 The sections are the specification's headings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-ERROR: Final = "error"
-WARNING: Final = "warning"
-INFO: Final = "info"
-SEVERITIES: Final = (ERROR, WARNING, INFO)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """What holds for a sound table."""
-
-    severity: str
-    section: str  # of the specification
-    remedy: str  # what the operator can do
-
+from iceberg_cli.findings import ERROR, INFO, WARNING, Rule
 
 _OLDER_METADATA = (
     "Compare with the previous metadata file (`inspect TABLE metadata-log`) and repair this one or go back."

@@ -25,15 +25,18 @@ def json_rows(
     *,
     ids: Collection[str] = (),
     bare: Mapping[str, Collection[int | str]] | None = None,
+    texts: Collection[str] = (),
     before: str = "",
     after: str = "",
 ) -> pa.Array:
     """One JSON object per row.
 
     Args:
-        table: n rows of integers, booleans, strings, binary values (base64), lists of those, and maps to those.
+        table: n rows of integers, booleans, strings, binary values (base64), lists of those, maps to those, and
+            structs of those.
         ids: integer columns that are written as strings, because they hold 64-bit ids.
         bare: for a column of maps to strings, the keys whose strings are numbers or booleans already.
+        texts: columns of strings that are JSON already.
         before: goes before each object.
         after: goes behind each object.
 
@@ -44,7 +47,11 @@ def json_rows(
     for index, name in enumerate(table.column_names):
         column = table[name].combine_chunks()
         parts.append(("{" if index == 0 else ", ") + json.dumps(name) + ": ")
-        if pa.types.is_map(column.type):
+        if name in texts:
+            parts.append(pc.fill_null(column, "null"))
+        elif pa.types.is_struct(column.type):
+            parts.append(_structs(column))
+        elif pa.types.is_map(column.type):
             parts.append(_maps(compact(column), (bare or {}).get(name, ())))
         elif pa.types.is_list(column.type):
             parts.append(_lists(compact(column)))
@@ -105,6 +112,15 @@ def _maps(column: pa.Array, bare: Collection[int | str]) -> pa.Array:
         shown = pc.if_else(number, pc.fill_null(values, "null"), shown)
     names = _each(keys, lambda key: f"{json.dumps(str(key))}: ")
     return _joined(column, pc.binary_join_element_wise(names, shown, ""), "{", "}")
+
+
+def _structs(column: pa.Array) -> pa.Array:
+    parts: list[pa.Array | str] = []
+    for member in column.type:
+        parts.append(("{" if not parts else ", ") + json.dumps(member.name) + ": ")
+        parts.append(_scalars(pc.struct_field(column, member.name)))
+    shown = pc.binary_join_element_wise(*parts, "}", "")
+    return pc.if_else(column.is_valid(), shown, "null")
 
 
 def _lists(column: pa.Array) -> pa.Array:

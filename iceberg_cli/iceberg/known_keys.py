@@ -14,9 +14,9 @@ from iceberg_cli.iceberg.reachability import NO_KEYS, Keys, among, key_set
 
 _FEW = 8  # so many times more keys are known than asked for: looking through them once is quicker than sorting them
 _LOOKS = 4  # so many looks cost about as much as sorting
-_AT_ONCE = 1 << 18  # keys that are looked at together
-_BITS_FOR_EACH = 4  # of the table that rules keys out, as a power of two: one key in 16 passes it
-_MOST_BITS = 22
+_AT_ONCE = 1 << 16  # keys that are looked at together: the processor's cache holds them
+_BITS_FOR_EACH = 6  # of the table that rules keys out, as a power of two: one key in 64 passes it
+_LEAST_BITS, _MOST_BITS = 16, 22
 
 
 class KnownKeys:
@@ -54,11 +54,12 @@ class KnownKeys:
         """The known keys that are in `keys`, and some others."""
         if not len(keys):
             return NO_KEYS
-        bits = min(len(keys).bit_length() + _BITS_FOR_EACH, _MOST_BITS)
+        bits = min(max(len(keys).bit_length() + _BITS_FOR_EACH, _LEAST_BITS), _MOST_BITS)
         shift = np.uint64(64 - bits)
         asked = np.zeros(1 << bits, np.bool_)
         asked[keys >> shift] = True
-        return key_set([block[asked[block >> shift]] for block in self._together()])
+        # Signed places: numpy would copy others to such before it looks them up.
+        return key_set([block[asked[(block >> shift).view(np.int64)]] for block in self._together()])
 
     def _together(self) -> Iterator[Keys]:
         """Blocks of many keys: numpy takes as long for an array of two hundred as for one of two thousand."""

@@ -132,7 +132,7 @@ class TableMetadata:
 
     @classmethod
     def from_json(cls, value: object, *, path: str) -> TableMetadata:
-        """Read the object of a metadata file, see `strict_json.decode_metadata_file`.
+        """Read the object of a metadata file, see `metadata_file.decode_metadata_file`.
 
         Args:
             value: parsed object; parts of it are kept.

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from iceberg_cli import strict_json
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg import strict_json
 from iceberg_cli.iceberg.puffin_vectors import read_vectors_footer
 
 MAGIC = b"PFA1"

@@ -19,8 +19,9 @@ import pytest
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.strict_json import decode_metadata_file, dumps, loads
+from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.update import RemoveSnapshots, with_updates
+from iceberg_cli.strict_json import dumps, loads
 from tests.metadata_documents import PATH, a_document, a_snapshot, without
 
 V1 = without(
@@ -187,7 +188,7 @@ MEASURED = """
 import sys, time
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.strict_json import decode_metadata_file
+from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 import pyarrow
 with open(sys.argv[1], "rb") as file:
     data = file.read()

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Mapping
 from operator import itemgetter
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -44,13 +43,6 @@ _LONE_SURROGATE: Final = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
-_ZSTD_NAME: Final = re.compile(r"\.zstd?\.metadata\.json$|\.metadata\.json\.zstd?$")
-_GZIP_NAME: Final = re.compile(r"\.gz\.metadata\.json$|\.metadata\.json\.gz$")
-_MAX_RATIO: Final = 1000
-_RATIO_FLOOR_BYTES: Final = 2**20
-_CHUNK_BYTES: Final = 4 * 2**20
 _SCANNED_BYTES: Final = 2**19  # the scan for depth needs ten times as much memory
 
 
@@ -100,6 +92,70 @@ def loads(data: bytes | bytearray, path: str, *, sharing: bool = True) -> dict[s
     return value
 
 
+class Lines(NamedTuple):
+    """The objects of newline-delimited JSON.
+
+    Args:
+        values: one dict for each line that is not blank.
+        numbers: of those lines, the first is 1.
+        fractions: whether any number was written with a fraction or an exponent.
+    """
+
+    values: list[dict[str, Any]]
+    numbers: list[int]
+    fractions: bool
+
+
+def loads_lines(data: bytes, path: str) -> Lines:
+    """The JSON objects that `data` spells, one on each line; lines may end in CR LF, and the last one in nothing.
+
+    Args:
+        data: UTF-8 without byte order mark, of any length.
+        path: file it came from, for messages.
+
+    Raises:
+        CorruptFile: a line is not one JSON object, or is one with a second meaning. Integers may be of any size.
+    """
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise CorruptFile(path, 0, "a byte order mark before the JSON")
+    if b"\\u" in data and (surrogate := _LONE_SURROGATE.search(_without_escapes(data))):
+        raise CorruptFile(path, surrogate.start(), "half of a surrogate pair")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptFile(path, error.start, "not UTF-8") from None
+    fractions: list[float] = []
+
+    def to_float(digits: str) -> float:
+        fractions.append(_to_float(digits))
+        return fractions[-1]
+
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_to_object, parse_float=to_float, parse_constant=_no_constant
+    )
+    values: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    for number, whole in enumerate(text.split("\n"), 1):
+        line = whole.strip(" \t\r")
+        if not line:
+            continue
+        place = f"line {number}"
+        try:
+            value, end = decoder.raw_decode(line)
+        except _RefusedError as refused:
+            raise CorruptFile(path, f"{place}, {refused.place or 'a number'}", refused.reason) from None
+        except json.JSONDecodeError as error:
+            raise CorruptFile(path, place, f"the line is not one whole JSON object: {error.msg}") from None
+        except (RecursionError, ValueError) as error:
+            raise CorruptFile(path, place, f"the line cannot be parsed: {error}") from None
+        if end != len(line) or not isinstance(value, dict):
+            found = _kind(value) if end == len(line) else "an object and more"
+            raise CorruptFile(path, place, f"one JSON object is expected on the line, not {found}")
+        values.append(value)
+        numbers.append(number)
+    return Lines(values, numbers, bool(fractions))
+
+
 def dumps(value: Mapping[str, Any]) -> bytes:
     """Compact JSON in UTF-8, keys in the order of `value`, as the Java library writes it.
 
@@ -107,37 +163,6 @@ def dumps(value: Mapping[str, Any]) -> bytes:
         ValueError: a float is not finite.
     """
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8")
-
-
-def decode_metadata_file(data: bytes, path: str) -> dict[str, Any]:
-    """The JSON object of a metadata file that is plain, gzip or zstd; its first bytes decide, not its name.
-
-    Raises:
-        CorruptFile: see `loads`; also a compressed stream that is cut short, followed by something, damaged,
-            or that inflates beyond 256 MiB or (above 1 MiB) a thousandfold.
-
-    Spec: Appendix F, "Naming for GZIP compressed Metadata JSON files".
-    """
-    if data.startswith(_GZIP_MAGIC):
-        return loads(_gunzip(data, path), path)
-    if data.startswith(_ZSTD_MAGIC):
-        return loads(_unzstd(data, path), path)
-    return loads(data, path)
-
-
-def encode_metadata_file(data: bytes, name: str) -> bytes:
-    """`data` compressed as the name says: `.gz.metadata.json` and `.metadata.json.gz` gzip, `.zst` zstd.
-
-    The same bytes and name always give the same file: gzip carries no time.
-    """
-    if _GZIP_NAME.search(name):
-        compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
-        return compressor.compress(data) + compressor.flush()
-    if _ZSTD_NAME.search(name):
-        import pyarrow as pa
-
-        return bytes(pa.compress(data, codec="zstd", asbytes=True))
-    return data
 
 
 def _check_bounds(data: bytes | bytearray, path: str) -> None:
@@ -155,14 +180,18 @@ def _check_bounds(data: bytes | bytearray, path: str) -> None:
         )
     plain = data
     if b"\\" in data:
-        # Same length, so that offsets stay; what is left of "\\" is the start of an escape that is no quote.
-        plain = data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
+        plain = _without_escapes(data)
         if surrogate := _LONE_SURROGATE.search(plain):
             raise CorruptFile(path, surrogate.start(), "half of a surrogate pair")
     deepest = _first_too_deep(plain.translate(None, _NOT_STRUCTURE))
     if deepest is not None:
         offset = _offset_of_structure(plain, deepest)
         raise CorruptFile(path, offset, f"nested more than {MAX_DEPTH} deep")
+
+
+def _without_escapes(data: bytes | bytearray) -> bytes | bytearray:
+    """`data` without escaped backslashes and quotes, of the same length, so that offsets stay."""
+    return data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
 
 
 def _first_too_deep(structure: bytes | bytearray) -> int | None:
@@ -266,46 +295,3 @@ def _kind(value: object) -> str:
         return "null"
     names = {list: "an array", str: "a string", bool: "true or false"}
     return names.get(type(value), "a number")
-
-
-def _inflated_limit(data: bytes) -> int:
-    return min(MAX_BYTES, max(_RATIO_FLOOR_BYTES, _MAX_RATIO * len(data)))
-
-
-def _gunzip(data: bytes, path: str) -> bytearray:
-    limit = _inflated_limit(data)
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    inflated = bytearray()
-    rest = data
-    try:
-        while not inflater.eof:
-            chunk = inflater.decompress(rest, _CHUNK_BYTES)
-            if not chunk and not inflater.eof:
-                raise CorruptFile(path, len(data), "the gzip stream is cut short")
-            inflated += chunk
-            if len(inflated) > limit:
-                raise CorruptFile(path, None, f"gzip of {len(data)} bytes inflates beyond {limit} bytes")
-            rest = inflater.unconsumed_tail
-    except zlib.error as error:
-        raise CorruptFile(path, None, f"damaged gzip: {error}") from None
-    if inflater.unused_data:
-        raise CorruptFile(
-            path, len(data) - len(inflater.unused_data), "bytes follow the end of the gzip stream"
-        )
-    return inflated
-
-
-def _unzstd(data: bytes, path: str) -> bytearray:
-    import pyarrow as pa
-
-    limit = _inflated_limit(data)
-    inflated = bytearray()
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                inflated += chunk
-                if len(inflated) > limit:
-                    raise CorruptFile(path, None, f"zstd of {len(data)} bytes inflates beyond {limit} bytes")
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(path, None, f"damaged zstd: {error}") from None
-    return inflated

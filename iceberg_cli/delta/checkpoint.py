@@ -1,0 +1,264 @@
+"""Checkpoints and their sidecars: bytes -> actions in columns.
+
+Parquet goes to Arrow and stays there. Of `stats` and `stats_parsed` only one is read: the text, unless it is not there.
+
+Spec: "Checkpoints", "Checkpoint Schema", "V2 Spec".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.actions import (
+    ADD,
+    CHECKPOINT_ONLY,
+    REMOVE,
+    Actions,
+    CommitBytes,
+    Int64s,
+    Json,
+    domain_key,
+    parse_checkpoint,
+    transaction_key,
+)
+from iceberg_cli.delta.columns import check_files, plain_values
+from iceberg_cli.delta.parsed_stats import stats_texts
+from iceberg_cli.delta.paths import decode
+from iceberg_cli.delta.protocol import Metadata, Protocol
+from iceberg_cli.errors import CorruptFile
+
+_FILES: Final = {"add": ADD, "remove": REMOVE}
+_DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
+_BATCH_ROWS: Final = 1 << 14
+_PARSED_PREFIX: Final = "add.stats_parsed."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one file of a checkpoint holds.
+
+    Args:
+        actions: their version is the checkpoint's, their place the row.
+        sidecars: `sidecar` actions.
+        checkpoint_metadata: the `checkpointMetadata` action of a V2 checkpoint.
+    """
+
+    actions: Actions
+    sidecars: tuple[Json, ...] = ()
+    checkpoint_metadata: Json | None = field(default=None)
+
+
+def read_part(path: str, version: int, data: bytes) -> Part:
+    """The actions of a checkpoint's top-level file, a part of it or a sidecar; JSON or Parquet by its name.
+
+    Args:
+        path: of the file.
+        version: of the checkpoint.
+        data: the whole file.
+
+    Raises:
+        CorruptFile: it is damaged, or an action in it is not as the protocol has it.
+    """
+    if path.endswith(".json"):
+        return _of_json(path, version, data)
+    return _of_parquet(path, version, data)
+
+
+def sidecar_path(sidecar: Json, folder: str, checkpoint: str) -> tuple[str, int]:
+    """Storage path and size of a sidecar.
+
+    Args:
+        sidecar: the action.
+        folder: storage path of `_delta_log`.
+        checkpoint: file that names it, for messages.
+
+    Raises:
+        CorruptFile: the action names no file in the folder of sidecars.
+    """
+    fields = sidecar if isinstance(sidecar, dict) else {}
+    path, size = fields.get("path"), fields.get("sizeInBytes")
+    if not isinstance(path, str) or type(size) is not int or size < 0:
+        raise CorruptFile(checkpoint, "sidecar", "path and sizeInBytes are expected")
+    name = decode(path).rsplit("/", 1)[-1]
+    if name in {"", ".", ".."}:
+        raise CorruptFile(checkpoint, "sidecar.path", f"{path!r} names no file")
+    return f"{folder}/_sidecars/{name}", size
+
+
+def _of_json(path: str, version: int, data: bytes) -> Part:
+    actions, special = parse_checkpoint(CommitBytes(path, version, data))
+    metadata = [line["checkpointMetadata"] for line in special if line.get("checkpointMetadata") is not None]
+    return Part(
+        actions=replace(actions, commit_infos=()),
+        sidecars=tuple(line["sidecar"] for line in special if line.get("sidecar") is not None),
+        checkpoint_metadata=metadata[-1] if metadata else None,
+    )
+
+
+def _of_parquet(path: str, version: int, data: bytes) -> Part:
+    import pyarrow.parquet as pq
+
+    try:
+        # In nanoseconds, what INT96 holds of years before 1678 or after 2261 would become another time. Nothing but
+        # its pages' checksums tells that a path has become another one, and a file that nothing names is deleted.
+        file = pq.ParquetFile(
+            pa.BufferReader(data), coerce_int96_timestamp_unit="us", page_checksum_verification=True
+        )
+        schema = file.schema_arrow
+        files = {kind: _rows(file, kind, path) for kind in _FILES if kind in schema.names}
+        others = [each.name for each in schema if each.name not in _FILES and pa.types.is_struct(each.type)]
+        table = _read(file, others)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise CorruptFile(path, None, f"no readable Parquet: {error}") from None
+    small = {name: plain_values(_valid(table.column(name))) for name in others}
+    tables = {
+        kind: files[kind][0] if kind in files else schema.empty_table() for kind, schema in _FILES.items()
+    }
+    places = {kind: files[kind][1] if kind in files else np.empty(0, np.int64) for kind in _FILES}
+
+    def place(kind: str) -> Callable[[int], tuple[str, str]]:
+        return lambda index: (path, f"row {places[kind][index]}, {kind}")
+
+    check_files(tables["add"], place("add"), sized=True)
+    check_files(tables["remove"], place("remove"), sized=False)
+    known = ("txn", "metaData", "protocol", "domainMetadata", "commitInfo", "cdc", *CHECKPOINT_ONLY)
+    actions = Actions(
+        adds=tables["add"],
+        removes=tables["remove"],
+        add_versions=np.full(tables["add"].num_rows, version, np.int64),
+        add_places=places["add"],
+        remove_versions=np.full(tables["remove"].num_rows, version, np.int64),
+        remove_places=places["remove"],
+        protocol=_last(small, "protocol", lambda value: Protocol.from_json(value, path=path)),
+        metadata=_last(small, "metaData", lambda value: Metadata.from_json(value, path=path)),
+        transactions={transaction_key(item, path, "txn"): item for item in small.get("txn", [])},
+        domains={domain_key(item, path, "domainMetadata"): item for item in small.get("domainMetadata", [])},
+        unknown=tuple({kind: item} for kind, items in small.items() if kind not in known for item in items),
+    )
+    metadata = small.get("checkpointMetadata", [])
+    return Part(
+        actions=actions,
+        sidecars=tuple(small.get("sidecar", [])),
+        checkpoint_metadata=metadata[-1] if metadata else None,
+    )
+
+
+def _read(file: Any, columns: Sequence[str]) -> pa.Table:
+    table = file.read(columns=list(columns))
+    table.validate(full=True)  # strings may be no UTF-8
+    return table
+
+
+def _structs(file: Any, kind: str, names: Sequence[str]) -> tuple[pa.ChunkedArray, Int64s]:
+    """Those structs of a column that are not null, with some of their fields, and their rows in the file.
+
+    A file's rows are mostly of other kinds: taken batch by batch, the whole column is never there beside its rows.
+    """
+    chunks, places, rows = [], [np.empty(0, np.int64)], 0
+    for batch in file.iter_batches(_BATCH_ROWS, columns=[f"{kind}.{name}" for name in names]):
+        batch.validate(full=True)
+        column = batch.column(0)
+        there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        if len(there):
+            chunks.append(column.drop_null() if column.null_count else column)
+            places.append(there + rows)
+        rows += len(column)
+    kind_of_column = chunks[0].type if chunks else _narrowed(file.schema_arrow.field(kind).type, names)
+    return pa.chunked_array(chunks, kind_of_column), np.concatenate(places)
+
+
+def _narrowed(struct: pa.StructType, names: Sequence[str]) -> pa.StructType:
+    return pa.struct([each for each in struct if each.name in names])
+
+
+def _rows(file: Any, kind: str, path: str) -> tuple[pa.Table, Int64s]:
+    """The adds or removes of a checkpoint in the columns that they have here, and their rows in the file."""
+    struct = file.schema_arrow.field(kind).type
+    if not pa.types.is_struct(struct):
+        raise CorruptFile(path, kind, f"a struct is expected, not {struct}")
+    # One column of it by itself: what is derived from others is not even decompressed.
+    skipped = _DERIVED if struct.get_field_index("stats") >= 0 else _DERIVED[1:]
+    structs, places = _structs(file, kind, [each.name for each in struct if each.name not in skipped])
+    schema = _FILES[kind]
+    names = [each.name for each in structs.type]
+    columns = [
+        _field(structs, field_.name, field_.type)
+        if field_.name in names
+        else pa.nulls(len(places), field_.type)
+        for field_ in schema
+    ]
+    fields = list(schema)
+    for name in sorted(set(names) - set(schema.names) - set(_DERIVED)):
+        column = _field(structs, name, None)
+        if column.null_count < len(column):
+            columns.append(column)
+            fields.append(pa.field(name, column.type))
+    rows = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    if kind == "add" and rows.column("stats").null_count and struct.get_field_index("stats_parsed") >= 0:
+        return _with_stats(rows, file), places
+    return rows, places
+
+
+def _field(structs: pa.ChunkedArray, name: str, kind: pa.DataType | None) -> pa.ChunkedArray:
+    """A field of structs of which none is null, as `kind` where that is given."""
+    index = structs.type.get_field_index(name)
+    wanted = structs.type.field(index).type if kind is None else kind
+    chunks = []
+    for chunk in structs.chunks:
+        column = chunk.field(index)
+        none = column.null_count == len(column)
+        chunks.append(pa.nulls(len(column), wanted) if none else _cast(column, wanted))
+    return pa.chunked_array(chunks, wanted)
+
+
+def _with_stats(adds: pa.Table, file: Any) -> pa.Table:
+    """`adds` with the JSON of their parsed statistics where they have no other."""
+    structs, _ = _structs(file, "add", ["path", "stats_parsed"])
+    parsed = _field(structs, "stats_parsed", None)
+    stats = pc.coalesce(adds.column("stats"), stats_texts(parsed, instants=_int96(file)))
+    return adds.set_column(adds.schema.get_field_index("stats"), ADD.field("stats"), stats)
+
+
+def _int96(file: Any) -> frozenset[str]:
+    """The statistics that Parquet has as INT96: Spark writes times in UTC so, and no others."""
+    columns = (file.schema.column(index) for index in range(len(file.schema)))
+    return frozenset(
+        column.path.removeprefix(_PARSED_PREFIX) for column in columns if column.physical_type == "INT96"
+    )
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`column` as `kind`: structs by the names of their fields, the rest as Arrow casts."""
+    if column.type == kind:
+        return column
+    if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
+        names = [child.name for child in column.type]
+        children = [
+            _cast(column.field(child.name), child.type)
+            if child.name in names
+            else pa.nulls(len(column), child.type)
+            for child in kind
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null())
+    if pa.types.is_map(kind) and pa.types.is_map(column.type):
+        # Only the names of the inner fields differ, or the width of their offsets.
+        keys, items = column.keys.cast(kind.key_type), column.items.cast(kind.item_type)
+        plain = column.offset == 0 and not column.null_count
+        if plain:
+            return pa.MapArray.from_arrays(column.offsets, keys, items)
+    return column.cast(kind)
+
+
+def _last(small: Mapping[str, Sequence[Any]], kind: str, read: Callable[[Any], Any]) -> Any:
+    values = small.get(kind, [])
+    return read(values[-1]) if values else None
+
+
+def _valid(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.drop_null() if column.null_count else column

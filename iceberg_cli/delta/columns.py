@@ -1,0 +1,293 @@
+"""File actions as Arrow columns: their types, how JSON objects become rows, and what identifies a logical file.
+
+A table of adds has the columns of `ADD` first, in this order and type, then one for each field that the protocol does
+not name, so that it survives. Such a field that cannot be told in one plain type is kept as JSON text, and marked so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import CorruptFile
+
+Place = Callable[[int], tuple[str, str]]
+"""The file and the place in it of a row, for messages."""
+
+STRINGS: Final = pa.map_(pa.string(), pa.string())
+DELETION_VECTOR: Final = pa.struct(
+    [
+        ("storageType", pa.string()),
+        ("pathOrInlineDv", pa.string()),
+        ("offset", pa.int32()),
+        ("sizeInBytes", pa.int32()),
+        ("cardinality", pa.int64()),
+        ("maxRowIndex", pa.int64()),
+    ]
+)
+ADD: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partitionValues", STRINGS),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+        ("tags", STRINGS),
+        ("deletionVector", DELETION_VECTOR),
+        ("baseRowId", pa.int64()),
+        ("defaultRowCommitVersion", pa.int64()),
+        ("clusteringProvider", pa.string()),
+    ]
+)
+REMOVE: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("deletionTimestamp", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("extendedFileMetadata", pa.bool_()),
+        ("partitionValues", STRINGS),
+        ("size", pa.int64()),
+        ("stats", pa.string()),
+        ("tags", STRINGS),
+        ("deletionVector", DELETION_VECTOR),
+        ("baseRowId", pa.int64()),
+        ("defaultRowCommitVersion", pa.int64()),
+    ]
+)
+CDC: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partitionValues", STRINGS),
+        ("size", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("tags", STRINGS),
+    ]
+)
+AS_JSON: Final = {b"iceberg_cli.json": b"text"}
+
+_WRONG_TYPE: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+_DV_KINDS: Final = pa.array(["u", "i", "p"])
+_UUID_CHARACTERS: Final = 20
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place) -> pa.Table:
+    """A table of n JSON objects: the columns of `schema`, then the fields that it does not have.
+
+    Raises:
+        CorruptFile: a value has another type than its column.
+    """
+    if not rows:
+        return schema.empty_table()
+    present = set().union(*rows)
+    columns = [
+        _column([row.get(field.name) for row in rows], field, place)
+        if field.name in present
+        else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    fields = list(schema)
+    for name in sorted(present.difference(schema.names)):
+        field, column = _unknown(name, [row.get(name) for row in rows])
+        fields.append(field)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def no_fractions(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place) -> None:
+    """Refuse numbers with a fraction or an exponent, which Arrow would make whole.
+
+    Raises:
+        CorruptFile: there is one in a column of whole numbers.
+    """
+    names = [field.name for field in schema if pa.types.is_integer(field.type)]
+    inner = [field.name for field in DELETION_VECTOR if pa.types.is_integer(field.type)]
+    for index, row in enumerate(rows):
+        vector = row.get("deletionVector")
+        for values, keys in ((row, names), (vector if isinstance(vector, dict) else {}, inner)):
+            for key in keys:
+                if isinstance(values.get(key), float):
+                    path, where = place(index)
+                    raise CorruptFile(path, f"{where}.{key}", f"{values[key]} is not a whole number")
+
+
+def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """The rows of all tables, in order; unknown columns that some lack are null there."""
+    filled = [table for table in tables if table.num_rows]
+    if not filled:
+        return schema.empty_table()
+    if len(filled) == 1:
+        return filled[0]
+    fields: dict[str, pa.Field] = {}
+    as_json: set[str] = set()
+    for field in chain.from_iterable(table.schema for table in filled):
+        if not field.equals(fields.setdefault(field.name, field), check_metadata=True):
+            as_json.add(field.name)
+    fields |= {name: _json_field(name) for name in as_json}
+    whole = pa.schema([*schema, *(fields[name] for name in sorted(fields.keys() - set(schema.names)))])
+    return pa.concat_tables([_conformed(table, whole, as_json) for table in filled])
+
+
+def dv_ids(table: pa.Table) -> pa.Array:
+    """What tells the deletion vectors of a file apart, of n adds or removes; null where there is none.
+
+    Spec: "Derived Fields", `uniqueId`.
+    """
+    vectors = table.column("deletionVector")
+    if vectors.null_count == len(vectors):
+        return pa.nulls(len(vectors), pa.string())
+    vectors = _one_chunk(vectors)
+    kind, where, offset = (
+        pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset")
+    )
+    name = pc.binary_join_element_wise(kind, where, "")
+    at_offset = pc.binary_join_element_wise(name, offset.cast(pa.string()), "@")
+    return pc.coalesce(at_offset, name)
+
+
+def check_files(table: pa.Table, place: Place, *, sized: bool) -> None:
+    """Refuse file actions that identify no file.
+
+    Args:
+        table: n adds or removes.
+        place: of a row.
+        sized: whether each must say its size, as adds must.
+
+    Raises:
+        CorruptFile: a path is missing or empty, a size missing or negative, a deletion vector incomplete.
+    """
+    if not table.num_rows:
+        return
+    path, size = table.column("path"), table.column("size")
+    _refuse(pc.is_null(path), place, "path", "it is missing")
+    _refuse(pc.equal(path, ""), place, "path", "it is empty")
+    if sized:
+        _refuse(pc.is_null(size), place, "size", "it is missing")
+    _refuse(pc.less(size, 0), place, "size", "it is negative")
+    if "deletionVector" not in table.schema.names:
+        return
+    vectors = table.column("deletionVector")
+    if vectors.null_count == len(vectors):
+        return
+    there = pc.is_valid(vectors)
+    parts = {field.name: pc.struct_field(vectors, field.name) for field in DELETION_VECTOR}
+    kind = parts["storageType"]
+    for name in ("storageType", "pathOrInlineDv", "sizeInBytes", "cardinality"):
+        missing = pc.and_(there, pc.is_null(parts[name]))
+        _refuse(missing, place, f"deletionVector.{name}", "it is missing")
+    for name in ("offset", "sizeInBytes", "cardinality"):
+        _refuse(pc.less(parts[name], 0), place, f"deletionVector.{name}", "it is negative")
+    known = pc.is_in(kind, value_set=_DV_KINDS)
+    _refuse(pc.and_(there, pc.invert(known)), place, "deletionVector.storageType", "it is none of u, i and p")
+    short = pc.less(pc.utf8_length(parts["pathOrInlineDv"]), _UUID_CHARACTERS)
+    _refuse(
+        pc.and_(pc.equal(kind, "u"), short),
+        place,
+        "deletionVector.pathOrInlineDv",
+        "it is too short for a UUID",
+    )
+
+
+def _refuse(wrong: Any, place: Place, field: str, reason: str) -> None:
+    index = pc.index(wrong, pa.scalar(value=True)).as_py()
+    if index >= 0:
+        path, where = place(index)
+        raise CorruptFile(path, f"{where}.{field}", reason)
+
+
+def _column(values: Sequence[Any], field: pa.Field, place: Place) -> pa.Array:
+    try:
+        return _array(values, field.type)
+    except _WRONG_TYPE as error:
+        for index, value in enumerate(values):
+            try:
+                _array([value], field.type)
+            except _WRONG_TYPE:
+                path, where = place(index)
+                reason = f"{json.dumps(value)[:80]} is no {field.type}"
+                raise CorruptFile(path, f"{where}.{field.name}", reason) from None
+        raise AssertionError(field.name) from error
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    return _strings(values) if kind == STRINGS else pa.array(values, kind)
+
+
+def _strings(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
+    """A column of maps from strings to strings."""
+    filled = [value for value in values if value is not None]
+    ends = np.concatenate(
+        [np.zeros(1, np.int32), np.cumsum([len(value.keys()) for value in filled], dtype=np.int32)]
+    )
+    keys = pa.array(chain.from_iterable(filled), pa.string())
+    items = pa.array(chain.from_iterable(value.values() for value in filled), pa.string())
+    maps = pa.MapArray.from_arrays(pa.array(ends), keys, items)
+    if len(filled) == len(values):
+        return maps
+    rows = np.cumsum([value is not None for value in values]) - 1
+    return maps.take(pa.array(rows, mask=np.array([value is None for value in values])))
+
+
+def _unknown(name: str, values: Sequence[Any]) -> tuple[pa.Field, pa.Array]:
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) == 1 and kinds <= {str, bool, int, float}:
+        try:
+            column = pa.array(values)
+        except (pa.ArrowException, OverflowError):
+            pass
+        else:
+            return pa.field(name, column.type), column
+    return _json_field(name), _json_texts(values)
+
+
+def _json_field(name: str) -> pa.Field:
+    return pa.field(name, pa.string(), metadata=AS_JSON)
+
+
+def _conformed(table: pa.Table, schema: pa.Schema, as_json: set[str]) -> pa.Table:
+    columns = []
+    for field in schema:
+        index = table.schema.get_field_index(field.name)
+        if index < 0:
+            columns.append(pa.nulls(table.num_rows, field.type))
+        elif field.name in as_json and table.schema.field(index).metadata != AS_JSON:
+            values = plain_values(table.column(index))
+            columns.append(_json_texts(values))
+        else:
+            columns.append(table.column(index))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _json_texts(values: Sequence[Any]) -> pa.Array:
+    encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=str).encode
+    return pa.array([None if value is None else encode(value) for value in values], pa.string())
+
+
+def plain_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """The values of a column as JSON has them: maps as objects, and no fields that are null in structs."""
+    return [plain(value, column.type) for value in column.to_pylist()]
+
+
+def plain(value: Any, kind: pa.DataType) -> Any:
+    """One value as JSON has it, see `plain_values`."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {key: plain(item, kind.item_type) for key, item in value}
+    if pa.types.is_struct(kind):
+        found = ((field.name, plain(value[field.name], field.type)) for field in kind)
+        return {name: item for name, item in found if item is not None}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [plain(item, kind.value_type) for item in value]
+    return value
+
+
+def _one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole

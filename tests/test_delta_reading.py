@@ -1,0 +1,564 @@
+"""Snapshots of logs on a disk: replay, checkpoints of every kind, time travel, and reading on from a snapshot."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iceberg_cli.delta.actions import Actions, CommitBytes, parse_commits
+from iceberg_cli.delta.checkpoint import read_part
+from iceberg_cli.delta.replay import reconcile
+from iceberg_cli.delta.snapshot import Snapshot
+from iceberg_cli.delta_reading import DeltaLog
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
+from iceberg_cli.storage import FileInfo, open_storage
+from tests.delta_builders import (
+    NOW_MS,
+    a_checkpoint,
+    a_commit,
+    a_commit_info,
+    a_domain,
+    a_dv,
+    a_log,
+    a_metadata,
+    a_protocol,
+    a_protocol_with,
+    a_remove,
+    a_txn,
+    an_add,
+    the_log,
+    write_commit,
+    write_log_file,
+)
+
+IN_COMMIT = {"delta.enableInCommitTimestamps": "true"}
+ICT = "inCommitTimestamp"
+
+
+def paths(snapshot: Snapshot) -> list[str]:
+    return sorted(snapshot.adds["path"].to_pylist())
+
+
+def tombstones(snapshot: Snapshot) -> list[str]:
+    return sorted(snapshot.removes["path"].to_pylist())
+
+
+# -- replay ----------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_action_on_a_file_counts(tmp_path: Path) -> None:
+    log = a_log(
+        tmp_path,
+        [an_add(path="a"), an_add(path="b"), an_add(path="c", rows=1)],
+        [a_remove(path="a"), a_remove(path="b")],
+        [an_add(path="b"), an_add(path="c", rows=2), a_remove(path="never")],
+    )
+    snapshot = log.snapshot()
+    assert (paths(snapshot), tombstones(snapshot)) == (["b", "c"], ["a", "never"])
+    stats = dict(zip(snapshot.adds["path"].to_pylist(), snapshot.adds["stats"].to_pylist(), strict=True))
+    assert stats["c"] == '{"numRecords":2}'
+    assert snapshot.version == 2
+    assert paths(log.snapshot(0)) == ["a", "b", "c"]
+    assert (paths(log.snapshot(1)), tombstones(log.snapshot(1))) == (["c"], ["a", "b"])
+
+
+def test_a_file_with_another_vector_is_another_logical_file(tmp_path: Path) -> None:
+    first, second = a_dv(offset=1), a_dv(offset=43)
+    snapshot = a_log(
+        tmp_path,
+        [an_add(path="a")],
+        [a_remove(path="a"), an_add(path="a", dv=first)],
+        [a_remove(path="a", dv=first), an_add(path="a", dv=second)],
+    ).snapshot()
+    assert snapshot.adds["deletionVector"].to_pylist() == [second | {"maxRowIndex": None}]
+    assert snapshot.removes["deletionVector"].to_pylist() == [None, first | {"maxRowIndex": None}]
+
+
+def test_a_file_added_again_without_a_remove_is_there_once(tmp_path: Path) -> None:
+    snapshot = a_log(
+        tmp_path, [an_add(path="a")], [an_add(path="a", baseRowId=0, dataChange=False)]
+    ).snapshot()
+    assert snapshot.adds["baseRowId"].to_pylist() == [0]
+
+
+def test_two_spellings_of_one_path_are_one_file(tmp_path: Path) -> None:
+    snapshot = a_log(
+        tmp_path, [an_add(path="p=a b/x"), an_add(path="y")], [a_remove(path="p=a%20b/x")]
+    ).snapshot()
+    assert (paths(snapshot), tombstones(snapshot)) == (["y"], ["p=a%20b/x"])
+
+
+def test_a_file_that_one_commit_adds_and_removes_stays(tmp_path: Path) -> None:
+    log = a_log(tmp_path, [an_add(path="a"), a_remove(path="a")], [a_remove(path="b"), an_add(path="b")])
+    assert (paths(log.snapshot()), tombstones(log.snapshot())) == (["a", "b"], [])
+
+
+def test_a_removed_domain_is_gone_and_transactions_stay(tmp_path: Path) -> None:
+    snapshot = a_log(
+        tmp_path,
+        [
+            a_domain(domain="x"),
+            a_domain(domain="y"),
+            a_txn(app_id="a", version=1),
+            a_txn(app_id="b", version=9),
+        ],
+        [a_domain(domain="x", removed=True), a_txn(app_id="a", version=2)],
+    ).snapshot()
+    assert set(snapshot.domains) == {"y"}
+    assert {app: txn["version"] for app, txn in snapshot.transactions.items()} == {"a": 2, "b": 9}
+
+
+def test_unknown_actions_are_kept_oldest_first(tmp_path: Path) -> None:
+    snapshot = a_log(tmp_path, [{"later": {"n": 1}}, an_add()], [{"later": {"n": 2}}]).snapshot()
+    assert snapshot.unknown == ({"later": {"n": 1}}, {"later": {"n": 2}})
+
+
+_FILES = st.sampled_from(["a", "b", "c%20d", "e"])
+_VECTORS = st.sampled_from([None, 1, 43])
+_COMMITS = st.lists(
+    st.dictionaries(_FILES, st.tuples(st.booleans(), _VECTORS), max_size=4), min_size=1, max_size=6
+)
+
+
+@settings(deadline=None)
+@given(_COMMITS, st.integers(0, 6))
+def test_replay_is_what_a_dictionary_of_files_says_and_can_be_done_in_two_steps(
+    commits: list[dict[str, tuple[bool, int | None]]], cut: int
+) -> None:
+    state: dict[tuple[str, int | None], bool] = {}
+    parts = []
+    for version, commit in enumerate(commits):
+        lines = [a_commit_info()]
+        for path, (added, offset) in commit.items():
+            dv = None if offset is None else a_dv(offset=offset)
+            lines.append(an_add(path=path, dv=dv) if added else a_remove(path=path, dv=dv))
+            state[path, offset] = added
+        parts.append(parse_commits([CommitBytes("x", version, a_commit(*lines))]))
+    expected = (
+        sorted((path, offset or 0) for (path, offset), added in state.items() if added),
+        sorted((path, offset or 0) for (path, offset), added in state.items() if not added),
+    )
+    assert keys(reconcile(parts[::-1])) == expected
+    first = reconcile(parts[:cut][::-1])
+    assert keys(reconcile([*parts[cut:][::-1], first])) == expected
+
+
+def keys(state: Actions) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    def of(table: pa.Table) -> list[tuple[str, int]]:
+        rows = table.select(["path", "deletionVector"]).to_pylist()
+        return sorted((row["path"], (row["deletionVector"] or {"offset": 0})["offset"]) for row in rows)
+
+    return of(state.adds), of(state.removes)
+
+
+# -- checkpoints -----------------------------------------------------------------------------------------------
+
+
+STATE: list[dict[str, Any]] = [
+    a_protocol(),
+    a_metadata(configuration={"k": "v"}, name="n"),
+    an_add(path="a", partitionValues={"p": "1", "q": None}, tags={"t": "x"}, baseRowId=3),
+    an_add(path="b", dv=a_dv(offset=1)),
+    a_remove(path="gone", size=5),
+    a_txn(lastUpdated=NOW_MS),
+    a_domain(),
+]
+
+
+def checkpointed(root: Path, name: str, data: bytes) -> DeltaLog:
+    """Version 4 is a checkpoint of that name; version 5 removes `a` and adds `c`."""
+    write_commit(root, 4, b"the commit of a checkpoint's version is not read")
+    write_log_file(root, f"{4:020}.{name}", data)
+    write_commit(root, 5, a_commit(a_remove(path="a"), an_add(path="c")))
+    return the_log(root)
+
+
+def assert_state(log: DeltaLog) -> None:
+    at_4, at_5 = log.snapshot(4), log.snapshot()
+    assert (paths(at_4), tombstones(at_4)) == (["a", "b"], ["gone"])
+    assert (paths(at_5), tombstones(at_5)) == (["b", "c"], ["a", "gone"])
+    add = next(row for row in at_4.adds.to_pylist() if row["path"] == "a")
+    assert (add["partitionValues"], add["tags"], add["baseRowId"]) == (
+        [("p", "1"), ("q", None)],
+        [("t", "x")],
+        3,
+    )
+    assert add["stats"] == '{"numRecords":10}'
+    assert at_5.metadata.to_json() == STATE[1]["metaData"]
+    assert at_5.protocol.to_json() == STATE[0]["protocol"]
+    assert at_5.transactions == {"loader": STATE[5]["txn"]}
+    assert at_5.domains == {"user.notes": STATE[6]["domainMetadata"]}
+
+
+def test_a_classic_checkpoint_stands_for_the_commits_up_to_it(tmp_path: Path) -> None:
+    assert_state(checkpointed(tmp_path, "checkpoint.parquet", a_checkpoint(*STATE)))
+
+
+def test_a_v2_checkpoint_in_json_is_read(tmp_path: Path) -> None:
+    data = a_commit({"checkpointMetadata": {"version": 4}}, *STATE)
+    assert_state(checkpointed(tmp_path, "checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json", data))
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_v2_checkpoint_is_read_with_its_sidecars(tmp_path: Path, form: str) -> None:
+    files = [action for action in STATE if {"add", "remove"} & action.keys()]
+    others = [action for action in STATE if not {"add", "remove"} & action.keys()]
+    sidecars = []
+    for number, some in enumerate((files[:2], files[2:])):
+        path = write_log_file(tmp_path, f"_sidecars/{number}.parquet", a_checkpoint(*some))
+        size = path.stat().st_size
+        name = path.name if number else f"file:{path}"
+        sidecars.append({"sidecar": {"path": name, "sizeInBytes": size, "modificationTime": NOW_MS}})
+    actions = [{"checkpointMetadata": {"version": 4}}, *others, *sidecars]
+    data = a_commit(*actions) if form == "json" else a_checkpoint(*actions)
+    log = checkpointed(tmp_path, f"checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.{form}", data)
+    assert_state(log)
+    (tmp_path / "_delta_log" / "_sidecars" / "0.parquet").unlink()
+    with pytest.raises(CorruptFile, match=r"_sidecars/0\.parquet"):
+        log.snapshot()
+
+
+def test_a_multi_part_checkpoint_is_read_whole(tmp_path: Path) -> None:
+    write_log_file(tmp_path, f"{4:020}.checkpoint.{2:010}.{2:010}.parquet", a_checkpoint(*STATE[3:]))
+    assert_state(checkpointed(tmp_path, f"checkpoint.{1:010}.{2:010}.parquet", a_checkpoint(*STATE[:3])))
+
+
+def test_a_compaction_is_read_in_the_place_of_its_commits(tmp_path: Path) -> None:
+    log = a_log(
+        tmp_path, [an_add(path="a")], [an_add(path="b")], [a_remove(path="a"), an_add(path="c")], [a_txn()]
+    )
+    plain = log.snapshot()
+    write_log_file(
+        tmp_path,
+        f"{1:020}.{2:020}.compacted.json",
+        a_commit(an_add(path="b"), a_remove(path="a"), an_add(path="c")),
+    )
+    write_commit(tmp_path, 1, b"not read", modified_ms=NOW_MS - 2_000)
+    assert paths(log.snapshot()) == paths(plain) == ["b", "c"]
+    assert tombstones(log.snapshot()) == ["a"]
+    assert log.snapshot().timestamp_ms == plain.timestamp_ms
+
+
+def test_columns_of_other_types_and_unknown_ones_are_read_from_a_checkpoint(tmp_path: Path) -> None:
+    table = pq.read_table(pa.BufferReader(a_checkpoint(*STATE)))
+    adds = table["add"].combine_chunks()
+    fields = dict(zip(adds.type.names, adds.flatten(), strict=True))
+    fields["size"] = fields["size"].cast(pa.int32())
+    fields["path"] = fields["path"].cast(pa.large_string())
+    fields["backReference"] = pa.nulls(len(adds), pa.string())
+    fields["seen"] = pa.array([{"by": "x"}] * len(adds))
+    fields["deletionVector"] = fields["deletionVector"].cast(
+        pa.struct(
+            [(f.name, pa.int64() if f.name == "offset" else f.type) for f in fields["deletionVector"].type]
+        )
+    )
+    whole = pa.StructArray.from_arrays(list(fields.values()), list(fields), mask=adds.is_null())
+    table = table.set_column(table.schema.get_field_index("add"), "add", whole)
+    table = table.append_column("later", pa.array([None] * (len(table) - 1) + [{"n": 1}]))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    log = checkpointed(tmp_path, "checkpoint.parquet", sink.getvalue().to_pybytes())
+    assert_state(log)
+    snapshot = log.snapshot()
+    assert snapshot.adds.schema.names[-1] == "seen"
+    by_path = dict(zip(snapshot.adds["path"].to_pylist(), snapshot.adds["seen"].to_pylist(), strict=True))
+    assert by_path == {"b": {"by": "x"}, "c": None}
+    assert snapshot.unknown == ({"later": {"n": 1}},)
+
+
+def test_parsed_statistics_stand_in_where_there_is_no_text(tmp_path: Path) -> None:
+    parsed = {"numRecords": 10, "minValues": {"n": 1, "s": "ü"}, "nullCount": {"n": 0}}
+    adds = [an_add(path="a", stats=None, stats_parsed=parsed), an_add(path="b")]
+    log = checkpointed(tmp_path, "checkpoint.parquet", a_checkpoint(a_protocol(), a_metadata(), *adds))
+    stats = log.snapshot(4).adds["stats"].to_pylist()
+    assert json.loads(stats[0]) == parsed
+    assert stats[1] == '{"numRecords":10}'
+    bare = [an_add(path="a", stats=None, stats_parsed=parsed), a_protocol(), a_metadata()]
+    write_log_file(tmp_path, f"{4:020}.checkpoint.parquet", a_checkpoint(*bare))
+    snapshot = log.snapshot(4)
+    assert [json.loads(text) for text in snapshot.adds["stats"].to_pylist()] == [parsed]
+    assert "stats_parsed" not in snapshot.adds.schema.names
+
+
+@pytest.mark.parametrize(
+    ("actions", "place"),
+    [
+        ([an_add(path=None), an_add(path="b")], "row 2, add.path"),
+        ([an_add(path="a"), an_add(size=None)], "row 3, add.size"),
+        ([an_add(size=-5)], "row 2, add.size"),
+        ([an_add(dv=a_dv(storageType="?"))], "row 2, add.deletionVector.storageType"),
+        ([a_txn(app_id=None)], "txn.appId"),
+        ([a_metadata(id=None)], "metaData.id"),
+    ],
+)
+def test_wrong_actions_of_a_checkpoint_are_refused_with_their_row(
+    tmp_path: Path, actions: list[dict[str, Any]], place: str
+) -> None:
+    data = a_checkpoint(a_protocol(), a_metadata(), *actions)
+    with pytest.raises(CorruptFile) as error:
+        checkpointed(tmp_path, "checkpoint.parquet", data).snapshot()
+    assert error.value.offset == place
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"\0" * 40 + b"PAR1", b'{"add":{}}'])
+def test_a_checkpoint_that_is_no_parquet_is_refused(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(CorruptFile, match=r"checkpoint\.parquet: no readable Parquet"):
+        checkpointed(tmp_path, "checkpoint.parquet", data).snapshot()
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "reason"),
+    [
+        ({"path": "x.parquet"}, "path and sizeInBytes"),
+        ({"path": 5, "sizeInBytes": 1}, "path and sizeInBytes"),
+        ("x.parquet", "path and sizeInBytes"),
+        ({"path": "x/..", "sizeInBytes": 1}, "names no file"),
+        ({"path": "absent.parquet", "sizeInBytes": 1}, r"_sidecars/absent\.parquet"),
+    ],
+)
+def test_sidecars_that_name_no_file_are_refused(tmp_path: Path, sidecar: Any, reason: str) -> None:
+    data = a_commit({"checkpointMetadata": {"version": 4}}, *STATE[:2], {"sidecar": sidecar})
+    with pytest.raises(CorruptFile, match=reason):
+        checkpointed(tmp_path, "checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json", data).snapshot()
+
+
+# -- what a table must have ------------------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound, match="no Delta table"):
+        the_log(tmp_path).snapshot()
+
+
+@pytest.mark.parametrize("missing", ["protocol", "metaData"])
+def test_a_log_without_protocol_or_metadata_is_refused(tmp_path: Path, missing: str) -> None:
+    actions = [action for action in (a_protocol(), a_metadata()) if missing not in action]
+    with pytest.raises(CorruptFile, match=f"no {missing} action up to version 0"):
+        a_log(tmp_path, [*actions, an_add()]).snapshot()
+
+
+def test_a_table_of_an_unknown_reader_feature_is_refused_and_one_of_an_unknown_writer_feature_read(
+    tmp_path: Path,
+) -> None:
+    writer = a_protocol(1, 7, writer_features=["teleport"])
+    assert paths(a_log(tmp_path / "a", [writer, a_metadata(), an_add(path="x")]).snapshot()) == ["x"]
+    reader = a_protocol(3, 7, reader_features=["teleport"], writer_features=["teleport"])
+    with pytest.raises(Refused, match="teleport"):
+        a_log(tmp_path / "b", [reader, a_metadata()]).snapshot()
+
+
+def test_staged_commits_are_not_part_of_the_table(tmp_path: Path) -> None:
+    log = a_log(tmp_path, [a_protocol_with("catalogManaged"), a_metadata(), an_add(path="a")])
+    name = f"_staged_commits/{1:020}.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json"
+    write_log_file(tmp_path, name, a_commit(an_add(path="b")))
+    assert paths(log.snapshot()) == ["a"]
+    assert [file.version for file in log.listing().staged] == [1]
+
+
+# -- time ------------------------------------------------------------------------------------------------------
+
+
+def test_versions_are_found_by_the_times_of_their_commit_files(tmp_path: Path) -> None:
+    log = a_log(tmp_path, [an_add(path="a")], [an_add(path="b")], [an_add(path="c")])
+    assert [log.snapshot(version).timestamp_ms for version in range(3)] == [
+        NOW_MS - 2_000,
+        NOW_MS - 1_000,
+        NOW_MS,
+    ]
+    assert log.snapshot(at_ms=NOW_MS - 1_000).version == 1
+    assert log.snapshot(at_ms=NOW_MS - 1_001).version == 0
+    assert log.snapshot(at_ms=NOW_MS + 10**9).version == 2
+    with pytest.raises(UsageError, match="no version as old"):
+        log.snapshot(at_ms=NOW_MS - 2_001)
+
+
+def test_in_commit_timestamps_count_from_the_version_that_enabled_them(tmp_path: Path) -> None:
+    enabled = IN_COMMIT | {
+        "delta.inCommitTimestampEnablementVersion": "2",
+        "delta.inCommitTimestampEnablementTimestamp": str(NOW_MS + 500),
+    }
+    protocol = a_protocol_with("inCommitTimestamp")
+    log = a_log(
+        tmp_path,
+        [an_add(path="a")],
+        [an_add(path="b")],
+        [a_commit_info(inCommitTimestamp=NOW_MS + 500), protocol, a_metadata(configuration=enabled)],
+        [a_commit_info(inCommitTimestamp=NOW_MS + 900), an_add(path="c")],
+    )
+    times = [NOW_MS - 3_000, NOW_MS - 2_000, NOW_MS + 500, NOW_MS + 900]
+    assert [log.snapshot(version).timestamp_ms for version in range(4)] == times
+    found = [log.snapshot(at_ms=NOW_MS + after).version for after in (-3_000, -1, 499, 500, 899, 900, 10**6)]
+    assert found == [0, 1, 1, 2, 2, 3, 3]
+
+
+def test_the_in_commit_timestamp_of_a_checkpointed_version_is_read_from_its_commit(tmp_path: Path) -> None:
+    state = [a_protocol_with("inCommitTimestamp"), a_metadata(configuration=IN_COMMIT)]
+    log = a_log(tmp_path, [a_commit_info(inCommitTimestamp=77), *state])
+    write_log_file(tmp_path, f"{0:020}.checkpoint.parquet", a_checkpoint(*state))
+    assert log.snapshot().timestamp_ms == 77
+
+
+# -- reading on ------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A storage that remembers what was read."""
+
+    def __init__(self) -> None:
+        self.storage = open_storage()
+        self.names: list[str] = []
+
+    def canonical(self, path: str) -> str:
+        return self.storage.canonical(path)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        return self.storage.list(folder)
+
+    def read(self, path: str) -> bytes:
+        self.names.append(path.rsplit("/", 1)[-1].lstrip("0"))
+        return self.storage.read(path)
+
+
+def watched(root: Path) -> tuple[DeltaLog, Watched]:
+    storage: Any = Watched()
+    return DeltaLog(storage, LocalEngine(storage), str(root), lambda _: None), storage
+
+
+def test_advancing_reads_the_newer_commits_only_and_gives_what_a_whole_read_gives(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="a"), an_add(path="b", dv=a_dv())], [a_txn(), a_domain()])
+    log, storage = watched(tmp_path)
+    before = log.snapshot()
+    assert log.advance(before) is before
+    storage.names.clear()
+    write_commit(tmp_path, 2, a_commit(a_remove(path="a"), an_add(path="c", odd="x")))
+    write_commit(tmp_path, 3, a_commit(an_add(path="a"), a_domain(removed=True)), modified_ms=NOW_MS + 5)
+    write_log_file(tmp_path, f"{2:020}.checkpoint.parquet", b"newer checkpoints are not needed")
+    after = log.advance(before)
+    assert storage.names == ["2.json", "3.json"]
+    (tmp_path / "_delta_log" / f"{2:020}.checkpoint.parquet").unlink()
+    whole = log.snapshot()
+    assert after.version == whole.version == 3
+    assert after.timestamp_ms == whole.timestamp_ms
+    assert sorted(after.adds.to_pylist(), key=str) == sorted(whole.adds.to_pylist(), key=str)
+    assert after.removes.to_pylist() == whole.removes.to_pylist()
+    assert after.domains == whole.domains == {}
+    assert after.transactions == whole.transactions
+    assert paths(log.advance(after)) == ["a", "b", "c"]
+
+
+def test_advancing_from_another_table_at_the_same_place_reads_all(tmp_path: Path) -> None:
+    log = a_log(tmp_path, [an_add(path="a")], [an_add(path="b")])
+    before = log.snapshot()
+    for file in (tmp_path / "_delta_log").iterdir():
+        file.unlink()
+    a_log(tmp_path, [an_add(path="x")], [an_add(path="y"), a_txn()], [an_add(path="z")], age_ms=5)
+    assert paths(log.advance(before)) == ["x", "y", "z"]
+
+
+def test_advancing_after_a_cleanup_that_left_a_checkpoint_reads_that(tmp_path: Path) -> None:
+    log = a_log(tmp_path, [an_add(path="a")], [an_add(path="b")])
+    before = log.snapshot()
+    write_log_file(tmp_path, f"{3:020}.checkpoint.parquet", a_checkpoint(*STATE))
+    assert paths(log.advance(before)) == ["a", "b"]
+    assert log.advance(before).version == 3
+
+
+class Shrinking(Watched):
+    """A storage from which a file goes between the first listing and the first read."""
+
+    gone: Path
+
+    def read(self, path: str) -> bytes:
+        self.gone.unlink(missing_ok=True)
+        return super().read(path)
+
+
+def test_a_commit_that_a_cleanup_takes_after_the_listing_is_not_missed(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="old")], [an_add(path="b")])
+    storage: Any = Shrinking()
+    storage.gone = tmp_path / "_delta_log" / f"{0:020}.json"
+    log = DeltaLog(storage, LocalEngine(storage), str(tmp_path), lambda _: None)
+    checkpoint = a_checkpoint(*STATE)
+
+    def listed(folder: str) -> Iterator[FileInfo]:
+        if not storage.gone.exists():
+            write_log_file(tmp_path, f"{1:020}.checkpoint.parquet", checkpoint)
+        return storage.storage.list(folder)
+
+    storage.list = listed
+    assert paths(log.snapshot()) == ["a", "b"]
+
+
+def test_a_file_that_stays_listed_and_cannot_be_read_is_corrupt(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="a")])
+    storage: Any = Watched()
+    info = next(storage.list(str(tmp_path / "_delta_log")))
+    storage.list = lambda _: iter([info, replace(info, path=info.path.replace("0.json", "1.json"))])
+    log = DeltaLog(storage, LocalEngine(storage), str(tmp_path), lambda _: None)
+    with pytest.raises(CorruptFile, match=r"1\.json: the table needs this file"):
+        log.snapshot()
+
+
+def test_what_engines_hand_to_other_processes_and_back_can_be_pickled(tmp_path: Path) -> None:
+    log = a_log(
+        tmp_path, [an_add(path="a", odd={"x": 1}, dv=a_dv()), a_domain()], [a_remove(path="a"), a_txn()]
+    )
+    file = log.listing().commits[0]
+    assert pickle.loads(pickle.dumps(file)) == file
+    actions = pickle.loads(pickle.dumps(log.commits(0, 1)))
+    assert keys(reconcile([actions])) == ([("a", 1)], [("a", 0)])
+    part = pickle.loads(pickle.dumps(read_part("x.parquet", 4, a_checkpoint(*STATE))))
+    assert keys(part.actions) == ([("a", 0), ("b", 1)], [("gone", 0)])
+
+
+def test_commits_are_read_by_their_numbers(tmp_path: Path) -> None:
+    log = a_log(
+        tmp_path, [an_add(path="a")], [an_add(path="b")], [an_add(path="c"), a_commit_info(operation="X")]
+    )
+    actions = log.commits(1, 2)
+    assert actions.adds["path"].to_pylist() == ["b", "c"]
+    assert actions.add_versions.tolist() == [1, 2]
+    assert [(version, info["operation"]) for version, info in actions.commit_infos] == [(2, "X")]
+    with pytest.raises(CorruptFile, match="not contiguous"):
+        log.commits(1, 3)
+
+
+def test_a_hint_whose_checksum_is_wrong_is_not_believed(tmp_path: Path) -> None:
+    log = a_log(tmp_path, [an_add()])
+    assert log.last_checkpoint() is None
+    write_log_file(tmp_path, "_last_checkpoint", b'{"version":0,"size":1}')
+    hint = log.last_checkpoint()
+    assert hint is not None
+    assert (hint.version, hint.problem) == (0, None)
+    write_log_file(
+        tmp_path, "_last_checkpoint", b'{"version":0,"size":1,"checksum":"6a92d155a59bf2eecbd4b4ec7fd1f875"}'
+    )
+    hint = log.last_checkpoint()
+    assert hint is not None
+    assert hint.version is None
+    assert "not that of its content" in (hint.problem or "")
+
+
+def test_a_hint_may_have_the_checksum_of_the_protocols_text_or_deltas_own(tmp_path: Path) -> None:
+    """The text's own example, and an array of more than ten strings, which the two sort differently."""
+    from iceberg_cli.delta.last_checkpoint_reading import read_hint, text_checksum
+
+    example = json.loads(
+        """{"k0":"'v 0'","checksum":"-","k1":{"k2":2,"k3":["v3",[1,2],{"k4":"v4","k5":["v5","v6","v7"]}]}}"""
+    )
+    assert text_checksum(example) == "6a92d155a59bf2eecbd4b4ec7fd1f875"
+    many = {"version": 1, "features": [f"f{number}" for number in range(12)]}
+    text = text_checksum(many)
+    assert read_hint(json.dumps(many | {"checksum": text}).encode(), "x").version == 1
+    assert read_hint(json.dumps(many | {"checksum": text[::-1]}).encode(), "x").version is None
