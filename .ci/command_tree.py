@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from iceberg_cli.cli import make_app
-from iceberg_cli.cli.inspect import WHAT
+from iceberg_cli.cli.inspect_arguments import WHAT
 from iceberg_cli.cli.plan import OPTIONS
 
 NAME = "iceberg-cli"

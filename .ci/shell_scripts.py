@@ -9,9 +9,14 @@ from command_tree import NAME, WRITTEN_BY, Command, Parameter
 
 
 def _value_options(root: Command, commands: Iterable[Command]) -> dict[str, Parameter]:
-    """Every option that takes a value, by each of its names. A name means the same in all commands."""
+    """Every option that takes a value, by each of its names. A name means the same in all commands.
+
+    What stands before the command takes no value: --version there is a flag.
+    """
     found: dict[str, Parameter] = {}
-    for option in (option for one in (root, *commands) for option in one.options):
+    if any(option.metavar for option in root.options):
+        raise SystemExit("an option before the command takes a value")
+    for option in (option for one in commands for option in one.options):
         for name in option.names:
             before = found.get(name, option)
             if (before.metavar, before.choices) != (option.metavar, option.choices):
@@ -77,9 +82,11 @@ _iceberg_cli() {{
             awaiting=""
         elif [[ $word == -* ]]; then
             option=$word
-            case $word in
-                @VALUED@) awaiting=$word ;;
-            esac
+            if [[ -n $command ]]; then
+                case $word in
+                    @VALUED@) awaiting=$word ;;
+                esac
+            fi
         elif [[ -z $command ]]; then
             command=$word
         else

@@ -20,9 +20,11 @@ _iceberg_cli() {
             awaiting=""
         elif [[ $word == -* ]]; then
             option=$word
-            case $word in
-                --snapshot | --ref | --at | --limit | -o | --output | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --unsafe-allow-root | --cache-size | --as-of | --with | --target-size | --min-files | --dead-ratio | --where | --spec-id | --content | --sort-by | --min-manifests | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --limit-deletes | --deadline) awaiting=$word ;;
-            esac
+            if [[ -n $command ]]; then
+                case $word in
+                    --snapshot | --ref | --at | --version | --limit | -o | --output | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --unsafe-allow-root | --cache-size | --as-of | --batch-size | --with | --feature | --target-size | --min-files | --dead-ratio | --where | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --limit-deletes | --deadline) awaiting=$word ;;
+                esac
+            fi
         elif [[ -z $command ]]; then
             command=$word
         else
@@ -39,18 +41,19 @@ _iceberg_cli() {
             --engine) _iceberg_cli_words "auto local spark" ;;
             --content) _iceberg_cli_words "data deletes all" ;;
             --cleanup) _iceberg_cli_words "all metadata none" ;;
-            -o | --output | --catalog-config) _iceberg_cli_files ;;
+            --mode) _iceberg_cli_words "full lite" ;;
+            -o | --output | --catalog-config | --inventory) _iceberg_cli_files ;;
         esac
     elif [[ $current == -* ]]; then
         case $command in
             "") _iceberg_cli_words "--version -h --help" ;;
-            "inspect") _iceberg_cli_words "--snapshot --ref --at --limit --recount --check --deep -o --output --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
-            "plan") _iceberg_cli_words "-o --output --exit-code --ref --share-ids --with --unsafe-drop-tags --unsafe-keep-tags --target-size --min-files --dead-ratio --where --keep-dangling --spec-id --content --sort-by --min-manifests --older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
-            "expire-snapshots") _iceberg_cli_words "--older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
-            "rewrite-manifests") _iceberg_cli_words "--target-size --spec-id --content --sort-by --min-manifests -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "inspect") _iceberg_cli_words "--snapshot --ref --at --version --limit --recount --check --deep -o --output --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "plan") _iceberg_cli_words "-o --output --exit-code --ref --share-ids --batch-size --count-rows --with --unsafe-drop-tags --unsafe-keep-tags --feature --target-size --min-files --dead-ratio --where --keep-dangling --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-short-retention --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "expire-snapshots") _iceberg_cli_words "--older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-short-retention -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "rewrite-manifests") _iceberg_cli_words "--target-size --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
             "merge-dvs") _iceberg_cli_words "--target-size --min-files --dead-ratio --where --keep-dangling -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
-            "upgrade-v3") _iceberg_cli_words "--check --with --unsafe-drop-tags --unsafe-keep-tags -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
-            "assign-row-ids") _iceberg_cli_words "--ref --share-ids -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "upgrade-v3") _iceberg_cli_words "--check --with --unsafe-drop-tags --unsafe-keep-tags --feature -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "assign-row-ids") _iceberg_cli_words "--ref --share-ids --batch-size --count-rows -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
             "demo") _iceberg_cli_words "--format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
@@ -60,7 +63,7 @@ _iceberg_cli() {
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_files ;;
-            "inspect 1") _iceberg_cli_words "summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids" ;;
+            "inspect 1") _iceberg_cli_words "summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids protocol features" ;;
             "plan 0") _iceberg_cli_files ;;
             "plan 1") _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids" ;;
             "expire-snapshots 0") _iceberg_cli_files ;;

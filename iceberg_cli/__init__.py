@@ -1,10 +1,12 @@
-"""Maintain Apache Iceberg tables. A pure core decides and a thin shell acts.
+"""Maintain Apache Iceberg and Delta tables. A pure core decides and a thin shell acts.
 
-    cli -> render -> settling, opening -> verbs -> apply -> table -> liveness, journal -> committers,
-        engines -> storage -> iceberg -> plan, operation, report -> removals, paths, deletion_vector, row_ids -> errors
+    cli -> render -> settling, opening -> verbs, delta_verbs -> apply -> table, delta_table -> liveness, journal
+        -> committers, engines -> storage -> iceberg | delta -> plan, operation, report
+        -> removals, paths, deletion_vector, row_ids -> errors
 
-`iceberg/` is sans-I/O: bytes and columns come in, values come out; the rules of each verb are there. `verbs/` reads
-what a verb plans on, `plan(table, policy, ...) -> Plan`, and writes what it stages, `build(table, step, paths)`. A
+`iceberg/` and `delta/` are sans-I/O and do not know each other: bytes and columns come in, values come out; the rules
+of each verb are there. `verbs/` and `delta_verbs/` read what a verb plans on, `plan(table, policy, ...) -> Plan`, and
+write what it stages, `build(table, step, paths)`; `table.py` and `delta_table.py` are what both formats give to `apply/`. A
 `Plan` is a value that can be printed, saved, compared and refused. `apply/` is the only place where things happen,
 `stage -> bind -> commit -> sweep`, journalled, and its docstring holds the rules that keep data safe. Storage,
 committers and engines are ports; others plug in by the entry points `iceberg_cli.storage` and
@@ -26,13 +28,16 @@ Where building showed something better than the first design:
   were decoded. A saved plan does not hold that work; carrying it out plans again, bounded by what the file lists.
 - The snapshot id is drawn for each attempt: staged entries leave it null and inherit it.
 - Engines run pure functions, and neither runs SQL: what Spark must do apart, the sets of keys that no one process can
-  hold, is one more function of the port (`Exchanging.exchange`: rows to buckets, then each bucket by itself), and both
-  engines sift by the same code (`reaching.py`).
+  hold and the new files, is one more function of the port (`Exchanging.exchange`: rows to buckets, then each bucket by
+  itself, and a file that is made of one is written where it is made). Both engines sift and build by the same code.
 - Big scans of local disks run in forked lanes (`engines/lanes.py`): threads gain nothing under the interpreter's lock.
 - A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
   intent with the digest, and `resume` can send the very same swap again.
 - An open operation is finished, not rolled back: its plan was confirmed, and planning again may only remove less.
 - A table's folder opened in another place than its metadata says is a copy: it is read there and never written to.
+- A Delta commit that lost to another is not merged with the winners by rules of its own: the verb plans again on the
+  winners' version, bounded by what was shown, so one set of rules decides. Reading the winners costs their size alone.
+- A Delta verb that writes checkpoints commits nothing: its step has tasks and no change.
 - Local files go through plain system calls instead of fsspec: `link`, `fsync` and unlinking inside an opened folder
   are what the safety rules stand on.
 """

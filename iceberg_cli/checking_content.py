@@ -110,7 +110,7 @@ def _parquet(table: IcebergTable, files: pa.Table, stored: Ints, findings: Findi
             part = files.slice(start, _AT_ONCE)
             paths, said = part["path"].to_pylist(), part["record_count"].to_pylist()
             sizes = stored[start : start + _AT_ONCE].tolist()
-            counted = pool.map(lambda item: _rows(table.storage, *item), zip(paths, sizes, strict=True))
+            counted = pool.map(lambda item: footer_rows(table.storage, *item), zip(paths, sizes, strict=True))
             for path, number, rows in zip(paths, said, counted, strict=True):
                 if isinstance(rows, str):
                     findings.add("parquet-unreadable", path, rows)
@@ -119,7 +119,7 @@ def _parquet(table: IcebergTable, files: pa.Table, stored: Ints, findings: Findi
                     findings.add("record-count-differs", path, message)
 
 
-def _rows(storage: Storage, path: str, size: int) -> int | str | None:
+def footer_rows(storage: Storage, path: str, size: int) -> int | str | None:
     """The rows of a Parquet file; the reason why they cannot be told; None where they are not to be seen."""
     wanted = min(size, PARQUET_TAIL_BYTES)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow.compute as pc
 
 from iceberg_cli.engines import Engine
@@ -10,6 +12,9 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.table import IcebergTable
 
+if TYPE_CHECKING:
+    from iceberg_cli.delta_table import DeltaTable
+
 # Two cores decode about 60 MB of manifests a second here, and a Spark that is not running yet needs some ten seconds
 # before its workers read: below this, reading here is done before a cluster of eight cores would be.
 # An estimate: Spark takes some 10 s to start, one machine reads about 150 MB a second with two cores, and eight workers
@@ -17,7 +22,7 @@ from iceberg_cli.table import IcebergTable
 CROSSOVER_BYTES = 2 << 30
 
 
-def engine_for(table: IcebergTable, choice: EngineChoice) -> Engine:
+def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine:
     """The engine for a table that was opened with the local one; `choice.may_be_spark` holds.
 
     Raises:
@@ -25,14 +30,19 @@ def engine_for(table: IcebergTable, choice: EngineChoice) -> Engine:
     """
     if choice.engine == "auto":
         try:
-            size_bytes = manifest_bytes(table)
+            size_bytes = manifest_bytes(table) if isinstance(table, IcebergTable) else log_bytes(table)
         except CorruptFile:
             return (
                 table.engine
             )  # the command itself will say what is wrong, and may be the one that looks for it
         spark = size_bytes >= CROSSOVER_BYTES
+        read = (
+            "the current manifests hold"
+            if isinstance(table, IcebergTable)
+            else "the newest version's log holds"
+        )
         choice.say(
-            f"engine: {'spark' if spark else 'local'}, for the current manifests hold {size_bytes:,} bytes"
+            f"engine: {'spark' if spark else 'local'}, for {read} {size_bytes:,} bytes"
             f" ({'at least' if spark else 'less than'} {CROSSOVER_BYTES:,})"
         )
         if not spark:
@@ -41,8 +51,23 @@ def engine_for(table: IcebergTable, choice: EngineChoice) -> Engine:
     from iceberg_cli.engines.spark_opening import open_session, prepare
 
     session = open_session(choice)
-    prepare(session, table.storage, table.metadata_location)
+    one_file = table.metadata_location if isinstance(table, IcebergTable) else _newest_file(table)
+    prepare(session, table.storage, one_file)
     return SparkEngine(session, table.storage)
+
+
+def log_bytes(table: DeltaTable) -> int:
+    """How long the files are that the newest version of a Delta table is read from."""
+    segment = table.snapshot.segment
+    checkpoint = () if segment.checkpoint is None else segment.checkpoint.files
+    return sum(file.size_bytes for file in (*checkpoint, *segment.commits))
+
+
+def _newest_file(table: DeltaTable) -> str:
+    """A file of the log that is there."""
+    segment = table.snapshot.segment
+    checkpoint = () if segment.checkpoint is None else segment.checkpoint.files
+    return (*checkpoint, *segment.commits)[-1].path
 
 
 def manifest_bytes(table: IcebergTable) -> int:

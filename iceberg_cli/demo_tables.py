@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from iceberg_cli import strict_json
 from iceberg_cli.deletion_vector import DeletionVector, encode
 from iceberg_cli.demo_commits import (
     ADDED,
@@ -31,7 +32,7 @@ from iceberg_cli.demo_commits import (
     summarise,
 )
 from iceberg_cli.demo_files import arrow_schema, parquet_file, position_delete_file
-from iceberg_cli.iceberg import puffin, strict_json
+from iceberg_cli.iceberg import puffin
 from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.iceberg.single_value import to_bytes
 from iceberg_cli.iceberg.transforms import human, parse, result_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,6 +64,7 @@ class Inspection:
     table: IcebergTable
     snapshot: Snapshot | None
     as_of_ms: int
+    format: ClassVar[Literal["iceberg"]] = "iceberg"
 
     def header(self, what: str) -> dict[str, Any]:
         """How the document begins; what is about a snapshot names it."""
@@ -194,6 +195,51 @@ class Inspection:
         from iceberg_cli.iceberg.inspect_rows import manifest_row_ids
 
         return [*rows_of.snapshot_row_ids(self.table.metadata), *manifest_row_ids(self._manifests()[1])]
+
+    # -- rows that are read some thousand at a time ----------------------------------------------------------------
+
+    @property
+    def location(self) -> str:
+        """The table's folder."""
+        return self.table.location
+
+    @staticmethod
+    def streams(what: str) -> bool:
+        """Whether rows come by `lines` and `tables`, not by `rows`."""
+        return what in FILE_ROWS
+
+    def head(self, what: str) -> dict[str, Any]:
+        """What a document says beside streamed rows: the columns' names by id, where the rows have ids."""
+        if what not in FILE_ROWS or what == "partitions":
+            return {}
+        from iceberg_cli.iceberg.inspect_columns import column_names
+
+        names = column_names(self.table.metadata)
+        return {"columns": {str(field_id): name for field_id, name in names.items()}}
+
+    def lines(self, what: str, *, limit: int | None, before: str = "", after: str = "") -> Iterator[pa.Array]:
+        """Streamed rows as JSON objects, one string for each row, between `before` and `after`."""
+        from iceberg_cli.iceberg.inspect_json import json_rows
+        from iceberg_cli.iceberg.inspect_rows import ID_COLUMNS
+
+        shower = self.shower()
+        bare = shower.bare()
+
+        def render(table: pa.Table) -> pa.Array:
+            return json_rows(table, ids=ID_COLUMNS, bare=bare, before=before, after=after)
+
+        return self.parts(what, shower, render, limit=limit)
+
+    def tables(self, what: str, *, limit: int | None) -> Iterator[pa.Table]:
+        """Streamed rows as columns of `schema`."""
+        return self.parts(what, self.shower(), lambda table: table, limit=limit)
+
+    @staticmethod
+    def schema(what: str) -> pa.Schema:
+        """The columns of streamed rows."""
+        from iceberg_cli.iceberg.inspect_rows import FILES_SCHEMA, PARTITIONS_SCHEMA
+
+        return PARTITIONS_SCHEMA if what == "partitions" else FILES_SCHEMA
 
     def shower(self) -> Shower:
         """Spells bounds and partitions of this table."""

@@ -14,16 +14,19 @@ from iceberg_cli.committers import Attempt, Committer, Outcome, Unknown
 from iceberg_cli.committers.filesystem import open_folder
 from iceberg_cli.engines import OnEvent
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.errors import Refused
+from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.paths import canonical, scheme_of
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.routing import RoutedStorage
 from iceberg_cli.table import IcebergTable
 
 if TYPE_CHECKING:
+    from iceberg_cli.apply import Verb
+    from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.engines.choice import EngineChoice
     from iceberg_cli.iceberg.update import Commit
 
+_LOG_FOLDER = "_delta_log"
 _CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
 _METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
 _LOCAL_THREADS = 4
@@ -41,8 +44,8 @@ def open_table(
     engine: EngineChoice | None = None,
     cache: tuple[Path, int] | None = None,
     on_event: OnEvent,
-) -> IcebergTable:
-    """Open the table that `name` means.
+) -> IcebergTable | DeltaTable:
+    """Open the table that `name` means: a folder with `_delta_log/` is a Delta table, every other one of Iceberg.
 
     Args:
         name: a folder or URI, a metadata file, or `catalog.namespace.table`.
@@ -58,8 +61,16 @@ def open_table(
         The table, loaded once.
 
     Raises:
-        UsageError, TableNotFound, CorruptFile, BackendUnavailable.
+        UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
     """
+    delta = _delta_table(name, storage_options, on_event)
+    if delta is not None:
+        # Of a shallow clone's files in another table's folder nobody can tell who else needs them.
+        for option, given in (("--unsafe-trust-lists", trust_lists), ("--unsafe-allow-root", allow_roots)):
+            if given:
+                raise UsageError(f"{option} is an option of Iceberg tables, and {name} is a Delta table")
+        _choose_engine(delta, engine)
+        return delta
     table = _opened(
         name,
         storage_options=storage_options,
@@ -71,11 +82,70 @@ def open_table(
     # A copy's files may have other content than the files whose names they bear.
     if cache is not None and not isinstance(table.storage, RelocatedStorage):
         table.use_cache(cache[0], limit_bytes=cache[1])
+    _choose_engine(table, engine)
+    return table
+
+
+def verbs_of(table: IcebergTable | DeltaTable) -> Mapping[str, Verb]:
+    """The verbs of the table's format."""
+    if isinstance(table, IcebergTable):
+        from iceberg_cli.verbs import VERBS
+
+        return VERBS
+    from iceberg_cli import delta_verbs
+
+    return delta_verbs.VERBS
+
+
+def _delta_table(name: str, storage_options: Mapping[str, str], on_event: OnEvent) -> DeltaTable | None:
+    """The Delta table in the folder `name`, loaded once; None where there is none.
+
+    Raises:
+        UsageError: the folder has Iceberg metadata too. As `open_table`.
+    """
+    if _CATALOG_NAME.fullmatch(name) or name.endswith(_METADATA_SUFFIXES):
+        return None
+    opened = name.rstrip("/") or name
+    meant = opened.endswith(f"/{_LOG_FOLDER}")
+    opened = opened.removesuffix(f"/{_LOG_FOLDER}") or opened
+    storage = RoutedStorage(dict(storage_options), trusted_folders=_trusted(opened, ()))
+    if next(iter(storage.list(f"{opened}/{_LOG_FOLDER}")), None) is None:
+        return None
+    if not meant and any(
+        info.path.endswith(_METADATA_SUFFIXES) for info in storage.list(f"{opened}/metadata")
+    ):
+        raise UsageError(
+            f"Cannot tell which table is meant: {opened} has the log of a Delta table in {_LOG_FOLDER}/ and the "
+            "metadata of an Iceberg table in metadata/",
+            next_step=f"Name {opened}/{_LOG_FOLDER} for the Delta table; the Iceberg table by its name in a catalog, "
+            "or one of its metadata files.",
+        )
+    import pyarrow as pa
+
+    from iceberg_cli.committers.delta_log import DeltaLogCommitter
+    from iceberg_cli.delta_table import DeltaTable
+
+    # Arrow's own allocator keeps what it was given once: of a large log, half as much again as the system's.
+    pa.set_memory_pool(pa.system_memory_pool())
+    root = storage.canonical(opened)
+    table = DeltaTable(
+        name=f"{root}/{_LOG_FOLDER}" if meant else root,
+        root=root,
+        storage=storage,
+        committer=DeltaLogCommitter(root, storage),
+        engine=_engine(storage, local=scheme_of(root) == "file"),
+        on_event=on_event,
+    )
+    table.load()
+    return table
+
+
+def _choose_engine(table: IcebergTable | DeltaTable, engine: EngineChoice | None) -> None:
+    """Take Spark where the operator asks for it, or where there is enough to read."""
     if engine is not None and engine.may_be_spark:
         from iceberg_cli.choosing import engine_for
 
         table.use(engine_for(table, engine))
-    return table
 
 
 def _opened(

@@ -177,6 +177,9 @@ class Step:
 
     name: str
     requires: str | None = None  # what must hold when it starts, in words
+    # Carried out as it was shown, without planning again, right after the commit of the step before it: it tells of
+    # that step, as the end of a VACUUM does. Where that step committed nothing, it is left out.
+    unconditional: bool = False
     tasks: tuple[Task, ...] = ()
     change: Change | None = None
     reach: Reach | None = None
@@ -185,13 +188,15 @@ class Step:
     @property
     def saved(self) -> bool:
         """Whether it was read from a document, which does not hold what carrying it out needs."""
-        return self.change is not None and isinstance(self.change.draft, SavedDraft)
+        drafted = self.change is not None and isinstance(self.change.draft, SavedDraft)
+        return drafted or (bool(self.tasks) and self.work is None)
 
     def to_json(self) -> dict[str, Any]:
         """JSON form; the answer to `reach` is in the plan's removals."""
         return {
             "name": self.name,
             "requires": self.requires,
+            "unconditional": self.unconditional,
             "tasks": [task.to_json() for task in self.tasks],
             "change": None if self.change is None else self.change.to_json(),
         }
@@ -223,8 +228,8 @@ class Plan:
     def irreversible(self) -> bool:
         """Whether a commit of it can never be taken back, even before files go: a format version, an expiry."""
         lasting = {"upgrade-format-version", "remove-snapshots", "remove-snapshot-ref"}
-        return any(
-            update["action"] in lasting
+        return self.new_protocol or any(
+            update.get("action") in lasting
             for step in self.steps
             if step.change is not None
             for update in step.change.updates
@@ -238,9 +243,15 @@ class Plan:
             for step in self.steps
             if step.change is not None
             for update in step.change.updates
-            if update["action"] == "upgrade-format-version"
+            if update.get("action") == "upgrade-format-version"
         )
         return next(found, None)
+
+    @property
+    def new_protocol(self) -> bool:
+        """Whether it changes what a client must know to read or write the table (Delta)."""
+        changes = (step.change for step in self.steps if step.change is not None)
+        return any("protocol" in update for change in changes for update in change.updates)
 
     def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
         """The `plan/1` document, the same for the same plan."""

@@ -2,8 +2,8 @@
 
 Columns: `step` string (name of the step), `path` large_string (canonical storage key), `as_written` large_string
 (the manifest's or log's own spelling), `kind` string, `size_bytes` int64 (null where nothing records it), `reason`
-large_string. Rows are in delete order: by step, then bottom-up by kind, then by path. Parents enumerate children, so a
-half-done deletion can be derived again.
+large_string. Rows are in delete order: by step, then bottom-up by kind, then by path, of commits the last one first.
+Parents enumerate children, so a half-done deletion can be derived again.
 
 In memory, `step`, `kind` and `reason` are dictionary-encoded, for they have few values, and `as_written` shares the
 memory of `path` where both are the same: a row takes its path and some 30 bytes.
@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
 
-# Bottom-up. The names are those of the result columns of the peers, `deleted_<kind>s_count`.
-KINDS = (
+# In delete order, bottom-up. The names are those of the result columns of the peers, `deleted_<kind>s_count`.
+ICEBERG_KINDS = (
     "data_file",
     "position_delete_file",
     "equality_delete_file",
@@ -32,6 +32,19 @@ KINDS = (
     "manifest_list",
     "metadata_file",
 )
+DELTA_KINDS = (
+    "data_file",
+    "deletion_vector_file",
+    "change_data_file",
+    "untracked_file",
+    "compacted_file",
+    "checksum_file",
+    "commit_file",
+    "checkpoint_file",
+    "sidecar_file",
+)
+KINDS = tuple(dict.fromkeys((*ICEBERG_KINDS, *DELTA_KINDS)))
+_LAST_FIRST = "commit_file"  # each stands on those before it, which must outlive it
 _FILE_SCHEMA = pa.schema(
     [
         pa.field("step", pa.string(), nullable=False),
@@ -75,7 +88,7 @@ class Removals:
         steps = sorted(pc.unique(columns["step"]).to_pylist())
         step = pc.index_in(columns["step"], value_set=pa.array(steps, pa.string()))
         order = pc.sort_indices(
-            pa.table({"step": step, "rank": rank, "path": columns["path"]}),
+            pa.table({"step": step, "rank": rank, "path": _places(columns["kind"], columns["path"])}),
             sort_keys=[("step", "ascending"), ("rank", "ascending"), ("path", "ascending")],
         )
         same = columns["as_written"].equals(columns["path"])
@@ -182,10 +195,21 @@ def _sharing(table: pa.Table) -> pa.Table:
     return table.set_column(place, SCHEMA.field(place), table["path"])
 
 
+def _places(kinds: pa.Array, paths: pa.Array) -> pa.Array:
+    """What n rows of a kind are in order by: their paths, the last one first where that is the kind's order."""
+    last_first = pc.equal(kinds, _LAST_FIRST)
+    if not pc.any(last_first).as_py():
+        return paths
+    place = pc.rank(paths, sort_keys="ascending", tiebreaker="dense").cast(pa.int64())
+    return pc.if_else(last_first, pc.negate(place), place)
+
+
 def _in_order(table: pa.Table) -> bool:
     """Whether rows of one step are in delete order, as far as that can be told without decoding them."""
     kinds = table["kind"]
     if not pa.types.is_dictionary(kinds.type) or len(pc.unique(table["step"])) > 1:
+        return False
+    if pc.any(pc.equal(kinds, _LAST_FIRST)).as_py():
         return False
     last: tuple[int, str] = (-1, "")
     for batch in table.select(["kind", "path"]).to_batches():

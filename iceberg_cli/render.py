@@ -31,6 +31,14 @@ KIND_NAMES = {
     "manifest_file": "manifests",
     "manifest_list": "manifest lists",
     "metadata_file": "metadata files",
+    "deletion_vector_file": "deletion vector files",
+    "change_data_file": "change data files",
+    "untracked_file": "untracked files",
+    "compacted_file": "compacted log files",
+    "checksum_file": "version checksums",
+    "commit_file": "commits of the log",
+    "checkpoint_file": "checkpoint files",
+    "sidecar_file": "checkpoint sidecars",
 }
 _UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _SHOWN_ROWS = 60
@@ -138,6 +146,8 @@ def show_report(target: Console, report: Report, table: str) -> None:
         target.print(f"  kept, because the table reaches them again: {report.kept_again:,}")
     if report.committed_snapshot_id is not None:
         target.print(f"  snapshot {report.committed_snapshot_id}")
+    if report.committed_version is not None:
+        target.print(f"  version {report.committed_version}")
     if report.metadata_location:
         target.print(printable(f"  table is at {report.metadata_location}"))
     for failure in report.failed_deletes[:_SHOWN_ROWS]:

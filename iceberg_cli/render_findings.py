@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SHOWN = 5  # of each rule, unless all are asked for
+_DEEP = {
+    "iceberg": "opens Puffin and Parquet files too",
+    "delta": "reads every checkpoint and opens Parquet files too",
+}
 _STYLES = {"blocking": "bold red", "error": "bold red", "warning": "yellow", "info": ""}
 
 
@@ -52,8 +56,8 @@ def _show_rows(
 
 def _show_counts(target: Console, document: Mapping[str, Any]) -> None:
     checked = document["checked"]
-    parts = [count(checked[name], name) for name in ("snapshots", "manifests", "files")]
-    deep = "" if document["deep"] else "; --deep opens Puffin and Parquet files too"
+    parts = [count(number, name) for name, number in checked.items()]
+    deep = "" if document["deep"] else f"; --deep {_DEEP[document['format']]}"
     target.print(printable(f"{document['table']}: checked {', '.join(parts)}{deep}."))
     counts = document["counts"]
     if not any(counts.values()):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.iceberg.retention import age
 from iceberg_cli.plan import Plan
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SHOWN_ROWS = 60
+_GROUPS = ("files", "versions")  # subjects of which a verdict is on many at once
 
 
 def show_plan(target: Console, plan: Plan, *, verbose: bool = False) -> None:
@@ -23,7 +24,8 @@ def show_plan(target: Console, plan: Plan, *, verbose: bool = False) -> None:
             f"{plan.operation}: {table['name']}, {table['format']} v{table['format_version']} at {table['location']}"
         )
     )
-    target.print(printable(f"as of {moment(plan.as_of_ms)}, on {plan.base.version}"))
+    version = f"version {plan.base.version}" if plan.base.version.isdigit() else plan.base.version
+    target.print(printable(f"as of {moment(plan.as_of_ms)}, on {version}"))
     for name, option in plan.options.items():
         if option.source != "default" or verbose:
             target.print(printable(f"  {name} = {_option_text(name, option.value)}  ({option.source})"))
@@ -87,6 +89,8 @@ def totals(plan: Plan, *, going_only: bool = False) -> list[str]:
     going: dict[str, int] = {}
     every: dict[str, int] = {}
     for verdict in plan.verdicts:
+        if verdict.subject in _GROUPS:
+            continue
         every[verdict.subject] = every.get(verdict.subject, 0) + 1
         going[verdict.subject] = going.get(verdict.subject, 0) + (not verdict.keep)
     return [
@@ -106,6 +110,8 @@ def _goes(plan: Plan, *, one: bool = False) -> str:
 
 def _plural(subject: str) -> str:
     noun = subject.replace("-", " ").replace("puffin", "Puffin")
+    if noun.endswith("s"):
+        return noun
     return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
@@ -128,7 +134,7 @@ def show_survey(target: Console, plans: Sequence[Plan], commands: Sequence[str])
             else ""
         )
         target.print(printable(f"{plan.operation}: {' '.join(totals(plan, going_only=True))}{frees}"))
-        if plan.format_version is not None:
+        if plan.format_version is not None or plan.new_protocol:
             target.print("  a decision with no way back: it does not count as due")
         for reason in plan.blocked_by:
             target.print(printable(f"  blocked by: {reason}"), style="bold red")
@@ -142,15 +148,26 @@ def _show_steps(target: Console, plan: Plan) -> None:
         change = step.change
         if len(plan.steps) == 1 and (change is None or change.draft is None):
             return
-        parts = [str(update["action"]) for update in (() if change is None else change.updates)]
+        parts = [_update_text(update) for update in (() if change is None else change.updates)]
         if change is not None and change.draft is not None:
-            draft = change.draft.to_json()
-            new = count(draft["added_manifests"], "new manifests")
-            parts.append(
-                f"a {draft['operation']} snapshot on {draft['ref']}: {new}, {draft['kept_manifests']:,} kept"
-            )
+            parts.append(_draft_text(change.draft.to_json()))
         after = f" (once {step.requires})" if step.requires else ""
         target.print(printable(f"step {number}, {step.name}{after}: {', '.join(parts) or 'no commit'}"))
+
+
+def _update_text(update: Mapping[str, Any]) -> str:
+    """What an update of Iceberg is called, or what an action of Delta is about."""
+    if "action" in update:
+        return str(update["action"])
+    ((kind, action),) = update.items()
+    return str(action["operation"]) if kind == "commitInfo" else str(kind)
+
+
+def _draft_text(draft: Mapping[str, Any]) -> str:
+    if "added_manifests" not in draft:
+        return f"{count(draft['adds'], 'adds')} and {count(draft['removes'], 'removes')} of files"
+    new = count(draft["added_manifests"], "new manifests")
+    return f"a {draft['operation']} snapshot on {draft['ref']}: {new}, {draft['kept_manifests']:,} kept"
 
 
 def show_removals(target: Console, plan: Plan) -> None:

@@ -18,6 +18,7 @@ class Report:
     status: str  # done, nothing_to_do, waiting, partial, conflict, unknown, refused
     metadata_location: str | None = None
     committed_snapshot_id: int | None = None
+    committed_version: int | None = None  # of a Delta table
     counts: Mapping[str, int] = field(default_factory=dict)
     reclaimed_bytes: int = 0
     failed_deletes: tuple[Mapping[str, str], ...] = ()
@@ -36,6 +37,7 @@ class Report:
             "committed_snapshot_id": None
             if self.committed_snapshot_id is None
             else str(self.committed_snapshot_id),
+            "committed_version": self.committed_version,
             **self.counts,
             "reclaimed_bytes": self.reclaimed_bytes,
             "failed_deletes": [dict(failure) for failure in self.failed_deletes],

@@ -24,6 +24,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
         {
             "name": str,
             "requires": (str, None),
+            "unconditional": bool,
             "tasks": [{"name": str, "kind": str, "inputs": [str]}],
             "change": ({"updates": [dict], "draft": (dict, None), "counts": dict}, None),
         }
@@ -110,6 +111,7 @@ def _step(value: Mapping[str, Any]) -> Step:
     return Step(
         name=value["name"],
         requires=value["requires"],
+        unconditional=value["unconditional"],
         tasks=tuple(
             Task(name=task["name"], kind=task["kind"], inputs=tuple(task["inputs"]))
             for task in value["tasks"]

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from iceberg_cli.apply import Shell, abandon, resume
 from iceberg_cli.errors import (
@@ -19,10 +20,13 @@ from iceberg_cli.errors import (
     TakenOver,
 )
 from iceberg_cli.journal import prune_folders
+from iceberg_cli.opening import verbs_of
 from iceberg_cli.operation import Operation
 from iceberg_cli.report import Report
 from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs import VERBS
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta_table import DeltaTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Listed:
     problem: IcebergCliError | None = None
 
 
-def operations(table: IcebergTable, *, now_ms: int) -> list[Listed]:
+def operations(table: IcebergTable | DeltaTable, *, now_ms: int) -> list[Listed]:
     """Every operation that has not been closed."""
     found = []
     for operation_id in table.open_operations():
@@ -119,8 +123,8 @@ class Settled:
     exit_code: int
 
 
-def settle_all(table: IcebergTable, shell: Shell) -> Iterator[Settled]:
-    """Finish the operations that nobody is working on and whose grace is over.
+def settle_all(table: IcebergTable | DeltaTable, shell: Shell) -> Iterator[Settled]:
+    """Finish the operations that nobody is working on and whose grace is over; none where nothing can be committed.
 
     One that cannot be finished does not stop the caller, nor the others: it is told of, with its error's exit code. Two
     cases are no failure: it would now remove more than was shown, or another process takes it over at the same time.
@@ -131,13 +135,15 @@ def settle_all(table: IcebergTable, shell: Shell) -> Iterator[Settled]:
     found = operations(table, now_ms=shell.now_ms())
     if not found:
         prune_folders(table.storage, table.location)
+    elif table.read_only_reason() is not None:
+        return
     for listed in found:
         operation = listed.operation
         if operation is None or not (is_running(operation) or _waits(operation, shell.now_ms())):
             yield finish(table, listed, shell)
 
 
-def finish(table: IcebergTable, listed: Listed, shell: Shell) -> Settled:
+def finish(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Settled:
     """Resume one operation; an error becomes part of the answer.
 
     Raises:
@@ -148,7 +154,7 @@ def finish(table: IcebergTable, listed: Listed, shell: Shell) -> Settled:
         error = Refused(f"Process {operation.process_id} is still working on it", state="It was left alone.")
         return _failed(listed, error)
     try:
-        report = resume(table, listed.operation_id, shell, verbs=VERBS)
+        report = resume(table, listed.operation_id, shell, verbs=verbs_of(table))
     except Interrupted:
         raise
     except IcebergCliError as error:
@@ -158,7 +164,7 @@ def finish(table: IcebergTable, listed: Listed, shell: Shell) -> Settled:
     return Settled(report=replace(report, notes=notes), exit_code=code)
 
 
-def close(table: IcebergTable, listed: Listed, shell: Shell) -> Settled:
+def close(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Settled:
     """Close one operation without finishing it; a journal that cannot be read is deleted as it is."""
     if listed.operation is not None and is_running(listed.operation):
         return finish(table, listed, shell)

@@ -23,8 +23,8 @@ from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.iceberg.known_keys import KnownKeys
 from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.reachability import keys_of
-from iceberg_cli.iceberg.strict_json import decode_metadata_file
 from iceberg_cli.journal import Journal, open_operations
 from iceberg_cli.liveness import Liveness
 from iceberg_cli.liveness_cache import LivenessCache
@@ -60,6 +60,7 @@ class IcebergTable:
     trust_lists: bool = False
     metadata_location: str = ""
     _metadata: TableMetadata | None = None
+    _newer: tuple[str, TableMetadata] | None = None  # location and content of one that is not loaded yet
     _live: KnownKeys | None = None
     _live_location: str = ""
     _liveness: Liveness = field(init=False)
@@ -123,9 +124,17 @@ class IcebergTable:
         """
         location = self.committer.current()
         if location != self.metadata_location or self._metadata is None:
-            self._metadata = self.read_metadata(location)
-            self.metadata_location = location
+            self._metadata = self._version(location)
+            self.metadata_location, self._newer = location, None
         return base_of(self._metadata, location)
+
+    def _version(self, location: str) -> TableMetadata:
+        """What the pointer names now, read once: a metadata file never changes under its name."""
+        if self._metadata is not None and location == self.metadata_location:
+            return self._metadata
+        if self._newer is None or self._newer[0] != location:
+            self._newer = location, self.read_metadata(location)
+        return self._newer[1]
 
     def read_metadata(self, location: str) -> TableMetadata:
         """Any version of the table's metadata.
@@ -161,9 +170,13 @@ class IcebergTable:
         """What was read of manifests in this run."""
         return self._liveness
 
+    def read_only_reason(self) -> str | None:
+        """Why this table cannot be committed to from here, or None."""
+        return self.committer.read_only_reason()
+
     def blocked(self, plan: Plan) -> Plan:
         """The plan, blocked where it would commit and the table cannot be committed to from here."""
-        reason = self.committer.read_only_reason()
+        reason = self.read_only_reason()
         if reason is None or not plan.due:
             return plan
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
@@ -294,7 +307,7 @@ class IcebergTable:
 
     # -- sweep -------------------------------------------------------------------------------------------------
 
-    def not_live(self, removals: Removals, rows: Sequence[int]) -> list[int]:
+    def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:  # noqa: ARG002 - no age
         """Those of `rows` that the table, looked at now, does not reach, inside its own locations."""
         live = self._live_now()
         asked = removals.rows(rows)
@@ -340,7 +353,7 @@ class IcebergTable:
             return
         # The table as loaded stays: a plan was made of it.
         location = self.committer.current()
-        metadata = self.metadata if location == self.metadata_location else self.read_metadata(location)
+        metadata = self._version(location)
         self.storage.delete(
             own_files.discardable(
                 paths, metadata=metadata, location=location, marks=marks, canonical=self.storage.canonical

@@ -244,6 +244,23 @@ def test_without_cache_nothing_is_written_and_nothing_used(
     assert part.parent.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_command_keeps_what_it_learnt_whatever_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    table = a_history(str(tmp_path / "t"))
+    assert expire(table, "--dry-run", "--exit-code").code == 3
+    assert len(part_paths(tmp_path / "cache" / "iceberg-cli" / "keys")) == 1
+
+
+def test_a_command_that_an_error_stops_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    table = a_history(str(tmp_path / "t"))
+    Path(f"{table.location}/metadata/m9.avro").write_bytes(b"no manifest")
+    assert expire(table, "--dry-run").code == 15
+    assert not (tmp_path / "cache").exists()
+
+
 def test_parts_are_made_one_before_they_are_many_and_forget_what_the_table_forgot(tmp_path: Path) -> None:
     table = a_history(str(tmp_path / "t"))
     cache = tmp_path / "cache"

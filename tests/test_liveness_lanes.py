@@ -30,7 +30,7 @@ KEPT = 4
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """A table with enough manifests that lanes are worth it."""
-    return make_table(str(tmp_path_factory.mktemp("warehouse") / "t"), Size(80, 150, KEPT))
+    return make_table(str(tmp_path_factory.mktemp("warehouse") / "t"), Size(160, 150, KEPT))
 
 
 def opened(made: Made, lanes: int) -> IcebergTable:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.strict_json import loads
 from iceberg_cli.journal import PLAN_FILE, Journal
 from iceberg_cli.plan import Plan
 from iceberg_cli.removals import Removals
 from iceberg_cli.saved_plan import plan_from_json
+from iceberg_cli.strict_json import loads
 
 
 def load_plan(journal: Journal) -> tuple[Plan, str] | None:

@@ -92,8 +92,8 @@ class Table(Protocol):
         """The attempt that an intent of the journal describes, byte for byte; None if its base is gone."""
         ...
 
-    def not_live(self, removals: Removals, rows: Sequence[int]) -> list[int]:
-        """Those of `rows` that the table does not reach now.
+    def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+        """Those of `rows` that the table does not reach now, by the rules of `plan` and as of its time.
 
         Raises:
             Refused: deletions are forbidden by now.

@@ -45,6 +45,7 @@ def report_of(
         status=status,
         metadata_location=_last([state.metadata_location for state in states]),
         committed_snapshot_id=_last([_added(intent).get("snapshot-id") for intent in intents]),
+        committed_version=_last([_version(intent) for intent in intents]),
         counts=_counts(columns, intents, journal),
         reclaimed_bytes=sum(state.deleted_bytes for state in states),
         failed_deletes=tuple(failed),
@@ -57,13 +58,14 @@ def _last(values: Sequence[Any]) -> Any:
 
 
 def _counts(columns: Sequence[str], intents: Sequence[Mapping[str, Any]], journal: Journal) -> dict[str, int]:
-    """What the commits count, and what the sweeps deleted."""
+    """What the commits count, what steps without a commit wrote, and what the sweeps deleted."""
     counts = dict.fromkeys(columns, 0)
     swept = [
         {f"deleted_{kind}s_count": count for kind, count in body["by_kind"].items()}
         for body in journal.bodies("sweep-outcome")
     ]
-    for part in [*(intent["counts"] for intent in intents), *swept]:
+    made = [part for body in journal.bodies("sweep-only") for part in body.get("counts", ())]
+    for part in [*(intent["counts"] for intent in intents), *made, *swept]:
         for column, count in part.items():
             counts[column] = counts.get(column, 0) + count
     return counts
@@ -73,6 +75,12 @@ def _added(intent: Mapping[str, Any]) -> Mapping[str, Any]:
     """The snapshot that a commit adds, in its wire form; empty if none."""
     added = [update["snapshot"] for update in intent["updates"] if update["action"] == "add-snapshot"]
     return added[-1] if added else {}
+
+
+def _version(intent: Mapping[str, Any]) -> int | None:
+    """The version of a Delta table that a commit made."""
+    made = [update["version"] for update in intent["updates"] if update["action"] == "delta-commit"]
+    return made[-1] if made else None
 
 
 def _reserved_row_ids(intent: Mapping[str, Any]) -> list[str]:

@@ -95,6 +95,9 @@ class OperationRun:
             False if the operation ended because none of its steps is due any more.
         """
         first = step is self.shown.steps[0]
+        if step.unconditional and not self._follows_a_commit(step):
+            self.journal.append("sweep-only", self._no_sweep(step))
+            return True
         self.table.load()
         retries = self.table.retries()
         waits = retries.waits_ms()
@@ -118,7 +121,9 @@ class OperationRun:
             removals_file = self._keep_removals(current)
             staged = self._stage(now_step, staged)
             if now_step.change is None:
-                self.journal.append("sweep-only", {**self._no_sweep(step), "removals_file": removals_file})
+                counts = [file.row.get("counts", {}) for file in staged.values()]
+                done = {**self._no_sweep(step), "removals_file": removals_file, "counts": counts}
+                self.journal.append("sweep-only", done)
                 return True
             outcome = self._attempt(now_step, removals_file, current.grace_ms, staged)
             match outcome:
@@ -139,11 +144,18 @@ class OperationRun:
                         )
                     self.shell.sleep_ms(wait_ms)
 
+    def _follows_a_commit(self, step: Step) -> bool:
+        """Whether the step before this one has committed something."""
+        place = [each.name for each in self.shown.steps].index(step.name)
+        return place > 0 and self._state(self.shown.steps[place - 1]).metadata_location is not None
+
     def _no_sweep(self, step: Step) -> dict[str, Any]:
         return {"step": step.name, "removals_file": None, "sweep_after_ms": None}
 
     def _replanned(self, step: Step, base: Base, *, first: bool) -> tuple[Plan, Step | None]:
         """The plan for the base at hand and the step's place in it."""
+        if step.unconditional:
+            return self.shown, step
         if first and base == self.shown.base and not self.resumed and not step.saved:
             return self.shown, step
         shown = self.shown
@@ -329,6 +341,7 @@ class OperationRun:
             return False
         sweep = Sweep(
             step=step.name,
+            plan=self.shown,
             removals=self._removals(state.removals_file),
             table=self.table,
             shell=self.shell,

@@ -13,6 +13,7 @@ from iceberg_cli.engines import Event
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed
 from iceberg_cli.journal import Journal
 from iceberg_cli.operation import StepState
+from iceberg_cli.plan import Plan
 from iceberg_cli.removals import Removals
 
 
@@ -21,6 +22,7 @@ class Sweep:
     """One step's removals on their way out. `kept_again` counts those that the table reaches again."""
 
     step: str
+    plan: Plan
     removals: Removals
     table: Table
     shell: Shell
@@ -80,7 +82,7 @@ class Sweep:
         asked = {"start": batch[0], "stop": batch[-1] + 1} if whole else {"rows": list(batch)}
         self.journal.append("sweep-intent", {"step": self.step, **asked})
         # After the record, so that as little as possible can happen between the look and the deletion.
-        rows = self.table.not_live(self.removals, batch)
+        rows = self.table.not_live(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
         table = self.removals.rows(rows)
         paths = table["path"].to_pylist()

@@ -23,9 +23,9 @@ def load(path: str) -> Plan:
     Raises:
         UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
     """
-    from iceberg_cli.iceberg.strict_json import loads
     from iceberg_cli.removals import Removals
     from iceberg_cli.saved_plan import plan_from_json
+    from iceberg_cli.strict_json import loads
     from iceberg_cli.verbs import VERBS
 
     try:
@@ -68,15 +68,19 @@ def register(app: typer.Typer) -> None:
         anything would go or change that the file does not list.
         """
         from iceberg_cli.apply import apply
-        from iceberg_cli.verbs import VERBS
+        from iceberg_cli.opening import verbs_of
 
         shown = load(plan_file)
         opened = run.open(shown.table["name"])
+        if opened.describe()["format"] != shown.table["format"]:
+            raise Refused(
+                f"Cannot apply this plan: it was made for a table of format {shown.table['format']}"
+            )
         shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
         looking = replan or carry.dry_run
         earlier = 0 if looking or carry.no_resume else settle_open(run, opened, shell)
         # What is carried out is planned now, from the file's question: the file says what may go, never what goes.
-        verb = VERBS[shown.operation]
+        verb = verbs_of(opened)[shown.operation]
         fresh = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
         if fresh.base.table_uuid != shown.base.table_uuid:
             raise Refused(
@@ -86,7 +90,6 @@ def register(app: typer.Typer) -> None:
         run.progress.close()
         more = fresh.beyond(shown)
         if looking:
-            run.keep_learnt(opened)
             _show_difference(run, more, shown if replan else fresh, only=replan)
         if replan:
             return
@@ -99,7 +102,6 @@ def register(app: typer.Typer) -> None:
         show_before(run, fresh, opened.name, yes=carry.yes)
         with run.stoppable():
             report = apply(fresh, opened, verb, shell)
-        run.keep_learnt(opened)
         finish(run, report, opened.name, earlier=earlier)
 
 

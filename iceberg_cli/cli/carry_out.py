@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from iceberg_cli.cli.formats import VerbOptions, policy_of
 from iceberg_cli.cli.run import Run
 from iceberg_cli.cli.streams import after
 from iceberg_cli.cli.values import integer
@@ -16,6 +16,7 @@ from iceberg_cli.errors import DeletesFailed, Refused, UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
+    from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.plan import Plan
     from iceberg_cli.report import Report
     from iceberg_cli.table import IcebergTable
@@ -41,7 +42,7 @@ class Carry:
     ] = None
 
 
-def carry_out(run: Run, carry: Carry, operation: str, name: str, policy: Mapping[str, Any]) -> None:
+def carry_out(run: Run, carry: Carry, operation: str, name: str, options: VerbOptions) -> None:
     """Settle what is open, plan, show, ask, do, report.
 
     Args:
@@ -49,28 +50,28 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, policy: Mapping
         carry: what all verbs share.
         operation: the verb.
         name: the table as it was typed.
-        policy: what the operator asked for, as `Plan.policy` holds it.
+        options: what the operator asked for.
 
     Raises:
+        UsageError: an option has no meaning, or none for the table's format.
         typer.Exit: 3 with --exit-code and something due; 14 where deletions failed.
     """
     from iceberg_cli.apply import apply
-    from iceberg_cli.verbs import VERBS
+    from iceberg_cli.opening import verbs_of
 
-    verb = VERBS[operation]
     table = run.open(name)
+    policy = policy_of(options, table, now_ms=run.as_of_ms)
+    verb = verbs_of(table)[operation]
     shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
     earlier = 0 if carry.dry_run or carry.no_resume else settle_open(run, table, shell)
     plan = verb.plan(table, policy, as_of_ms=run.as_of_ms)
     run.progress.close()
     if carry.dry_run:
-        run.keep_learnt(table)
         show_dry_run(run, plan, exit_code=carry.exit_code)
         return
     show_before(run, plan, table.name, yes=carry.yes)
     with run.stoppable():
         report = apply(plan, table, verb, shell)
-    run.keep_learnt(table)
     finish(run, report, table.name, earlier=earlier)
 
 
@@ -116,6 +117,8 @@ def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
     version = plan.format_version
     if version is not None:
         question = f"Upgrade {name} to format version {version}{deleting}? There is no way back."
+    elif plan.new_protocol:
+        question = f"Change the protocol of {name}{deleting}? Clients that lack its features are shut out."
     else:
         question = f"Commit this to {name}{deleting}?"
     return run.confirm(question, yes=yes)
@@ -159,7 +162,7 @@ def finish(run: Run, report: Report, name: str, *, earlier: int = 0) -> None:
         raise typer.Exit(earlier)
 
 
-def settle_open(run: Run, table: IcebergTable, shell: Shell) -> int:
+def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> int:
     """Finish the table's open operations whose grace is over, so that cron needs no second line.
 
     Returns:
@@ -169,8 +172,6 @@ def settle_open(run: Run, table: IcebergTable, shell: Shell) -> int:
     from iceberg_cli.settling import settle_all
 
     code = 0
-    if table.committer.read_only_reason() is not None:
-        return code
     with run.stoppable():
         for settled in settle_all(table, shell):
             run.progress.close()

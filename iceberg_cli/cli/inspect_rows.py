@@ -7,58 +7,98 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
 from iceberg_cli.cli.run import Run
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.inspect_columns import column_names
-from iceberg_cli.inspection import FILE_ROWS, Inspection
 
 _SHOWN_ROWS = 50
 _SPOOL_BYTES = 32 << 20
 
 
-def show(run: Run, shown: Inspection, what: str, *, limit: int | None) -> None:
-    """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens."""
-    from iceberg_cli.render_inspection_rows import show_rows
+class Rows(Protocol):
+    """What is shown of a table of either format."""
 
+    @property
+    def location(self) -> str:
+        """The table's folder."""
+        ...
+
+    def header(self, what: str) -> dict[str, Any]:
+        """How the document begins."""
+        ...
+
+    def newest_last(self, what: str) -> bool:
+        """Whether a limit keeps the end of the rows, not their beginning."""
+        ...
+
+    def rows(self, what: str, *, limit: int | None) -> list[dict[str, Any]]:
+        """Rows that are few."""
+        ...
+
+    def streams(self, what: str) -> bool:
+        """Whether rows come by `lines` and `tables`, not by `rows`."""
+        ...
+
+    def head(self, what: str) -> dict[str, Any]:
+        """What a document says beside streamed rows."""
+        ...
+
+    def lines(self, what: str, *, limit: int | None, before: str = "", after: str = "") -> Iterator[pa.Array]:
+        """Streamed rows as JSON objects, one string for each row, between `before` and `after`."""
+        ...
+
+    def tables(self, what: str, *, limit: int | None) -> Iterator[pa.Table]:
+        """Streamed rows as columns."""
+        ...
+
+    def schema(self, what: str) -> pa.Schema:
+        """The columns of streamed rows."""
+        ...
+
+
+Show = Callable[..., None]
+
+
+def show(run: Run, shown: Rows, what: str, show_rows: Show, *, limit: int | None) -> None:
+    """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens.
+
+    `show_rows` is that of `render_inspection_rows`, or of another format's.
+    """
     wanted = limit if limit is not None or run.verbose else _SHOWN_ROWS
     more = False
-    if what in FILE_ROWS:
-        names = {str(field_id): name for field_id, name in column_names(shown.table.metadata).items()}
-        parts = _lines(shown, what, limit=None if wanted is None else wanted + 1)
-        rows = [{**json.loads(line), "columns": names} for part in parts for line in part.to_pylist()]
+    if shown.streams(what):
+        head = shown.head(what)
+        parts = shown.lines(what, limit=None if wanted is None else wanted + 1)
+        rows = [json.loads(line) | head for part in parts for line in part.to_pylist()]
     else:
         rows = shown.rows(what, limit=None if wanted is None else wanted + 1)
     run.progress.close()
     if wanted is not None and len(rows) > wanted:
         more = limit is None
         rows = rows[-wanted:] if shown.newest_last(what) else rows[:wanted]
-    show_rows(run.out, what, rows, location=shown.table.location, more=more, verbose=run.verbose)
+    show_rows(run.out, what, rows, location=shown.location, more=more, verbose=run.verbose)
 
 
-def print_document(run: Run, shown: Inspection, what: str, *, limit: int | None) -> None:
+def print_document(run: Run, shown: Rows, what: str, *, limit: int | None) -> None:
     """One JSON document on standard output, and none if something cannot be read."""
     head = shown.header(what)
-    if what not in FILE_ROWS:
+    if not shown.streams(what):
         from iceberg_cli.render import print_json
 
         rows = shown.rows(what, limit=limit)
         run.progress.close()
         print_json({**head, "row_count": len(rows), "rows": rows})
         return
-    if what != "partitions":
-        head["columns"] = {
-            str(field_id): name for field_id, name in column_names(shown.table.metadata).items()
-        }
+    head |= shown.head(what)
     # Rows wait until the last one is read: half a document followed by an error would be no document.
     with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, mode="w+", encoding="ascii") as spool:
         total = 0
-        for part in _lines(shown, what, limit=limit, before=",\n    "):
+        for part in shown.lines(what, limit=limit, before=",\n    "):
             text = str(_bytes_of(part), "ascii")
             spool.write(text if total else text.removeprefix(","))
             total += len(part)
@@ -71,22 +111,6 @@ def print_document(run: Run, shown: Inspection, what: str, *, limit: int | None)
         sys.stdout.write("\n  ]\n}\n" if total else "]\n}\n")
 
 
-def _lines(
-    shown: Inspection, what: str, *, limit: int | None, before: str = "", after: str = ""
-) -> Iterator[pa.Array]:
-    """Rows of `FILE_ROWS` as JSON objects, one string for each row, between `before` and `after`."""
-    from iceberg_cli.iceberg.inspect_json import json_rows
-    from iceberg_cli.iceberg.inspect_rows import ID_COLUMNS
-
-    shower = shown.shower()
-    bare = shower.bare()
-
-    def render(table: pa.Table) -> pa.Array:
-        return json_rows(table, ids=ID_COLUMNS, bare=bare, before=before, after=after)
-
-    return shown.parts(what, shower, render, limit=limit)
-
-
 def _bytes_of(texts: pa.Array) -> memoryview:
     """All strings one after the other, without a copy."""
     _, offsets, data = texts.buffers()
@@ -96,7 +120,7 @@ def _bytes_of(texts: pa.Array) -> memoryview:
     return memoryview(data)[ends[0] : ends[-1]]
 
 
-def save(run: Run, shown: Inspection, what: str, path: str, *, limit: int | None) -> None:
+def save(run: Run, shown: Rows, what: str, path: str, *, limit: int | None) -> None:
     """Write rows to a file, which is there whole or not at all.
 
     Raises:
@@ -131,32 +155,29 @@ def _whole(path: str) -> Iterator[IO[bytes]]:
         raise
 
 
-def _write_lines(file: IO[bytes], shown: Inspection, what: str, limit: int | None) -> int:
-    if what not in FILE_ROWS:
+def _write_lines(file: IO[bytes], shown: Rows, what: str, limit: int | None) -> int:
+    if not shown.streams(what):
         rows = shown.rows(what, limit=limit)
         file.writelines(f"{json.dumps(row)}\n".encode() for row in rows)
         return len(rows)
     total = 0
-    for part in _lines(shown, what, limit=limit, after="\n"):
+    for part in shown.lines(what, limit=limit, after="\n"):
         file.write(_bytes_of(part))
         total += len(part)
     return total
 
 
-def _write_parquet(file: IO[bytes], shown: Inspection, what: str, limit: int | None) -> int:
+def _write_parquet(file: IO[bytes], shown: Rows, what: str, limit: int | None) -> int:
     import pyarrow.parquet as pq
 
-    if what not in FILE_ROWS:
+    if not shown.streams(what):
         # Objects and lists have another shape in every row: they are JSON text in a file of columns.
         rows = [{key: _flat(value) for key, value in row.items()} for row in shown.rows(what, limit=limit)]
         pq.write_table(pa.Table.from_pylist(rows), file)
         return len(rows)
-    from iceberg_cli.iceberg.inspect_rows import FILES_SCHEMA, PARTITIONS_SCHEMA
-
     total = 0
-    schema = PARTITIONS_SCHEMA if what == "partitions" else FILES_SCHEMA
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for table in shown.parts(what, shown.shower(), lambda table: table, limit=limit):
+    with pq.ParquetWriter(file, shown.schema(what), compression="zstd") as writer:
+        for table in shown.tables(what, limit=limit):
             writer.write_table(table)
             total += table.num_rows
     return total

@@ -1,19 +1,21 @@
-"""`merge-dvs`: one deletion vector for each data file, few Puffin files, no dangling deletes."""
+"""`merge-dvs`: one deletion vector for each data file, in few files, and no dangling deletes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from iceberg_cli.cli.carry_out import Carry, carry_out
+from iceberg_cli.cli.formats import DELTA, ICEBERG, Foreign
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.values import integer, positive, size_bytes
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from iceberg_cli.delta import policies
     from iceberg_cli.iceberg.merge_policy import MergePolicy
 
 
@@ -25,20 +27,17 @@ class MergeOptions:
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="About how large new Puffin files are; default: write.delete.target-file-size-bytes, else 64MiB.",
+            help="About how large new files of deletion vectors are; default: write.delete.target-file-size-bytes, "
+            "else 64MiB; Delta: 2MiB.",
         ),
     ] = None
     min_files: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", parser=integer, help="Fewer small Puffin files than this stay; default: 5."
-        ),
+        typer.Option(metavar="N", parser=integer, help="Fewer small files than this stay; default: 5."),
     ] = None
     dead_ratio: Annotated[
         str | None,
-        typer.Option(
-            metavar="R", help="Rewrite a Puffin file from this part of dead bytes on; default: 0.3."
-        ),
+        typer.Option(metavar="R", help="Rewrite a file from this part of dead bytes on; default: 0.3."),
     ] = None
     where: Annotated[
         str | None,
@@ -50,6 +49,8 @@ class MergeOptions:
     keep_dangling: Annotated[
         bool, typer.Option("--keep-dangling", help="Keep deletes that no data file needs.")
     ] = False
+
+    FOREIGN: ClassVar[Foreign] = {ICEBERG: {}, DELTA: {"where": "", "keep_dangling": ""}}
 
     def policy(self, *, now_ms: int) -> MergePolicy:  # noqa: ARG002 - no age decides here
         """The policy that the options spell.
@@ -69,6 +70,23 @@ class MergeOptions:
         )
         return MergePolicy.from_json(policy.to_json())
 
+    def delta_policy(self, *, now_ms: int) -> policies.MergePolicy:  # noqa: ARG002 - no age decides here
+        """The same for a Delta table.
+
+        Raises:
+            UsageError: an option has no meaning.
+        """
+        from iceberg_cli.delta.policies import MergePolicy
+
+        ratio = None if self.dead_ratio is None else _ratio(self.dead_ratio)
+        if ratio is not None and not 0 <= ratio <= 1:
+            raise UsageError(f"--dead-ratio must be between 0 and 1, not {self.dead_ratio}")
+        return MergePolicy(
+            target_size=None if self.target_size is None else size_bytes(self.target_size, "--target-size"),
+            min_files=positive(self.min_files, "--min-files"),
+            dead_ratio=ratio,
+        )
+
 
 def _ratio(text: str) -> float:
     try:
@@ -84,10 +102,11 @@ def register(app: typer.Typer) -> None:
     @spread("carry", Carry)
     @spread("options", MergeOptions)
     def merge_dvs(run: Run, carry: Carry, options: MergeOptions, table: TableArgument) -> None:
-        """Turn position deletes into deletion vectors, and many or mostly dead Puffin files into few.
+        """Turn position deletes into deletion vectors, and many or mostly dead files of vectors into few.
 
+        The files are Puffin files in Iceberg, deletion_vector_*.bin in Delta, where there are no position deletes.
         What readers see does not change. A data file gets all position deletes that apply to it or none; where a
         deletion vector lacks older position deletes, both are left alone and reported. No file is deleted:
         expire-snapshots does that once no snapshot needs it.
         """
-        carry_out(run, carry, "merge-dvs", table, options.policy(now_ms=run.as_of_ms).to_json())
+        carry_out(run, carry, "merge-dvs", table, options)

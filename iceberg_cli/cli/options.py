@@ -85,18 +85,25 @@ class Chosen:
 def spelled(options: type, group: object) -> list[str]:
     """The words of a command line that give the options of a group which differ from their defaults."""
     words = []
-    for name, item in _fields(options).items():
+    for name, flag in given(options, group).items():
         value = getattr(group, name)
-        if value == item.default:
+        for each in value if isinstance(value, list) else [value]:
+            words += [flag] if each is True else [flag, str(each)]
+    return words
+
+
+def given(options: type, group: object) -> dict[str, str]:
+    """By field the long names of the options of a group which differ from their defaults."""
+    flags = {}
+    for name, item in _fields(options).items():
+        if getattr(group, name) == item.default:
             continue
         (info,) = item.annotation.__metadata__
         # The first name of an annotation stands where a default would: typer sorts that out later.
         names = (info.default, *(info.param_decls or ()))
         long = [each for each in names if isinstance(each, str) and each.startswith("--")]
-        flag = long[0] if long else f"--{name.replace('_', '-')}"
-        for each in value if isinstance(value, list) else [value]:
-            words += [flag] if each is True else [flag, str(each)]
-    return words
+        flags[name] = long[0] if long else f"--{name.replace('_', '-')}"
+    return flags
 
 
 def _with_help(item: inspect.Parameter, text: str) -> inspect.Parameter:

@@ -12,6 +12,7 @@ import typer
 
 from iceberg_cli.cli.assign_row_ids import AssignOptions
 from iceberg_cli.cli.expire_snapshots import ExpireOptions
+from iceberg_cli.cli.formats import policy_of
 from iceberg_cli.cli.merge_dvs import MergeOptions
 from iceberg_cli.cli.options import Chosen, spread_all
 from iceberg_cli.cli.rewrite_manifests import RewriteManifestsOptions
@@ -20,6 +21,7 @@ from iceberg_cli.cli.upgrade_v3 import UpgradeOptions
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.plan import Plan
     from iceberg_cli.table import IcebergTable
 
@@ -33,7 +35,8 @@ OPTIONS: Mapping[str, type] = {
 }
 _HELPS = {
     "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB) "
-    "and Puffin files (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB)."
+    "and of new files of deletion vectors (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB; Delta: "
+    "2MiB)."
 }
 
 
@@ -60,22 +63,22 @@ def register(app: typer.Typer) -> None:
         With a verb, --output saves its plan: the document in FILE, the files that go beside it in
         FILE.removals.parquet. `apply FILE` carries it out.
         """
-        from iceberg_cli.verbs import VERBS
+        from iceberg_cli.opening import verbs_of
 
         if verb is not None and verb not in OPTIONS:
             raise UsageError(f"{verb!r} is no verb that can be planned; there is {', '.join(OPTIONS)}")
         if output is not None and verb is None:
             raise UsageError("--output needs a verb: a file holds one verb's plan")
         _refuse_strays(chosen, verb)
+        opened = run.open(table)
         policies = {
-            name: options.policy(now_ms=run.as_of_ms).to_json()
+            name: policy_of(options, opened, now_ms=run.as_of_ms)
             for name, options in chosen.groups.items()
             if verb in (None, name)
         }
-        opened = run.open(table)
-        plans = [VERBS[name].plan(opened, policy, as_of_ms=run.as_of_ms) for name, policy in policies.items()]
+        verbs = verbs_of(opened)
+        plans = [verbs[name].plan(opened, policy, as_of_ms=run.as_of_ms) for name, policy in policies.items()]
         run.progress.close()
-        run.keep_learnt(opened)
         _show_open_operations(run, opened)
         if output is not None:
             save(plans[0], output)
@@ -92,9 +95,11 @@ def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
 
     An upgrade is offered in a survey, but it is a decision and never due by itself.
     """
-    return any(
-        made.due and not made.blocked_by and (alone or made.operation != "upgrade-v3") for made in plans
-    )
+    return any(made.due and not made.blocked_by and (alone or not _is_upgrade(made)) for made in plans)
+
+
+def _is_upgrade(made: Plan) -> bool:
+    return made.operation == "upgrade-v3" or made.new_protocol
 
 
 def _refuse_strays(chosen: Chosen, verb: str | None) -> None:
@@ -172,7 +177,7 @@ def _show_survey(run: Run, name: str, plans: list[Plan], chosen: Chosen) -> None
         render_plan.show_survey(run.out, ranked, commands)
 
 
-def _show_open_operations(run: Run, opened: IcebergTable) -> None:
+def _show_open_operations(run: Run, opened: IcebergTable | DeltaTable) -> None:
     from iceberg_cli import render
     from iceberg_cli.settling import operations
 

@@ -14,6 +14,7 @@ from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
+    from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.settling import Listed, Settled
     from iceberg_cli.table import IcebergTable
 
@@ -63,7 +64,6 @@ def register(app: typer.Typer) -> None:
         shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
         settled = [_settle(run, opened, listed, shell, abandon=abandon) for listed in found]
         run.progress.close()
-        run.keep_learnt(opened)
         with after(settled[-1].report):
             _show_settled(run, table, settled)
         code = next((done.exit_code for done in settled if done.exit_code), 0)
@@ -83,7 +83,9 @@ def _show_settled(run: Run, table: str, settled: list[Settled]) -> None:
             render.show_report(target, done.report, table)
 
 
-def _settle(run: Run, opened: IcebergTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:
+def _settle(
+    run: Run, opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, abandon: bool
+) -> Settled:
     """Finish or close one operation; the others go on if it cannot be."""
     from iceberg_cli.settling import close, finish
 

@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from iceberg_cli.cli.options import Command, spelled, spread
 from iceberg_cli.cli.plain_command import PlainCommand
-from iceberg_cli.cli.streams import after
+from iceberg_cli.cli.streams import OutputLost, after
 from iceberg_cli.cli.values import duration_ms, key_value, positive, size_bytes, time_ms
 from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.errors import IcebergCliError, UsageError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from iceberg_cli.apply import Shell
+    from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.render import Progress
     from iceberg_cli.report import Report
     from iceberg_cli.table import IcebergTable
@@ -102,6 +103,7 @@ class Run:
             conf=dict(key_value(text, "--spark-conf") for text in self.spark_conf or ()),
             say=self._say,
         )
+        self._opened: list[IcebergTable | DeltaTable] = []
         self.started_ms = now_ms()
         self.as_of_ms = (
             self.started_ms if self.as_of is None else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
@@ -145,7 +147,7 @@ class Run:
 
         return console(sys.stderr if self.json else sys.stdout, color="NO_COLOR" not in os.environ)
 
-    def open(self, name: str) -> IcebergTable:
+    def open(self, name: str) -> IcebergTable | DeltaTable:
         """Open the table that the operator named.
 
         Raises:
@@ -159,7 +161,7 @@ class Run:
                 raise UsageError(
                     f"--unsafe-allow-root: {root!r} is no folder; a whole disk or bucket cannot be allowed"
                 )
-        return open_table(
+        table = open_table(
             name,
             storage_options=dict(self._storage_options()),
             catalog_config=self.catalog_config,
@@ -169,6 +171,8 @@ class Run:
             cache=self._cache(),
             on_event=self.progress,
         )
+        self._opened.append(table)
+        return table
 
     def _cache(self) -> tuple[Path, int] | None:
         """Where runs keep what they learn, and how much of it."""
@@ -178,11 +182,12 @@ class Run:
         folder = cache_folder(os.environ)
         return None if self.no_cache or folder is None else (folder, limit_bytes)
 
-    def keep_learnt(self, table: IcebergTable) -> None:
-        """Keep for later runs what this one learnt of the table's immutable files; a run does not fail for it."""
-        reason = table.keep_learnt()
-        if reason is not None:
-            self._say(f"warning: what this run learnt is not kept: {reason}")
+    def keep_learnt(self) -> None:
+        """Keep for later runs what this one learnt of tables' immutable files; a run does not fail for it."""
+        for table in self._opened:
+            reason = table.keep_learnt()
+            if reason is not None:
+                self._say(f"warning: what this run learnt is not kept: {reason}")
 
     def _say(self, text: str) -> None:
         """One line on standard error."""
@@ -278,14 +283,27 @@ def now_ms() -> int:
 
 
 def command(app: typer.Typer, name: str) -> Callable[[Command], Command]:
-    """Register a command whose parameter `run` stands for all shared options."""
+    """Register a command whose parameter `run` stands for all shared options.
+
+    What it learns is kept where it comes to an end, whatever its exit code, also where nobody reads its output; not
+    where an error stops it.
+    """
 
     def register(function: Command) -> Command:
+        @functools.wraps(function)
+        def learning(*, run: Run, **values: Any) -> None:
+            try:
+                function(run=run, **values)
+            except (typer.Exit, BrokenPipeError, OutputLost):
+                run.keep_learnt()
+                raise
+            run.keep_learnt()
+
         text = inspect.cleandoc(function.__doc__ or "")
         # The first sentence whole: without it the list of commands cuts it in the middle.
         summary = re.split(r"\.\s", " ".join(text.split()))[0].removesuffix(".")
         declare = app.command(name, cls=PlainCommand, help=text, short_help=f"{summary}.")
-        declare(spread("run", Run)(function))
+        declare(spread("run", Run)(learning))
         return function
 
     return register

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from iceberg_cli.cli.carry_out import Carry, carry_out
+from iceberg_cli.cli.formats import DELTA, ICEBERG, Foreign, policy_of, refuse_foreign
 from iceberg_cli.cli.options import spelled, spread
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.errors import Refused, UsageError
 
 if TYPE_CHECKING:
+    from iceberg_cli.delta import policies
+    from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
+    from iceberg_cli.table import IcebergTable
 
 _RECIPE = "repair-manifests,merge-dvs,assign-row-ids"
 
@@ -43,6 +47,18 @@ class UpgradeOptions:
         ),
     ] = False
 
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Delta: a table feature by the protocol's name, such as deletionVectors or v2Checkpoint.",
+        ),
+    ] = None
+    FOREIGN: ClassVar[Foreign] = {
+        ICEBERG: {"feature": "--with"},
+        DELTA: {"with_": "--feature", "unsafe_drop_tags": "", "unsafe_keep_tags": ""},
+    }
+
     def policy(self, *, now_ms: int) -> UpgradePolicy:  # noqa: ARG002 - every group of options has this signature
         """The policy that the options spell.
 
@@ -62,6 +78,12 @@ class UpgradeOptions:
         if tags != REFUSE and REPAIR not in asked:
             raise UsageError(f"--unsafe-{tags}-tags needs --with repair-manifests, which it is about")
         return UpgradePolicy(recipe=tuple(part for part in RECIPE if part in asked), tags=tags)
+
+    def delta_policy(self, *, now_ms: int) -> policies.UpgradePolicy:  # noqa: ARG002 - no age decides here
+        """The same for a Delta table."""
+        from iceberg_cli.delta.policies import UpgradePolicy
+
+        return UpgradePolicy(features=tuple(dict.fromkeys(self.feature or ())))
 
 
 def register(app: typer.Typer) -> None:
@@ -88,27 +110,50 @@ def register(app: typer.Typer) -> None:
         The upgrade is one commit of metadata; no file is written anew. It cannot be taken back, and engines that
         do not read version 3 stop reading the table at once: --check lists who wrote lately.
         """
-        policy = options.policy(now_ms=run.as_of_ms)
         if check:
             if given := [word for word in spelled(Carry, carry) if word.startswith("--")]:
                 raise UsageError(f"--check only looks; it excludes {', '.join(given)}")
-            _check(run, table, policy)
+            _check(run, table, options)
         else:
-            carry_out(run, carry, "upgrade-v3", table, policy.to_json())
+            carry_out(run, carry, "upgrade-v3", table, options)
 
 
-def _check(run: Run, name: str, policy: UpgradePolicy) -> None:
-    """Print the findings.
+def _check(run: Run, name: str, options: UpgradeOptions) -> None:
+    """Print what was found.
 
     Raises:
-        typer.Exit: 11 where one blocks.
+        typer.Exit: 11 where something blocks.
     """
+    from iceberg_cli.table import IcebergTable
+
+    opened = run.open(name)
+    if isinstance(opened, IcebergTable):
+        refuse_foreign(options, ICEBERG, opened.name)
+        _check_iceberg(run, opened, options.policy(now_ms=run.as_of_ms))
+    else:
+        _check_delta(run, opened, options)
+
+
+def _check_delta(run: Run, opened: DeltaTable, options: UpgradeOptions) -> None:
+    """The plan tells what stands in the way of a Delta table's upgrade."""
+    from iceberg_cli.cli.carry_out import show_dry_run
+    from iceberg_cli.opening import verbs_of
+
+    policy = policy_of(options, opened, now_ms=run.as_of_ms)
+    plan = verbs_of(opened)["upgrade-v3"].plan(opened, policy, as_of_ms=run.as_of_ms)
+    run.progress.close()
+    show_dry_run(run, plan, exit_code=False)
+    if plan.blocked_by:
+        raise typer.Exit(Refused.exit_code)
+
+
+def _check_iceberg(run: Run, opened: IcebergTable, policy: UpgradePolicy) -> None:
+    """The findings, one by one."""
     from iceberg_cli import render, render_findings
     from iceberg_cli.iceberg.preflight_finding import BLOCKING, document
     from iceberg_cli.iceberg.upgrade_v3 import TARGET
     from iceberg_cli.verbs.preflight import preflight
 
-    opened = run.open(name)
     opened.load()
     found = preflight(opened, policy, as_of_ms=run.as_of_ms)
     blocking = sum(finding.severity == BLOCKING for finding in found)
@@ -131,6 +176,6 @@ def _check(run: Run, name: str, policy: UpgradePolicy) -> None:
             verdict = f"the table has format version {version}: nothing to upgrade"
         else:
             verdict = "nothing blocks the upgrade"
-        run.out.print(render.printable(f"upgrade-v3 {name}: {verdict}"))
+        run.out.print(render.printable(f"upgrade-v3 {opened.name}: {verdict}"))
     if blocking:
         raise typer.Exit(Refused.exit_code)

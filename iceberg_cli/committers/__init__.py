@@ -6,21 +6,48 @@ happen; whatever is less than a proof is `Unknown`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.update import Commit
+
+
+class Update(Protocol):
+    """One change of a commit."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the journal: the whole change, or what names it where its bytes are kept elsewhere."""
+        ...
+
+
+class AnyCommit(Protocol):
+    """What the journal records of a commit, whatever the format."""
+
+    @property
+    def updates(self) -> Sequence[Update]:
+        """The changes."""
+        ...
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The commit's own time."""
+        ...
+
+    @property
+    def commit_uuid(self) -> str:
+        """Drawn for this attempt alone."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One try of one commit, decided before any byte is written, so that it can be journalled first."""
 
-    commit: Commit
-    base_location: str  # metadata location that the swap expects to find
-    metadata_location: str  # metadata location that the swap puts in its place
+    commit: AnyCommit
+    base_location: str  # metadata location that the swap expects to find; Delta: the table's version
+    metadata_location: str  # metadata location that the swap puts in its place; Delta: the commit's file
     data: bytes  # content of the new metadata file, encoded as its name says
     digest: str  # SHA-256 of data, hexadecimal
     own_name: bool  # the metadata location carries a UUID of ours: nobody else can have written it

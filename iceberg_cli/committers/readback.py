@@ -8,7 +8,7 @@ from typing import Any
 from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.committers.pointer import digest_of
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound, UsageError
-from iceberg_cli.iceberg.strict_json import decode_metadata_file
+from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.storage import Storage
 
 # How far the clocks of a table's writers may be apart.
@@ -69,6 +69,9 @@ def _settle_absent(attempt: Attempt, current: Callable[[], str], storage: Storag
 
 
 def _settle_from_log(attempt: Attempt, now: str, metadata: Mapping[str, Any], storage: Storage) -> Outcome:
+    from iceberg_cli.iceberg.update import Commit
+
+    assert isinstance(attempt.commit, Commit)
     entries = [entry for entry in metadata.get("metadata-log") or () if isinstance(entry, Mapping)]
     files = {_canonical(storage, str(entry.get("metadata-file"))) for entry in entries}
     if _canonical(storage, attempt.metadata_location) in files:

@@ -80,8 +80,9 @@ def version_of(location: str) -> int | None:
 
 def of_catalog(folder: str, storage: Storage) -> str | None:
     """The newest metadata file with a catalog's kind of name, or None."""
-    names = [name for name in metadata_files(folder, storage) if _OF_CATALOG.fullmatch(name)]
-    return max(names, default=None)
+    start = len(f"{folder}/metadata/")
+    names = (info.path[start:] for info in storage.list(f"{folder}/metadata"))
+    return max((name for name in names if _OF_CATALOG.fullmatch(name)), default=None)
 
 
 def _hinted(folder: str, storage: Storage) -> int | None:

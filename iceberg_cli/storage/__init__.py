@@ -47,6 +47,10 @@ class Storage(Protocol):
         """Size in bytes of each of n objects, in their order; None where there is none."""
         ...
 
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Size in bytes and modification time in ms since the epoch, as `stat_many` gives sizes."""
+        ...
+
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
         """An opaque text for each of n objects, in their order, that is another one once other bytes are stored there.
 
@@ -59,6 +63,14 @@ class Storage(Protocol):
         """Create the object whole and durable, or raise `FileExistsError` and leave the old one as it is.
 
         A reader sees no object or all of it, also after a crash. Parent folders are made. May be empty.
+        """
+        ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put `data` in the place of the object, whole and durable, or create it. For advisory files only.
+
+        A reader sees the old object or the new one, also after a crash; of two writers the last one wins. Parent
+        folders are made. Hadoop's hidden checksum file beside a local file goes.
         """
         ...
 

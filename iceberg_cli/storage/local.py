@@ -15,12 +15,20 @@ import re
 import stat as stat_module
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
-from iceberg_cli.storage.local_write import FOLDER, link_named, link_unnamed, make_folder, unlink_quietly
+from iceberg_cli.storage.local_write import (
+    FOLDER,
+    link_named,
+    link_unnamed,
+    make_folder,
+    replace_file,
+    unlink_quietly,
+)
 
 _NO_NAMES = {"", ".", ".."}
 _UNCLEAR = "the path contains '..' or a NUL character"
@@ -28,6 +36,7 @@ _UNCLEAR = "the path contains '..' or a NUL character"
 _UNLINKS_FOLDERS = sys.platform != "linux"
 # An attempt to unlink what is not there takes the time of some 16 entries of a listing.
 _LOOK_ENTRIES = 16
+_ENTRY_BYTES = 40  # or more, on most file systems, is what a file adds to the size of its folder
 _FEW_FILES = 100
 _STAT_FIRST = 64
 _SLOW_STAT_S = 0.0002
@@ -104,6 +113,10 @@ class LocalStorage:
         """Sizes, one system call for each file; several at a time where the first ones show that each takes long."""
         return self._look_at(paths, lambda status: status.st_size)
 
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Sizes and modification times, as `stat_many` gives sizes."""
+        return self._look_at(paths, lambda status: (status.st_size, status.st_mtime_ns // 1_000_000))
+
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
         """Versions, as `stat_many` gives sizes. A hard link to a file has its version."""
         return self._look_at(paths, _version)
@@ -155,6 +168,14 @@ class LocalStorage:
                 os.fsync(parent)
             finally:
                 os.close(parent)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a hidden temporary file beside it, flush it, rename it, flush the folder."""
+        key = self.canonical(path)
+        folder = key.rpartition("/")[0]
+        with _translated("write", path, new=True):
+            make_folder(folder or "/")
+            replace_file(key, data, temporary=f"{folder}/.iceberg-cli-{uuid.uuid4()}.tmp")
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every file under the folder by path. Symbolic links to folders are not entered."""
@@ -226,11 +247,13 @@ class LocalStorage:
         """Whether to try for a checksum file beside each of `files`: most folders hold none, as one look tells.
 
         The answer is kept, for the files that are about to go are older than the look. A look ends where it would
-        take longer than the attempts that it can save.
+        take longer than the attempts that it can save; where the folder's size says that it will, it is not begun.
         """
         if files < _FEW_FILES:
             return True
         if folder not in self._checksums:
+            if os.fstat(parent).st_size > _ENTRY_BYTES * _LOOK_ENTRIES * files:
+                return True
             try:
                 with os.scandir(parent) as entries:
                     looked_at = itertools.islice(entries, _LOOK_ENTRIES * files)
@@ -321,10 +344,12 @@ def _walk(folder: str) -> Iterator[FileInfo]:
         if name.endswith("/"):
             yield from _walk(key[:-1])
             continue
-        with contextlib.suppress(FileNotFoundError):
+        try:  # cheaper than a context manager, for each of very many
             status = os.stat(key)
-            if stat_module.S_ISREG(status.st_mode):
-                yield _info(key, status)
+        except FileNotFoundError:
+            continue
+        if stat_module.S_ISREG(status.st_mode):
+            yield _info(key, status)
 
 
 def _unlink(name: str, parent: int, *, checksums: bool) -> str | None:

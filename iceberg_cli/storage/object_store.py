@@ -123,6 +123,18 @@ class S3Storage:
             lambda folder: ((path, item["Size"]) for path, item in self._items(folder)),
         )
 
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Sizes and modification times, asked for as `stat_many` asks for sizes."""
+
+        def told(info: FileInfo) -> tuple[int, int]:
+            return info.size_bytes, info.modified_ms
+
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            lambda path: told(self.stat(path)),
+            lambda folder: ((info.path, told(info)) for info in self.list(folder)),
+        )
+
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
         """Endpoint, ETag and size, asked for as `stat_many` asks for sizes."""
         if not paths:
@@ -165,6 +177,14 @@ class S3Storage:
                 sync(self._files.loop, asyncio.sleep, wait_s)
             else:
                 return
+
+    def replace(self, path: str, data: bytes) -> None:
+        """One PUT, which takes the place of what is there; it may safely be sent again."""
+        bucket, key = self._split(path)
+        try:
+            self._call("put_object", Bucket=bucket, Key=key, Body=data)
+        except _TRANSPORT_ERRORS as error:
+            raise self._translated("write", path, error) from error
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every object under the folder by key, page by page."""

@@ -51,6 +51,10 @@ class RelocatedStorage:
         """Sizes of the copy's files."""
         return self._storage.stat_many([self._moved(path) for path in paths])
 
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Sizes and modification times of the copy's files."""
+        return self._storage.sizes_and_times_many([self._moved(path) for path in paths])
+
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
         """Versions of the copy's files."""
         return self._storage.versions_many([self._moved(path) for path in paths])
@@ -60,6 +64,10 @@ class RelocatedStorage:
         return self._storage.list(self._moved(folder))
 
     def put_if_absent(self, path: str, data: bytes) -> None:  # noqa: ARG002 - the port's signature
+        """Refused: a copy has no committer."""
+        raise AssertionError(f"{path} belongs to a copy, which is read-only")
+
+    def replace(self, path: str, data: bytes) -> None:  # noqa: ARG002 - the port's signature
         """Refused: a copy has no committer."""
         raise AssertionError(f"{path} belongs to a copy, which is read-only")
 

@@ -107,6 +107,10 @@ class RoutedStorage:
         """Sizes of objects of any schemes."""
         return self._each(paths, lambda adapter, own: adapter.stat_many(own))
 
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Sizes and modification times of objects of any schemes."""
+        return self._each(paths, lambda adapter, own: adapter.sizes_and_times_many(own))
+
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
         """Versions of objects of any schemes."""
         return self._each(paths, lambda adapter, own: adapter.versions_many(own))
@@ -115,6 +119,8 @@ class RoutedStorage:
         self, paths: Sequence[str], ask: Callable[[Storage, Sequence[str]], list[Told | None]]
     ) -> list[Told | None]:
         """What the adapters tell of objects of any schemes, in the order of the paths."""
+        if all(path.startswith("/") for path in paths):
+            return ask(self._local, paths)
         adapters = [self.adapter(path) for path in paths]
         told: list[Told | None] = [None] * len(paths)
         for adapter in {id(adapter): adapter for adapter in adapters}.values():
@@ -126,6 +132,10 @@ class RoutedStorage:
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError`."""
         self.adapter(path).put_if_absent(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put other bytes in the object's place, or create it."""
+        self.adapter(path).replace(path, data)
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every object under the folder by path."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from iceberg_cli.iceberg import expire_snapshots
 from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
 from iceberg_cli.plan import Plan, Staged, Step, Task
-from iceberg_cli.removals import KINDS
+from iceberg_cli.removals import ICEBERG_KINDS
 from iceberg_cli.table import IcebergTable
 
 
@@ -16,7 +16,7 @@ class ExpireSnapshots:
     """Forgets snapshots, then deletes what nothing reaches."""
 
     operation: Final = expire_snapshots.OPERATION
-    columns: Final = tuple(f"deleted_{kind}s_count" for kind in KINDS)
+    columns: Final = tuple(f"deleted_{kind}s_count" for kind in ICEBERG_KINDS)
 
     def plan(
         self,

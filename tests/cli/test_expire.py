@@ -269,6 +269,19 @@ def test_a_deadline_that_has_passed_leaves_the_deletions_for_later(table: Folder
     assert before - table.files() == GONE
 
 
+def test_open_operations_stay_as_they_are_once_a_catalog_has_the_table(table: FolderTable) -> None:
+    expire(str(table.folder), *AS_OF, "--limit-deletes", "3")
+    [newest] = (table.folder / "metadata").glob("v2.metadata.json")
+    of_catalog = f"00002-{'0' * 8}-1111-4222-8333-{'4' * 12}.metadata.json"
+    shutil.copy(newest, newest.with_name(of_catalog))
+    before = table.files()
+    expire(str(table.folder), *AS_OF)
+    assert table.files() == before
+    newest.with_name(of_catalog).unlink()
+    assert iceberg_cli("resume", table.folder).code == 0
+    assert len(before - table.files()) > 3
+
+
 def test_resume_of_an_operation_that_is_not_there_says_so(table: FolderTable) -> None:
     ran = iceberg_cli("resume", table.folder, "11111111-2222-3333-4444-555555555555")
     assert ran.code == 2

@@ -81,6 +81,9 @@ class FaultyStorage:
             self.inside.put_if_absent(path, data)
         raise error
 
+    def replace(self, path: str, data: bytes) -> None:
+        self.inside.replace(path, data)
+
     def list(self, folder: str) -> Iterator[FileInfo]:
         return self.inside.list(folder)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from iceberg_cli.committers import Attempt, Committed, Committer, Conflict, Outcome, Unknown
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.strict_json import decode_metadata_file
+from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.update import Commit, SetProperties, requirements_for
 from iceberg_cli.storage import Storage
 

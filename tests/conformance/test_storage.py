@@ -86,6 +86,9 @@ def test_sizes_of_many_objects_come_in_the_order_of_their_paths(place: Place, co
     expected = [number if number % 100 == 0 else None for number in reversed(range(count))]
     assert place.storage.stat_many(paths) == [None, *expected, 7, None, 0, None]
     assert place.storage.stat_many([]) == []
+    told = {info.path: (info.size_bytes, info.modified_ms) for info in place.storage.list(place.root)}
+    assert place.storage.sizes_and_times_many(paths) == [told.get(place.storage.canonical(p)) for p in paths]
+    assert place.storage.sizes_and_times_many([]) == []
 
 
 @pytest.mark.parametrize("count", [3, 250], ids=["few", "many"])
@@ -119,6 +122,31 @@ def test_put_leaves_what_is_there_as_it_is(place: Place, second: bytes) -> None:
     with pytest.raises(FileExistsError):
         place.storage.put_if_absent(path, b"first")
     assert place.storage.read(path) == b"first"
+    assert place.names() == ["object"]
+
+
+@pytest.mark.parametrize("data", [b"", b"new", os.urandom(3_000_000)], ids=["empty", "short", "3 MB"])
+def test_replacing_puts_other_bytes_in_an_objects_place_or_creates_it(place: Place, data: bytes) -> None:
+    path = f"{place.root}/a/object"
+    place.storage.replace(path, b"the first one, which is created")
+    assert place.storage.read(path) == b"the first one, which is created"
+    place.storage.replace(path, data)
+    assert place.storage.read(path) == data
+    assert place.storage.stat(path).size_bytes == len(data)
+    assert place.names() == ["a/object"]
+
+
+def test_a_reader_of_what_is_being_replaced_sees_one_or_the_other_whole(place: Place) -> None:
+    path = f"{place.root}/object"
+    contents = [b"%d" % writer * 50_000 for writer in range(8)]
+    place.storage.replace(path, contents[0])
+    with ThreadPoolExecutor(8) as pool:
+        writing = [pool.submit(place.storage.replace, path, data) for data in contents[1:]]
+        seen = {place.storage.read(path) for _ in range(30)}
+        for each in writing:
+            each.result()
+    assert seen <= set(contents)
+    assert place.storage.read(path) in contents[1:]
     assert place.names() == ["object"]
 
 
@@ -399,7 +427,23 @@ def test_the_checksum_that_hadoop_keeps_beside_a_file_goes_with_it(tmp_path: Pat
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("staying", [0, 5_000])
+def test_the_checksum_that_hadoop_keeps_of_what_is_replaced_goes(tmp_path: Path) -> None:
+    storage = LocalStorage()
+    for name in ("_last_checkpoint", "._last_checkpoint.crc", "._last_vacuum_info.crc"):
+        (tmp_path / name).write_bytes(b"old")
+    storage.replace(f"{tmp_path}/_last_checkpoint", b"new")
+    assert sorted(os.listdir(tmp_path)) == ["._last_vacuum_info.crc", "_last_checkpoint"]
+    assert (tmp_path / "_last_checkpoint").read_bytes() == b"new"
+
+
+def test_what_cannot_be_replaced_stays_and_no_temporary_file_is_left(tmp_path: Path) -> None:
+    (tmp_path / "object" / "in the way").mkdir(parents=True)
+    with pytest.raises(BackendUnavailable):
+        LocalStorage().replace(f"{tmp_path}/object", b"new")
+    assert os.listdir(tmp_path) == ["object"]
+
+
+@pytest.mark.parametrize("staying", [0, 3_000, 5_000])
 @pytest.mark.parametrize("with_checksum", [(), (0,), (199,), tuple(range(200))])
 def test_checksums_go_with_their_files_however_full_the_folder_is(
     staying: int, with_checksum: tuple[int, ...], tmp_path: Path

@@ -54,6 +54,8 @@ class World:
     now_ms: int = NOW_MS
     drawn: int = 0
     deleted: list[str] = field(default_factory=list)
+    written_ms: dict[str, int] = field(default_factory=dict)  # of files that are not as old as can be
+    dated: bool = False  # whether new files are as old as they are
 
     def copy(self) -> World:
         return World(
@@ -62,7 +64,15 @@ class World:
             now_ms=self.now_ms,
             drawn=self.drawn,
             deleted=list(self.deleted),
+            written_ms=dict(self.written_ms),
+            dated=self.dated,
         )
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file, by whomever."""
+        self.files[path] = data
+        if self.dated:
+            self.written_ms[path] = self.now_ms
 
     def new_uuid(self) -> str:
         self.drawn += 1
@@ -97,6 +107,13 @@ class SimStorage:
         self.script = script
         self.trace: list[str] = []
         self.dead = False
+        self.held_at = -1
+        self.held: dict[str, bytes] = {}
+
+    def hold(self, number: int) -> Mapping[str, bytes]:
+        """Let a put, by number of the effect, get lost on its way; what will hold it then, for it may still arrive."""
+        self.held_at = number
+        return self.held
 
     def effect(self, name: str, act: Act) -> None:
         """Do one effect, with what the script has around it. A dead process has no effects."""
@@ -125,19 +142,45 @@ class SimStorage:
         return self.read(path)[offset : offset + length]
 
     def stat(self, path: str) -> FileInfo:
-        return FileInfo(path=canonical(path), size_bytes=len(self.read(path)), modified_ms=0)
+        key = canonical(path)
+        written_ms = self.world.written_ms.get(key, 0)
+        return FileInfo(path=key, size_bytes=len(self.read(path)), modified_ms=written_ms)
+
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        found = [self.world.files.get(canonical(path)) for path in paths]
+        return [None if data is None else len(data) for data in found]
+
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        sizes, times = self.stat_many(paths), self.world.written_ms
+        return [
+            None if size is None else (size, times.get(canonical(path), 0))
+            for path, size in zip(paths, sizes, strict=True)
+        ]
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         key = canonical(path)
 
         def put() -> None:
+            if len(self.trace) - 1 == self.held_at:
+                self.held[key] = data
+                raise BackendUnavailable(f"Cannot write {path}: no answer")
             if key in self.world.files:
                 raise FileExistsError(path)
             if reason := self.script.fail_put(key):
                 raise BackendUnavailable(f"Cannot write {path}: {reason}")
-            self.world.files[key] = data
+            self.world.write(key, data)
 
         self.effect(f"put {key}", put)
+
+    def replace(self, path: str, data: bytes) -> None:
+        key = canonical(path)
+
+        def put() -> None:
+            if reason := self.script.fail_put(key):
+                raise BackendUnavailable(f"Cannot write {path}: {reason}")
+            self.world.write(key, data)
+
+        self.effect(f"replace {key}", put)
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         inside = f"{canonical(folder).rstrip('/')}/"

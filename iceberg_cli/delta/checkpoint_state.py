@@ -1,0 +1,100 @@
+"""What a checkpoint of a snapshot holds: the state without what has expired.
+
+Spec: Delta protocol, "Checkpoints" ("Requirements for Writers"), "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.protocol import Metadata, Protocol
+from iceberg_cli.delta.snapshot import Snapshot
+
+FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
+_CHECKPOINT_ONLY: Final = ("sidecar", "checkpointMetadata")
+_WEEK_MS: Final = 7 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointState:
+    """The actions of a checkpoint."""
+
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    adds: pa.Table  # n columns of `columns.ADD` and unknown ones, dataChange false
+    removes: pa.Table  # as `columns.REMOVE`, those that have not expired, dataChange false
+    transactions: tuple[Mapping[str, Any], ...]
+    domains: tuple[Mapping[str, Any], ...]  # none that was removed
+    unknown: tuple[Mapping[str, Any], ...]  # whole actions, `{kind: {...}}`
+
+    @property
+    def file_actions(self) -> int:
+        """How many adds and removes."""
+        return int(self.adds.num_rows + self.removes.num_rows)
+
+    @property
+    def other_actions(self) -> tuple[Mapping[str, Any], ...]:
+        """All others, in their JSON form."""
+        return (
+            {"protocol": self.protocol.to_json()},
+            {"metaData": self.metadata.to_json()},
+            *({"domainMetadata": dict(domain)} for domain in self.domains),
+            *({"txn": dict(transaction)} for transaction in self.transactions),
+            *self.unknown,
+        )
+
+
+def checkpoint_state(snapshot: Snapshot, *, as_of_ms: int) -> CheckpointState:
+    """What a checkpoint of the snapshot holds at a time.
+
+    Tombstones are there for VACUUM alone. One without a time is kept: nobody knows whether it has expired.
+
+    Args:
+        snapshot: of any version.
+        as_of_ms: the "now" of every age.
+
+    Raises:
+        InvalidMetadata: a retention property is no interval.
+    """
+    metadata = snapshot.metadata
+    removed_until_ms = as_of_ms - metadata.property_interval_ms(FILE_RETENTION, _WEEK_MS)
+    expired = pc.less_equal(snapshot.removes["deletionTimestamp"], removed_until_ms)
+    removes = snapshot.removes.filter(pc.invert(pc.fill_null(expired, fill_value=False)))
+    transactions = tuple(snapshot.transactions.values())
+    if _TRANSACTION_RETENTION in metadata.configuration:
+        seen_after_ms = as_of_ms - metadata.property_interval_ms(_TRANSACTION_RETENTION, 0)
+        transactions = tuple(each for each in transactions if _updated(each, seen_after_ms))
+    return CheckpointState(
+        version=snapshot.version,
+        protocol=snapshot.protocol,
+        metadata=metadata,
+        adds=_without_change(snapshot.adds),
+        removes=_without_change(removes),
+        transactions=transactions,
+        domains=tuple(domain for domain in snapshot.domains.values() if not domain.get("removed")),
+        unknown=replayed(snapshot.unknown),
+    )
+
+
+def replayed(unknown: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Actions of unknown kind without those that only checkpoints have: in a commit they mean nothing."""
+    return tuple(action for action in unknown if action.keys().isdisjoint(_CHECKPOINT_ONLY))
+
+
+def _updated(transaction: Mapping[str, Any], after_ms: int) -> bool:
+    """Whether a transaction is younger than its retention, or nobody knows."""
+    updated = transaction.get("lastUpdated")
+    return type(updated) is not int or updated > after_ms
+
+
+def _without_change(files: pa.Table) -> pa.Table:
+    place = files.schema.get_field_index("dataChange")
+    values = pa.repeat(pa.scalar(value=False), files.num_rows)
+    return files.set_column(place, files.schema.field(place), values)

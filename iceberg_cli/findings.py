@@ -1,0 +1,104 @@
+"""What a check found: of each rule the first examples, and how often it is broken in all.
+
+A rule is an error where readers may fail or give other rows, or where this tool's own verbs rely on it; a warning where
+the specification is broken and readers do without; information where nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from iceberg_cli.errors import CorruptFile
+
+ERROR: Final = "error"
+WARNING: Final = "warning"
+INFO: Final = "info"
+SEVERITIES: Final = (ERROR, WARNING, INFO)
+EXAMPLES: Final = 20  # of each rule
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Told = tuple[str, str]  # where, what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What holds for a sound table."""
+
+    severity: str
+    section: str  # of the specification
+    remedy: str  # what the operator can do
+
+
+@dataclass(slots=True)
+class RuleFindings:
+    """A growing set, small enough to go from process to process; each format's has the rules of its own."""
+
+    RULES: ClassVar[Mapping[str, Rule]]
+    examples: dict[str, list[Told]] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+
+    def add(self, rule: str, where: str, message: str, *, times: int = 1) -> None:
+        """Take one finding, or one that stands for `times`."""
+        told = self.examples.setdefault(rule, [])
+        if len(told) < EXAMPLES:
+            told.append((where, message))
+        self.totals[rule] = self.totals.get(rule, 0) + times
+
+    def add_rows(self, rule: str, bad: Bools, tell: Callable[[int], Told]) -> None:
+        """Take every row that is bad; `tell` is asked for the first ones only."""
+        total = int(np.count_nonzero(bad))
+        if not total:
+            return
+        told = self.examples.setdefault(rule, [])
+        told.extend(tell(int(row)) for row in np.flatnonzero(bad)[: EXAMPLES - len(told)])
+        self.totals[rule] = self.totals.get(rule, 0) + total
+
+    def merge(self, other: Self) -> None:
+        """Take what another one has, after what is here."""
+        for rule, told in other.examples.items():
+            mine = self.examples.setdefault(rule, [])
+            mine.extend(told[: EXAMPLES - len(mine)])
+            self.totals[rule] = self.totals.get(rule, 0) + other.totals[rule]
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of each severity."""
+        counts = dict.fromkeys(SEVERITIES, 0)
+        for rule, total in self.totals.items():
+            counts[self.RULES[rule].severity] += total
+        return counts
+
+    def left_out(self) -> dict[str, int]:
+        """By rule, how many are not among the rows."""
+        more = {rule: total - len(self.examples[rule]) for rule, total in self.totals.items()}
+        return {rule: more[rule] for rule in self.RULES if more.get(rule)}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The examples, the worst first, in the order of the rules."""
+        return [
+            {
+                "id": rule,
+                "severity": self.RULES[rule].severity,
+                "where": where,
+                "message": message,
+                "section": self.RULES[rule].section,
+                "remedy": self.RULES[rule].remedy,
+            }
+            for severity in SEVERITIES
+            for rule in self.RULES
+            if self.RULES[rule].severity == severity
+            for where, message in self.examples.get(rule, ())
+        ]
+
+
+def reason_of(error: CorruptFile) -> str:
+    """What is wrong in a file, without its path."""
+    if error.offset is None:
+        return error.reason
+    place = f"byte {error.offset}" if isinstance(error.offset, int) else error.offset
+    return f"{place}: {error.reason}"

@@ -1,0 +1,299 @@
+"""One Delta table for every verb: files with deletion vectors, old and young tombstones; and what must hold of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from iceberg_cli.apply import apply
+from iceberg_cli.delta.paths import z85_encode
+from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.report import Report
+from tests.crash.delta import (
+    METADATA,
+    PROTOCOL,
+    ROOT,
+    DeltaProcess,
+    a_remove,
+    an_add,
+    commit_to,
+)
+from tests.crash.delta_reader import (
+    LOG,
+    Content,
+    State,
+    checkpoints,
+    commits,
+    is_ours,
+    named_files,
+    state_at,
+    vector_id,
+)
+from tests.crash.simulation import Script, World
+from tests.delta_vectors import an_inline_vector, frame_of
+
+HINT = f"{LOG}_last_checkpoint"
+OURS = re.compile(
+    rf"{re.escape(LOG)}(?:\d{{20}}\.(?:json|crc|checkpoint\..*|\d{{20}}\.compacted\.json)"
+    r"|_last_checkpoint|_last_vacuum_info)"
+)
+CONFIGURATION = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "100"}
+DATA = tuple("abcdefg")
+
+
+def a_vector(world: World, number: int, *positions: int) -> dict[str, Any]:
+    """A vector in a file of its own."""
+    uuid, frame = UUID(int=number), frame_of(positions)
+    world.write(f"{ROOT}/deletion_vector_{uuid}.bin", b"\x01" + frame)
+    return {
+        "storageType": "u",
+        "pathOrInlineDv": z85_encode(uuid.bytes),
+        "offset": 1,
+        "sizeInBytes": len(frame) - 8,
+        "cardinality": len(positions),
+    }
+
+
+def replaced(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any], *, age_days: int) -> Any:
+    """A DELETE: the file with another vector."""
+    fields = {} if old is None else {"deletionVector": old}
+    path = f"{name}.parquet"
+    return a_remove(path, age_days=age_days, **fields), an_add(path, deletionVector=new)
+
+
+@cache
+def _the_world() -> World:
+    world = World()
+    metadata = {**METADATA, "configuration": CONFIGURATION}
+    files = (an_add(f"{name}.parquet") for name in DATA)
+    commit_to(world, {"protocol": PROTOCOL}, {"metaData": metadata}, *files)
+    vectors = {name: a_vector(world, number, number) for number, name in enumerate("abc", start=1)}
+    commit_to(world, *(each for name in "abc" for each in replaced(name, None, vectors[name], age_days=30)))
+    inline = replaced("d", None, an_inline_vector([4, 5]), age_days=30)
+    commit_to(world, *inline, a_remove("e.parquet", age_days=30), a_remove("f.parquet", age_days=1))
+    commit_to(world, *replaced("a", vectors["a"], a_vector(world, 9, 1, 2), age_days=30))
+    for name in (*DATA, "nobody", "_hidden"):
+        world.files[f"{ROOT}/{name}.parquet"] = b"data"
+    world.dated = True
+    return world
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verb:
+    """A verb, and what it is asked."""
+
+    operation: str
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    goes: frozenset[str] = frozenset()  # files that it deletes
+
+    def process(self, world: World, script: Script | None = None) -> DeltaProcess:
+        whole = 0 in commits(world.files)  # else there is nothing to compact any more
+        policy = {name: value for name, value in self.policy.items() if whole or name != "compact_log"}
+        return DeltaProcess(world=world, script=script or Script(), operation=self.operation, policy=policy)
+
+    def effects(self) -> list[str]:
+        """Those of a run that nothing disturbs."""
+        process = self.process(Scene().world)
+        assert process.run().status == "done"
+        return process.effects
+
+
+_OLD_VECTOR = f"{ROOT}/deletion_vector_{UUID(int=1)}.bin"
+_LITE = frozenset({f"{ROOT}/e.parquet", _OLD_VECTOR})
+_COMPACT = {"compact_log": [0, 3]}
+VERBS_ASKED: Mapping[str, Verb] = {
+    "vacuum": Verb(operation="expire-snapshots", goes=_LITE | {f"{ROOT}/nobody.parquet"}),
+    "vacuum lite": Verb(operation="expire-snapshots", policy={"mode": "lite"}, goes=_LITE),
+    "classic": Verb(operation="rewrite-manifests", policy={"checkpoint": "classic", **_COMPACT}),
+    "v2": Verb(operation="rewrite-manifests", policy={"checkpoint": "v2", "part_size": 4, **_COMPACT}),
+    "merge": Verb(operation="merge-dvs", policy={"min_files": 2, "target_size": 100}),
+    "upgrade": Verb(operation="upgrade-v3", policy={"features": ["rowTracking", "inCommitTimestamp"]}),
+    "assign": Verb(operation="assign-row-ids", policy={"batch_size": 2}),
+}
+
+
+class Scene:
+    """The table in a world of its own, and what every version of it said when it was written."""
+
+    def __init__(self) -> None:
+        self.world = _the_world().copy()
+        self.said: dict[int, Content] = {}
+        self.before = set(self.world.files)
+        self.raced: set[str] = set()  # files of other writers
+        self.hear()
+
+    def hear(self) -> None:
+        """Remember what the versions say that are new."""
+        for version in commits(self.world.files):
+            if version not in self.said:
+                self.said[version] = self.state(version).content(self.world.files)
+
+    def commit(self, *actions: Mapping[str, Any]) -> int:
+        """Another writer's commit. What ours say is not taken for granted."""
+        self.check_ours()
+        version = commit_to(self.world, *actions)
+        self.hear()
+        return version
+
+    def state(self, version: int | None = None) -> State:
+        found = state_at(self.world.files, self.newest if version is None else version)
+        assert found is not None, f"version {version} is there and cannot be read"
+        return found
+
+    @property
+    def newest(self) -> int:
+        return commits(self.world.files)[-1]
+
+    def check_ours(self) -> None:
+        """A version of ours has the same rows as the one before it."""
+        for version in commits(self.world.files):
+            if version not in self.said:
+                assert is_ours(self.world.files, version)
+                now = self.state(version).content(self.world.files)
+                assert now == self.said[version - 1], f"version {version} changes the table's rows"
+                self.said[version] = now
+
+    def check(self) -> None:
+        """What must hold at every moment."""
+        files = self.world.files
+        versions = commits(files)
+        assert versions == list(range(versions[0], versions[-1] + 1))
+        assert versions[-1] >= max(self.said)
+        self.check_ours()
+        ids: dict[str, int] = {}
+        for version in versions:
+            state = self.state(version)
+            now = state.content(files)
+            assert now.keys() == self.said[version].keys()
+            # Vectors of old versions may be gone, with the time for which they were promised.
+            assert all(now[path] in (None, old) for path, old in self.said[version].items())
+            for (path, _), add in state.adds.items():
+                if "baseRowId" in add:
+                    assert ids.setdefault(path, add["baseRowId"]) == add["baseRowId"]
+        newest = self.state()
+        assert newest.needed() <= set(files)
+        assert f"{ROOT}/f.parquet" in files  # its tombstone is young
+        assert f"{ROOT}/_hidden.parquet" in files
+        newest.check_row_ids()
+        if HINT in files:
+            assert json.loads(files[HINT])["version"] in checkpoints(files).values()
+
+    def check_reading(self, verb: Verb) -> None:
+        """We read what the log says."""
+        for version in commits(self.world.files):
+            ours = verb.process(self.world).table.log.snapshot(version).adds.to_pylist()
+            assert {(add["path"], vector_id(add)) for add in ours} == set(self.state(version).adds)
+
+    def litter(self) -> set[str]:
+        """Files of ours that nothing names. Sidecars of a process that died are a log cleanup's."""
+        new = set(self.world.files) - self.before - named_files(self.world.files) - self.raced
+        return {name for name in new if not OURS.fullmatch(name) and "/_sidecars/" not in name}
+
+    def finish(self, verb: Verb) -> None:
+        """Resume, run again, and nothing is left to do or to clean up."""
+        verb.process(self.world).resume()
+        self.check()
+        verb.process(self.world).run()
+        self.check()
+        assert verb.process(self.world).run().status == "nothing_to_do"
+        assert not verb.process(self.world).plan().due
+        self.check_reading(verb)
+        assert self.litter() == set()
+
+    def check_done(self, verb: Verb) -> None:
+        """What the verb is for has happened."""
+        assert not verb.goes & set(self.world.files)
+
+
+# -- other writers ---------------------------------------------------------------------------------------------
+
+
+def append(scene: Scene) -> None:
+    path = f"new-{scene.newest}.parquet"
+    scene.world.write(f"{ROOT}/{path}", b"data")
+    scene.raced |= {f"{ROOT}/{path}"}
+    scene.commit(*_numbered(scene.state(), an_add(path)))
+
+
+def _numbered(state: State, action: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """A new file, with row ids where writers must give them. Spec: "Writer Requirements for Row Tracking"."""
+    if "rowTracking" not in state.protocol["writerFeatures"]:
+        return (action,)
+    domain = state.domains.get("delta.rowTracking", {"configuration": '{"rowIdHighWaterMark":-1}'})
+    mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
+    action["add"] |= {"baseRowId": mark + 1, "defaultRowCommitVersion": state.version + 1}
+    configuration = json.dumps({"rowIdHighWaterMark": mark + 9})
+    domain = {"domain": "delta.rowTracking", "configuration": configuration, "removed": False}
+    return action, {"domainMetadata": domain}
+
+
+def delete_rows(scene: Scene) -> None:
+    """One more row of a file goes, whose vector may just be merged."""
+    _renew(scene, "b.parquet", scene.newest + 100)
+
+
+def delete_rows_without_vector(scene: Scene) -> None:
+    """The first vector of a file, which may just get its row ids."""
+    _renew(scene, "g.parquet", scene.newest + 200)
+
+
+def _renew(scene: Scene, path: str, number: int) -> None:
+    (add,) = (add for (found, _), add in scene.state().adds.items() if found == path)
+    old = scene.state().content(scene.world.files)[path] or ()
+    vector = a_vector(scene.world, number, *sorted({*old, 7}))
+    scene.commit(_remove_of(add), {"add": {**add, "deletionVector": vector}})
+
+
+def remove(scene: Scene) -> None:
+    """A file goes whose vector may just be merged, or which may just get its row ids."""
+    for path in ("b.parquet", "g.parquet"):
+        _remove(scene, path)
+
+
+def _remove(scene: Scene, path: str) -> None:
+    adds = [add for (found, _), add in scene.state().adds.items() if found == path]
+    scene.commit(*(_remove_of(add) for add in adds))
+
+
+def _remove_of(add: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("deletionVector", "baseRowId", "defaultRowCommitVersion")
+    return a_remove(add["path"], age_days=0, **{name: add[name] for name in names if name in add})
+
+
+def restore(scene: Scene) -> None:
+    """A file that was removed long ago comes back, if it is still there."""
+    if f"{ROOT}/e.parquet" in scene.world.files:
+        scene.commit(*_numbered(scene.state(), an_add("e.parquet")))
+
+
+def set_property(scene: Scene) -> None:
+    metadata = scene.state().metadata
+    scene.commit({"metaData": {**metadata, "configuration": {**metadata["configuration"], "owner": "them"}}})
+
+
+def ours(name: str) -> Callable[[Scene], Report]:
+    """Another process of this tool, which does not settle what the first one has under way."""
+
+    def run(scene: Scene) -> Report:
+        other = VERBS_ASKED[name].process(scene.world)
+        return apply(other.plan(), other.table, VERBS[other.operation], other.shell)
+
+    return run
+
+
+RACES: Mapping[str, Callable[[Scene], object]] = {
+    "append": append,
+    "delete rows": delete_rows,
+    "delete rows without vector": delete_rows_without_vector,
+    "remove": remove,
+    "restore": restore,
+    "set property": set_property,
+    "checkpoint": ours("classic"),
+    "vacuum": ours("vacuum lite"),
+    "merge": ours("merge"),
+}

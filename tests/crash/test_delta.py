@@ -1,0 +1,313 @@
+"""A VACUUM stopped around every effect, raced, its answers lost: no live file goes, and no version is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from iceberg_cli.apply import abandon, apply
+from iceberg_cli.delta_table import DeltaTable
+from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused
+from iceberg_cli.plan import Change, Plan, Step
+from tests.builders import NOW_MS
+from tests.crash.delta import (
+    ROOT,
+    DeltaProcess,
+    World,
+    a_delta_world,
+    a_remove,
+    an_add,
+    commit_to,
+    live_files,
+    newest,
+    operations_of,
+    version_path,
+)
+from tests.crash.simulation import Script, crash
+
+COMMIT = re.compile(r"/[0-9]{20}\.json$")
+GOING = {f"{ROOT}/{name}.parquet" for name in ("b", "c", "d", "nobody")}
+KEPT = {f"{ROOT}/{name}.parquet" for name in ("a", "e", "f", "_hidden")}
+
+
+def check(world: World) -> None:
+    """What must hold at every moment: live and protected files are there, and no version is missing or torn."""
+    assert live_files(world) | KEPT <= set(world.files)
+    versions = {name for name in world.files if COMMIT.search(name)}
+    assert versions == {version_path(version) for version in range(newest(world) + 1)}
+    for version in range(newest(world) + 1):
+        for line in world.files[version_path(version)].splitlines():
+            assert len(json.loads(line)) == 1
+
+
+def finish(world: World) -> None:
+    """Resume, run again, and nothing is left to do or to clean up."""
+    DeltaProcess(world=world).resume()
+    check(world)
+    report = DeltaProcess(world=world).run()
+    assert report.status in ("done", "nothing_to_do")
+    assert DeltaProcess(world=world).run().status == "nothing_to_do"
+    check(world)
+    assert not GOING & set(world.files)
+    assert not [name for name in world.files if "_iceberg_cli" in name]
+
+
+def vacuums(world: World) -> list[str]:
+    return [operation for operation in operations_of(world) if operation.startswith("VACUUM")]
+
+
+def effects() -> list[str]:
+    process = DeltaProcess(world=a_delta_world())
+    assert process.run().status == "done"
+    return process.effects
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_crash_around_any_effect_of_a_vacuum(side: str) -> None:
+    for number, effect in enumerate(effects()):
+        world = a_delta_world()
+        process = DeltaProcess(world=world, script=Script(**{side: {number: crash}}))
+        assert process.dies(process.run), effect
+        check(world)
+        finish(world)
+        # An end follows its start, and one that was sent twice is there once.
+        assert vacuums(world) == ["VACUUM START", "VACUUM END"], effect
+
+
+def test_a_second_crash_while_the_first_is_resumed() -> None:
+    first = len(effects()) // 2
+    for number in range(12):
+        world = a_delta_world()
+        process = DeltaProcess(world=world, script=Script(after={first: crash}))
+        assert process.dies(process.run)
+        resuming = DeltaProcess(world=world, script=Script(before={number: crash}))
+        resuming.dies(resuming.resume)
+        check(world)
+        finish(world)
+        assert vacuums(world) == ["VACUUM START", "VACUUM END"]
+
+
+RACES: Mapping[str, Callable[[World], object]] = {
+    "append": lambda world: commit_to(world, an_add("f.parquet")),
+    "restore": lambda world: commit_to(world, an_add("c.parquet")),
+    "remove": lambda world: commit_to(world, a_remove("f.parquet", age_days=0)),
+}
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_another_writer_commits_before_any_effect_of_a_vacuum(race: str) -> None:
+    """A file that is added again while its deletion is on its way stays; the vacuum's own versions come after."""
+    for number, effect in enumerate(effects()):
+        world = a_delta_world()
+        raced: list[int] = []
+
+        def act(world: World = world, raced: list[int] = raced) -> None:
+            # Delta's own RESTORE looks for the file first.
+            if race != "restore" or f"{ROOT}/c.parquet" in world.files:
+                RACES[race](world)
+                raced.append(newest(world))
+
+        # Between the last look and the deletions of one batch nothing can help: that is what retention is for.
+        if race == "restore" and effect in (f"delete {ROOT}/b.parquet", f"delete {ROOT}/c.parquet"):
+            continue
+        process = DeltaProcess(world=world, script=Script(before={number: act}))
+        try:
+            process.run()
+        except CommitConflict:
+            pytest.fail(effect)
+        assert live_files(world) <= set(world.files), effect
+        DeltaProcess(world=world).run()
+        assert vacuums(world)[:2] == ["VACUUM START", "VACUUM END"], effect
+
+
+def test_a_commit_that_comes_first_is_a_conflict_and_the_next_version_is_taken() -> None:
+    trace = effects()
+    number = trace.index(f"put {version_path(3)}")
+    world = a_delta_world()
+    script = Script(before={number: lambda: commit_to(world, an_add("b.parquet"))})
+    report = DeltaProcess(world=world, script=script).run()
+    assert report.committed_version == 5
+    assert operations_of(world)[3:] == ["WRITE", "VACUUM START", "VACUUM END"]
+    assert f"{ROOT}/b.parquet" in world.files
+    assert report.counts["deleted_data_files_count"] == 2
+
+
+def test_the_end_tells_how_many_files_went_also_after_a_crash_between() -> None:
+    trace = effects()
+    number = trace.index(f"delete {ROOT}/d.parquet")
+    world = a_delta_world()
+    process = DeltaProcess(world=world, script=Script(before={number: crash}))
+    assert process.dies(process.run)
+    DeltaProcess(world=world).resume()
+    info = json.loads(world.files[version_path(newest(world))].splitlines()[0])["commitInfo"]
+    assert (info["operation"], info["operationMetrics"]["numDeletedFiles"]) == ("VACUUM END", "4")
+
+
+def test_a_put_without_an_answer_is_found_when_it_happened() -> None:
+    world = a_delta_world()
+    lost: list[str] = []
+
+    def lose(path: str) -> str | None:
+        if path == version_path(3) and not lost:
+            lost.append(path)
+            return "no answer"
+        return None
+
+    process = DeltaProcess(world=world, script=Script(fail_put=lose))
+    with pytest.raises(CommitStateUnknown):
+        process.run()
+    assert set(world.files) >= GOING  # nothing was deleted
+    assert operations_of(world)[-1] == "WRITE"
+    finish(world)
+    assert vacuums(world) == ["VACUUM START", "VACUUM END"]
+
+
+def test_an_operation_whose_commit_can_still_happen_cannot_be_abandoned() -> None:
+    number = effects().index(f"put {version_path(3)}")
+    world = a_delta_world()
+    process = DeltaProcess(world=world, script=Script(before={number: crash}))
+    assert process.dies(process.run)
+    late = DeltaProcess(world=world)
+    (operation_id,) = late.table.open_operations()
+    with pytest.raises(Refused, match="no known outcome"):
+        abandon(late.table, operation_id, late.shell)
+    commit_to(world, an_add("f.parquet"))  # the version is taken
+    abandon(late.table, operation_id, late.shell)
+    assert not [name for name in world.files if "_iceberg_cli" in name]
+    assert set(world.files) >= GOING
+    check(world)
+
+
+def test_an_interrupted_commit_whose_version_another_took_is_planned_again() -> None:
+    trace = effects()
+    number = trace.index(f"put {version_path(3)}")
+    world = a_delta_world()
+    process = DeltaProcess(world=world, script=Script(before={number: crash}))
+    assert process.dies(process.run)
+    commit_to(world, an_add("b.parquet"))
+    (report,) = DeltaProcess(world=world).resume()
+    assert report.committed_version == 5
+    assert f"{ROOT}/b.parquet" in world.files
+    check(world)
+
+
+def test_an_operation_whose_first_step_is_not_due_any_more_tells_of_no_end() -> None:
+    trace = effects()
+    number = trace.index(f"put {version_path(3)}")
+    world = a_delta_world()
+    process = DeltaProcess(world=world, script=Script(before={number: crash}))
+    assert process.dies(process.run)
+    commit_to(world, *(an_add(f"{name}.parquet") for name in "bcd"), an_add("nobody.parquet"))
+    DeltaProcess(world=world).resume()
+    assert vacuums(world) == []
+    check(world)
+
+
+@pytest.mark.parametrize("batch", ["the first", "the last"])
+def test_a_file_that_was_put_back_after_the_plan_stays_though_no_version_names_it_yet(batch: str) -> None:
+    """Its writer commits it later: what is as young as that is nobody's to delete."""
+    trace = effects()
+    going = [effect for effect in trace if effect.removeprefix("delete ") in GOING]
+    number = trace.index(going[0 if batch == "the first" else -1])
+    world = a_delta_world()
+    process = DeltaProcess(world=world, script=Script(before={number: crash}))
+    assert process.dies(process.run)
+    for path in GOING:
+        world.files[path] = b"anew"
+        world.written_ms[path] = NOW_MS
+    (report,) = DeltaProcess(world=world).resume()
+    assert set(world.files) >= GOING
+    assert all(world.files[path] == b"anew" for path in GOING)
+    assert report.kept_again > 0
+    assert DeltaProcess(world=world).run().status == "nothing_to_do"
+    commit_to(world, *(an_add(path.removeprefix(f"{ROOT}/")) for path in sorted(GOING)))
+    check(world)
+
+
+@dataclass(frozen=True)
+class ThreeSteps:
+    """A verb of a beginning, an end that follows it unconditionally, and something else; the beginning can go."""
+
+    beginning_goes: bool
+    operation: str = "three-steps"
+    columns: tuple[str, ...] = ()
+
+    def plan(
+        self, table: DeltaTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        steps = [
+            Step(name="beginning", change=saying("BEGINNING")),
+            Step(name="end", change=saying("END"), unconditional=True),
+            Step(name="other", change=saying("OTHER")),
+        ]
+        plan = Plan(
+            operation=self.operation,
+            base=table.load(),
+            table=table.describe(),
+            as_of_ms=as_of_ms,
+            options={},
+            policy=policy,
+            # Planned again there is no end, as a VACUUM that found nothing has none.
+            steps=tuple(steps if shown is None else steps[2 if self.beginning_goes else 0 :: 2]),
+        )
+        return table.resolve(plan)
+
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Any, str]) -> Mapping[Any, Any]:  # noqa: ARG002
+        raise AssertionError("nothing is staged")
+
+
+def saying(operation: str) -> Change:
+    return Change(updates=({"commitInfo": {"operation": operation}},))
+
+
+@pytest.mark.parametrize(
+    ("beginning_goes", "expected"), [(False, ["BEGINNING", "END", "OTHER"]), (True, ["OTHER"])]
+)
+def test_an_unconditional_step_follows_the_commit_before_it_or_is_left_out(
+    *, beginning_goes: bool, expected: list[str]
+) -> None:
+    verb = ThreeSteps(beginning_goes=beginning_goes)
+    trial = DeltaProcess(world=a_delta_world())
+    apply(verb.plan(trial.table, {}, as_of_ms=NOW_MS), trial.table, verb, trial.shell)
+    assert operations_of(trial.world)[3:] == ["BEGINNING", "END", "OTHER"]
+    number = trial.effects.index(f"put {version_path(3)}")
+    # Another writer takes the version: the first attempt is refused, and the verb plans again.
+    world = a_delta_world()
+    raced = Script(before={number: lambda: commit_to(world, an_add("f.parquet"))})
+    process = DeltaProcess(world=world, script=raced)
+    apply(verb.plan(process.table, {}, as_of_ms=NOW_MS), process.table, verb, process.shell)
+    assert operations_of(world)[4:] == expected
+
+
+@pytest.mark.parametrize("kind", ["classic", "v2"])
+def test_crash_around_any_effect_of_a_checkpoint(kind: str) -> None:
+    """Whatever is there of it, the table reads as before; run again, it is whole, and no hint names another."""
+    policy = {"checkpoint": kind, "part_size": 1}
+
+    def process(world: World, script: Script | None = None) -> DeltaProcess:
+        chosen = Script() if script is None else script
+        return DeltaProcess(world=world, script=chosen, operation="rewrite-manifests", policy=policy)
+
+    trial = process(a_delta_world())
+    assert trial.run().status == "done"
+    for number, effect in enumerate(trial.effects):
+        world = a_delta_world()
+        dying = process(world, Script(before={number: crash}))
+        assert dying.dies(dying.run), effect
+        for _ in range(2):
+            check(world)
+            files = process(world).table.snapshot.adds["path"].to_pylist()
+            assert {f"{ROOT}/{name}" for name in files} == live_files(world)
+            process(world).run()
+        assert process(world).run().status == "nothing_to_do", effect
+        hint = world.files.get(f"{ROOT}/_delta_log/_last_checkpoint", b'{"version":2}')
+        assert json.loads(hint)["version"] == 2
+        for version in range(2):  # the checkpoint stands alone
+            del world.files[version_path(version)]
+        assert sorted(process(world).table.snapshot.adds["path"].to_pylist()) == ["a.parquet", "f.parquet"]
+        assert not [name for name in world.files if "_iceberg_cli" in name]

@@ -1,0 +1,188 @@
+"""Every Delta verb stopped around every effect, raced, its answers lost or late: the table is never a wrong one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    CommitConflict,
+    CommitStateUnknown,
+    IcebergCliError,
+    Refused,
+    StalePlan,
+    TakenOver,
+)
+from tests.crash.budget import few_or_many, some
+from tests.crash.delta import ROOT
+from tests.crash.delta_reader import LOG, commits
+from tests.crash.delta_scenes import RACES, VERBS_ASKED, Scene
+from tests.crash.simulation import Script, crash
+
+verbs = pytest.mark.parametrize("name", VERBS_ASKED)
+
+
+@verbs
+def test_a_run_that_nothing_disturbs_leaves_nothing_to_do(name: str) -> None:
+    scene, verb = Scene(), VERBS_ASKED[name]
+    assert verb.process(scene.world).run().status == "done"
+    scene.check()
+    scene.check_done(verb)
+    scene.finish(verb)
+
+
+@verbs
+@few_or_many(4)
+def test_a_crash_around_any_effect(name: str, budget: int) -> None:
+    verb = VERBS_ASKED[name]
+    trace = verb.effects()
+    for side, number in some([(s, n) for s in ("before", "after") for n in range(len(trace))], budget):
+        scene = Scene()
+        process = verb.process(scene.world, Script(**{side: {number: crash}}))
+        # Nothing follows an effect that finds its file there already.
+        assert process.dies(process.run) or trace.count(trace[number]) > 1, trace[number]
+        scene.check()
+        scene.finish(verb)
+        scene.check_done(verb)
+
+
+@verbs
+@few_or_many(3)
+def test_a_second_crash_while_the_first_is_resumed(name: str, budget: int) -> None:
+    verb = VERBS_ASKED[name]
+    length = len(verb.effects())
+    for first, second in some([(f, s) for f in range(length) for s in range(length)], budget):
+        scene = Scene()
+        process = verb.process(scene.world, Script(after={first: crash}))
+        process.dies(process.run)
+        resuming = verb.process(scene.world, Script(before={second: crash}))
+        resuming.dies(resuming.run)
+        scene.check()
+        scene.finish(verb)
+        scene.check_done(verb)
+
+
+@verbs
+@few_or_many(8)
+def test_another_writer_before_any_effect(name: str, budget: int) -> None:
+    verb = VERBS_ASKED[name]
+    trace = verb.effects()
+    for race, number in some([(r, n) for r in RACES for n in range(len(trace))], budget):
+        # Between the last look and the deletions of one batch nothing can help: that is what retention is for.
+        if race == "restore" and trace[number].removeprefix("delete ") in verb.goes:
+            continue
+        scene = Scene()
+        process = verb.process(scene.world, Script(before={number: partial(RACES[race], scene)}))
+        with suppress(CommitConflict, Refused, StalePlan, TakenOver):
+            process.run()
+        told = f"{race} before {trace[number]}"
+        print(told)
+        scene.check()
+        scene.finish(verb)
+
+
+@verbs
+@few_or_many(5)
+def test_another_writer_between_a_crash_and_what_goes_on(name: str, budget: int) -> None:
+    verb = VERBS_ASKED[name]
+    trace = verb.effects()
+    for race, number in some([(r, n) for r in RACES for n in range(len(trace))], budget):
+        scene = Scene()
+        process = verb.process(scene.world, Script(after={number: crash}))
+        process.dies(process.run)
+        with suppress(Refused):
+            RACES[race](scene)
+        print(f"{race} after {trace[number]}")
+        scene.check()
+        scene.finish(verb)
+
+
+def test_a_compaction_whose_commits_a_log_cleanup_took_meanwhile_is_left_out() -> None:
+    verb = VERBS_ASKED["classic"]
+    number = verb.effects().index(f"put {LOG}{3:020}.crc")
+    scene = Scene()
+    process = verb.process(scene.world, Script(before={number: partial(RACES["vacuum"], scene)}))
+    report = process.run()
+    assert commits(scene.world.files)[0] == 3
+    assert (report.status, report.counts["added_compactions_count"]) == ("done", 0)
+    scene.check()
+    scene.finish(verb)
+
+
+@verbs
+@few_or_many(2)
+def test_a_feature_that_nobody_knows_stops_the_verb_at_any_effect(name: str, budget: int) -> None:
+    verb = VERBS_ASKED[name]
+    trace = verb.effects()
+    for number in some(range(len(trace)), budget):
+        scene = Scene()
+
+        def act(scene: Scene = scene) -> None:
+            protocol = scene.state().protocol
+            features = [*protocol["writerFeatures"], "from the future"]
+            scene.commit({"protocol": {**protocol, "writerFeatures": features}})
+
+        process = verb.process(scene.world, Script(before={number: act}))
+        with suppress(Refused, CommitConflict):
+            process.run()
+        scene.check()
+        data = {path for path in scene.world.files if path.endswith((".parquet", ".bin"))}
+        with suppress(Refused):
+            verb.process(scene.world).resume()
+        assert verb.process(scene.world).plan().blocked_by or not verb.process(scene.world).plan().due
+        scene.check()
+        assert scene.state().protocol["writerFeatures"][-1] == "from the future"
+        assert data <= set(scene.world.files) | {
+            p for p in data if "/_delta_log/" in p or "/_iceberg_cli/" in p
+        }
+
+
+def down() -> None:
+    """An act: the storage does not answer."""
+    raise BackendUnavailable("Cannot reach the storage: no answer")
+
+
+@verbs
+@few_or_many(4)
+def test_an_effect_without_an_answer_whether_it_happened_or_not(name: str, budget: int) -> None:
+    verb = VERBS_ASKED[name]
+    trace = verb.effects()
+    for side, number in some([(s, n) for s in ("before", "after") for n in range(len(trace))], budget):
+        scene = Scene()
+        with suppress(IcebergCliError):
+            verb.process(scene.world, Script(**{side: {number: down}})).run()
+        scene.check()
+        scene.finish(verb)
+        scene.check_done(verb)
+
+
+@verbs
+@few_or_many(4)
+def test_a_put_without_an_answer_that_happens_later(name: str, budget: int) -> None:
+    """Before the next process looks, or when everything is over: put-if-absent all the same."""
+    verb = VERBS_ASKED[name]
+    # A journal's record that arrives after the journal is gone is told of as a journal that lacks records.
+    puts = [
+        number
+        for number, effect in enumerate(verb.effects())
+        if effect.startswith("put ") and "/_iceberg_cli/" not in effect
+    ]
+    for when, number in some([(w, n) for w in ("soon", "late") for n in puts], budget):
+        scene = Scene()
+        process = verb.process(scene.world)
+        held = process.storage.hold(number)
+        with suppress(IcebergCliError):
+            process.run()
+        scene.check()
+        if when == "late":
+            with suppress(CommitStateUnknown):
+                scene.finish(verb)
+        for path, data in held.items():
+            scene.world.files.setdefault(path, data)
+            scene.raced |= {path} if path.startswith(f"{ROOT}/deletion_vector_") else set()
+        scene.check()
+        scene.finish(verb)
+        scene.check_done(verb)

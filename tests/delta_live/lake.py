@@ -1,0 +1,195 @@
+"""What tests ask of Delta Spark, of delta-rs, of our program and of a table's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from iceberg_cli.cli.run import now_ms
+from tests.cli.running import iceberg_cli
+from tests.delta_live.shapes import Shape
+from tests.delta_spark import DELTA, DeltaSpark, plain
+
+Rows = list[tuple[Any, ...]]
+IDS = "_metadata.row_id, _metadata.row_commit_version"
+JOURNAL = "_iceberg_cli"
+WHOLE = bool(os.environ.get("ICEBERG_CLI_FULL"))
+_TXN_VERSION = f"{DELTA}.write.txnVersion"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """A table as Delta Spark wrote it, and the rows of its versions as they were read then.
+
+    Those of the newest version, and with `WHOLE` of every one, were the same for Delta Spark and delta-rs.
+    """
+
+    folder: Path
+    history: Mapping[int, Rows]
+
+
+@dataclass(kw_only=True)
+class DeltaLake:
+    """The tables, each written once; tests work on copies.
+
+    Args:
+        spark: writes and reads.
+        folder: holds all tables.
+    """
+
+    spark: DeltaSpark
+    folder: Path
+    _written: dict[str, Template] = field(default_factory=dict)
+    _copies: int = 0
+
+    # -- tables ------------------------------------------------------------------------------------------------
+
+    def table(self, shape: Shape) -> tuple[Path, dict[int, Rows]]:
+        """A copy of a table with the times of its files, and the rows of each version."""
+        template = self._template(shape)
+        self._copies += 1
+        copy = self.folder / f"{shape.name}_{self._copies}"
+        shutil.copytree(template.folder, copy)
+        return copy, dict(template.history)
+
+    def _template(self, shape: Shape) -> Template:
+        if shape.name not in self._written:
+            folder = self.folder / "templates" / shape.name
+            self._write(shape, folder)
+            history = {version: rows_of_delta_rs(folder, version) for version in commits(folder)}
+            assert self.versions(folder, some(history)[-1:]).items() <= history.items()
+            self._written[shape.name] = Template(folder=folder, history=history)
+        return self._written[shape.name]
+
+    def _write(self, shape: Shape, folder: Path) -> None:
+        statements = list(shape.history)
+        if shape.source is None:
+            statements.insert(0, shape.create)
+        else:
+            source = self._template(shape.source).folder
+            statements[0] = statements[0].replace("{s}", f"delta.`{source}`")
+        self.spark.conf(shape.conf)
+        for number, statement in enumerate(statements, start=1):
+            if _TXN_VERSION in shape.conf:
+                self.spark.conf({_TXN_VERSION: str(number)})
+            self.sql(folder, statement)
+        self.spark.conf(dict.fromkeys(shape.conf))
+
+    # -- Delta Spark -------------------------------------------------------------------------------------------
+
+    def sql(self, table: Path, *statements: str) -> Rows:
+        """The rows of the last statement; `{t}` is the table."""
+        rows: Rows = []
+        for statement in statements:
+            rows = self.spark.sql(statement.replace("{t}", f"delta.`{table}`"))
+        return rows
+
+    def rows(self, table: Path, version: int | None = None, *, ids: bool = False) -> Rows:
+        """All rows of a version, or of the newest, in a fixed order; with `ids` the row's id and commit version too."""
+        of = "" if version is None else f" VERSION AS OF {version}"
+        text = f"SELECT *{f', {IDS}' if ids else ''} FROM delta.`{table}`{of}"
+        return in_order(self.spark.queries([text], forget=True)[0])
+
+    def versions(self, table: Path, wanted: Sequence[int]) -> dict[int, Rows]:
+        """The rows of some versions."""
+        texts = [f"SELECT * FROM delta.`{table}` VERSION AS OF {version}" for version in wanted]
+        found = self.spark.queries(texts, forget=True)
+        return {version: in_order(rows) for version, rows in zip(wanted, found, strict=True)}
+
+    def assert_promised(self, table: Path, promised: Mapping[int, Rows]) -> None:
+        """Both readers read these versions with these rows; Delta Spark `some` of them."""
+        asked = some(promised)
+        assert self.versions(table, asked) == {version: promised[version] for version in asked}
+        assert {version: rows_of_delta_rs(table, version) for version in promised} == promised
+
+    def dry_vacuum(self, table: Path) -> set[str]:
+        """What Delta Spark would delete of everything that is older than now, as paths below the table."""
+        found = {row[0] for row in self.sql(table, "VACUUM {t} RETAIN 0 HOURS DRY RUN")}
+        return {uri.removeprefix("file:").removeprefix(f"{table}/") for uri in found}
+
+    # -- our program -------------------------------------------------------------------------------------------
+
+    def verb(self, name: str, table: Path, *options: object) -> dict[str, Any]:
+        """Carry out a verb of ours, which must succeed: its report."""
+        ran = iceberg_cli(name, table, *options, "--yes", "--format", "json", "--no-progress")
+        assert ran.code == 0, (name, options, ran.out, ran.err)
+        return ran.json
+
+    def planned(self, name: str, table: Path, *options: object) -> list[dict[str, Any]]:
+        """The files that a verb would delete, each with its path below the table as `file`."""
+        saved = self.folder / f"plan_{time.monotonic_ns()}.json"
+        ran = iceberg_cli("plan", table, name, "-o", saved, *options, "--format", "json", "--no-progress")
+        assert ran.code == 0, (name, options, ran.out, ran.err)
+        removals = json.loads(saved.read_text())["removals"]
+        if not removals["count"]:
+            return []
+        import pyarrow.parquet as pq
+
+        rows = pq.read_table(saved.parent / removals["file"]).to_pylist()
+        return [{**row, "file": row["path"].removeprefix(f"{table}/")} for row in rows]
+
+
+def some(versions: Iterable[int]) -> list[int]:
+    """Those of all versions that Delta Spark is asked to read: each, or the oldest and the newest two."""
+    each = sorted(versions)
+    return each if WHOLE else sorted({*each[:1], *each[-2:]})
+
+
+def rows_of_delta_rs(table: Path, version: int | None = None) -> Rows:
+    """All rows of a version as delta-rs reads them, in a fixed order."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    opened = DeltaTable(str(table), version=version)
+    names = [field.name for field in opened.schema().fields]
+    columns = ", ".join(f'"{name}"' for name in names)
+    found = pa.table(QueryBuilder().register("t", opened).execute(f"SELECT {columns} FROM t").read_all())
+    return in_order(tuple(plain(value) for value in row.values()) for row in found.to_pylist())
+
+
+def in_order(rows: Iterable[tuple[Any, ...]]) -> Rows:
+    """The rows in an order that does not depend on files; null is a value like others."""
+    return sorted(rows, key=repr)
+
+
+def set_age(path: Path, days: float) -> None:
+    """Let a file be last written so many days ago, or ahead."""
+    then = now_ms() / 1000 - days * 86_400
+    os.utime(path, (then, then))
+
+
+def commits(table: Path) -> list[int]:
+    """The versions whose commits are in the log."""
+    return sorted(int(path.stem) for path in (table / "_delta_log").glob("*.json") if path.stem.isdigit())
+
+
+def actions(table: Path, version: int) -> list[dict[str, Any]]:
+    """The actions of a commit."""
+    text = (table / "_delta_log" / f"{version:020}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def files(table: Path) -> set[str]:
+    """Every file outside the log and our journal, below the table, without Hadoop's hidden checksums."""
+    found = (path.relative_to(table) for path in table.rglob("*") if path.is_file())
+    return {
+        str(path)
+        for path in found
+        if path.parts[0] not in ("_delta_log", JOURNAL) and not is_checksum(path.name)
+    }
+
+
+def is_checksum(name: str) -> bool:
+    """Whether a file is Hadoop's checksum of the one beside it, which goes with that one."""
+    return name.startswith(".") and name.endswith(".crc")
+
+
+def litter(table: Path) -> list[str]:
+    """What our program leaves of a run that is over: nothing."""
+    return [str(path) for path in table.rglob("*") if JOURNAL in path.parts and path.is_file()]

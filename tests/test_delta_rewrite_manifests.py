@@ -1,0 +1,342 @@
+"""rewrite-manifests of Delta tables, planned and carried out on a disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+
+from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.delta_table import DeltaTable
+from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.opening import open_table
+from iceberg_cli.plan import Plan, encode
+from iceberg_cli.report import Report
+from iceberg_cli.saved_plan import plan_from_json
+from tests.delta_builders import (
+    NOW_MS,
+    Action,
+    a_commit,
+    a_commit_info,
+    a_log,
+    a_metadata,
+    a_protocol_with,
+    a_remove,
+    an_add,
+    the_log,
+    write_commit,
+    write_log_file,
+)
+
+VERB = VERBS["rewrite-manifests"]
+UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
+
+
+def unseen(_: object) -> None:
+    """Progress that nobody looks at."""
+
+
+def opened(root: Path) -> DeltaTable:
+    table = open_table(str(root), storage_options={}, on_event=unseen)
+    assert isinstance(table, DeltaTable)
+    return table
+
+
+def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
+    table = opened(root)
+    return table, VERB.plan(table, policy, as_of_ms=NOW_MS)
+
+
+def rewritten(root: Path, **policy: Any) -> Report:
+    table, plan = planned(root, **policy)
+    return apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+
+
+def names(root: Path) -> list[str]:
+    return sorted(name for name in os.listdir(root / "_delta_log") if name != "_sidecars")
+
+
+def sidecars(root: Path) -> list[str]:
+    folder = root / "_delta_log" / "_sidecars"
+    return sorted(os.listdir(folder)) if folder.exists() else []
+
+
+def hint(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / "_delta_log" / "_last_checkpoint").read_text())
+    return found
+
+
+def a_v2_table(root: Path, *commits: list[Action], **configuration: str) -> None:
+    first, *rest = commits or ([an_add()],)
+    metadata = a_metadata(configuration={"delta.checkpointPolicy": "v2", **configuration})
+    a_log(root, [a_protocol_with("v2Checkpoint"), metadata, *first], *rest)
+
+
+def files(root: Path) -> list[str]:
+    return sorted(the_log(root).snapshot().adds["path"].to_pylist())
+
+
+def test_a_classic_checkpoint_of_the_newest_version_is_written_with_hint_and_checksum(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="a")], [an_add(path="b"), a_remove(path="a")])
+    report = rewritten(tmp_path)
+    assert report.status == "done"
+    assert report.counts == {
+        "added_checkpoints_count": 1,
+        "added_sidecars_count": 0,
+        "added_checksums_count": 1,
+        "added_compactions_count": 0,
+    }
+    version = f"{1:020}"
+    assert names(tmp_path) == [
+        f"{0:020}.json",
+        f"{version}.checkpoint.parquet",
+        f"{version}.crc",
+        f"{version}.json",
+        "_last_checkpoint",
+    ]
+    size = os.path.getsize(tmp_path / "_delta_log" / f"{version}.checkpoint.parquet")
+    found = hint(tmp_path)
+    assert [found[key] for key in ("version", "size", "sizeInBytes", "numOfAddFiles")] == [1, 4, size, 1]
+    assert not os.path.exists(tmp_path / "_iceberg_cli")
+    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    assert files(tmp_path) == ["b"]
+    assert deltalake.DeltaTable(str(tmp_path)).file_uris() == [str(tmp_path / "b")]
+
+
+def test_a_v2_checkpoint_names_its_sidecars_as_they_are(tmp_path: Path) -> None:
+    a_v2_table(tmp_path, [an_add(path=f"{number}") for number in range(5)])
+    report = rewritten(tmp_path, part_size=2)
+    assert (report.counts["added_checkpoints_count"], report.counts["added_sidecars_count"]) == (1, 3)
+    (top,) = (name for name in names(tmp_path) if ".checkpoint." in name)
+    assert top.startswith(f"{0:020}.checkpoint.")
+    assert top.endswith(".json")
+    actions = [json.loads(line) for line in (tmp_path / "_delta_log" / top).read_text().splitlines()]
+    told = [action["sidecar"] for action in actions if "sidecar" in action]
+    folder = tmp_path / "_delta_log" / "_sidecars"
+    assert [each["path"] for each in told] == sidecars(tmp_path)
+    assert [each["sizeInBytes"] for each in told] == [os.path.getsize(folder / each["path"]) for each in told]
+    assert [each["modificationTime"] for each in told] == [
+        os.stat(folder / each["path"]).st_mtime_ns // 1_000_000 for each in told
+    ]
+    assert hint(tmp_path)["v2Checkpoint"]["path"] == top
+    assert hint(tmp_path)["v2Checkpoint"]["sidecarFiles"] == told
+    assert files(tmp_path) == [str(number) for number in range(5)]
+    assert len(deltalake.DeltaTable(str(tmp_path)).file_uris()) == 5
+
+
+def test_the_operator_decides_before_the_tables_policy(tmp_path: Path) -> None:
+    a_v2_table(tmp_path)
+    _, plan = planned(tmp_path)
+    assert (plan.options["checkpoint"].value, plan.options["checkpoint"].source) == (
+        "v2",
+        "delta.checkpointPolicy",
+    )
+    rewritten(tmp_path, checkpoint="classic")
+    assert f"{0:020}.checkpoint.parquet" in names(tmp_path)
+    assert sidecars(tmp_path) == []
+
+
+def test_a_v2_checkpoint_is_refused_unless_the_table_supports_it(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add()])
+    _, plan = planned(tmp_path, checkpoint="v2")
+    assert "v2Checkpoint" in plan.blocked_by[0]
+    before = names(tmp_path)
+    with pytest.raises(Refused, match="v2Checkpoint"):
+        rewritten(tmp_path, checkpoint="v2")
+    assert names(tmp_path) == before
+
+
+@pytest.mark.parametrize("value", ["third", ""])
+def test_a_policy_of_the_table_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
+    a_v2_table(tmp_path, **{"delta.checkpointPolicy": value})
+    assert "delta.checkpointPolicy" in planned(tmp_path)[1].blocked_by[0]
+    assert planned(tmp_path, checkpoint="classic")[1].blocked_by == ()
+
+
+def test_a_table_with_an_unknown_writer_feature_is_not_written_to(tmp_path: Path) -> None:
+    a_log(tmp_path, [a_protocol_with("fromTheFuture"), a_metadata(), an_add()])
+    assert "fromTheFuture" in planned(tmp_path)[1].blocked_by[0]
+
+
+def test_what_parquet_cannot_hold_blocks_the_plan_and_a_v2_checkpoint_keeps_it(tmp_path: Path) -> None:
+    a_v2_table(tmp_path, [an_add(), {"novelty": {}}])
+    assert "novelty" in planned(tmp_path, checkpoint="classic")[1].blocked_by[0]
+    assert rewritten(tmp_path).status == "done"
+    assert the_log(tmp_path).snapshot().unknown == ({"novelty": {}},)
+
+
+def test_a_version_with_a_checkpoint_needs_none_unless_another_kind_is_asked_for(tmp_path: Path) -> None:
+    a_v2_table(tmp_path)
+    rewritten(tmp_path)
+    before = names(tmp_path)
+    assert rewritten(tmp_path).status == "nothing_to_do"
+    assert rewritten(tmp_path, checkpoint="v2").status == "nothing_to_do"
+    assert names(tmp_path) == before
+    assert rewritten(tmp_path, checkpoint="classic").status == "done"
+    assert set(names(tmp_path)) - set(before) == {f"{0:020}.checkpoint.parquet"}
+    assert rewritten(tmp_path, checkpoint="classic").status == "nothing_to_do"
+
+
+def test_a_new_version_is_due_again(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="a")])
+    rewritten(tmp_path)
+    write_commit(tmp_path, 1, a_commit(an_add(path="b")))
+    assert planned(tmp_path)[1].due
+    rewritten(tmp_path)
+    assert hint(tmp_path)["version"] == 1
+
+
+def test_a_plan_that_was_shown_is_carried_out_on_the_version_that_is_there_then(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="a")])
+    table, plan = planned(tmp_path)
+    write_commit(tmp_path, 1, a_commit(an_add(path="b")))
+    report = apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    assert report.status == "done"
+    assert [name for name in names(tmp_path) if "checkpoint.parquet" in name] == [
+        f"{1:020}.checkpoint.parquet"
+    ]
+
+
+def test_a_saved_plan_is_carried_out(tmp_path: Path) -> None:
+    a_v2_table(tmp_path, [an_add(path="a"), an_add(path="b")])
+    table, plan = planned(tmp_path, part_size=1)
+    document = json.loads(encode(plan.to_json()))
+    assert plan.removals is not None
+    saved = plan_from_json(document, removals=plan.removals, path="saved")
+    report = apply(saved, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    assert (report.status, len(sidecars(tmp_path))) == ("done", 2)
+    assert files(tmp_path) == ["a", "b"]
+
+
+def test_another_writers_checkpoint_under_the_same_name_stays(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="a")])
+    table, plan = planned(tmp_path)
+    deltalake.DeltaTable(str(tmp_path)).create_checkpoint()
+    path = tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet"
+    theirs, their_hint = path.read_bytes(), hint(tmp_path)
+    report = apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    assert (report.status, report.counts["added_checkpoints_count"]) == ("done", 0)
+    assert (path.read_bytes(), hint(tmp_path)) == (theirs, their_hint)
+
+
+# -- beside the checkpoint -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("named", "expected"), [(0, 1), (7, 1)], ids=["older", "beyond the table"])
+def test_the_hint_is_moved_and_the_checksum_that_hadoop_kept_of_it_goes(
+    tmp_path: Path, named: int, expected: int
+) -> None:
+    a_log(tmp_path, [an_add()], [an_add(path="b")])
+    write_log_file(tmp_path, "_last_checkpoint", json.dumps({"version": named, "size": 1}).encode())
+    write_log_file(tmp_path, "._last_checkpoint.crc", b"of the old content")
+    rewritten(tmp_path)
+    assert hint(tmp_path)["version"] == expected
+    assert "._last_checkpoint.crc" not in names(tmp_path)
+
+
+def test_the_hint_is_not_moved_back_where_another_writer_is_ahead(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add()])
+    table, plan = planned(tmp_path)
+    table.load()
+    step = plan.steps[0]
+    paths = {task: table.staging_path("operation-1", task) for task in step.tasks}
+    write_commit(tmp_path, 1, a_commit(an_add(path="b")))
+    write_log_file(tmp_path, "_last_checkpoint", b'{"version":1,"size":4}')
+    VERB.build(table, step, paths)
+    assert hint(tmp_path) == {"version": 1, "size": 4}
+    assert f"{0:020}.checkpoint.parquet" in names(tmp_path)
+
+
+def test_a_checksum_that_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add()])
+    write_log_file(tmp_path, f"{0:020}.crc", b"whatever it says")
+    assert rewritten(tmp_path).counts["added_checksums_count"] == 0
+    assert (tmp_path / "_delta_log" / f"{0:020}.crc").read_bytes() == b"whatever it says"
+
+
+def test_an_in_commit_timestamp_in_the_checksum_is_the_commits(tmp_path: Path) -> None:
+    metadata = a_metadata(configuration={"delta.enableInCommitTimestamps": "true"})
+    protocol = a_protocol_with("inCommitTimestamp")
+    a_log(tmp_path, [a_commit_info(inCommitTimestamp=12_345), protocol, metadata, an_add()])
+    rewritten(tmp_path)
+    said = json.loads((tmp_path / "_delta_log" / f"{0:020}.crc").read_text())
+    assert said["inCommitTimestampOpt"] == 12_345
+
+
+def test_no_checksum_is_written_where_the_commit_is_gone_or_holds_what_is_unknown(tmp_path: Path) -> None:
+    a_log(tmp_path / "1", [an_add(), {"novelty": {"a": 1}}])
+    assert rewritten(tmp_path / "1").counts["added_checksums_count"] == 0
+    a_v2_table(tmp_path / "2", [an_add()])
+    rewritten(tmp_path / "2", checkpoint="classic")
+    (tmp_path / "2" / "_delta_log" / f"{0:020}.json").unlink()
+    (tmp_path / "2" / "_delta_log" / f"{0:020}.crc").unlink()
+    assert rewritten(tmp_path / "2", checkpoint="v2").counts["added_checksums_count"] == 0
+
+
+def test_our_checksum_lets_delta_rs_and_our_own_reader_agree(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="a", size=5)], [an_add(path="b", size=7), a_remove(path="a")])
+    rewritten(tmp_path)
+    said = json.loads((tmp_path / "_delta_log" / f"{1:020}.crc").read_text())
+    table = deltalake.DeltaTable(str(tmp_path))
+    assert (said["numFiles"], said["tableSizeBytes"]) == (len(table.file_uris()), 7)
+    assert said["metadata"]["id"] == str(table.metadata().id)
+
+
+# -- log compaction --------------------------------------------------------------------------------------------
+
+
+def test_a_range_of_the_log_is_compacted_beside_the_checkpoint(tmp_path: Path) -> None:
+    commits = [[an_add(path=f"{number}")] for number in range(6)]
+    a_log(tmp_path, *commits)
+    report = rewritten(tmp_path, compact_log=[1, 3])
+    assert (report.counts["added_compactions_count"], report.counts["added_checkpoints_count"]) == (1, 1)
+    name = f"{1:020}.{3:020}.compacted.json"
+    assert (tmp_path / "_delta_log" / name).read_text().count("\n") == 3
+    for version in (1, 2, 3):
+        (tmp_path / "_delta_log" / f"{version:020}.json").write_text("no reader may look here\n")
+    (tmp_path / "_delta_log" / f"{5:020}.checkpoint.parquet").unlink()
+    assert files(tmp_path) == [str(number) for number in range(6)]
+
+
+def test_a_compaction_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="a")], [an_add(path="b")])
+    rewritten(tmp_path, compact_log=[0, 1])
+    _, plan = planned(tmp_path, compact_log=[0, 1])
+    assert not plan.due
+    assert [(verdict.subject, verdict.keep) for verdict in plan.verdicts] == [
+        ("checkpoint", True),
+        ("log-compaction", True),
+    ]
+
+
+def test_a_range_that_says_nothing_makes_no_file(tmp_path: Path) -> None:
+    info = [a_commit_info(operation="VACUUM START")]
+    a_log(tmp_path, [an_add()], info, info)
+    report = rewritten(tmp_path, compact_log=[1, 2])
+    assert (report.status, report.counts["added_compactions_count"]) == ("done", 0)
+    assert not [name for name in names(tmp_path) if "compacted" in name]
+
+
+def test_a_range_that_is_none_is_an_error_of_the_command_line(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add()], [an_add(path="b")])
+    with pytest.raises(UsageError, match="no commit 2"):
+        planned(tmp_path, compact_log=[0, 2])
+
+
+# -- nothing else is touched -----------------------------------------------------------------------------------
+
+
+def test_files_that_were_there_stay_as_they_were(tmp_path: Path) -> None:
+    a_v2_table(tmp_path, [an_add(path="a")], [an_add(path="b")])
+    (tmp_path / "a").write_bytes(b"data")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    copy = tmp_path / "copy of the log"
+    shutil.copytree(tmp_path / "_delta_log", copy)
+    rewritten(tmp_path, compact_log=[0, 1])
+    assert {path: path.read_bytes() for path in before} == before

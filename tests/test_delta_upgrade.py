@@ -1,0 +1,263 @@
+"""upgrade-v3 of Delta tables: protocols as sets, properties, what stands in the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.delta.feature_clients import lacking_features
+from iceberg_cli.delta.protocol import Metadata, Protocol
+from iceberg_cli.delta.upgrade import upgraded
+from iceberg_cli.delta_table import DeltaTable
+from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.opening import open_table
+from iceberg_cli.plan import Plan
+from iceberg_cli.report import Report
+from tests.delta_builders import (
+    NOW_MS,
+    Action,
+    a_checkpoint,
+    a_commit_info,
+    a_log,
+    a_metadata,
+    a_protocol,
+    a_protocol_with,
+    an_add,
+    the_log,
+    write_log_file,
+)
+
+VERB = VERBS["upgrade-v3"]
+LEGACY = {
+    (1, 2): {"appendOnly", "invariants"},
+    (1, 3): {"appendOnly", "invariants", "checkConstraints"},
+    (1, 4): {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"},
+}
+
+
+def unseen(_: object) -> None:
+    """Progress that nobody looks at."""
+
+
+def planned(root: Path, *features: str) -> tuple[DeltaTable, Plan]:
+    table = open_table(str(root), storage_options={}, on_event=unseen)
+    assert isinstance(table, DeltaTable)
+    return table, VERB.plan(table, {"features": list(features)}, as_of_ms=NOW_MS)
+
+
+def done(root: Path, *features: str) -> Report:
+    table, plan = planned(root, *features)
+    return apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+
+
+def a_table(root: Path, protocol: Action, **configuration: str) -> Path:
+    told = {key.replace("_", ".", 1): value for key, value in configuration.items()}
+    a_log(root, [protocol, a_metadata(configuration=told), an_add()])
+    return root
+
+
+def state(root: Path) -> tuple[Protocol, Metadata]:
+    snapshot = the_log(root).snapshot()
+    return snapshot.protocol, snapshot.metadata
+
+
+def a_value(reader: int, writer: int, readers: Iterable[str], writers: Iterable[str]) -> Protocol:
+    return Protocol(
+        min_reader_version=reader,
+        min_writer_version=writer,
+        reader_features=frozenset(readers) if reader == 3 else None,
+        writer_features=frozenset(writers),
+    )
+
+
+@pytest.mark.parametrize("versions", LEGACY)
+def test_what_older_versions_stood_for_is_written_out(tmp_path: Path, versions: tuple[int, int]) -> None:
+    """Measured: (1, 2) stands for invariants and appendOnly, (1, 4) for three more."""
+    done(a_table(tmp_path, a_protocol(*versions)), "deletionVectors", "v2Checkpoint")
+    readers = {"deletionVectors", "v2Checkpoint"}
+    assert state(tmp_path)[0] == a_value(3, 7, readers, readers | LEGACY[versions])
+
+
+def test_the_default_is_what_version_3_gives_to_an_iceberg_table(tmp_path: Path) -> None:
+    report = done(a_table(tmp_path, a_protocol()))
+    protocol, metadata = state(tmp_path)
+    writers = {"deletionVectors", "rowTracking", "domainMetadata", "invariants", "appendOnly"}
+    assert protocol == a_value(3, 7, {"deletionVectors"}, writers)
+    assert metadata.configuration == {"delta.enableDeletionVectors": "true"}
+    assert report.counts == {"added_features_count": 3, "set_properties_count": 1}
+
+
+def test_five_features_make_the_protocol_that_delta_spark_makes(tmp_path: Path) -> None:
+    """delta-observed 5: (1, 2) with deletionVectors, v2Checkpoint, rowTracking, inCommitTimestamp."""
+    asked = ("deletionVectors", "v2Checkpoint", "rowTracking", "inCommitTimestamp", "domainMetadata")
+    done(a_table(tmp_path, a_protocol()), *asked)
+    protocol, metadata = state(tmp_path)
+    writers = {*asked, "invariants", "appendOnly"}
+    assert protocol == a_value(3, 7, {"deletionVectors", "v2Checkpoint"}, writers)
+    assert {
+        "delta.enableDeletionVectors": "true",
+        "delta.checkpointPolicy": "v2",
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": "1",
+    }.items() <= metadata.configuration.items()
+    assert "delta.enableRowTracking" not in metadata.configuration
+
+
+def test_features_of_writers_only_leave_the_reader_version(tmp_path: Path) -> None:
+    """delta-observed 5: rowTracking, domainMetadata, inCommitTimestamp alone give (1, 7) without readerFeatures."""
+    done(a_table(tmp_path, a_protocol()), "rowTracking", "inCommitTimestamp")
+    writers = {"rowTracking", "domainMetadata", "inCommitTimestamp", "invariants", "appendOnly"}
+    assert state(tmp_path)[0] == a_value(1, 7, (), writers)
+
+
+def test_a_table_on_reader_2_lists_column_mapping_for_readers_and_writers() -> None:
+    before = Protocol(min_reader_version=2, min_writer_version=5)
+    legacy = {*LEGACY[1, 4], "columnMapping"}
+    mapped = {"columnMapping", "deletionVectors"}
+    assert upgraded(before, ["deletionVectors"]) == a_value(3, 7, mapped, legacy | mapped)
+    assert upgraded(before, ["rowTracking"]) == a_value(2, 7, (), legacy | {"rowTracking"})
+
+
+def test_features_and_fields_that_are_there_survive() -> None:
+    before = Protocol(
+        min_reader_version=3,
+        min_writer_version=7,
+        reader_features=frozenset({"timestampNtz"}),
+        writer_features=frozenset({"timestampNtz", "clustering", "domainMetadata"}),
+        unknown={"note": [1]},
+    )
+    after = upgraded(before, ["deletionVectors"])
+    assert after.reader_features == {"timestampNtz", "deletionVectors"}
+    assert after.writer_features == {"timestampNtz", "clustering", "domainMetadata", "deletionVectors"}
+    assert after.unknown == {"note": [1]}
+
+
+@pytest.mark.parametrize("features", [(), ("v2Checkpoint",), ("inCommitTimestamp", "changeDataFeed")])
+def test_a_second_run_has_nothing_to_do(tmp_path: Path, features: tuple[str, ...]) -> None:
+    a_table(tmp_path, a_protocol())
+    assert done(tmp_path, *features).status == "done"
+    assert done(tmp_path, *features).status == "nothing_to_do"
+    assert not (tmp_path / "_delta_log" / f"{2:020}.json").exists()
+
+
+def test_a_feature_that_is_implied_takes_its_property_only(tmp_path: Path) -> None:
+    done(a_table(tmp_path, a_protocol(1, 4)), "changeDataFeed")
+    protocol, metadata = state(tmp_path)
+    assert protocol == Protocol(min_reader_version=1, min_writer_version=4)
+    assert metadata.configuration == {"delta.enableChangeDataFeed": "true"}
+
+
+def test_a_property_that_says_otherwise_is_set_and_told(tmp_path: Path) -> None:
+    a_table(tmp_path, a_protocol_with("v2Checkpoint"), delta_checkpointPolicy="classic")
+    _, plan = planned(tmp_path, "v2Checkpoint")
+    assert plan.verdicts[0].reason == "the table has it; delta.checkpointPolicy=v2 turns it on, it is classic"
+    assert not plan.new_protocol
+    done(tmp_path, "v2Checkpoint")
+    assert state(tmp_path)[1].configuration == {"delta.checkpointPolicy": "v2"}
+
+
+def test_the_commit_reads_like_one_of_delta_spark(tmp_path: Path) -> None:
+    done(a_table(tmp_path, a_protocol()), "rowTracking")
+    lines = (tmp_path / "_delta_log" / f"{1:020}.json").read_text().splitlines()
+    info, protocol = map(json.loads, lines)
+    assert info["commitInfo"]["operation"] == "UPGRADE PROTOCOL"
+    assert json.loads(info["commitInfo"]["operationParameters"]["newProtocol"]) == protocol["protocol"]
+    done(tmp_path, "deletionVectors")
+    lines = (tmp_path / "_delta_log" / f"{2:020}.json").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [kind for line in found for kind in line] == ["commitInfo", "metaData", "protocol"]
+    assert found[0]["commitInfo"]["operation"] == "SET TBLPROPERTIES"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("quantumRows", "is not known here"),
+        ("columnMapping", "needs more than a change of the protocol"),
+        ("catalogManaged", "needs more than a change of the protocol"),
+        ("DeletionVectors", "is not known here"),
+    ],
+)
+def test_a_feature_that_cannot_be_turned_on_is_refused_by_name(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    a_table(tmp_path, a_protocol())
+    with pytest.raises(UsageError, match=f"--feature {name} {reason}") as raised:
+        planned(tmp_path, name)
+    if name == "DeletionVectors":
+        assert "deletionVectors" in str(raised.value.next_step)
+
+
+def test_a_table_with_a_writer_feature_that_is_not_known_is_not_upgraded(tmp_path: Path) -> None:
+    a_table(tmp_path, a_protocol_with("quantumRows"))
+    with pytest.raises(Refused, match="quantumRows"):
+        done(tmp_path)
+
+
+def test_deletion_vectors_are_refused_where_iceberg_compatibility_forbids_them(tmp_path: Path) -> None:
+    a_table(tmp_path, a_protocol_with("icebergCompatV2"), delta_enableIcebergCompatV2="true")
+    with pytest.raises(Refused, match="enableIcebergCompatV2"):
+        done(tmp_path)
+
+
+def test_change_data_feed_is_refused_where_a_column_has_its_name(tmp_path: Path) -> None:
+    column = {"name": "_commit_version", "type": "long", "nullable": True, "metadata": {}}
+    schema = json.dumps({"type": "struct", "fields": [column]})
+    a_log(tmp_path, [a_protocol(), a_metadata(schemaString=schema)])
+    with pytest.raises(Refused, match="_commit_version"):
+        done(tmp_path, "changeDataFeed")
+
+
+def test_who_wrote_lately_and_would_be_shut_out_is_told(tmp_path: Path) -> None:
+    old, new = "Apache-Spark/3.2.1 Delta-Lake/2.0.0", "Apache-Spark/4.1.4 Delta-Lake/4.4.0"
+    a_log(
+        tmp_path,
+        [a_protocol(), a_metadata(), a_commit_info(engineInfo=old)],
+        [a_commit_info(engineInfo=new)],
+        [a_commit_info(engineInfo="a homemade writer")],
+    )
+    _, plan = planned(tmp_path)
+    clients = {v.id: v.reason for v in plan.verdicts if v.subject == "client"}
+    assert clients == {
+        old: "it wrote version 0; it does not know deletionVectors, rowTracking, domainMetadata, and could "
+        "neither read nor write the table any more",
+        new: "it wrote version 1; it knows the features",
+        "a homemade writer": "it wrote version 2; which features it knows is not known here",
+    }
+    (warning,) = plan.warnings
+    assert warning.startswith(old)
+
+
+def test_who_wrote_is_looked_for_in_the_commits_that_follow_each_other(tmp_path: Path) -> None:
+    """Delta Spark may leave older commits behind a gap; they say nothing of who writes now."""
+    a_log(tmp_path, *([a_commit_info(engineInfo=f"writer {version}")] for version in range(4)))
+    checkpoint = a_checkpoint(a_protocol(), a_metadata())
+    write_log_file(tmp_path, f"{2:020}.checkpoint.parquet", checkpoint)
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    _, plan = planned(tmp_path)
+    assert [v.id for v in plan.verdicts if v.subject == "client"] == ["writer 2", "writer 3"]
+
+
+def test_delta_rs_lacks_what_it_was_seen_to_refuse() -> None:
+    """delta-observed 8: 1.6.6 reads such tables and refuses to write to them."""
+    asked = ["deletionVectors", "rowTracking", "domainMetadata", "inCommitTimestamp"]
+    assert lacking_features("delta-rs:py-1.6.6", asked) == asked[1:]
+
+
+def test_a_feature_dropped_by_another_writer_meanwhile_is_not_there_afterwards_unless_asked_for(
+    tmp_path: Path,
+) -> None:
+    """The commit is made from the newest protocol, not from the one that was shown."""
+    a_table(tmp_path, a_protocol())
+    table, plan = planned(tmp_path, "rowTracking")
+    other: dict[str, Any] = a_protocol(1, 7, writer_features=["appendOnly", "inCommitTimestamp"])
+    (tmp_path / "_delta_log" / f"{1:020}.json").write_text(json.dumps(other) + "\n")
+    apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    writers = {"appendOnly", "inCommitTimestamp", "rowTracking", "domainMetadata"}
+    assert state(tmp_path)[0] == a_value(1, 7, (), writers)

@@ -1,0 +1,714 @@
+"""VACUUM: which files go. Expected values from the protocol's text and from what Delta Spark was seen to do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.delta.hidden import hidden, hides_metadata
+from iceberg_cli.delta.paths import z85_encode
+from iceberg_cli.delta_table import DeltaTable
+from iceberg_cli.delta_verbs.expire_snapshots import VERB
+from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.opening import open_table
+from iceberg_cli.plan import Plan
+from iceberg_cli.removals import Removals
+from iceberg_cli.report import Report
+from tests.delta_builders import (
+    NOW_MS,
+    Action,
+    a_cdc,
+    a_checkpoint,
+    a_dv,
+    a_log,
+    a_metadata,
+    a_protocol,
+    a_protocol_with,
+    a_remove,
+    an_add,
+    write_log_file,
+)
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+WEEK_MS = 7 * DAY_MS
+OLD_MS = NOW_MS - 20 * DAY_MS
+YOUNG_MS = NOW_MS - DAY_MS
+LOG = "_delta_log"
+
+
+def a_file(root: Path, name: str, *, modified_ms: int = OLD_MS, data: bytes = b"data") -> Path:
+    """A file of the table."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
+    return path
+
+
+def opened(root: Path) -> DeltaTable:
+    table = open_table(str(root), storage_options={}, on_event=lambda _: None)
+    assert isinstance(table, DeltaTable)
+    return table
+
+
+def planned(root: Path, **policy: Any) -> Plan:
+    return VERB.plan(opened(root), policy, as_of_ms=NOW_MS)
+
+
+def going(root: Path, **policy: Any) -> set[str]:
+    """What would be deleted outside of the log."""
+    removals = planned(root, **policy).removals
+    assert removals is not None
+    paths = (path.removeprefix(f"{root}/") for path in removals.table["path"].to_pylist())
+    return {path for path in paths if not path.startswith(f"{LOG}/")}
+
+
+def reasons(root: Path, **policy: Any) -> dict[str, tuple[str, str]]:
+    """Kind and reason of what would be deleted."""
+    removals = planned(root, **policy).removals
+    assert removals is not None
+    return {
+        row["path"].removeprefix(f"{root}/"): (row["kind"], row["reason"])
+        for row in removals.table.to_pylist()
+    }
+
+
+def run(root: Path, **policy: Any) -> Report:
+    shell = system_shell(on_event=lambda _: None, host="test", process_id=1)
+    return apply(planned(root, **policy), opened(root), VERB, shell)
+
+
+def vector_name(number: int) -> tuple[str, str]:
+    """The name of a deletion vector file in a descriptor, and on the disk."""
+    unique = UUID(int=number)
+    return z85_encode(unique.bytes), f"deletion_vector_{unique}.bin"
+
+
+# -- names that are not looked at ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_change_data/cdc-0.parquet",
+        "_delta_index/old.idx",
+        "metadata/old.avro",
+        "_p=9/old.parquet",
+        "_p=0/orphan",
+        "sp ace/ol%20d ü.parquet",
+        "a.txt",
+        "a.bin",
+        "deep/_p=1/_change_data_of/x",
+    ],
+)
+def test_names_that_delta_spark_lists_are_seen(name: str) -> None:
+    assert hidden(pa.array([name]), partition_columns=["_p", "q"], metadata=False).to_pylist() == [False]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_hidden/a.parquet",
+        ".dot/a.parquet",
+        "_temporary/a.parquet",
+        "_spark_metadata/0",
+        "_P=0/a.parquet",
+        "_delta_log_old/a.json",
+        "_delta_log/0.json",
+        "_iceberg_cli/ops/1/000000.json",
+        "_committed_123",
+        "_orphan.parquet",
+        ".orphan.parquet",
+        "deep/.x.crc",
+        "_p=1/_x/a.parquet",
+        "p=1/_p/a.parquet",
+    ],
+)
+def test_names_that_delta_spark_does_not_list_are_hidden(name: str) -> None:
+    assert hidden(pa.array([name]), partition_columns=["_p", "q"], metadata=False).to_pylist() == [True]
+
+
+def test_metadata_is_hidden_where_uniform_writes_iceberg_metadata() -> None:
+    names = pa.array(["metadata/v1.metadata.json", "metadata", "metadata2/a", "a/metadata/b"])
+    assert hidden(names, partition_columns=[], metadata=True).to_pylist() == [True, True, False, True]
+    assert hides_metadata({"delta.universalFormat.enabledFormats": "hudi, iceberg"})
+    assert not hides_metadata({"delta.universalFormat.enabledFormats": "hudi"})
+
+
+@given(
+    names=st.lists(st.text(alphabet="._/pq=x%\n(é ", min_size=1, max_size=12), max_size=8),
+    columns=st.lists(st.sampled_from(["_p", ".q", "p", "_(", "_é", "_ \n"]), max_size=3),
+)
+def test_hidden_names_are_those_of_delta_sparks_rule_name_by_name(
+    names: list[str], columns: list[str]
+) -> None:
+    def is_hidden(name: str) -> bool:
+        exempt = ("_delta_index", "_change_data", *(f"{column}=" for column in columns))
+        return name.startswith((".", "_")) and not name.startswith(exempt)
+
+    expected = [any(is_hidden(part) for part in name.split("/")) for name in names]
+    found = hidden(pa.array(names, pa.string()), partition_columns=columns, metadata=False)
+    assert found.to_pylist() == expected
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------
+
+
+def test_a_file_goes_only_when_its_tombstone_and_its_modification_time_are_both_older(tmp_path: Path) -> None:
+    names = ["old-old", "old-young", "young-old", "at-cut"]
+    a_log(
+        tmp_path,
+        [an_add(path=name) for name in names],
+        [
+            a_remove(path="old-old", deletionTimestamp=OLD_MS),
+            a_remove(path="old-young", deletionTimestamp=OLD_MS),
+            a_remove(path="young-old", deletionTimestamp=YOUNG_MS),
+            a_remove(path="at-cut", deletionTimestamp=NOW_MS - WEEK_MS),
+        ],
+    )
+    for name in names:
+        a_file(tmp_path, name, modified_ms=YOUNG_MS if name == "old-young" else OLD_MS)
+    assert going(tmp_path) == {"old-old"}
+
+
+def test_an_untracked_file_goes_by_its_age_alone_and_a_file_written_at_the_cut_off_stays(
+    tmp_path: Path,
+) -> None:
+    a_log(tmp_path, [an_add(path="live.parquet")])
+    for name, modified_ms in (
+        ("a", OLD_MS),
+        ("b", YOUNG_MS),
+        ("c", NOW_MS - WEEK_MS),
+        ("live.parquet", OLD_MS),
+    ):
+        a_file(tmp_path, name, modified_ms=modified_ms)
+    assert going(tmp_path) == {"a"}
+
+
+def test_a_path_that_was_added_again_after_its_removal_stays(tmp_path: Path) -> None:
+    a_log(
+        tmp_path,
+        [an_add(path="a"), an_add(path="b")],
+        [a_remove(path="a", deletionTimestamp=OLD_MS), a_remove(path="b", deletionTimestamp=OLD_MS)],
+        [an_add(path="a")],
+    )
+    a_file(tmp_path, "a")
+    a_file(tmp_path, "b")
+    assert going(tmp_path) == {"b"}
+
+
+def test_a_tombstone_without_a_time_has_that_of_its_commit(tmp_path: Path) -> None:
+    removed = [a_remove(path="a", deletionTimestamp=None)]
+    a_log(tmp_path / "young", [an_add(path="a")], removed, age_ms=DAY_MS)
+    a_log(tmp_path / "old", [an_add(path="a")], removed, age_ms=20 * DAY_MS)
+    for name in ("young", "old"):
+        a_file(tmp_path / name, "a")
+    assert (going(tmp_path / "young"), going(tmp_path / "old")) == (set(), {"a"})
+
+
+def test_a_tombstone_of_which_nobody_knows_the_time_keeps_its_file(tmp_path: Path) -> None:
+    unknown = [a_remove(path="a", deletionTimestamp=None), a_remove(path="b", deletionTimestamp=OLD_MS)]
+    checkpoint = a_checkpoint(a_protocol(), a_metadata(), an_add(path="live"), *unknown)
+    a_log(tmp_path, [an_add(path="a"), an_add(path="b"), an_add(path="live")], unknown, age_ms=20 * DAY_MS)
+    write_log_file(tmp_path, f"{1:020}.checkpoint.parquet", checkpoint)
+    for name in ("a", "b", "live"):
+        a_file(tmp_path, name)
+    assert going(tmp_path) == {"b"}
+
+
+def test_a_live_deletion_vector_file_stays_even_where_only_one_of_its_vectors_is_live(tmp_path: Path) -> None:
+    shared, shared_file = vector_name(1)
+    replaced, replaced_file = vector_name(2)
+    young, young_file = vector_name(3)
+    _, unnamed_file = vector_name(4)
+    a_log(
+        tmp_path,
+        [a_protocol_with("deletionVectors"), a_metadata()],
+        [
+            an_add(path="a", dv=a_dv(name=shared, offset=1)),
+            an_add(path="b", dv=a_dv(name=shared, offset=43)),
+            an_add(path="c", dv=a_dv(name=replaced)),
+            an_add(path="d", dv=a_dv(name=young)),
+        ],
+        [
+            a_remove(path="b", dv=a_dv(name=shared, offset=43), deletionTimestamp=OLD_MS),
+            a_remove(path="c", dv=a_dv(name=replaced), deletionTimestamp=OLD_MS),
+            a_remove(path="d", dv=a_dv(name=young), deletionTimestamp=YOUNG_MS),
+            an_add(path="c"),
+            an_add(path="d"),
+        ],
+    )
+    for name in ("a", "b", "c", "d", shared_file, replaced_file, young_file, unnamed_file):
+        a_file(tmp_path, name)
+    assert going(tmp_path) == {"b", replaced_file, unnamed_file}
+    found = reasons(tmp_path)
+    assert found[replaced_file] == ("deletion_vector_file", "removed on 2026-12-26")
+    assert found[unnamed_file][0] == "deletion_vector_file"
+    assert found["b"] == ("data_file", "removed on 2026-12-26")
+
+
+def test_a_deletion_vector_below_a_prefix_or_at_an_absolute_path_stays(tmp_path: Path) -> None:
+    in_prefix, prefix_file = vector_name(5)
+    a_log(
+        tmp_path,
+        [a_protocol_with("deletionVectors"), a_metadata()],
+        [
+            an_add(path="a", dv=a_dv(name=f"ab{in_prefix}")),
+            an_add(path="b", dv=a_dv(storageType="p", pathOrInlineDv=f"file:{tmp_path}/dv%20s/x.bin")),
+            an_add(
+                path="c",
+                dv=a_dv(
+                    storageType="i",
+                    pathOrInlineDv="wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+                    offset=None,
+                ),
+            ),
+        ],
+    )
+    for name in ("a", "b", "c", f"ab/{prefix_file}", "dv s/x.bin", "dv s/y.bin"):
+        a_file(tmp_path, name)
+    assert going(tmp_path) == {"dv s/y.bin"}
+
+
+@pytest.mark.parametrize(
+    ("logged", "folder"),
+    [
+        ("p=100%2525", "p=100%25"),
+        ("p=two%20words", "p=two words"),
+        ("p=a+b", "p=a+b"),
+        ("p=%252F", "p=%2F"),
+        ("p=é漢", "p=é漢"),
+        ("p=12%253A30", "p=12%3A30"),
+        ("p=it's&~", "p=it's&~"),
+        ("p=%23%3F", "p=#?"),
+    ],
+)
+def test_escapes_in_partition_values_delete_nothing_live(tmp_path: Path, logged: str, folder: str) -> None:
+    a_log(
+        tmp_path,
+        [a_protocol(), a_metadata(partitionColumns=["p"])],
+        [an_add(path=f"{logged}/live"), an_add(path=f"{logged}/gone")],
+        [a_remove(path=f"{logged}/gone", deletionTimestamp=OLD_MS)],
+    )
+    for name in ("live", "gone"):
+        a_file(tmp_path, f"{folder}/{name}")
+    assert going(tmp_path) == {f"{folder}/gone"}
+
+
+def test_a_file_at_the_place_that_the_log_spells_literally_stays_too(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="p=50%25/a")])
+    a_file(tmp_path, "p=50%25/a")
+    a_file(tmp_path, "p=50%/a")
+    assert going(tmp_path) == set()
+
+
+@pytest.mark.parametrize("spelling", ["{root}/a", "file:{root}/a", "file://{root}/a", "file:///{root}//a"])
+def test_an_absolute_path_inside_the_table_keeps_its_file_in_any_spelling(
+    tmp_path: Path, spelling: str
+) -> None:
+    a_log(tmp_path, [an_add(path=spelling.format(root=tmp_path))])
+    a_file(tmp_path, "a")
+    a_file(tmp_path, "b")
+    assert going(tmp_path) == {"b"}
+
+
+def test_files_outside_the_table_are_never_listed(tmp_path: Path) -> None:
+    source, clone = tmp_path / "source", tmp_path / "clone"
+    a_file(source, "a")
+    a_log(
+        clone,
+        [an_add(path=f"file:{source}/a"), an_add(path="own")],
+        [
+            a_remove(path=f"file:{source}/a", deletionTimestamp=OLD_MS),
+            a_remove(path="own", deletionTimestamp=OLD_MS),
+        ],
+        age_ms=20 * DAY_MS,
+    )
+    a_file(clone, "own")
+    for mode in ("full", "lite"):
+        assert going(clone, mode=mode) == {"own"}
+
+
+def test_a_file_that_the_log_names_through_a_linked_folder_stays(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    a_log(root, [an_add(path="link/a")])
+    a_file(root, "real/a")
+    a_file(root, "real/b")
+    (root / "link").symlink_to(root / "real")
+    assert going(root) == {"real/b"}
+
+
+def test_a_table_that_is_opened_through_a_link_keeps_what_it_names_by_its_real_folder(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    a_log(real, [an_add(path=f"file:{real}/a")])
+    a_file(real, "a")
+    a_file(real, "b")
+    (tmp_path / "link").symlink_to(real)
+    removals = planned(tmp_path / "link").removals
+    assert removals is not None
+    assert [path.rpartition("/")[2] for path in removals.table["path"].to_pylist()] == ["b"]
+
+
+def test_a_file_whose_name_is_no_text_stays(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live")])
+    a_file(tmp_path, "orphan")
+    strange = os.fsencode(tmp_path) + b"/\xff\xfe.parquet"
+    Path(os.fsdecode(strange)).write_bytes(b"data")
+    os.utime(strange, ns=(OLD_MS * 1_000_000,) * 2)
+    assert going(tmp_path) == {"orphan"}
+
+
+def test_change_data_goes_by_its_age_also_where_it_lies_beside_the_data(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live"), a_cdc(path="_change_data/cdc-0"), a_cdc(path="y0/cdc-1")])
+    for name in ("live", "_change_data/cdc-0", "y0/cdc-1", "_change_data/orphan"):
+        a_file(tmp_path, name)
+    a_file(tmp_path, "_change_data/cdc-2", modified_ms=YOUNG_MS)
+    assert going(tmp_path) == {"_change_data/cdc-0", "y0/cdc-1", "_change_data/orphan"}
+    assert {kind for kind, _ in reasons(tmp_path).values()} == {"change_data_file"}
+
+
+def test_folders_are_never_listed_and_only_those_that_a_run_empties_are_removed(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live")])
+    for name in ("live", "p=1/gone", "p=2/gone"):
+        a_file(tmp_path, name)
+    a_file(tmp_path, "p=2/young", modified_ms=YOUNG_MS)
+    (tmp_path / "empty").mkdir()
+    assert going(tmp_path) == {"p=1/gone", "p=2/gone"}
+    assert run(tmp_path).status == "done"
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir() and path.name[0] != "_") == [
+        "empty",
+        "p=2",
+    ]
+
+
+def test_what_becomes_live_between_plan_and_deletion_stays(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live")], age_ms=10_000)
+    for name in ("live", "a", "b"):
+        a_file(tmp_path, name)
+    plan = planned(tmp_path)
+    a_log(tmp_path, [an_add(path="a")], first=1)
+    report = apply(
+        plan, opened(tmp_path), VERB, system_shell(on_event=lambda _: None, host="t", process_id=1)
+    )
+    assert report.status == "done"
+    assert (tmp_path / "a").exists()
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_second_look_keeps_what_the_table_needs_by_now_and_what_no_plan_may_list(tmp_path: Path) -> None:
+    names = ["again", "again-and-gone", "gone", "orphan"]
+    a_log(tmp_path, [an_add(path=name) for name in names[:3]], age_ms=10_000)
+    a_log(
+        tmp_path, [a_remove(path=name, deletionTimestamp=OLD_MS) for name in names[:3]], first=1, age_ms=9_000
+    )
+    for name in names:
+        a_file(tmp_path, name)
+    plan = planned(tmp_path)
+    removals = plan.removals
+    assert removals is not None
+    a_log(tmp_path, [an_add(path=name) for name in names[:2]], [a_remove(path="again-and-gone")], first=2)
+    rows = opened(tmp_path).not_live(removals, range(removals.count), plan=plan)
+    assert [removals.table["path"][row].as_py() for row in rows] == [str(tmp_path / n) for n in names[2:]]
+    hidden_file = a_file(tmp_path, "_hidden/gone")
+    paths = [str(hidden_file), str(tmp_path / LOG / f"{0:020}.json"), str(tmp_path.parent / "elsewhere")]
+    forged = Removals.of(
+        pa.table({name: pa.array([value] * 3) for name, value in removals.rows([0]).to_pylist()[0].items()})
+        .drop_columns(["path", "as_written"])
+        .append_column("path", pa.array(paths))
+        .append_column("as_written", pa.array(paths))
+        .select(removals.table.column_names)
+    )
+    assert opened(tmp_path).not_live(forged, range(3), plan=plan) == []
+
+
+# -- against a transcription -----------------------------------------------------------------------------------
+
+
+def literal_vacuum(actions: Sequence[Action], files: Mapping[str, int], *, cut_ms: int) -> set[str]:
+    """The rule, action by action and file by file."""
+    active: dict[tuple[str, str], Action] = {}
+    tombstones: dict[tuple[str, str], Action] = {}
+    for action in actions:
+        ((kind, body),) = action.items()
+        dv = body.get("deletionVector")
+        key = (unquote(body["path"]), "" if dv is None else f"{dv['pathOrInlineDv']}@{dv['offset']}")
+        if kind == "add":
+            tombstones.pop(key, None)
+            active[key] = body
+        else:
+            active.pop(key, None)
+            tombstones[key] = body
+    needed: set[str] = set()
+    young = [body for body in tombstones.values() if body["deletionTimestamp"] >= cut_ms]
+    for body in (*active.values(), *young):
+        needed |= {unquote(body["path"]), body["path"]}
+        if "deletionVector" in body:
+            number = VECTORS.index(body["deletionVector"]["pathOrInlineDv"])
+            needed.add(vector_name(number)[1])
+    return {name for name, modified_ms in files.items() if modified_ms < cut_ms and name not in needed}
+
+
+VECTORS = [vector_name(number)[0] for number in range(3)]
+PATHS = ["a", "b", "p=50%25/a", "p=50%2525/a", "p=x%20y/a"]
+PLACES = ["a", "b", "p=50%/a", "p=50%25/a", "p=50%2525/a", "p=x y/a", *(vector_name(n)[1] for n in range(3))]
+TIMES = st.sampled_from([OLD_MS, NOW_MS - WEEK_MS - 1, NOW_MS - WEEK_MS, YOUNG_MS])
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> list[list[Action]]:
+    """Adds and removes in which a file has at most one deletion vector at a time."""
+    made: list[list[Action]] = []
+    current: dict[str, Action | None] = {}
+    for _ in range(draw(st.integers(1, 5))):
+        commit: list[Action] = []
+        for path in draw(st.lists(st.sampled_from(PATHS), unique=True, max_size=3)):
+            dv = draw(
+                st.none() | st.builds(a_dv, name=st.sampled_from(VECTORS), offset=st.sampled_from([1, 43]))
+            )
+            if path in current:
+                removed = current.pop(path)
+                commit.append(a_remove(path=path, dv=removed, deletionTimestamp=draw(TIMES)))
+                if dv is None or dv == removed:
+                    continue
+            commit.append(an_add(path=path, dv=dv))
+            current[path] = dv
+        made.append(commit)
+    return made
+
+
+@given(made=commits(), files=st.dictionaries(st.sampled_from(PLACES), TIMES))
+@settings(max_examples=60, deadline=None)
+def test_vacuum_lists_what_the_rule_read_literally_lists(
+    tmp_path_factory: pytest.TempPathFactory, made: list[list[Action]], files: dict[str, int]
+) -> None:
+    root = tmp_path_factory.mktemp("t")
+    a_log(root, [a_protocol_with("deletionVectors"), a_metadata()], *(commit or [a_cdc()] for commit in made))
+    for name, modified_ms in files.items():
+        a_file(root, name, modified_ms=modified_ms)
+    actions = [action for commit in made for action in commit]
+    assert going(root) == literal_vacuum(actions, files, cut_ms=NOW_MS - WEEK_MS)
+
+
+# -- retention -------------------------------------------------------------------------------------------------
+
+
+def a_table_with_an_old_orphan(root: Path, **configuration: str) -> Path:
+    a_log(root, [a_protocol(), a_metadata(configuration=configuration), an_add(path="live")])
+    a_file(root, "live")
+    a_file(root, "orphan", modified_ms=NOW_MS - 5 * DAY_MS)
+    return root
+
+
+def test_retention_comes_from_the_option_else_the_property_else_a_week(tmp_path: Path) -> None:
+    plain = a_table_with_an_old_orphan(tmp_path / "plain")
+    short = a_table_with_an_old_orphan(
+        tmp_path / "short", **{"delta.deletedFileRetentionDuration": "interval 4 days"}
+    )
+    assert going(plain) == set()
+    assert going(short) == {"orphan"}
+    assert going(short, retention_ms=6 * DAY_MS) == set()
+    assert (
+        planned(short).options["retention_ms"].source == "table property delta.deletedFileRetentionDuration"
+    )
+
+
+def test_a_retention_below_the_tables_own_is_blocked_and_never_ignored(tmp_path: Path) -> None:
+    root = a_table_with_an_old_orphan(tmp_path)
+    plan = planned(root, retention_ms=HOUR_MS)
+    assert going(root, retention_ms=HOUR_MS) == {"orphan"}
+    assert len(plan.blocked_by) == 1
+    assert "1 h is less than the 168 h" in plan.blocked_by[0]
+    with pytest.raises(Refused, match="168 h"):
+        run(root, retention_ms=HOUR_MS)
+    assert run(root, retention_ms=HOUR_MS, unsafe_short_retention=True).status == "done"
+    assert not (root / "orphan").exists()
+
+
+def test_an_unknown_writer_feature_blocks_the_deletion_and_not_the_view(tmp_path: Path) -> None:
+    features = ["appendOnly", "tomorrow"]
+    a_log(tmp_path, [a_protocol(1, 7, writer_features=features), a_metadata(), an_add(path="live")])
+    a_file(tmp_path, "orphan")
+    plan = planned(tmp_path)
+    assert going(tmp_path) == {"orphan"}
+    assert any("tomorrow" in reason for reason in plan.blocked_by)
+
+
+def test_what_was_specified_is_in_the_log(tmp_path: Path) -> None:
+    root = a_table_with_an_old_orphan(tmp_path)
+    run(root, retention_ms=0, unsafe_short_retention=True)
+    (line,) = (root / LOG / f"{1:020}.json").read_text().splitlines()
+    assert json.loads(line)["commitInfo"]["operationParameters"] == {
+        "retentionCheckEnabled": False,
+        "defaultRetentionMillis": WEEK_MS,
+        "specifiedRetentionMillis": 0,
+    }
+
+
+def test_nothing_to_delete_commits_nothing(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live")])
+    a_file(tmp_path, "live")
+    assert run(tmp_path).status == "nothing_to_do"
+    assert [path.name for path in (tmp_path / LOG).iterdir()] == [f"{0:020}.json"]
+
+
+def test_every_kept_file_is_counted_by_the_rule_that_keeps_it(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live")])
+    a_file(tmp_path, "live", data=b"12345")
+    a_file(tmp_path, "_hidden", data=b"1")
+    a_file(tmp_path, "young", modified_ms=YOUNG_MS, data=b"123")
+    a_file(tmp_path, "orphan")
+    found = {
+        v.reason.split(":")[1].split()[0]: v.id for v in planned(tmp_path).verdicts if v.subject == "files"
+    }
+    log_bytes = (tmp_path / LOG / f"{0:020}.json").stat().st_size
+    assert found == {"the": "1 of 5 bytes", "written": "1 of 3 bytes", "their": f"2 of {1 + log_bytes} bytes"}
+
+
+# -- lite ------------------------------------------------------------------------------------------------------
+
+
+def a_lite_table(root: Path, *, first: int = 0) -> Path:
+    """Files removed long ago at version 1 and lately at version 2, old change data, and an orphan."""
+    commits: list[list[Action]] = [
+        [a_protocol(), a_metadata(), an_add(path="a"), an_add(path="b"), an_add(path="c")],
+        [a_remove(path="a", deletionTimestamp=OLD_MS), a_cdc(path="_change_data/cdc-0")],
+        [a_remove(path="b", deletionTimestamp=YOUNG_MS)],
+    ]
+    a_log(root, *commits, first=first)
+    for number, age_ms in enumerate((21 * DAY_MS, 20 * DAY_MS, DAY_MS)):
+        os.utime(root / LOG / f"{first + number:020}.json", ns=((NOW_MS - age_ms) * 1_000_000,) * 2)
+    for name in ("a", "b", "c", "_change_data/cdc-0", "orphan"):
+        a_file(root, name)
+    return root
+
+
+def test_lite_mode_finds_what_old_commits_removed_and_leaves_a_record(tmp_path: Path) -> None:
+    root = a_lite_table(tmp_path)
+    assert going(root, mode="lite") == {"a", "_change_data/cdc-0"}
+    assert going(root) == {"a", "_change_data/cdc-0", "orphan"}
+    run(root, mode="lite")
+    record = json.loads((root / LOG / "_last_vacuum_info").read_text())
+    assert record == {"latestCommitVersionOutsideOfRetentionWindow": 1}
+    assert going(root, mode="lite") == set()
+
+
+def test_lite_mode_does_not_list_what_is_gone_already(tmp_path: Path) -> None:
+    root = a_lite_table(tmp_path)
+    (root / "a").unlink()
+    assert going(root, mode="lite") == {"_change_data/cdc-0"}
+
+
+def test_lite_mode_begins_after_the_commits_that_the_one_before_looked_at(tmp_path: Path) -> None:
+    root = a_lite_table(tmp_path)
+    write_log_file(root, "_last_vacuum_info", b'{"latestCommitVersionOutsideOfRetentionWindow":1}')
+    assert going(root, mode="lite") == set()
+    write_log_file(root, "_last_vacuum_info", b'{"latestCommitVersionOutsideOfRetentionWindow":0}\n')
+    assert going(root, mode="lite") == {"a", "_change_data/cdc-0"}
+    write_log_file(root, "_last_vacuum_info", b"not JSON")
+    assert going(root, mode="lite") == {"a", "_change_data/cdc-0"}
+
+
+def test_lite_mode_is_refused_where_commits_are_gone_that_nobody_has_looked_at(tmp_path: Path) -> None:
+    root = a_lite_table(tmp_path, first=3)
+    checkpoint = a_checkpoint(
+        a_protocol(), a_metadata(), an_add(path="a"), an_add(path="b"), an_add(path="c")
+    )
+    write_log_file(root, f"{3:020}.checkpoint.parquet", checkpoint)
+    with pytest.raises(Refused, match="lite"):
+        planned(root, mode="lite")
+    write_log_file(root, "_last_vacuum_info", b'{"latestCommitVersionOutsideOfRetentionWindow":2}')
+    with pytest.raises(Refused, match="the last VACUUM looked up to 2"):
+        planned(root, mode="lite")
+    write_log_file(root, "_last_vacuum_info", b'{"latestCommitVersionOutsideOfRetentionWindow":3}')
+    assert going(root, mode="lite") == {"a", "_change_data/cdc-0"}
+
+
+# -- inventory -------------------------------------------------------------------------------------------------
+
+
+def an_inventory(path: Path, rows: list[dict[str, Any]]) -> str:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return str(path)
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_an_inventory_takes_the_place_of_the_listing(tmp_path: Path, form: str) -> None:
+    root = tmp_path / "t"
+    a_log(root, [an_add(path="live")])
+    for name in ("live", "orphan", "unlisted", "young"):
+        a_file(root, name)
+
+    def row(path: str, *, modified_ms: int = OLD_MS, is_folder: bool = False) -> dict[str, Any]:
+        return {"path": path, "length": 4, "isDir": is_folder, "modificationTime": modified_ms}
+
+    rows = [
+        row(f"file:{root}/live"),
+        row(f"file://{root}/orphan"),
+        row(f"{root}/young", modified_ms=YOUNG_MS),
+        row(f"{root}/young"),
+        row(f"{root}/folder", is_folder=True),
+        row(f"{root}/_delta_log/{0:020}.json"),
+        row(f"{tmp_path}/elsewhere"),
+    ]
+    assert going(root, inventory=an_inventory(tmp_path / f"inventory.{form}", rows)) == {"orphan"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"path": "/a", "length": 4, "isDir": False}],
+        [{"path": None, "length": 4, "isDir": False, "modificationTime": 1}],
+        [{"path": "/a", "length": "many", "isDir": False, "modificationTime": 1}],
+    ],
+    ids=["a field is missing", "a path is null", "a length is text"],
+)
+def test_an_inventory_of_another_form_is_refused(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    a_log(tmp_path / "t", [an_add(path="live")])
+    for form in ("parquet", "jsonl"):
+        with pytest.raises(UsageError, match="inventory"):
+            planned(tmp_path / "t", inventory=an_inventory(tmp_path / f"i.{form}", rows))
+
+
+@pytest.mark.parametrize("line", ["null", "[]", '{"path": "/a"} null', '{"path": "/a", "path": "/b"}'])
+def test_an_inventory_with_a_line_that_is_no_object_is_refused(tmp_path: Path, line: str) -> None:
+    a_log(tmp_path / "t", [an_add(path="live")])
+    good = {"path": str(tmp_path / "t" / "x"), "length": 4, "isDir": False, "modificationTime": 1}
+    inventory = tmp_path / "i.jsonl"
+    for lines in ([json.dumps(good), line], [line], [line, json.dumps(good)]):
+        inventory.write_text("\n".join(lines))
+        with pytest.raises(UsageError, match="inventory"):
+            planned(tmp_path / "t", inventory=str(inventory))
+
+
+def test_an_inventory_in_json_may_tell_times_as_text(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    a_log(root, [an_add(path="live")])
+    for name in ("old", "young"):
+        a_file(root, name)
+    rows = [
+        {"path": f"{root}/{name}", "length": 4, "isDir": False, "modificationTime": text, "more": [1]}
+        for name, text in (("old", "2001-01-01T00:00:00Z"), ("young", "2099-01-01 00:00:00.5"))
+    ]
+    assert going(root, inventory=an_inventory(tmp_path / "inventory.jsonl", rows)) == {"old"}
+
+
+def test_an_inventory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live")])
+    with pytest.raises(UsageError, match="no file is there"):
+        planned(tmp_path, inventory=str(tmp_path / "missing.parquet"))

@@ -1,0 +1,46 @@
+"""What one run reads of a table's metadata: each version once, and always the one that the pointer names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
+from iceberg_cli.verbs import VERBS
+from tests.cli.lakes import AS_OF_MS
+from tests.test_liveness_cache import a_history, opened
+
+
+def test_an_expiry_reads_the_version_that_it_committed_once(tmp_path: Path) -> None:
+    made = a_history(str(tmp_path / "t"))
+    table, storage = opened(made.location, None)
+    verb = VERBS["expire-snapshots"]
+    plan = verb.plan(table, ExpirePolicy(older_than_ms=AS_OF_MS, retain_last=2).to_json(), as_of_ms=AS_OF_MS)
+    shell = system_shell(on_event=lambda _: None, host="here", process_id=1)
+    report = apply(plan, table, verb, shell)
+    assert report.status == "done"
+    assert [name for name in storage.names("v") if name.endswith(".metadata.json")] == ["v2.metadata.json"]
+    assert [snapshot.snapshot_id for snapshot in table.metadata.snapshots] == [8, 9]
+
+
+def test_a_version_that_was_read_ahead_is_not_taken_for_the_one_after_it(tmp_path: Path) -> None:
+    made = a_history(str(tmp_path / "t"))
+    table, _ = opened(made.location, None)
+    loaded = table.metadata_location
+    made.snapshot(10, "m9", parent=9)
+    made.publish(main=10, name="v2.metadata.json")
+    table.discard([f"{made.location}/metadata/.iceberg-cli-mark.tmp"], marks=["mark"])
+    assert table.metadata_location == loaded
+    assert table.metadata.current_snapshot_id == 9
+    made.snapshot(11, "m9", parent=10)
+    newest = made.publish(main=11, name="v3.metadata.json")
+    assert table.load().version == newest
+    assert table.metadata.current_snapshot_id == 11
+
+
+def test_a_file_that_only_a_newer_version_names_is_not_discarded(tmp_path: Path) -> None:
+    made = a_history(str(tmp_path / "t"))
+    table, _ = opened(made.location, None)
+    newest = made.publish(main=9, name="v2.metadata.json")
+    table.discard([newest], marks=["v2"])
+    assert Path(newest).exists()
