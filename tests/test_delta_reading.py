@@ -562,3 +562,25 @@ def test_a_hint_may_have_the_checksum_of_the_protocols_text_or_deltas_own(tmp_pa
     text = text_checksum(many)
     assert read_hint(json.dumps(many | {"checksum": text}).encode(), "x").version == 1
     assert read_hint(json.dumps(many | {"checksum": text[::-1]}).encode(), "x").version is None
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("add", "aed"), ("remove", "remote"), ("deletionVector", "deletionVectoz")]
+)
+def test_file_actions_and_vectors_of_a_checkpoint_under_another_name_are_refused(
+    name: str, other: str
+) -> None:
+    vector = pa.struct(
+        [("storageType", pa.string()), ("pathOrInlineDv", pa.string()), ("sizeInBytes", pa.int32())]
+    )
+    file = [("path", pa.string()), ("partitionValues", pa.map_(pa.string(), pa.string()))]
+    names = {each: other if each == name else each for each in ("add", "remove", "deletionVector")}
+    columns = {
+        names["add"]: pa.struct([*file, ("size", pa.int64()), (names["deletionVector"], vector)]),
+        names["remove"]: pa.struct(file),
+        "later": pa.struct([("kind", pa.string())]),
+    }
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table({each: pa.nulls(1, kind) for each, kind in columns.items()}), out)
+    with pytest.raises(CorruptFile, match=other):
+        read_part("t/_delta_log/7.checkpoint.parquet", 7, out.getvalue().to_pybytes())

@@ -111,6 +111,7 @@ def _of_parquet(path: str, version: int, data: bytes) -> Part:
             pa.BufferReader(data), coerce_int96_timestamp_unit="us", page_checksum_verification=True
         )
         schema = file.schema_arrow
+        _check_names(schema, path)
         files = {kind: _rows(file, kind, path) for kind in _FILES if kind in schema.names}
         others = [each.name for each in schema if each.name not in _FILES and pa.types.is_struct(each.type)]
         table = _read(file, others)
@@ -147,6 +148,26 @@ def _of_parquet(path: str, version: int, data: bytes) -> Part:
         sidecars=tuple(small.get("sidecar", [])),
         checkpoint_metadata=metadata[-1] if metadata else None,
     )
+
+
+def _check_names(schema: pa.Schema, path: str) -> None:
+    """Refuse what looks like file actions or deletion vectors and is called otherwise.
+
+    A Parquet footer has no checksum: one flipped bit in it makes another name, and then a live file is named by nothing.
+
+    Raises:
+        CorruptFile: it would be passed over as unknown.
+    """
+    for column in schema:
+        if not pa.types.is_struct(column.type):
+            continue
+        names = {each.name for each in column.type}
+        if column.name not in {*_FILES, "cdc", *CHECKPOINT_ONLY} and {"path", "partitionValues"} <= names:
+            raise CorruptFile(path, column.name, "file actions under a name that is not known")
+        for field_ in column.type if column.name in _FILES else ():
+            parts = {part.name for part in field_.type} if pa.types.is_struct(field_.type) else set()
+            if field_.name != "deletionVector" and {"storageType", "pathOrInlineDv"} & parts:
+                raise CorruptFile(path, f"{column.name}.{field_.name}", "deletion vectors under another name")
 
 
 def _read(file: Any, columns: Sequence[str]) -> pa.Table:
