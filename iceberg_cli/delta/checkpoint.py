@@ -153,7 +153,7 @@ def _of_parquet(path: str, version: int, data: bytes) -> Part:
 def _check_names(schema: pa.Schema, path: str) -> None:
     """Refuse what looks like file actions or deletion vectors and is called otherwise.
 
-    A Parquet footer has no checksum: one flipped bit in it makes another name, and then a live file is named by nothing.
+    A Parquet footer has no checksum: one flipped bit in it makes another name, and then nothing names a live file.
 
     Raises:
         CorruptFile: it would be passed over as unknown.
