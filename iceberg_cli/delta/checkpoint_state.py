@@ -5,7 +5,7 @@ Spec: Delta protocol, "Checkpoints" ("Requirements for Writers"), "Action Reconc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from iceberg_cli.delta.snapshot import Snapshot
 
 FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 _TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
-_CHECKPOINT_ONLY: Final = ("sidecar", "checkpointMetadata")
 _WEEK_MS: Final = 7 * 24 * 3_600_000
 
 
@@ -79,13 +78,8 @@ def checkpoint_state(snapshot: Snapshot, *, as_of_ms: int) -> CheckpointState:
         removes=_without_change(removes),
         transactions=transactions,
         domains=tuple(domain for domain in snapshot.domains.values() if not domain.get("removed")),
-        unknown=replayed(snapshot.unknown),
+        unknown=snapshot.unknown,
     )
-
-
-def replayed(unknown: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Actions of unknown kind without those that only checkpoints have: in a commit they mean nothing."""
-    return tuple(action for action in unknown if action.keys().isdisjoint(_CHECKPOINT_ONLY))
 
 
 def _updated(transaction: Mapping[str, Any], after_ms: int) -> bool:

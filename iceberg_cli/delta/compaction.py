@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from iceberg_cli.delta.actions import Actions, file_lines
-from iceberg_cli.delta.checkpoint_state import replayed
 from iceberg_cli.delta.log import Listing
 from iceberg_cli.delta.replay import reconcile
 from iceberg_cli.errors import UsageError
@@ -55,7 +54,7 @@ def compacted(actions: Actions) -> bytes:
     lines = [*file_lines("add", left.adds), *file_lines("remove", left.removes)]
     lines += [_line({"txn": transaction}) for transaction in left.transactions.values()]
     lines += [_line({"domainMetadata": domain}) for domain in left.domains.values()]
-    lines += [_line(action) for action in replayed(left.unknown)]
+    lines += [_line(action) for action in left.unknown]
     if left.metadata is not None:
         lines.append(_line({"metaData": left.metadata.to_json()}))
     if left.protocol is not None:

@@ -229,6 +229,18 @@ def test_a_file_that_was_put_back_after_the_plan_stays_though_no_version_names_i
     check(world)
 
 
+def test_a_file_that_an_inventory_takes_for_older_than_it_is_stays() -> None:
+    world = a_delta_world()
+    path = "s3://lake/inventory.json"
+    files = [{"path": file, "length": 4, "isDir": False, "modificationTime": 0} for file in sorted(GOING)]
+    world.files[path] = "\n".join(map(json.dumps, files)).encode()
+    young = f"{ROOT}/nobody.parquet"
+    world.written_ms[young] = NOW_MS
+    report = DeltaProcess(world=world, policy={"inventory": path}).run()
+    assert GOING & set(world.files) == {young}
+    assert (report.counts["deleted_data_files_count"], report.kept_again) == (3, 1)
+
+
 @dataclass(frozen=True)
 class ThreeSteps:
     """A verb of a beginning, an end that follows it unconditionally, and something else; the beginning can go."""

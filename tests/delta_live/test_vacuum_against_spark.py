@@ -17,11 +17,11 @@ import pytest
 from iceberg_cli.cli.run import now_ms
 from tests.delta_live import shapes
 from tests.delta_live.lake import (
+    WHOLE,
     DeltaLake,
     actions,
     commits,
     files,
-    is_checksum,
     litter,
     rows_of_delta_rs,
     set_age,
@@ -81,7 +81,13 @@ def folders_of(table: Path, listed: set[str]) -> set[str]:
     return {path for path in listed if (table / path).is_dir()}
 
 
-@pytest.mark.parametrize("shape", shapes.ALL, ids=lambda shape: shape.name)
+@pytest.mark.parametrize(
+    "shape",
+    shapes.ALL
+    if WHOLE
+    else [shapes.DELETION_VECTORS, shapes.MAPPED, shapes.HIVE_PATHS, shapes.CHANGE_DATA, shapes.CLONE],
+    ids=lambda shape: shape.name,
+)
 def test_what_goes_is_what_a_dry_run_of_vacuum_lists_without_its_folders(
     delta_lake: DeltaLake, shape: Shape
 ) -> None:
@@ -147,8 +153,9 @@ def test_an_inventory_gives_both_the_same_files(delta_lake: DeltaLake) -> None:
 
     ours = {row["file"] for row in planned}
     # From an inventory Delta Spark takes hidden names too, which we leave alone as in a listing.
-    hidden = {path for path in listed if is_checksum(Path(path).name)}
-    assert ours == listed - folders_of(table, listed) - hidden
+    assert ours <= listed
+    more = listed - folders_of(table, listed) - ours
+    assert all(any(part.startswith((".", "_")) for part in Path(path).parts) for path in more)
     assert "some.txt" in ours
     assert "orphan.parquet" not in ours
 
@@ -184,7 +191,9 @@ def test_lite_mode_finds_what_lite_vacuum_finds_and_each_goes_on_from_the_other(
 
 def test_delta_tools_show_our_vacuum_as_one_of_theirs(delta_lake: DeltaLake) -> None:
     table, _ = delta_lake.table(shapes.IN_COMMIT_TIMES)
+    delta_lake.sql(table, shapes.delete(2))  # a second vector takes the first one's place
     plans = delta_lake.planned("expire-snapshots", table, *NOW)
+    assert plans
     delta_lake.verb("expire-snapshots", table, *NOW)
     delta_lake.sql(table, shapes.insert(100, 101), shapes.delete(100), "VACUUM {t} RETAIN 0 HOURS")
     found = delta_lake.sql(table, "DESCRIBE HISTORY {t}")
