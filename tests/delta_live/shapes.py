@@ -150,6 +150,8 @@ MAPPED = Shape(
         delete(2, 5, 6),
         "ALTER TABLE {t} ADD COLUMN d DATE",
         delete(25, 26, 27),
+        "INSERT INTO {t} (n, k) VALUES (40, 'x'), (41, 'x'), (42, 'x')",
+        delete(41),
     ),
 )
 
