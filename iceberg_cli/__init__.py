@@ -7,10 +7,9 @@
 `iceberg/` and `delta/` are sans-I/O and do not know each other: bytes and columns come in, values come out; the rules
 of each verb are there. `verbs/` and `delta_verbs/` read what a verb plans on, `plan(table, policy, ...) -> Plan`, and
 write what it stages, `build(table, step, paths)`; `table.py` and `delta_table.py` are what both formats give to
-`apply/`. A `Plan` is a value that can be printed, saved, compared and refused. `apply/` is the only place where things happen,
-`stage -> bind -> commit -> sweep`, journalled, and its docstring holds the rules that keep data safe. Storage,
-committers and engines are ports; others plug in by the entry points `iceberg_cli.storage` and
-`iceberg_cli.committers`.
+`apply/`. A `Plan` is a value that can be printed, saved, compared and refused. `apply/` is the only place where things
+happen, `stage -> bind -> commit -> sweep`, journalled, and its docstring holds the rules that keep data safe. Storage,
+committers and engines are ports; others plug in by the entry points `iceberg_cli.storage` and `iceberg_cli.committers`.
 
 What grows with snapshots is a frozen dataclass; what grows with files is an Arrow table or a numpy array.
 

@@ -8,9 +8,20 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers import postgres_database, postgres_server, s3_server
+from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session
 
-__all__ = ["hadoop", "lake", "lakes", "postgres_database", "postgres_server", "s3_server", "spark_session"]
+__all__ = [
+    "cluster",
+    "hadoop",
+    "lake",
+    "lakes",
+    "postgres_database",
+    "postgres_server",
+    "s3_server",
+    "server",
+    "spark_session",
+]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,8 +37,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share Spark."""
+    """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share a Spark."""
     for item in items:
         module = item.nodeid.partition("::")[0]
-        shared = next((name for name in ("live", "delta_live") if f"/{name}/" in module), module)
+        folders = ("live/", "delta_live/", "test_spark_cluster")
+        shared = next((name for name in folders if f"/{name}" in module), module)
         item.add_marker(pytest.mark.xdist_group(shared))

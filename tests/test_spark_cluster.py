@@ -2,172 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import json
-import os
+import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from benchmarks.tables import Size, make_table
-from tests.cli.lakes import GONE, four_snapshots
+from tests.cli.lakes import GONE, four_snapshots, listing
 from tests.cli.running import iceberg_cli
+from tests.conformance.test_engines_agree import BY_CHANCE, CARRIED_OUT, of_four_snapshots
+from tests.crash.budget import FULL
 from tests.manifest_tables import live_entries, of_folder
-from tests.spark_tables.sessions import require_spark
+from tests.spark_tables.clusters import TWICE, WAIT_S, Running, executors, finished, on_cluster, start
 
 pytestmark = pytest.mark.jvm
 
-ROOT = Path(__file__).parents[1]
-WAIT_S = 60
+
+def upgraded(folder: Path) -> None:
+    """A table of version 3 whose rows have no ids."""
+    of_four_snapshots(folder)
+    assert iceberg_cli("upgrade-v3", folder, "--yes").code == 0
+
+
+EVERY_VERB = {
+    **CARRIED_OUT,
+    "upgrade with row ids": (of_four_snapshots, ("upgrade-v3", "--with", "assign-row-ids")),
+    "row ids": (upgraded, ("assign-row-ids",)),
+    "check": (of_four_snapshots, ("inspect", "--check", "--deep")),
+}
 SECRET = "a-secret-that-nobody-may-see"
-CONF = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "512m",
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.pyspark.python": sys.executable,
-}
-TWICE = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "10ms",
-    "spark.speculation.multiplier": "1.01",
-    "spark.speculation.quantile": "0.1",
-    "spark.speculation.minTaskRuntime": "1ms",
-}
-
-
-@dataclass(frozen=True)
-class Running:
-    """Processes of Spark, where they are reached, and the folder of their logs."""
-
-    url: str
-    processes: Sequence[psutil.Process]
-    logs: Path
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
-@contextlib.contextmanager
-def started(folder: Path, name: str, arguments: Sequence[str], port: int | None) -> Iterator[psutil.Process]:
-    """A class of Spark in its own process, which listens on `port` when it is given."""
-    pyspark = pytest.importorskip("pyspark")
-    home = Path(pyspark.__file__).parent
-    own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    with (folder / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(home / "bin" / "spark-class"), *arguments],
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            env={**os.environ, **own, "SPARK_WORKER_DIR": str(folder)},
-        )
-    try:
-        until = time.monotonic() + WAIT_S
-        while port is not None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            assert process.poll() is None
-            assert time.monotonic() < until, (folder / f"{name}.log").read_text()
-            time.sleep(0.1)
-        yield psutil.Process(process.pid)
-    finally:
-        for child in [*psutil.Process(process.pid).children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
-        process.kill()
-        process.wait()
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A master and two workers of one core each."""
-    require_spark()
-    folder, port = tmp_path_factory.mktemp("cluster"), free_port()
-    url = f"spark://127.0.0.1:{port}"
-    package = "org.apache.spark.deploy"
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    with contextlib.ExitStack() as stack:
-        master = [f"{package}.master.Master", *here, "--port", str(port)]
-        processes = [stack.enter_context(started(folder, "master", master, port))]
-        for number in range(2):
-            worker = [f"{package}.worker.Worker", *here, "-c", "1", "-m", "1g", "-d", str(folder), url]
-            processes.append(stack.enter_context(started(folder, f"worker-{number}", worker, None)))
-        until = time.monotonic() + WAIT_S
-        while (folder / "master.log").read_text().count("Registering worker") < 2:
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        yield Running(url, processes, folder)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A Spark Connect server on two cores."""
-    missing = [name for name in ("grpc", "grpc_status", "pandas") if importlib.util.find_spec(name) is None]
-    if missing:
-        pytest.skip(f"Spark Connect needs {', '.join(missing)}: pip install 'pyspark[connect]'")
-    folder, port = tmp_path_factory.mktemp("server"), free_port()
-    conf = {
-        **CONF,
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-    }
-    arguments = [
-        "org.apache.spark.deploy.SparkSubmit",
-        "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
-        "--master", "local[2]", *words(conf), "spark-internal",
-    ]  # fmt: skip
-    with started(folder, "server", arguments, port) as process:
-        yield Running(f"sc://127.0.0.1:{port}", [process], folder)
-
-
-def words(conf: Mapping[str, str], option: str = "--conf") -> list[str]:
-    return [word for key, value in conf.items() for word in (option, f"{key}={value}")]
-
-
-def start(*arguments: object) -> subprocess.Popen[str]:
-    """`iceberg-cli` in its own process, from a folder in which workers would not find the package."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "iceberg_cli", *map(str, arguments), "--format", "json", "--no-progress"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd="/",
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
-    )
-
-
-def finished(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The document that it printed; nothing else came."""
-    try:
-        out, err = process.communicate(timeout=180)
-    finally:
-        process.kill()
-    assert process.returncode == 0, out + err
-    assert err == ""
-    document: dict[str, Any] = json.loads(out)
-    return document
-
-
-def on_cluster(cluster: Running, **conf: str) -> list[str]:
-    return ["--engine", "spark", "--spark-master", cluster.url, *words({**CONF, **conf}, "--spark-conf")]
 
 
 def expiry(folder: object) -> tuple[object, ...]:
@@ -176,16 +43,6 @@ def expiry(folder: object) -> tuple[object, ...]:
 
 def compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plan[name] for name in ("verdicts", "removals", "warnings", "blocked_by")}
-
-
-def executors(cluster: Running) -> list[psutil.Process]:
-    """The processes in which the cluster's tasks run now."""
-    found = []
-    for child in [child for process in cluster.processes for child in process.children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
-            if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
-                found.append(child)
-    return found
 
 
 def test_a_cluster_plans_as_one_process_does_though_an_executor_is_killed_and_tasks_run_twice(
@@ -225,6 +82,34 @@ def test_a_verb_is_carried_out_on_a_cluster(cluster: Running, tmp_path: Path) ->
     )  # fmt: skip
     assert (done["status"], done["deleted_data_files_count"]) == ("done", 2)
     assert before - table.files() == GONE
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(not FULL, reason="every verb in processes of their own: with ICEBERG_CLI_FULL=1")
+@pytest.mark.parametrize("where", ["cluster", "server"])
+@pytest.mark.parametrize("name", EVERY_VERB)
+def test_every_verb_does_the_same_with_workers_in_processes_of_their_own(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str, where: str
+) -> None:
+    running: Running = request.getfixturevalue(where)
+    spark = ["--engine", "spark", "--spark-remote", running.url]
+    make, (verb, *options) = EVERY_VERB[name]
+    folder, aside = tmp_path / "t", tmp_path / "aside"
+    make(folder)
+    shutil.copytree(folder, aside)
+    command = (verb, folder, *options, *(() if verb == "inspect" else ("--yes",)))
+    local = iceberg_cli(*command, "--engine", "local", "--format", "json")
+    assert local.code == (0 if verb != "inspect" else 15), local.out + local.err  # the data are no Parquet
+    left = [path for path in listing(folder) if (aside / path).exists()]
+    made = len(listing(folder))
+    shutil.rmtree(folder)
+    shutil.copytree(aside, folder)
+    process = start(*command, *(on_cluster(running) if where == "cluster" else spark))
+    found = finished(process, code=local.code)
+    same = found.keys() - BY_CHANCE - {"as_of", "as_of_ms"}
+    assert {key: found[key] for key in same} == {key: local.json[key] for key in same}
+    assert [path for path in listing(folder) if (aside / path).exists()] == left
+    assert len(listing(folder)) == made
 
 
 @pytest.mark.deep

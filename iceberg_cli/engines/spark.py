@@ -11,6 +11,13 @@ come back in one job.
 
 Functions travel inside the UDF, and so does what they hold; a large one is broadcast. Storage options, which may be
 secrets, are in no SQL, configuration, description or log: see `Session.parcel`.
+
+A task that runs again, or twice side by side, puts the same bytes under the same name, and workers never delete: they
+cannot know whether a commit names the file. Names of new files are in the journal before a task starts, so `resume`
+removes what workers wrote for a driver that died. Spark ends executors that lose their driver. One that cannot notice
+yet, on a machine that stands still, may write a file after `resume` has closed the operation: no table references that
+file, its name begins with the id of the operation, and no later run looks for it. So `resume` belongs after the end of
+the application's executors.
 """
 
 from __future__ import annotations

@@ -1,0 +1,182 @@
+"""Clusters of processes: a standalone master with two workers, a Spark Connect server, and commands that use them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.spark_tables.sessions import require_spark
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 60
+CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.pyspark.python": sys.executable,
+}
+TWICE = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "10ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "1ms",
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """Processes of Spark, where they are reached, and the folder of their logs."""
+
+    url: str
+    processes: Sequence[psutil.Process]
+    logs: Path
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def started(folder: Path, name: str, arguments: Sequence[str], port: int | None) -> Iterator[psutil.Process]:
+    """A class of Spark in its own process, which listens on `port` when it is given."""
+    pyspark = pytest.importorskip("pyspark")
+    home = Path(pyspark.__file__).parent
+    own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(home / "bin" / "spark-class"), *arguments],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env={**os.environ, **own, "SPARK_WORKER_DIR": str(folder)},
+        )
+    try:
+        until = time.monotonic() + WAIT_S
+        while port is not None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            assert process.poll() is None
+            assert time.monotonic() < until, (folder / f"{name}.log").read_text()
+            time.sleep(0.1)
+        yield psutil.Process(process.pid)
+    finally:
+        for child in [*psutil.Process(process.pid).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A master and two workers of one core each, on hosts of two names: Spark runs no task twice on one host."""
+    require_spark()
+    folder, port = tmp_path_factory.mktemp("cluster"), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    package = "org.apache.spark.deploy"
+    with contextlib.ExitStack() as stack:
+        master = [
+            f"{package}.master.Master", "--host", "127.0.0.1", "--webui-port", "0", "--port", str(port)
+        ]  # fmt: skip
+        processes = [stack.enter_context(started(folder, "master", master, port))]
+        for number in range(2):
+            worker = [
+                f"{package}.worker.Worker", "--host", f"127.0.0.{number + 1}", "--webui-port", "0",
+                "-c", "1", "-m", "1g", "-d", str(folder), url,
+            ]  # fmt: skip
+            processes.append(stack.enter_context(started(folder, f"worker-{number}", worker, None)))
+        until = time.monotonic() + WAIT_S
+        while (folder / "master.log").read_text().count("Registering worker") < 2:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        yield Running(url, processes, folder)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Spark Connect server on two cores."""
+    missing = [name for name in ("grpc", "grpc_status", "pandas") if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"Spark Connect needs {', '.join(missing)}: pip install 'pyspark[connect]'")
+    folder, port = tmp_path_factory.mktemp("server"), free_port()
+    conf = {
+        **CONF,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    arguments = [
+        "org.apache.spark.deploy.SparkSubmit",
+        "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--master", "local[2]", *words(conf), "spark-internal",
+    ]  # fmt: skip
+    with started(folder, "server", arguments, port) as process:
+        yield Running(f"sc://127.0.0.1:{port}", [process], folder)
+
+
+def words(conf: Mapping[str, str], option: str = "--conf") -> list[str]:
+    return [word for key, value in conf.items() for word in (option, f"{key}={value}")]
+
+
+def start(*arguments: object, modules: Sequence[Path] = ()) -> subprocess.Popen[str]:
+    """`iceberg-cli` in its own process, from a folder in which workers would not find the package.
+
+    Args:
+        arguments: of the command line.
+        modules: folders that the command finds modules in, beside the package's.
+    """
+    path = os.pathsep.join([str(ROOT), *map(str, modules), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-m", "iceberg_cli", *map(str, arguments), "--format", "json", "--no-progress"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def finished(process: subprocess.Popen[str], *, code: int = 0) -> dict[str, Any]:
+    """The document that it printed; nothing else came, and it left with `code`."""
+    try:
+        out, err = process.communicate(timeout=180)
+    finally:
+        process.kill()
+    assert process.returncode == code, out + err
+    assert err == ""
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def on_cluster(cluster: Running, **conf: str) -> list[str]:
+    return ["--engine", "spark", "--spark-master", cluster.url, *words({**CONF, **conf}, "--spark-conf")]
+
+
+def executors(cluster: Running) -> list[psutil.Process]:
+    """The processes in which the cluster's tasks run now."""
+    found = []
+    for child in [child for process in cluster.processes for child in process.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
