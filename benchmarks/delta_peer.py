@@ -35,9 +35,10 @@ def main(_warehouse: str, master: str) -> None:
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.sql.session.timeZone", "UTC")
-        # Made for clusters, 50 and 200 would slow down two cores.
+        # Made for clusters, 50, 200 and 10,000 would slow down two cores; VACUUM lists folders in so many tasks.
         .config("spark.databricks.delta.snapshotPartitions", "4")
         .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "4")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
