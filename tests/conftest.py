@@ -37,9 +37,18 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share a Spark."""
+    """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share a Spark.
+
+    In the order of the files a process has the engine's session before the live tests ask for Spark: theirs is the same.
+    """
     for item in items:
-        module = item.nodeid.partition("::")[0]
-        folders = ("live/", "delta_live/", "test_spark_cluster")
-        shared = next((name for name in folders if f"/{name}" in module), module)
-        item.add_marker(pytest.mark.xdist_group(shared))
+        asked = set(getattr(item, "fixturenames", ()))
+        shared = next((name for name, fixtures in _SHARED.items() if asked & fixtures), None)
+        item.add_marker(pytest.mark.xdist_group(shared or item.nodeid.partition("::")[0]))
+
+
+_SHARED = {
+    "spark": {"spark_session", "lakes"},
+    "cluster": {"cluster", "server"},
+    "delta": {"delta_lake"},
+}
