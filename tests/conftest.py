@@ -39,7 +39,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share a Spark.
 
-    In the order of the files a process has the engine's session before the live tests ask for Spark: theirs is the same.
+    In the order of the files a process has the engine's session before the live tests ask for Spark, and they share it.
     """
     for item in items:
         asked = set(getattr(item, "fixturenames", ()))
