@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-FIXTURES = (Path(__file__).resolve().parents[2] / "shared" / "fixtures").resolve()  # engines name what links lead to
+# Where links lead, for that is what engines name.
+FIXTURES = (Path(__file__).resolve().parents[2] / "shared" / "fixtures").resolve()
 
 needs_fixtures = pytest.mark.skipif(
     not FIXTURES.is_dir(), reason="the folder ../shared/fixtures beside the repository is absent"
