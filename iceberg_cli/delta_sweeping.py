@@ -13,7 +13,7 @@ from iceberg_cli.delta.hidden import hidden, hides_metadata
 from iceberg_cli.delta.log_cleanup import expired_files
 from iceberg_cli.delta.paths import dv_path_column
 from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.delta.vacuum import FILES, held, live_keys
+from iceberg_cli.delta.vacuum import FILES, held, live_keys, strings
 from iceberg_cli.delta_listing import looked_up
 from iceberg_cli.delta_log_cleanup import expired_sidecars_of, protected, readable
 from iceberg_cli.delta_own_files import LOG_KINDS
@@ -62,14 +62,14 @@ class Needs:
         Raises:
             CorruptFile: what would have to be kept cannot be read whole.
         """
-        paths = _strings(asked["path"])
-        steps = _strings(asked["step"])
-        in_log = pc.is_in(_strings(asked["kind"]), value_set=pa.array(LOG_KINDS))
+        paths = strings(asked["path"])
+        steps = strings(asked["step"])
+        in_log = pc.is_in(strings(asked["kind"]), value_set=pa.array(LOG_KINDS))
         going = [self._unneeded(snapshot, paths.filter(pc.invert(in_log)), plan)]
         for step, expired in ((VERSION_STEP, _expired_versions), (SIDECAR_STEP, _expired_sidecars)):
             mine = paths.filter(pc.and_(in_log, pc.equal(steps, step)))
             if len(mine):
-                found = _strings(expired(self.log, snapshot, plan)["path"])
+                found = strings(expired(self.log, snapshot, plan)["path"])
                 going.append(mine.filter(pc.is_in(mine, value_set=found)))
         return pc.is_in(paths, value_set=pa.concat_arrays(going))
 
@@ -91,7 +91,7 @@ class Needs:
         # A writer can put a file back long before it commits it, and an inventory can be wrong about ages.
         there = looked_up(self.log.storage, unneeded)
         young = there["path"].filter(pc.greater_equal(there["modified_ms"], cut_ms))
-        return unneeded.filter(pc.invert(pc.is_in(unneeded, value_set=_strings(young))))
+        return unneeded.filter(pc.invert(pc.is_in(unneeded, value_set=strings(young))))
 
 
 def _same_files(one: Snapshot, other: Snapshot) -> bool:
@@ -131,7 +131,7 @@ def live_places(log: DeltaLog, snapshot: Snapshot, *, cut_ms: int) -> pa.Chunked
     if scheme_of(log.root) != "file":
         return keys
     names = OtherNames([log.root])
-    others = [_strings(other) for chunk in keys.chunks for other in names.of(chunk)]
+    others = [strings(other) for chunk in keys.chunks for other in names.of(chunk)]
     return pa.chunked_array([*keys.chunks, *others], pa.string())
 
 
@@ -162,8 +162,3 @@ def named_vectors(snapshot: Snapshot, root: str) -> frozenset[str]:
     """The places of the deletion vector files that the table or a tombstone of it names."""
     columns = (dv_path_column(files, root) for files in (snapshot.adds, snapshot.removes))
     return frozenset(path for column in columns for path in column.to_pylist() if path is not None)
-
-
-def _strings(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return flat.cast(pa.string())

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.engines import Exchanging, OnEvent, Source
+from iceberg_cli.engines.travelling import from_ipc, to_ipc
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.known_keys import KnownKeys
 from iceberg_cli.iceberg.manifest import ManifestSource, open_manifest, read_entries
@@ -97,7 +98,7 @@ class Sharing:
                 (
                     kept[kept_at[bucket] : kept_at[bucket + 1]],
                     int(files_at[bucket + 1] - files_at[bucket]),
-                    _to_ipc(rows.slice(rows_at[bucket], rows_at[bucket + 1] - rows_at[bucket])),
+                    to_ipc(rows.slice(rows_at[bucket], rows_at[bucket + 1] - rows_at[bucket])),
                 ),
                 5,
             )
@@ -134,7 +135,7 @@ class Sifting:
         found = [pickle.loads(part) for part in parts]  # noqa: S301 - our own workers wrote it
         content = key_set([keys for keys, _, _ in found])
         kept = key_set([content, self.stays])
-        rows = [_from_ipc(rows) for _, _, rows in found]
+        rows = [from_ipc(rows) for _, _, rows in found]
         table = pa.concat_tables([_ROWS.empty_table(), *rows]).combine_chunks()
         keys = table["key"].to_numpy()
         order = np.lexsort((table["place"].to_numpy(), keys))
@@ -146,7 +147,7 @@ class Sifting:
         return Sifted(
             kept_files=sum(files for _, files, _ in found),
             kept_among_asked=self.asked[among(self.asked, content)],
-            rows=_to_ipc(left),
+            rows=to_ipc(left),
         )
 
 
@@ -254,17 +255,6 @@ def _edges(bits: int) -> Keys:
 def _places(keys: Keys, edges: Keys) -> npt.NDArray[np.int64]:
     """Where each bucket begins in sorted keys, and the end."""
     return np.concatenate([[0], np.searchsorted(keys, edges), [len(keys)]])
-
-
-def _to_ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _from_ipc(data: bytes) -> pa.Table:
-    return pa.ipc.open_stream(data).read_all()
 
 
 def _removals(rows: pa.Table, expired: pa.Table) -> pa.Table:

@@ -101,10 +101,11 @@ def _keys(files: pa.Table, root: str) -> list[pa.Array]:
         pa.array(plain, pa.string()),
         dv_path_column(files, root).drop_null(),
     )
-    return [liveness_key_column(_strings(column)) for column in places]
+    return [liveness_key_column(strings(column)) for column in places]
 
 
-def _strings(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def strings(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column of texts in one piece, of plain strings."""
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return flat.cast(pa.string())
 
@@ -123,7 +124,7 @@ def removed_files(removes: pa.Table, *, root: str, commit_ms: pa.Array | None = 
 def _named(paths: pa.Array, deleted_ms: pa.ChunkedArray) -> pa.Table:
     table = pa.table({"key": paths, "deleted_ms": deleted_ms})
     table = table.filter(pc.is_valid(table["key"]))
-    return table.set_column(0, "key", liveness_key_column(_strings(table["key"]))).cast(_NAMED)
+    return table.set_column(0, "key", liveness_key_column(strings(table["key"]))).cast(_NAMED)
 
 
 def _each_once(rows: pa.Table) -> pa.Table:
@@ -168,14 +169,14 @@ def sift(
     going = [_with_reasons(LISTING.empty_table().append_column("name", pa.array([], pa.string())), removed)]
     listing = listing.select(LISTING.names)
     # Looked up for all at once: the table of the live keys is built but once.
-    listing = listing.append_column("needed", held(liveness_key_column(_strings(listing["path"])), live))
+    listing = listing.append_column("needed", held(liveness_key_column(strings(listing["path"])), live))
     for batch in listing.to_batches(max_chunksize=_SLICE_ROWS):
         files = pa.Table.from_batches([batch])
         files = without(files, "outside", pc.invert(pc.starts_with(files["path"], f"{root}/")))
-        names = pc.utf8_slice_codeunits(_strings(files["path"]), len(root) + 1)
+        names = pc.utf8_slice_codeunits(strings(files["path"]), len(root) + 1)
         unseen = hidden(names, partition_columns=partition_columns, metadata=metadata_hidden)
         files = without(files.append_column("name", names), "hidden", unseen)
-        _add_folders(folders, _strings(files["name"]))
+        _add_folders(folders, strings(files["name"]))
         files = without(files, "live", files["needed"])
         files = without(files, "young", pc.greater_equal(files["modified_ms"], cut_ms))
         going.append(_with_reasons(files, removed))
@@ -200,8 +201,8 @@ def _add_folders(found: set[str], names: pa.Array) -> None:
 
 def _with_reasons(listing: pa.Table, removed: pa.Table) -> pa.Table:
     """`FILES` for files that go."""
-    names = _strings(listing["name"])
-    keys = liveness_key_column(_strings(listing["path"]))
+    names = strings(listing["name"])
+    keys = liveness_key_column(strings(listing["path"]))
     place = pc.index_in(keys, value_set=removed["key"].combine_chunks())
     tombstone = pc.is_valid(place)
     deleted_on = _day(removed["deleted_ms"].combine_chunks().take(place))
@@ -285,4 +286,4 @@ def named_paths(actions: Actions, *, root: str) -> pa.Array:
         dv_path_column(removes, root).drop_null(),
         physical_column(actions.cdc["path"], root),
     )
-    return pc.unique(pa.concat_arrays([_strings(column) for column in columns]))
+    return pc.unique(pa.concat_arrays([strings(column) for column in columns]))

@@ -1,9 +1,11 @@
-"""Errors on their way from a process that works to the one that waits."""
+"""Errors and tables on their way between processes: from those that work to the one that waits, or to each other."""
 
 from __future__ import annotations
 
 import pickle
 import traceback
+
+import pyarrow as pa
 
 from iceberg_cli.errors import IcebergCliError
 
@@ -25,3 +27,16 @@ def pickled_error(error: BaseException, where: str) -> bytes:
     except Exception:  # noqa: BLE001 - an error of another library may say anything here
         return pickle.dumps(RuntimeError(trace), 5)
     return pickle.dumps(RuntimeError(trace), 5)
+
+
+def to_ipc(table: pa.Table) -> bytes:
+    """A table as bytes, its own rows only."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def from_ipc(data: bytes | pa.Buffer) -> pa.Table:
+    """Inverse of `to_ipc`; of a buffer nothing is copied."""
+    return pa.ipc.open_stream(data).read_all()

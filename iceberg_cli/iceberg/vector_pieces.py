@@ -248,16 +248,3 @@ def _by_first_column(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     starts, _ = runs_of(numbers)
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(table)], strict=False):
         yield int(numbers[start]), table.slice(start, stop - start)
-
-
-def to_ipc(table: pa.Table) -> bytes:
-    """A table as bytes, its own rows only."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def from_ipc(data: bytes | pa.Buffer) -> pa.Table:
-    """Inverse of `to_ipc`; of a buffer nothing is copied."""
-    return pa.ipc.open_stream(data).read_all()

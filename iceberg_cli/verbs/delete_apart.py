@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.engines import Exchanging, OnEvent
+from iceberg_cli.engines.travelling import from_ipc
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.delete_columns import Ints
 from iceberg_cli.iceberg.delete_index import Index
 from iceberg_cli.iceberg.merge_dvs import NEW
 from iceberg_cli.iceberg.position_deletes import PARTS_SCHEMA, rows_differ
-from iceberg_cli.iceberg.vector_pieces import LACKING_SCHEMA, NUMBERS_SCHEMA, from_ipc
+from iceberg_cli.iceberg.vector_pieces import LACKING_SCHEMA, NUMBERS_SCHEMA
 from iceberg_cli.iceberg.vector_ranges import LIMITS, Limits
 from iceberg_cli.verbs import delete_tasks
 from iceberg_cli.verbs.delete_tasks import ByOutput, ByPlace, DeleteFile, Writing

@@ -14,20 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.engines import Made, Source
+from iceberg_cli.engines.travelling import from_ipc, to_ipc
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.delete_columns import Ints
 from iceberg_cli.iceberg.dv_blobs import read_vectors
 from iceberg_cli.iceberg.position_deletes import Share, read_position_deletes, read_share, without_blobs
 from iceberg_cli.iceberg.vector_pieces import (
     SAID_SCHEMA,
-    from_ipc,
     joined_pieces,
     lacking_pieces,
     numbers_of,
     pieces_of,
     put_together,
     said_of,
-    to_ipc,
 )
 from iceberg_cli.verbs.puffin_building import puffin_of
 
