@@ -36,6 +36,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         os.environ["XDG_CACHE_HOME"] = before
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share a Spark.
 
@@ -45,6 +46,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         asked = set(getattr(item, "fixturenames", ()))
         shared = next((name for name, fixtures in _SHARED.items() if asked & fixtures), None)
         item.add_marker(pytest.mark.xdist_group(shared or item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Stop where groups would do nothing, as with pytest 9.2: each worker would start every Spark."""
+    grouped = getattr(session.config.option, "loadgroup", False)
+    if grouped and not all("@" in item.nodeid for item in session.items):
+        pytest.exit("--dist loadgroup has no effect with these versions of pytest and pytest-xdist", 3)
 
 
 _SHARED = {
