@@ -10,18 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from iceberg_cli.checking_sizes import GONE, OUT_OF_REACH, stored_sizes
 from iceberg_cli.engines import Event
-from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.avro_hash import hash_column
 from iceberg_cli.iceberg.check import Findings, Ints
 from iceberg_cli.iceberg.check_files import check_stored
 from iceberg_cli.iceberg.metadata import PartitionStatisticsFile, StatisticsFile
-from iceberg_cli.paths import scheme_of
 from iceberg_cli.table import IcebergTable
 
 _STAT_AT_ONCE: Final = 100_000
-_GONE: Final = -1
-_OUT_OF_REACH: Final = -2
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -39,9 +36,9 @@ class Storing:
             for snapshot in self.table.metadata.snapshots
             if snapshot.manifest_list is not None and snapshot.snapshot_id not in read
         ]
-        sizes = self._sizes([path for _, path in others])
+        sizes = self._stored([path for _, path in others])
         for (snapshot_id, path), size in zip(others, sizes.tolist(), strict=True):
-            if size == _GONE:
+            if size == GONE:
                 message = f"the list of snapshot {snapshot_id} is not there"
                 self.findings.add("manifest-list-missing", path, message)
 
@@ -52,12 +49,12 @@ class Storing:
             *metadata.statistics,
             *metadata.partition_statistics,
         ]
-        sizes = self._sizes([file.statistics_path for file in files])
+        sizes = self._stored([file.statistics_path for file in files])
         for file, size in zip(files, sizes.tolist(), strict=True):
             path, said = file.statistics_path, file.file_size_in_bytes
-            if size == _GONE:
+            if size == GONE:
                 self.findings.add("statistics-file-missing", path, f"of snapshot {file.snapshot_id}")
-            elif size not in {said, _OUT_OF_REACH}:
+            elif size not in {said, OUT_OF_REACH}:
                 message = f"the file has {size} bytes, metadata says {said}"
                 self.findings.add("statistics-file-size-differs", path, message)
 
@@ -69,36 +66,18 @@ class Storing:
             part = slice(start, start + _STAT_AT_ONCE)
             self._tell_progress(start, len(files))
             paths = files["path"].slice(start, _STAT_AT_ONCE).combine_chunks()
-            stored[part] = found = self._sizes(paths.to_pylist())
+            stored[part] = found = self._stored(paths.to_pylist())
             check_stored(
-                paths, sizes[part], np.where(found == _OUT_OF_REACH, sizes[part], found), self.findings
+                paths, sizes[part], np.where(found == OUT_OF_REACH, sizes[part], found), self.findings
             )
         self._tell_progress(len(files), len(files))
         return stored
 
+    def _stored(self, paths: Sequence[str]) -> Ints:
+        return stored_sizes(self.table.storage, paths, self.findings)
+
     def _tell_progress(self, done: int, total: int) -> None:
         self.table.on_event(Event(phase="looking at files", done=done, total=total))
-
-    def _sizes(self, paths: Sequence[str]) -> Ints:
-        """By the storage; a scheme that has none is one finding."""
-        try:
-            return _numbers(self.table.storage.stat_many(paths))
-        except UsageError:
-            pass
-        sizes: Ints = np.full(len(paths), _OUT_OF_REACH, np.int64)
-        schemes = np.array([scheme_of(path) for path in paths])
-        for scheme in sorted(set(schemes.tolist())):
-            places = np.flatnonzero(schemes == scheme)
-            own = [paths[place] for place in places.tolist()]
-            try:
-                sizes[places] = _numbers(self.table.storage.stat_many(own))
-            except UsageError as error:
-                self.findings.add("file-out-of-reach", own[0], error.message, times=len(own))
-        return sizes
-
-
-def _numbers(sizes: Sequence[int | None]) -> Ints:
-    return np.array([_GONE if size is None else size for size in sizes], np.int64)
 
 
 def first_of_each(files: pa.Table) -> Ints:

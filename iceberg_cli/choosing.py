@@ -57,15 +57,22 @@ def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine
 
 
 def log_bytes(table: DeltaTable) -> int:
-    """How long the files are that the newest version of a Delta table is read from."""
-    segment = table.snapshot.segment
-    checkpoint = () if segment.checkpoint is None else segment.checkpoint.files
-    return sum(file.size_bytes for file in (*checkpoint, *segment.commits))
+    """How long the files are that the newest version of a Delta table is read from, by names and hints alone."""
+    segment = table.log.newest_segment()
+    commits = sum(file.size_bytes for file in segment.commits)
+    if segment.checkpoint is None:
+        return commits
+    top_level = sum(file.size_bytes for file in segment.checkpoint.files)
+    hint = table.log.last_checkpoint()
+    if hint is None or hint.version != segment.checkpoint.version:
+        return commits + top_level
+    said = hint.fields.get("sizeInBytes")  # with sidecars
+    return commits + (max(said, top_level) if type(said) is int else top_level)
 
 
 def _newest_file(table: DeltaTable) -> str:
     """A file of the log that is there."""
-    segment = table.snapshot.segment
+    segment = table.log.newest_segment()
     checkpoint = () if segment.checkpoint is None else segment.checkpoint.files
     return (*checkpoint, *segment.commits)[-1].path
 

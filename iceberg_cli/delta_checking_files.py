@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.checking_sizes import GONE, OUT_OF_REACH, stored_sizes
 from iceberg_cli.delta.check_rules import Findings
 from iceberg_cli.delta.inspect_files import num_records, one_array, with_vectors
 from iceberg_cli.delta.log import LOG
@@ -22,15 +23,13 @@ from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.delta.vectors import UNKNOWN, Vector, VectorFile, read_inline, read_vectors
 from iceberg_cli.delta_listing import listed
 from iceberg_cli.engines import Event, Source
-from iceberg_cli.errors import CorruptFile, UsageError
+from iceberg_cli.errors import CorruptFile
 from iceberg_cli.findings import Ints, reason_of
 from iceberg_cli.paths import scheme_of
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
 
-_GONE: Final = -1
-_OUT_OF_REACH: Final = -2
 _NO_COUNT: Final = -1
 _THREADS: Final = 16
 _AT_ONCE: Final = 4_096
@@ -59,7 +58,7 @@ def check_stored(table: DeltaTable, snapshot: Snapshot, findings: Findings, *, d
     stored = _sizes(table, there, paths, findings)
     names = paths.to_pylist()
     findings.add_rows(
-        "file-missing", stored == _GONE, lambda row: (names[row], "the log names it and it is not there")
+        "file-missing", stored == GONE, lambda row: (names[row], "the log names it and it is not there")
     )
     findings.add_rows(
         "file-size-differs",
@@ -85,26 +84,11 @@ def _sizes(table: DeltaTable, there: pa.Table, paths: pa.Array, findings: Findin
     """The size of each of n files, negative where there is none to see."""
     places = pc.index_in(paths, value_set=one_array(there["path"]))
     found = one_array(there["size_bytes"]).take(places)
-    sizes: Ints = pc.fill_null(found, _GONE).to_numpy().copy()
+    sizes: Ints = pc.fill_null(found, GONE).to_numpy().copy()
     # What a listing does not show may be somewhere else, or behind a link.
-    rest = np.flatnonzero(sizes == _GONE)
+    rest = np.flatnonzero(sizes == GONE)
     if len(rest):
-        sizes[rest] = _looked_up(table, [paths[int(place)].as_py() for place in rest], findings)
-    return sizes
-
-
-def _looked_up(table: DeltaTable, paths: Sequence[str], findings: Findings) -> Ints:
-    sizes: Ints = np.full(len(paths), _OUT_OF_REACH, np.int64)
-    schemes = np.array([scheme_of(path) for path in paths])
-    for scheme in sorted(set(schemes.tolist())):
-        places = np.flatnonzero(schemes == scheme)
-        own = [paths[place] for place in places.tolist()]
-        try:
-            found = table.storage.stat_many(own)
-        except UsageError as error:
-            findings.add("file-out-of-reach", own[0], error.message, times=len(own))
-            continue
-        sizes[places] = [_GONE if size is None else size for size in found]
+        sizes[rest] = stored_sizes(table.storage, [paths[int(place)].as_py() for place in rest], findings)
     return sizes
 
 
@@ -168,8 +152,8 @@ def _check_vectors(table: DeltaTable, vectors: pa.Table, rows: Ints, findings: F
         else:
             files.setdefault(file, []).append((path, vector))
     elsewhere = [file for file in files if scheme_of(file) != scheme_of(table.location)]
-    for file, size in zip(elsewhere, _looked_up(table, elsewhere, findings).tolist(), strict=True):
-        if size == _OUT_OF_REACH:
+    for file, size in zip(elsewhere, stored_sizes(table.storage, elsewhere, findings).tolist(), strict=True):
+        if size == OUT_OF_REACH:
             del files[file]
     scanned = table.engine.scan(
         list(files.items()),

@@ -88,6 +88,14 @@ class DeltaLog:
         infos = self._storage.list(self.folder)
         return listing_of(self.folder, ((info.path, info.size_bytes, info.modified_ms) for info in infos))
 
+    def newest_segment(self) -> Segment:
+        """The files that the newest version is read from; none of them is opened.
+
+        Raises:
+            TableNotFound: there is no log. CorruptFile: a file that the version needs is missing.
+        """
+        return segment(self._some(), self.folder)
+
     def snapshot(self, version: int | None = None, at_ms: int | None = None) -> Snapshot:
         """The table at a version, at a time, or now.
 

@@ -31,41 +31,32 @@ from iceberg_cli.delta_own_files import (
     staging_path,
 )
 from iceberg_cli.delta_reading import DeltaLog
-from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.engines import Engine
 from iceberg_cli.errors import Refused
-from iceberg_cli.journal import Journal, open_operations
+from iceberg_cli.opened_table import OpenedTable
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan import Base, Plan, Staged, Step, Task
 from iceberg_cli.removals import SCHEMA, Removals
-from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_sweeping import Needs
 
-_EXAMPLES = 5
 # A commit is refused only where another one came first, and each refusal costs one more look at the log.
 _RETRIES = Retries(attempts=20, min_wait_ms=50, max_wait_ms=5_000, total_timeout_ms=1_800_000)
 
 
 @dataclass(kw_only=True)
-class DeltaTable:
+class DeltaTable(OpenedTable):
     """One Delta table, opened.
 
     Args:
-        name: as the operator typed it.
+        name, storage, engine, on_event: see `OpenedTable`.
         root: its folder in canonical spelling.
-        storage: where its files are.
         committer: how versions are added.
-        engine: reads many files.
-        on_event: progress.
     """
 
-    name: str
     root: str
-    storage: Storage
     committer: DeltaLogCommitter
-    engine: Engine
-    on_event: OnEvent
     log: DeltaLog = field(init=False)
     _snapshot: Snapshot | None = None
     _needs: Needs | None = None
@@ -130,13 +121,6 @@ class DeltaTable:
 
     # -- plans -------------------------------------------------------------------------------------------------
 
-    def blocked(self, plan: Plan) -> Plan:
-        """The plan, blocked where it would write or delete and the table must not be written to."""
-        reason = self.read_only_reason()
-        if reason is None or not plan.due:
-            return plan
-        return replace(plan, blocked_by=(*plan.blocked_by, reason))
-
     def resolve(self, plan: Plan, rows: pa.Table | None = None) -> Plan:
         """The plan with its removals: those of `rows` that are below the table's root.
 
@@ -146,15 +130,7 @@ class DeltaTable:
         """
         table = (SCHEMA.empty_table() if rows is None else rows).select(SCHEMA.names).cast(SCHEMA)
         own = own_removals(table, self.root)
-        foreign = table.filter(pc.invert(own))["as_written"]
-        warnings = []
-        if len(foreign):
-            examples = ", ".join(foreign.slice(0, _EXAMPLES).to_pylist())
-            warnings.append(
-                f"{len(foreign)} files that would go are outside the table's own folder and stay: {examples}"
-            )
-            table = table.filter(own)
-        return plan.with_removals(Removals.of(table), warnings=warnings)
+        return self.with_own_removals(plan, table, own, folders="the table's own folder")
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -201,11 +177,6 @@ class DeltaTable:
             return 0
         swept = self.journal(operation_id).bodies("sweep-outcome")
         return sum(count for body in swept for count in body["by_kind"].values())
-
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """Write new files, put-if-absent."""
-        for path, data in files.items():
-            self.storage.put_if_absent(path, data)
 
     def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:  # noqa: ARG002 - the port's signature
         """The attempt of an intent, from the bytes that were kept.
@@ -286,20 +257,8 @@ class DeltaTable:
             own = [path for path in own if path not in named]
         self.storage.delete(own)
 
-    # -- staging and journal -----------------------------------------------------------------------------------
+    # -- staging -----------------------------------------------------------------------------------------------
 
     def staging_path(self, mark: str, task: Task) -> str:
         """Where a task's new file goes."""
         return staging_path(self.root, mark, task)
-
-    def journal(self, operation_id: str) -> Journal:
-        """The journal of an operation: empty, or as it was left."""
-        return Journal.load(self.storage, self.root, operation_id)
-
-    def forget(self, operation_id: str) -> None:
-        """Delete the files of a journal that cannot be read."""
-        Journal.create(self.storage, self.root, operation_id).clean_up()
-
-    def open_operations(self) -> list[str]:
-        """Ids of the operations that were not closed."""
-        return open_operations(self.storage, self.root)

@@ -63,22 +63,20 @@ def open_table(
     Raises:
         UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
     """
-    delta = _delta_table(name, storage_options, on_event)
-    if delta is not None:
-        # Of a shallow clone's files in another table's folder nobody can tell who else needs them.
-        for option, given in (("--unsafe-trust-lists", trust_lists), ("--unsafe-allow-root", allow_roots)):
-            if given:
-                raise UsageError(f"{option} is an option of Iceberg tables, and {name} is a Delta table")
-        _choose_engine(delta, engine)
-        return delta
-    table = _opened(
-        name,
-        storage_options=storage_options,
-        catalog_config=catalog_config,
-        allow_roots=allow_roots,
-        trust_lists=trust_lists,
-        on_event=on_event,
-    )
+    trusts = _Trusts(allow_roots=allow_roots, trust_lists=trust_lists)
+    if _CATALOG_NAME.fullmatch(name):
+        table = _in_catalog(name, storage_options, catalog_config, trusts, on_event)
+    else:
+        opened = name.rstrip("/") or name
+        storage = _storage(opened.removesuffix(f"/{_LOG_FOLDER}") or opened, storage_options, trusts)
+        if not name.endswith(_METADATA_SUFFIXES):
+            delta = _delta_table(opened, storage, on_event)
+            if delta is not None:
+                trusts.refuse(name)
+                _choose_engine(delta, engine)
+                delta.load()
+                return delta
+        table = _in_folder(opened, storage, trusts, on_event)
     # A copy's files may have other content than the files whose names they bear.
     if cache is not None and not isinstance(table.storage, RelocatedStorage):
         table.use_cache(cache[0], limit_bytes=cache[1])
@@ -97,18 +95,34 @@ def verbs_of(table: IcebergTable | DeltaTable) -> Mapping[str, Verb]:
     return delta_verbs.VERBS
 
 
-def _delta_table(name: str, storage_options: Mapping[str, str], on_event: OnEvent) -> DeltaTable | None:
-    """The Delta table in the folder `name`, loaded once; None where there is none.
+@dataclass(frozen=True, kw_only=True)
+class _Trusts:
+    """What the operator answers for, of Iceberg tables; see `open_table`."""
+
+    allow_roots: tuple[str, ...]
+    trust_lists: bool
+
+    def refuse(self, name: str) -> None:
+        """Refuse both for a Delta table.
+
+        Of a shallow clone's files in another table's folder nobody can tell who else needs them.
+        """
+        for option, given in (
+            ("--unsafe-trust-lists", self.trust_lists),
+            ("--unsafe-allow-root", self.allow_roots),
+        ):
+            if given:
+                raise UsageError(f"{option} is an option of Iceberg tables, and {name} is a Delta table")
+
+
+def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> DeltaTable | None:
+    """The Delta table in the folder `opened`, or whose log that is, not loaded yet; None where there is none.
 
     Raises:
-        UsageError: the folder has Iceberg metadata too. As `open_table`.
+        UsageError: the folder has Iceberg metadata too.
     """
-    if _CATALOG_NAME.fullmatch(name) or name.endswith(_METADATA_SUFFIXES):
-        return None
-    opened = name.rstrip("/") or name
     meant = opened.endswith(f"/{_LOG_FOLDER}")
     opened = opened.removesuffix(f"/{_LOG_FOLDER}") or opened
-    storage = RoutedStorage(dict(storage_options), trusted_folders=_trusted(opened, ()))
     if next(iter(storage.list(f"{opened}/{_LOG_FOLDER}")), None) is None:
         return None
     if not meant and any(
@@ -128,7 +142,7 @@ def _delta_table(name: str, storage_options: Mapping[str, str], on_event: OnEven
     # Arrow's own allocator keeps what it was given once: of a large log, half as much again as the system's.
     pa.set_memory_pool(pa.system_memory_pool())
     root = storage.canonical(opened)
-    table = DeltaTable(
+    return DeltaTable(
         name=f"{root}/{_LOG_FOLDER}" if meant else root,
         root=root,
         storage=storage,
@@ -136,8 +150,6 @@ def _delta_table(name: str, storage_options: Mapping[str, str], on_event: OnEven
         engine=_engine(storage, local=scheme_of(root) == "file"),
         on_event=on_event,
     )
-    table.load()
-    return table
 
 
 def _choose_engine(table: IcebergTable | DeltaTable, engine: EngineChoice | None) -> None:
@@ -148,55 +160,50 @@ def _choose_engine(table: IcebergTable | DeltaTable, engine: EngineChoice | None
         table.use(engine_for(table, engine))
 
 
-def _opened(
+def _in_catalog(
     name: str,
-    *,
     storage_options: Mapping[str, str],
     catalog_config: str | None,
-    allow_roots: tuple[str, ...],
-    trust_lists: bool,
+    trusts: _Trusts,
     on_event: OnEvent,
 ) -> IcebergTable:
-    committer: Committer
-    if _CATALOG_NAME.fullmatch(name):
-        from iceberg_cli.committers.catalog import open_catalog_table
+    from iceberg_cli.committers.catalog import open_catalog_table
 
-        committer, options = open_catalog_table(
-            name, config_file=catalog_config, storage_options=storage_options
-        )
-        storage = RoutedStorage(
-            dict(options), trusted_folders=_trusted(_folder_of(committer.current()), allow_roots)
-        )
-        opened = None
-    else:
-        opened = name.rstrip("/") or name
-        storage = RoutedStorage(dict(storage_options), trusted_folders=_trusted(opened, allow_roots))
-        committer = open_folder(opened, storage)
-        name = storage.canonical(opened)  # a saved plan is carried out from any folder
-    table = _table(name, storage, committer, allow_roots, on_event, trust_lists=trust_lists)
-    table.load()
-    if scheme_of(table.location) == "file":
-        table.look_through_links()
-    if opened is None:
-        return table
+    committer, options = open_catalog_table(name, config_file=catalog_config, storage_options=storage_options)
+    storage = _storage(_folder_of(committer.current()), options, trusts)
+    return _loaded(name, storage, committer, trusts, on_event)
+
+
+def _in_folder(opened: str, storage: RoutedStorage, trusts: _Trusts, on_event: OnEvent) -> IcebergTable:
+    committer = open_folder(opened, storage)
+    name = storage.canonical(opened)  # a saved plan is carried out from any folder
+    table = _loaded(name, storage, committer, trusts, on_event)
     folder = _folder_of(opened) if opened.endswith(_METADATA_SUFFIXES) else opened
     if storage.canonical(folder) == canonical(table.location.rstrip("/")):
         return table
     moved = RelocatedStorage(storage, original=table.location, copy=folder)
     copy = _Copy(committer=committer, folder=folder, original=table.location)
-    relocated = _table(name, moved, copy, allow_roots, on_event, trust_lists=trust_lists)
+    relocated = _table(name, moved, copy, trusts, on_event)
     relocated.load()
     return relocated
+
+
+def _loaded(
+    name: str, storage: RoutedStorage, committer: Committer, trusts: _Trusts, on_event: OnEvent
+) -> IcebergTable:
+    table = _table(name, storage, committer, trusts, on_event)
+    table.load()
+    if scheme_of(table.location) == "file":
+        table.look_through_links()
+    return table
 
 
 def _table(
     name: str,
     storage: RoutedStorage | RelocatedStorage,
     committer: Committer,
-    allow_roots: tuple[str, ...],
+    trusts: _Trusts,
     on_event: OnEvent,
-    *,
-    trust_lists: bool,
 ) -> IcebergTable:
     local = scheme_of(committer.current()) == "file"
     return IcebergTable(
@@ -205,9 +212,15 @@ def _table(
         committer=committer,
         engine=_engine(storage, local=local),
         on_event=on_event,
-        allow_roots=allow_roots,
-        trust_lists=trust_lists,
+        allow_roots=trusts.allow_roots,
+        trust_lists=trusts.trust_lists,
     )
+
+
+def _storage(opened: str, options: Mapping[str, str], trusts: _Trusts) -> RoutedStorage:
+    """For local folders that the operator named links in and above them are the operator's own."""
+    trusted = tuple(path for path in (opened, *trusts.allow_roots) if scheme_of(path) == "file")
+    return RoutedStorage(dict(options), trusted_folders=trusted)
 
 
 def _engine(storage: RoutedStorage | RelocatedStorage, *, local: bool) -> LocalEngine:
@@ -221,11 +234,6 @@ def _engine(storage: RoutedStorage | RelocatedStorage, *, local: bool) -> LocalE
 
 def _folder_of(metadata_location: str) -> str:
     return metadata_location.rsplit("/", 2)[0]
-
-
-def _trusted(opened: str, allow_roots: tuple[str, ...]) -> tuple[str, ...]:
-    """Local folders that the operator named: links in and above them are the operator's own."""
-    return tuple(path for path in (opened, *allow_roots) if scheme_of(path) == "file")
 
 
 @dataclass(frozen=True, kw_only=True)

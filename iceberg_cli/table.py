@@ -18,44 +18,34 @@ from iceberg_cli import own_files
 from iceberg_cli.committers import Attempt, Committed, Committer, Conflict, Unknown
 from iceberg_cli.committers.pointer import metadata_folder
 from iceberg_cli.committers.retries import Retries
-from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.iceberg.known_keys import KnownKeys
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.reachability import keys_of
-from iceberg_cli.journal import Journal, open_operations
 from iceberg_cli.liveness import Liveness
 from iceberg_cli.liveness_cache import LivenessCache
+from iceberg_cli.opened_table import OpenedTable
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
 from iceberg_cli.removals import SCHEMA, Removals
-from iceberg_cli.storage import Storage
 from iceberg_cli.storage.links import OtherNames
-
-_EXAMPLES = 5
 
 
 @dataclass(kw_only=True)
-class IcebergTable:
+class IcebergTable(OpenedTable):
     """One Iceberg table, opened.
 
     Args:
-        name: as the operator typed it.
-        storage: where its files are.
+        name, storage, engine, on_event: see `OpenedTable`.
         committer: how its pointer moves.
-        engine: reads many files.
-        on_event: progress.
         allow_roots: folders outside the table's own locations in which files may be deleted too.
         trust_lists: take manifest lists at their word where the summary says they were cut short.
     """
 
-    name: str
-    storage: Storage
     committer: Committer
-    engine: Engine
-    on_event: OnEvent
     allow_roots: tuple[str, ...] = ()
     trust_lists: bool = False
     metadata_location: str = ""
@@ -174,13 +164,6 @@ class IcebergTable:
         """Why this table cannot be committed to from here, or None."""
         return self.committer.read_only_reason()
 
-    def blocked(self, plan: Plan) -> Plan:
-        """The plan, blocked where it would commit and the table cannot be committed to from here."""
-        reason = self.read_only_reason()
-        if reason is None or not plan.due:
-            return plan
-        return replace(plan, blocked_by=(*plan.blocked_by, reason))
-
     def resolve(self, plan: Plan) -> Plan:
         """Answer what a plan asks: which files go."""
         tables: list[pa.Table] = []
@@ -196,14 +179,8 @@ class IcebergTable:
         tables.clear()
         table = table.cast(SCHEMA)
         own = own_files.own_removals(table, self.roots())
-        foreign = table.filter(pc.invert(own))["as_written"]
-        if len(foreign):
-            examples = ", ".join(foreign.slice(0, _EXAMPLES).to_pylist())
-            warnings.append(
-                f"{len(foreign)} files that would go are outside the table's own locations and stay: {examples}"
-            )
-            table = table.filter(own)
-        return plan.with_removals(Removals.of(table), warnings=warnings)
+        plan = replace(plan, warnings=(*plan.warnings, *warnings))
+        return self.with_own_removals(plan, table, own, folders="the table's own locations")
 
     def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
         """The metadata files that the table's own properties drop with this commit."""
@@ -255,11 +232,6 @@ class IcebergTable:
         )
         attempt = self.committer.prepare(bound.commit, base_location=self.metadata_location)
         return replace(attempt, files=bound.files, counts=bound.counts)
-
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """Write new files, put-if-absent."""
-        for path, data in files.items():
-            self.storage.put_if_absent(path, data)
 
     def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
         """The attempt that an intent of the journal describes, byte for byte; None if its base is not there any more.
@@ -360,7 +332,7 @@ class IcebergTable:
             )
         )
 
-    # -- staging and journal -----------------------------------------------------------------------------------
+    # -- staging -----------------------------------------------------------------------------------------------
 
     def staging_path(self, mark: str, task: Task) -> str:
         """Where a task's new file goes: Puffin files among the data, the rest among the metadata."""
@@ -369,18 +341,6 @@ class IcebergTable:
             own = self.metadata.properties.get("write.data.path")
             folder = (own or f"{self.location.rstrip('/')}/data").rstrip("/")
         return f"{folder}/{mark}-{task.name}"
-
-    def journal(self, operation_id: str) -> Journal:
-        """The journal of an operation: empty, or as it was left."""
-        return Journal.load(self.storage, self.location, operation_id)
-
-    def forget(self, operation_id: str) -> None:
-        """Delete the files of a journal that cannot be read."""
-        Journal.create(self.storage, self.location, operation_id).clean_up()
-
-    def open_operations(self) -> list[str]:
-        """Ids of the operations that were not closed."""
-        return open_operations(self.storage, self.location)
 
 
 def base_of(metadata: TableMetadata, location: str) -> Base:
