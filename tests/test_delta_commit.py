@@ -40,6 +40,7 @@ from tests.delta_builders import (
     a_remove,
     an_add,
 )
+from tests.delta_opened import opened
 from tests.servers import S3Server
 
 TXN = "0e6c94a9-3fb9-4212-b606-a634b83221fc"
@@ -217,12 +218,6 @@ def test_a_uuid_proves_whose_it_is_and_to_nobody_else() -> None:
 
 
 # The table
-
-
-def opened(root: Path | str) -> DeltaTable:
-    table = open_table(str(root), storage_options={}, on_event=lambda _: None)
-    assert isinstance(table, DeltaTable)
-    return table
 
 
 def step_of(*updates: Mapping[str, Any], draft: CommitDraft | None = None) -> Step:

@@ -15,14 +15,12 @@ from deltalake import DeltaTable as PeerTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.apply import apply
 from iceberg_cli.delta.checkpoint_state import checkpoint_state
 from iceberg_cli.delta.checkpoint_writing import File, classic_name, sidecar_name, top_level_name, writing
 from iceberg_cli.delta.log_cleanup import InCommitTimes, cut_off_ms, newest_commit_at
-from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs.expire_snapshots import VERB
 from iceberg_cli.errors import CorruptFile, IcebergCliError
-from iceberg_cli.opening import open_table
 from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
 from tests.delta_builders import (
@@ -36,6 +34,7 @@ from tests.delta_builders import (
     the_log,
     write_log_file,
 )
+from tests.delta_opened import a_shell, opened
 
 DAY_MS = 86_400_000
 NOW_MS = round(datetime(2026, 3, 15, 12, tzinfo=UTC).timestamp() * 1000)
@@ -95,12 +94,6 @@ def a_v2_checkpoint(root: Path, version: int, *, days: float, unique: str) -> No
     age(root, top_level_name(version, unique), days)
 
 
-def opened(root: Path) -> DeltaTable:
-    table = open_table(str(root), storage_options={}, on_event=lambda _: None)
-    assert isinstance(table, DeltaTable)
-    return table
-
-
 def planned(root: Path, **policy: Any) -> Plan:
     return VERB.plan(opened(root), policy, as_of_ms=NOW_MS)
 
@@ -119,8 +112,7 @@ def versions(names: Sequence[str]) -> set[int]:
 
 
 def run(root: Path, **policy: Any) -> Report:
-    shell = system_shell(on_event=lambda _: None, host="test", process_id=1)
-    return apply(planned(root, **policy), opened(root), VERB, shell)
+    return apply(planned(root, **policy), opened(root), VERB, a_shell())
 
 
 def in_log(root: Path) -> set[str]:

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.apply import apply
 from iceberg_cli.delta.paths import dv_path
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.opening import open_table
 from iceberg_cli.plan import Plan, Staged, Step, Task, encode
 from iceberg_cli.report import Report
 from iceberg_cli.saved_plan import plan_from_json
@@ -33,20 +32,11 @@ from tests.delta_builders import (
     write_commit,
 )
 from tests.delta_builders import a_commit as lines
+from tests.delta_opened import a_shell, opened
 from tests.delta_vectors import an_inline_vector, positions_in, vector_path, write_vectors
 
 VERB = VERBS["merge-dvs"]
 ON = {"delta.enableDeletionVectors": "true"}
-
-
-def unseen(_: object) -> None:
-    """Progress that nobody looks at."""
-
-
-def opened(root: Path) -> DeltaTable:
-    table = open_table(str(root), storage_options={}, on_event=unseen)
-    assert isinstance(table, DeltaTable)
-    return table
 
 
 def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
@@ -55,7 +45,7 @@ def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
 
 
 def carried_out(plan: Plan, table: DeltaTable, verb: Any = VERB) -> Report:
-    return apply(plan, table, verb, system_shell(on_event=unseen, host="here", process_id=1))
+    return apply(plan, table, verb, a_shell())
 
 
 def merged(root: Path, **policy: Any) -> Report:

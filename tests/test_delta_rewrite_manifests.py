@@ -11,11 +11,10 @@ from typing import Any
 import deltalake
 import pytest
 
-from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.apply import apply
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs import VERBS
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.opening import open_table
 from iceberg_cli.plan import Plan, encode
 from iceberg_cli.report import Report
 from iceberg_cli.saved_plan import plan_from_json
@@ -33,19 +32,10 @@ from tests.delta_builders import (
     write_commit,
     write_log_file,
 )
+from tests.delta_opened import a_shell, opened
 
 VERB = VERBS["rewrite-manifests"]
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
-
-
-def unseen(_: object) -> None:
-    """Progress that nobody looks at."""
-
-
-def opened(root: Path) -> DeltaTable:
-    table = open_table(str(root), storage_options={}, on_event=unseen)
-    assert isinstance(table, DeltaTable)
-    return table
 
 
 def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
@@ -55,7 +45,7 @@ def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
 
 def rewritten(root: Path, **policy: Any) -> Report:
     table, plan = planned(root, **policy)
-    return apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    return apply(plan, table, VERB, a_shell())
 
 
 def names(root: Path) -> list[str]:
@@ -196,7 +186,7 @@ def test_a_plan_that_was_shown_is_carried_out_on_the_version_that_is_there_then(
     a_log(tmp_path, [an_add(path="a")])
     table, plan = planned(tmp_path)
     write_commit(tmp_path, 1, a_commit(an_add(path="b")))
-    report = apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    report = apply(plan, table, VERB, a_shell())
     assert report.status == "done"
     assert [name for name in names(tmp_path) if "checkpoint.parquet" in name] == [
         f"{1:020}.checkpoint.parquet"
@@ -209,7 +199,7 @@ def test_a_saved_plan_is_carried_out(tmp_path: Path) -> None:
     document = json.loads(encode(plan.to_json()))
     assert plan.removals is not None
     saved = plan_from_json(document, removals=plan.removals, path="saved")
-    report = apply(saved, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    report = apply(saved, table, VERB, a_shell())
     assert (report.status, len(sidecars(tmp_path))) == ("done", 2)
     assert files(tmp_path) == ["a", "b"]
 
@@ -220,7 +210,7 @@ def test_another_writers_checkpoint_under_the_same_name_stays(tmp_path: Path) ->
     deltalake.DeltaTable(str(tmp_path)).create_checkpoint()
     path = tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet"
     theirs, their_hint = path.read_bytes(), hint(tmp_path)
-    report = apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    report = apply(plan, table, VERB, a_shell())
     assert (report.status, report.counts["added_checkpoints_count"]) == ("done", 0)
     assert (path.read_bytes(), hint(tmp_path)) == (theirs, their_hint)
 

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.apply import Shell, apply, resume, system_shell
+from iceberg_cli.apply import apply, resume
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.opening import open_table
 from iceberg_cli.plan import Plan, encode
 from iceberg_cli.report import Report
 from iceberg_cli.saved_plan import plan_from_json
@@ -36,6 +35,7 @@ from tests.delta_builders import (
     write_commit,
 )
 from tests.delta_builders import a_commit as lines
+from tests.delta_opened import a_shell, opened
 
 VERB = VERBS["assign-row-ids"]
 ENABLED = "delta.enableRowTracking"
@@ -43,20 +43,6 @@ COLUMNS = (
     "delta.rowTracking.materializedRowIdColumnName",
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
-
-
-def unseen(_: object) -> None:
-    """Progress that nobody looks at."""
-
-
-def a_shell(**others: Any) -> Shell:
-    return system_shell(on_event=unseen, host="here", process_id=1, **others)
-
-
-def opened(root: Path) -> DeltaTable:
-    table = open_table(str(root), storage_options={}, on_event=unseen)
-    assert isinstance(table, DeltaTable)
-    return table
 
 
 def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.apply import apply
 from iceberg_cli.delta.feature_clients import lacking_features
 from iceberg_cli.delta.protocol import Metadata, Protocol
 from iceberg_cli.delta.upgrade import upgraded
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs import VERBS
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.opening import open_table
 from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
 from tests.delta_builders import (
@@ -32,6 +31,7 @@ from tests.delta_builders import (
     the_log,
     write_log_file,
 )
+from tests.delta_opened import a_shell, opened
 
 VERB = VERBS["upgrade-v3"]
 LEGACY = {
@@ -41,19 +41,14 @@ LEGACY = {
 }
 
 
-def unseen(_: object) -> None:
-    """Progress that nobody looks at."""
-
-
 def planned(root: Path, *features: str) -> tuple[DeltaTable, Plan]:
-    table = open_table(str(root), storage_options={}, on_event=unseen)
-    assert isinstance(table, DeltaTable)
+    table = opened(root)
     return table, VERB.plan(table, {"features": list(features)}, as_of_ms=NOW_MS)
 
 
 def done(root: Path, *features: str) -> Report:
     table, plan = planned(root, *features)
-    return apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    return apply(plan, table, VERB, a_shell())
 
 
 def a_table(root: Path, protocol: Action, **configuration: str) -> Path:
@@ -258,6 +253,6 @@ def test_a_feature_dropped_by_another_writer_meanwhile_is_not_there_afterwards_u
     table, plan = planned(tmp_path, "rowTracking")
     other: dict[str, Any] = a_protocol(1, 7, writer_features=["appendOnly", "inCommitTimestamp"])
     (tmp_path / "_delta_log" / f"{1:020}.json").write_text(json.dumps(other) + "\n")
-    apply(plan, table, VERB, system_shell(on_event=unseen, host="here", process_id=1))
+    apply(plan, table, VERB, a_shell())
     writers = {"appendOnly", "inCommitTimestamp", "rowTracking", "domainMetadata"}
     assert state(tmp_path)[0] == a_value(1, 7, (), writers)

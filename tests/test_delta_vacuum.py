@@ -16,13 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.apply import apply, system_shell
+from iceberg_cli.apply import apply
 from iceberg_cli.delta.hidden import hidden, hides_metadata
 from iceberg_cli.delta.paths import z85_encode
-from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs.expire_snapshots import VERB
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.opening import open_table
 from iceberg_cli.plan import Plan
 from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
@@ -40,6 +38,7 @@ from tests.delta_builders import (
     an_add,
     write_log_file,
 )
+from tests.delta_opened import a_shell, opened
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -56,12 +55,6 @@ def a_file(root: Path, name: str, *, modified_ms: int = OLD_MS, data: bytes = b"
     path.write_bytes(data)
     os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
     return path
-
-
-def opened(root: Path) -> DeltaTable:
-    table = open_table(str(root), storage_options={}, on_event=lambda _: None)
-    assert isinstance(table, DeltaTable)
-    return table
 
 
 def planned(root: Path, **policy: Any) -> Plan:
@@ -87,8 +80,7 @@ def reasons(root: Path, **policy: Any) -> dict[str, tuple[str, str]]:
 
 
 def run(root: Path, **policy: Any) -> Report:
-    shell = system_shell(on_event=lambda _: None, host="test", process_id=1)
-    return apply(planned(root, **policy), opened(root), VERB, shell)
+    return apply(planned(root, **policy), opened(root), VERB, a_shell())
 
 
 def vector_name(number: int) -> tuple[str, str]:
@@ -400,9 +392,7 @@ def test_what_becomes_live_between_plan_and_deletion_stays(tmp_path: Path) -> No
         a_file(tmp_path, name)
     plan = planned(tmp_path)
     a_log(tmp_path, [an_add(path="a")], first=1)
-    report = apply(
-        plan, opened(tmp_path), VERB, system_shell(on_event=lambda _: None, host="t", process_id=1)
-    )
+    report = apply(plan, opened(tmp_path), VERB, a_shell())
     assert report.status == "done"
     assert (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()

@@ -1,0 +1,24 @@
+"""Delta tables on a disk, opened, and the shell in which verbs are carried out on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from iceberg_cli.apply import Shell, system_shell
+from iceberg_cli.delta_table import DeltaTable
+from iceberg_cli.opening import open_table
+
+
+def unseen(_: object) -> None:
+    """Progress that nobody looks at."""
+
+
+def opened(root: Path | str) -> DeltaTable:
+    table = open_table(str(root), storage_options={}, on_event=unseen)
+    assert isinstance(table, DeltaTable)
+    return table
+
+
+def a_shell(**others: Any) -> Shell:
+    return system_shell(on_event=unseen, host="here", process_id=1, **others)
