@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from iceberg_cli.checking_sizes import GONE, OUT_OF_REACH, stored_sizes
 from iceberg_cli.engines import Event
-from iceberg_cli.iceberg.avro_hash import hash_column
 from iceberg_cli.iceberg.check import Findings, Ints
 from iceberg_cli.iceberg.check_files import check_stored
 from iceberg_cli.iceberg.metadata import PartitionStatisticsFile, StatisticsFile
+from iceberg_cli.string_hashes import hash_column
 from iceberg_cli.table import IcebergTable
 
 _STAT_AT_ONCE: Final = 100_000

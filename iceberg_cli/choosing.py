@@ -9,11 +9,10 @@ import pyarrow.compute as pc
 from iceberg_cli.engines import Engine
 from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.expire_snapshots import snapshot_files
-from iceberg_cli.table import IcebergTable
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
+    from iceberg_cli.table import IcebergTable
 
 # Two cores decode about 60 MB of manifests a second here, and a Spark that is not running yet needs some ten seconds
 # before its workers read: below this, reading here is done before a cluster of eight cores would be.
@@ -30,17 +29,13 @@ def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine
     """
     if choice.engine == "auto":
         try:
-            size_bytes = manifest_bytes(table) if isinstance(table, IcebergTable) else log_bytes(table)
+            size_bytes = manifest_bytes(table) if table.format == "iceberg" else log_bytes(table)
         except CorruptFile:
             return (
                 table.engine
             )  # the command itself will say what is wrong, and may be the one that looks for it
         spark = size_bytes >= CROSSOVER_BYTES
-        read = (
-            "the current manifests hold"
-            if isinstance(table, IcebergTable)
-            else "the newest version's log holds"
-        )
+        read = "the current manifests hold" if table.format == "iceberg" else "the newest version's log holds"
         choice.say(
             f"engine: {'spark' if spark else 'local'}, for {read} {size_bytes:,} bytes"
             f" ({'at least' if spark else 'less than'} {CROSSOVER_BYTES:,})"
@@ -51,7 +46,7 @@ def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine
     from iceberg_cli.engines.spark_opening import open_session, prepare
 
     session = open_session(choice)
-    one_file = table.metadata_location if isinstance(table, IcebergTable) else _newest_file(table)
+    one_file = table.metadata_location if table.format == "iceberg" else _newest_file(table)
     prepare(session, table.storage, one_file)
     return SparkEngine(session, table.storage)
 
@@ -79,6 +74,8 @@ def _newest_file(table: DeltaTable) -> str:
 
 def manifest_bytes(table: IcebergTable) -> int:
     """How long the manifests of the current snapshot are together: about what a scan of the whole table reads."""
+    from iceberg_cli.iceberg.expire_snapshots import snapshot_files
+
     snapshot = table.metadata.current_snapshot()
     if snapshot is None:
         return 0

@@ -26,7 +26,8 @@ from iceberg_cli.delta.snapshot import Snapshot, has_in_commit_timestamps, in_co
 from iceberg_cli.delta.vacuum import FILES
 from iceberg_cli.delta_reading import DeltaLog
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
-from iceberg_cli.plan import Task, Verdict, iso
+from iceberg_cli.plan import Task, Verdict
+from iceberg_cli.times import iso
 
 CHECKPOINT_TASK: Final = "checkpoint"
 _INTERVAL: Final = "delta.checkpointInterval"

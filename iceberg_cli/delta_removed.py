@@ -11,8 +11,9 @@ from iceberg_cli.delta_reading import DeltaLog
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
 
-# A line that does not spell these words names no file that a commit removed.
-_REMOVING: Final = (b'"remove"', b'"cdc"')
+# A line that does not spell one of these words names no file that a commit removed.
+_REMOVE: Final = b'"remove"'
+_CDC: Final = b'"cdc"'
 
 
 def removed_between(log: DeltaLog, first: int, last: int, *, listing: Listing) -> Actions:
@@ -36,7 +37,7 @@ def _source(file: LogFile) -> Source:
 
 def _removing(_file: LogFile, data: bytes) -> bytes:
     lines = data.split(b"\n")
-    return b"\n".join([line for line in lines if any(word in line for word in _REMOVING)])
+    return b"\n".join([line for line in lines if _REMOVE in line or _CDC in line])
 
 
 def _parse(files: Sequence[tuple[LogFile, bytes | None]]) -> Actions | None:

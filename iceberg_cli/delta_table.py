@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,6 +55,7 @@ class DeltaTable(OpenedTable):
         committer: how versions are added.
     """
 
+    format: ClassVar[Literal["delta"]] = "delta"
     root: str
     committer: DeltaLogCommitter
     log: DeltaLog = field(init=False)
@@ -111,7 +112,7 @@ class DeltaTable(OpenedTable):
         return {
             "name": self.name,
             "location": self.location,
-            "format": "delta",
+            "format": self.format,
             "format_version": self.snapshot.protocol.min_writer_version,
         }
 

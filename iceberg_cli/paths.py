@@ -17,6 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+METADATA_SUFFIXES = (
+    ".metadata.json",
+    ".metadata.json.gz",
+)  # of a file that holds an Iceberg table's metadata
+
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//([^/]*))?")
 _SCHEME_PATTERN = r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
 _S3_ALIASES = frozenset({"s3", "s3a", "s3n"})

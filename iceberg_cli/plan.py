@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
+
+from iceberg_cli.times import iso
 
 if TYPE_CHECKING:
     from iceberg_cli.removals import Removals
@@ -313,17 +314,6 @@ class Plan:
 
 
 _REFS = ("branch", "tag")  # subjects whose verdict is on the ref itself
-
-
-def iso(timestamp_ms: int | None) -> str | None:
-    """The ISO 8601 twin of a time in ms since the epoch, UTC; None where the calendar has no such day."""
-    if timestamp_ms is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode(document: Mapping[str, Any]) -> bytes:

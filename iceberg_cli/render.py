@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from iceberg_cli.engines import Event
 from iceberg_cli.errors import IcebergCliError
-from iceberg_cli.iceberg.retention import age
 from iceberg_cli.report import Report
+from iceberg_cli.times import age
 
 if TYPE_CHECKING:
     from rich.console import Console

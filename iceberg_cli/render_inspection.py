@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from iceberg_cli.iceberg.retention import age
 from iceberg_cli.render import count, moment, printable, size, table_of
+from iceberg_cli.times import age
 
 if TYPE_CHECKING:
     from rich.console import Console

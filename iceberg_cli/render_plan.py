@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from iceberg_cli.iceberg.retention import age
 from iceberg_cli.plan import Plan
 from iceberg_cli.render import KIND_NAMES, count, moment, printable, size, table_of
+from iceberg_cli.times import age
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,7 @@ class IcebergTable(OpenedTable):
         trust_lists: take manifest lists at their word where the summary says they were cut short.
     """
 
+    format: ClassVar[Literal["iceberg"]] = "iceberg"
     committer: Committer
     allow_roots: tuple[str, ...] = ()
     trust_lists: bool = False
@@ -145,7 +146,7 @@ class IcebergTable(OpenedTable):
         return {
             "name": self.name,
             "location": self.location,
-            "format": "iceberg",
+            "format": self.format,
             "format_version": self.metadata.format_version,
         }
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iceberg_cli.delta import replay
 from iceberg_cli.delta.actions import Actions, CommitBytes, parse_commits
 from iceberg_cli.delta.checkpoint import read_part
 from iceberg_cli.delta.replay import reconcile
@@ -152,6 +154,12 @@ def test_replay_is_what_a_dictionary_of_files_says_and_can_be_done_in_two_steps(
     assert keys(reconcile(parts[::-1])) == expected
     first = reconcile(parts[:cut][::-1])
     assert keys(reconcile([*parts[cut:][::-1], first])) == expected
+
+
+def test_two_paths_with_one_hash_are_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "hash_column", lambda column: np.zeros(len(column), np.uint64))
+    log = a_log(tmp_path, [an_add(path="a"), an_add(path="b")], [a_remove(path="a"), an_add(path="c")])
+    assert (paths(log.snapshot()), tombstones(log.snapshot())) == (["b", "c"], ["a"])
 
 
 def keys(state: Actions) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:

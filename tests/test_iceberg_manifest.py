@@ -27,7 +27,6 @@ from pyiceberg.manifest import (
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro import read_container, write_container
-from iceberg_cli.iceberg.avro_hash import hash_column
 from iceberg_cli.iceberg.manifest import (
     ENTRY_COLUMNS,
     MANIFEST_LIST_SCHEMA,
@@ -39,6 +38,7 @@ from iceberg_cli.iceberg.manifest import (
 )
 from iceberg_cli.iceberg.manifest_schemas import manifest_list_schema, manifest_schema, partition_struct
 from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.string_hashes import hash_column
 from tests.paths import FIXTURES, needs_fixtures
 
 SYNC = bytes(range(16))

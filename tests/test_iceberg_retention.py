@@ -12,7 +12,8 @@ import pytest
 from iceberg_cli.errors import InvalidMetadata, UsageError
 from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy, retention_of
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.retention import Judgement, age, ancestors, judge
+from iceberg_cli.iceberg.retention import Judgement, ancestors, judge
+from iceberg_cli.times import age
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, a_branch, a_snapshot, a_table, a_tag
 
 YEAR_MS = 365 * DAY_MS

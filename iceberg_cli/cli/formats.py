@@ -46,9 +46,7 @@ def policy_of(options: VerbOptions, table: IcebergTable | DeltaTable, *, now_ms:
     Raises:
         UsageError: an option has no meaning, or none for the table's format.
     """
-    from iceberg_cli.table import IcebergTable
-
-    if isinstance(table, IcebergTable):
+    if table.format == "iceberg":
         refuse_foreign(options, ICEBERG, table.name)
         return options.policy(now_ms=now_ms).to_json()
     refuse_foreign(options, DELTA, table.name)

@@ -120,9 +120,7 @@ def _look(
     Raises:
         UsageError: an argument has no meaning for it, or the table has no such state.
     """
-    from iceberg_cli.table import IcebergTable
-
-    if isinstance(opened, IcebergTable):
+    if opened.format == "iceberg":
         check_iceberg(what, named)
         from iceberg_cli.iceberg.inspect import select_snapshot
         from iceberg_cli.inspection import Inspection

@@ -96,7 +96,7 @@ def _settle(
 def _show_list(run: Run, found: list[Listed]) -> None:
     """Print the open operations and the state that each is in."""
     from iceberg_cli import render
-    from iceberg_cli.plan import iso
+    from iceberg_cli.times import iso
 
     document = [
         {

@@ -124,10 +124,8 @@ def _check(run: Run, name: str, options: UpgradeOptions) -> None:
     Raises:
         typer.Exit: 11 where something blocks.
     """
-    from iceberg_cli.table import IcebergTable
-
     opened = run.open(name)
-    if isinstance(opened, IcebergTable):
+    if opened.format == "iceberg":
         refuse_foreign(options, ICEBERG, opened.name)
         _check_iceberg(run, opened, options.policy(now_ms=run.as_of_ms))
     else:

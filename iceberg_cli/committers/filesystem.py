@@ -18,6 +18,7 @@ from iceberg_cli.committers.readback import settle_file
 from iceberg_cli.committers.swap import Sent
 from iceberg_cli.committers.versions import HINT, find_current, of_catalog, spelling_of, version_of
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
+from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local_write import replace_file
 
@@ -174,6 +175,6 @@ class PinnedCommitter:
 
 def open_folder(path: str, storage: Storage) -> FilesystemCommitter | PinnedCommitter:
     """The committer for a table's folder, or for one metadata file of a table."""
-    if path.endswith((".metadata.json", ".metadata.json.gz")):
+    if path.endswith(METADATA_SUFFIXES):
         return PinnedCommitter(path, storage)
     return FilesystemCommitter(path, storage)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from iceberg_cli.committers import Attempt
 from iceberg_cli.errors import CommitConflict, InvalidMetadata
-from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.metadata_file import encode_metadata_file
 from iceberg_cli.strict_json import dumps
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.metadata import TableMetadata
     from iceberg_cli.iceberg.update import Commit
 
 EXTENSIONS = {"none": ".metadata.json", "gzip": ".gz.metadata.json"}

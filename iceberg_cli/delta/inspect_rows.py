@@ -25,8 +25,8 @@ from iceberg_cli.delta.protocol import Metadata, Protocol
 from iceberg_cli.delta.row_ids_of_files import DOMAIN, high_water_mark
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
-from iceberg_cli.plan import iso
 from iceberg_cli.strict_json import loads
+from iceberg_cli.times import iso
 
 INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/1"
 Row = dict[str, Any]

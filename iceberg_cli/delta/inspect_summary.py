@@ -23,7 +23,7 @@ from iceberg_cli.delta.retention import FILES_PROPERTY, LOG_PROPERTY
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.delta.vectors import FIRST_OFFSET, FRAME_BYTES
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
-from iceberg_cli.plan import iso
+from iceberg_cli.times import iso
 
 _DAY_MS: Final = 86_400_000
 _RETENTIONS: Final[Mapping[str, tuple[str, int]]] = {

@@ -1,6 +1,6 @@
 """Action reconciliation: of all references to a logical file the newest one counts.
 
-A logical file is a path, decoded, and the id of its deletion vector. Keys are compared whole, as codes of a dictionary.
+A logical file is a path, decoded, and the id of its deletion vector. Keys are compared whole.
 Where one commit adds and removes the same logical file, which the protocol does not allow, the file stays: a reader
 that sees one too many is noticed, and a file deleted by mistake does not come back.
 
@@ -14,10 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from iceberg_cli.delta.actions import ADD, REMOVE, Actions, combine, dv_ids
 from iceberg_cli.delta.columns import concat
 from iceberg_cli.delta.paths import decoded_column
+from iceberg_cli.string_hashes import hash_column
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -81,22 +83,36 @@ def _codes(tables: Sequence[pa.Table]) -> tuple[Int64s, int]:
     paths = pa.chunked_array(
         [chunk for table in tables for chunk in _chunks(decoded_column(table.column("path")))]
     )
-    codes, count = _dictionary_codes(paths)
+    codes = _hash_codes(paths)
+    if codes is None:
+        codes = _dictionary_codes(paths)
     if all(table.column("deletionVector").null_count == table.num_rows for table in tables):
-        return codes, count
+        return codes, int(codes.max()) + 1
     vectors = pa.chunked_array([chunk for table in tables for chunk in _chunks(dv_ids(table))])
-    vector_codes, vector_count = _dictionary_codes(vectors)
-    _, both = np.unique(codes * vector_count + vector_codes, return_inverse=True)
+    vector_codes = _dictionary_codes(vectors)
+    _, both = np.unique(codes * (int(vector_codes.max()) + 1) + vector_codes, return_inverse=True)
     return both.astype(np.int64, copy=False), int(both.max()) + 1
 
 
-def _dictionary_codes(values: pa.ChunkedArray) -> tuple[Int64s, int]:
-    """A number for each value; null is a value of its own."""
-    import pyarrow.compute as pc
+def _hash_codes(values: pa.ChunkedArray) -> Int64s | None:
+    """A number for each value, by a hash, faster than by a dictionary; None where two values share a hash."""
+    hashes = hash_column(values)
+    order = np.argsort(hashes)
+    other = hashes[order[1:]] != hashes[order[:-1]]
+    again = np.flatnonzero(~other)
+    same = pc.equal(values.take(order[again]), values.take(order[again + 1]))
+    if not pc.all(same, skip_nulls=False, min_count=0).as_py():
+        return None
+    codes = np.zeros(len(values), np.int64)
+    codes[order[1:]] = np.cumsum(other)
+    return codes
 
+
+def _dictionary_codes(values: pa.ChunkedArray) -> Int64s:
+    """A number for each value; null is a value of its own."""
     encoded = pc.dictionary_encode(values, null_encoding="encode")
     codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks])
-    return codes.astype(np.int64, copy=False), len(encoded.chunk(encoded.num_chunks - 1).dictionary)
+    return codes.astype(np.int64, copy=False)
 
 
 def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:

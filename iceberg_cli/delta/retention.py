@@ -9,7 +9,8 @@ from iceberg_cli.delta.actions import Metadata
 from iceberg_cli.delta.log_cleanup import DAY_MS, cut_off_ms
 from iceberg_cli.delta.policies import FULL, LITE, ExpirePolicy
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan import Option, iso
+from iceberg_cli.plan import Option
+from iceberg_cli.times import iso
 
 FILES_PROPERTY: Final = "delta.deletedFileRetentionDuration"
 LOG_PROPERTY: Final = "delta.logRetentionDuration"

@@ -17,10 +17,10 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.arrow_arrays import array_of, bitmap_of
 from iceberg_cli.iceberg.avro import Container
-from iceberg_cli.iceberg.avro_hash import hash_strings
 from iceberg_cli.iceberg.avro_lockstep import decode_lockstep
 from iceberg_cli.iceberg.avro_narrow import decode_narrow
 from iceberg_cli.iceberg.avro_plan import PADDING_BYTES, Bools, Column, Ints, Malformed, Node, Plan, Raw
+from iceberg_cli.string_hashes import hash_strings
 
 Executor = Literal["auto", "lockstep", "narrow"]
 

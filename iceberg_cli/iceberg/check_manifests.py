@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.avro_hash import hash_column
 from iceberg_cli.iceberg.check import Bools, Findings, Ints, Told, reason_of
 from iceberg_cli.iceberg.check_entries import LIVE_SCHEMA, Entries, Listed, live_entries
 from iceberg_cli.iceberg.check_lists import COUNTS
@@ -32,6 +31,7 @@ from iceberg_cli.iceberg.manifest import (
 from iceberg_cli.iceberg.metadata import PartitionSpec, TableMetadata
 from iceberg_cli.iceberg.partition_keys import partition_keys
 from iceberg_cli.iceberg.schema import Type
+from iceberg_cli.string_hashes import hash_column
 
 
 @dataclass(slots=True, kw_only=True)

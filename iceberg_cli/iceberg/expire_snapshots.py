@@ -19,11 +19,11 @@ from iceberg_cli.iceberg.retention import (
     MAX_LONG,
     Judgement,
     Retention,
-    age,
     judge,
 )
 from iceberg_cli.json_shape import policy_fields
 from iceberg_cli.plan import Base, Change, NamedFile, Option, Plan, Reach, SnapshotFiles, Step, Verdict
+from iceberg_cli.times import age
 
 OPERATION = "expire-snapshots"
 CLEANUPS = ("all", "metadata", "none")

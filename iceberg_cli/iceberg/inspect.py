@@ -6,27 +6,16 @@ names of Iceberg's metadata table of the same name.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.inspect_columns import column_names
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.retention import ancestors
+from iceberg_cli.times import iso
 
 INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/1"
 Row = dict[str, Any]
-
-
-def iso(timestamp_ms: int | None) -> str | None:
-    """A time in ISO 8601, UTC, to the millisecond; None where the calendar lacks it."""
-    if timestamp_ms is None:
-        return None
-    seconds, rest = divmod(timestamp_ms, 1_000)
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03}Z"
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def id_text(value: int | None) -> str | None:

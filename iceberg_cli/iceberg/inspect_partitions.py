@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.inspect import iso
 from iceberg_cli.iceberg.inspect_json import json_rows
 from iceberg_cli.iceberg.inspect_rows import PARTITIONS_SCHEMA, Shower
 from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.times import iso
 
 _SUMS: Final = (
     "record_count",

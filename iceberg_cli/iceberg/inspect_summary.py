@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.inspect import Row, id_text, iso, ref_rows
+from iceberg_cli.iceberg.inspect import Row, id_text, ref_rows
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.reachability import Keys, key_set, keys_of, live
+from iceberg_cli.times import iso
 
 RECOUNT_BYTES: Final = 16 << 20  # of manifests that are read without being asked
 DATA_COLUMNS: Final = ("status", "record_count", "file_size_in_bytes")

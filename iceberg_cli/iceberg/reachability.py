@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.arrow_arrays import array_of
-from iceberg_cli.iceberg.avro_hash import hash_column
 from iceberg_cli.iceberg.manifest import ManifestSource
 from iceberg_cli.paths import canonical_column, liveness_key_column
 from iceberg_cli.plan import SnapshotFiles
+from iceberg_cli.string_hashes import hash_column
 
 Keys = npt.NDArray[np.uint64]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from iceberg_cli.iceberg.metadata import MAIN, Snapshot, SnapshotRef, TableMetadata
 from iceberg_cli.plan import Option, Verdict
+from iceberg_cli.times import age
 
 DAY_MS = 86_400_000
 DEFAULT_MAX_SNAPSHOT_AGE_MS = 5 * DAY_MS
@@ -234,18 +235,3 @@ def _why_expired(snapshot: Snapshot, retention: Retention, *, as_of_ms: int) -> 
     if snapshot.timestamp_ms < int(retention.cutoff_ms.value):
         return f"expires: {old} old, older than the cut-off ({retention.cutoff_ms.source})"
     return f"expires: {old} old, past the age that its branch allows"
-
-
-def age(duration_ms: int) -> str:
-    """A duration in words: the two largest units that matter, such as "9 d 4 h" or "35 s"."""
-    if duration_ms < 0:
-        return f"-{age(-duration_ms)}"
-    units = (("y", 365 * DAY_MS), ("d", DAY_MS), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
-    parts: list[str] = []
-    for name, unit_ms in units:
-        count, duration_ms = divmod(duration_ms, unit_ms)
-        if count:
-            parts.append(f"{count} {name}")
-        if len(parts) == 2 or (parts and not count):
-            break
-    return " ".join(parts) or "0 ms"

@@ -1,6 +1,7 @@
 """A 64-bit hash of strings, many at a time, straight from the bytes of a decoded buffer.
 
-Equal strings hash equally wherever they come from. Different ones may collide: a collision may only ever keep a file.
+Equal strings hash equally wherever they come from. Different ones may collide: a collision may only ever keep a file,
+or make who uses the hashes compare the strings themselves.
 """
 
 from __future__ import annotations

@@ -1,0 +1,107 @@
+"""Opens Iceberg tables: in a catalog, in their own folder, or a copy of one in another place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from iceberg_cli.committers import Attempt, Committer, Outcome, Unknown
+from iceberg_cli.committers.filesystem import open_folder
+from iceberg_cli.engines import OnEvent
+from iceberg_cli.errors import Refused
+from iceberg_cli.opening_storage import Trusts, engine_of, storage_of
+from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
+from iceberg_cli.storage.relocated import RelocatedStorage
+from iceberg_cli.storage.routing import RoutedStorage
+from iceberg_cli.table import IcebergTable
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.update import Commit
+
+
+def open_in_catalog(
+    name: str,
+    storage_options: Mapping[str, str],
+    catalog_config: str | None,
+    trusts: Trusts,
+    on_event: OnEvent,
+) -> IcebergTable:
+    """The table of a catalog, loaded once; see `opening.open_table`."""
+    from iceberg_cli.committers.catalog import open_catalog_table
+
+    committer, options = open_catalog_table(name, config_file=catalog_config, storage_options=storage_options)
+    storage = storage_of(_folder_of(committer.current()), options, trusts)
+    return _loaded(name, storage, committer, trusts, on_event)
+
+
+def open_in_folder(opened: str, storage: RoutedStorage, trusts: Trusts, on_event: OnEvent) -> IcebergTable:
+    """The table in a folder, or of one metadata file, loaded once; a copy is found by its own location."""
+    committer = open_folder(opened, storage)
+    name = storage.canonical(opened)  # a saved plan is carried out from any folder
+    table = _loaded(name, storage, committer, trusts, on_event)
+    folder = _folder_of(opened) if opened.endswith(METADATA_SUFFIXES) else opened
+    if storage.canonical(folder) == canonical(table.location.rstrip("/")):
+        return table
+    moved = RelocatedStorage(storage, original=table.location, copy=folder)
+    copy = _Copy(committer=committer, folder=folder, original=table.location)
+    relocated = _table(name, moved, copy, trusts, on_event)
+    relocated.load()
+    return relocated
+
+
+def _loaded(
+    name: str, storage: RoutedStorage, committer: Committer, trusts: Trusts, on_event: OnEvent
+) -> IcebergTable:
+    table = _table(name, storage, committer, trusts, on_event)
+    table.load()
+    if scheme_of(table.location) == "file":
+        table.look_through_links()
+    return table
+
+
+def _table(
+    name: str,
+    storage: RoutedStorage | RelocatedStorage,
+    committer: Committer,
+    trusts: Trusts,
+    on_event: OnEvent,
+) -> IcebergTable:
+    local = scheme_of(committer.current()) == "file"
+    return IcebergTable(
+        name=name,
+        storage=storage,
+        committer=committer,
+        engine=engine_of(storage, local=local),
+        on_event=on_event,
+        allow_roots=trusts.allow_roots,
+        trust_lists=trusts.trust_lists,
+    )
+
+
+def _folder_of(metadata_location: str) -> str:
+    return metadata_location.rsplit("/", 2)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Copy:
+    """The committer of a table that was copied to another place: it shows the table and commits nothing."""
+
+    committer: Committer
+    folder: str
+    original: str
+
+    def read_only_reason(self) -> str:
+        return f"{self.folder} is a copy: the table's own location is {self.original}"
+
+    def current(self) -> str:
+        return self.committer.current()
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:  # noqa: ARG002 - the port's signature
+        raise Refused(f"Cannot commit to {self.folder}: {self.read_only_reason()}")
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        raise Refused(f"Cannot commit {attempt.metadata_location}: {self.read_only_reason()}")
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        return Unknown(cause=f"{attempt.metadata_location} cannot be looked up: {self.read_only_reason()}")
