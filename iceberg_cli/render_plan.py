@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from iceberg_cli.plan import Plan
+from iceberg_cli.plan import Plan, Step
 from iceberg_cli.render import KIND_NAMES, count, moment, printable, size, table_of
 from iceberg_cli.times import age
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SHOWN_ROWS = 60
+_NAMED = 3  # of the files that a step writes
 _GROUPS = ("files", "versions")  # subjects of which a verdict is on many at once
 
 
@@ -148,11 +149,21 @@ def _show_steps(target: Console, plan: Plan) -> None:
         change = step.change
         if len(plan.steps) == 1 and (change is None or change.draft is None):
             return
-        parts = [_update_text(update) for update in (() if change is None else change.updates)]
+        parts = _uncommitted(step) if change is None else [_update_text(update) for update in change.updates]
         if change is not None and change.draft is not None:
             parts.append(_draft_text(change.draft.to_json()))
         after = f" (once {step.requires})" if step.requires else ""
-        target.print(printable(f"step {number}, {step.name}{after}: {', '.join(parts) or 'no commit'}"))
+        target.print(printable(f"step {number}, {step.name}{after}: {', '.join(parts)}"))
+
+
+def _uncommitted(step: Step) -> list[str]:
+    """What a step without a change does: files that no commit names, such as checkpoints, or none."""
+    if not step.tasks:
+        return ["no commit"]
+    names = [task.name for task in step.tasks[:_NAMED]]
+    if len(step.tasks) > _NAMED:
+        names.append(f"{len(step.tasks) - _NAMED:,} more")
+    return [f"no commit, writes {', '.join(names)}"]
 
 
 def _update_text(update: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from iceberg_cli.delta_verbs.expire_snapshots import VERB
 from iceberg_cli.errors import CorruptFile, IcebergCliError
 from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
+from tests.cli.running import iceberg_cli
 from tests.delta_builders import (
     Action,
     a_commit_info,
@@ -428,6 +429,8 @@ def test_a_log_of_v2_checkpoints_alone_gets_a_classic_one_that_older_readers_fin
     assert [step.tasks for step in planned(root).steps] == [(), ()]
     (root / LOG / classic_name(6)).unlink()
     assert [[task.name for task in step.tasks] for step in planned(root).steps] == [[classic_name(4)], []]
+    shown = iceberg_cli("expire-snapshots", root, "--dry-run", "--as-of", NOW_MS).out
+    assert f"step 1, log cleanup: no commit, writes {classic_name(4)}\n" in shown
     run(root)
     assert classic_name(4) in in_log(root)
 
