@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from iceberg_cli.engines import choice
 from tests.servers import postgres_database, postgres_server, s3_server
 from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session
@@ -36,16 +37,33 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         os.environ["XDG_CACHE_HOME"] = before
 
 
+@pytest.fixture(autouse=True)
+def no_session_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark that other tests of this process left running is not there for a test that asks for none."""
+    if request.node.get_closest_marker("jvm") is None:
+        monkeypatch.setattr(choice, "active_session", lambda: None)
+
+
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share a Spark.
 
-    In the order of the files a process has the engine's session before the live tests ask for Spark, and they share it.
+    These come first: each takes minutes, and a worker that began one last would end long after the other. In the order
+    of the files a process has the engine's session before the live tests ask for Spark, and they share it.
     """
-    for item in items:
-        asked = set(getattr(item, "fixturenames", ()))
-        shared = next((name for name, fixtures in _SHARED.items() if asked & fixtures), None)
-        item.add_marker(pytest.mark.xdist_group(shared or item.nodeid.partition("::")[0]))
+    groups = [_group(item) for item in items]
+    for item, group in zip(items, groups, strict=True):
+        item.add_marker(pytest.mark.xdist_group(group))
+    places = {group: place for place, group in enumerate(dict.fromkeys([_SPARK, *_OTHER_SPARKS, *groups]))}
+    grouped = sorted(zip(groups, items, strict=True), key=lambda pair: places[pair[0]])
+    items[:] = [item for _, item in grouped]
+
+
+def _group(item: pytest.Item) -> str:
+    if item.get_closest_marker("jvm") is None:
+        return item.nodeid.partition("::")[0]
+    asked = set(getattr(item, "fixturenames", ()))
+    return next((name for name, fixtures in _OTHER_SPARKS.items() if asked & fixtures), _SPARK)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -55,8 +73,5 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest.exit("--dist loadgroup has no effect with these versions of pytest and pytest-xdist", 3)
 
 
-_SHARED = {
-    "spark": {"spark_session", "lakes"},
-    "cluster": {"cluster", "server"},
-    "delta": {"delta_lake"},
-}
+_SPARK = "spark"  # the session of this process
+_OTHER_SPARKS = {"delta": {"delta_lake"}, "cluster": {"cluster", "server"}}

@@ -248,7 +248,8 @@ def test_what_an_executor_that_is_killed_was_writing_another_one_writes_once(sce
     check_whole(scene, entries)
 
 
-@pytest.mark.parametrize("scene", ONE_VERB, indirect=True)
+@pytest.mark.deep
+@pytest.mark.parametrize("scene", CASES, indirect=True)
 def test_a_task_that_runs_twice_at_the_same_time_writes_one_file(scene: Scene) -> None:
     entries = live_entries(table_of(scene))
     with running(scene.start(**TWICE)) as process:

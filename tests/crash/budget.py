@@ -26,6 +26,16 @@ def few_or_many(few: int, *, all_of: int | None = None) -> Callable[[Any], Any]:
     return pytest.mark.parametrize("budget", [pytest.param(few, id="few"), deep])
 
 
+def deep_unless(always: Sequence[Any], cases: Sequence[Any]) -> list[Any]:
+    """Parameters of a test: `cases`, by their names, as deep tests but for those in `always`."""
+    return [
+        pytest.param(
+            case, id=str(getattr(case, "name", case)), marks=() if case in always else pytest.mark.deep
+        )
+        for case in cases
+    ]
+
+
 def some(cases: Sequence[Case], budget: int) -> list[Case]:
     """A sample of `budget` cases, the same each time; it says how many there are."""
     chosen = random.Random(7).sample(cases, min(budget, len(cases)))

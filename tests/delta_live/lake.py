@@ -13,13 +13,13 @@ from typing import Any
 
 from iceberg_cli.cli.run import now_ms
 from tests.cli.running import iceberg_cli
+from tests.crash.budget import FULL
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import DELTA, DeltaSpark, plain
 
 Rows = list[tuple[Any, ...]]
 IDS = "_metadata.row_id, _metadata.row_commit_version"
 JOURNAL = "_iceberg_cli"
-WHOLE = bool(os.environ.get("ICEBERG_CLI_FULL"))
 _TXN_VERSION = f"{DELTA}.write.txnVersion"
 
 
@@ -27,7 +27,7 @@ _TXN_VERSION = f"{DELTA}.write.txnVersion"
 class Template:
     """A table as Delta Spark wrote it, and the rows of its versions as they were read then.
 
-    Those of the newest version, and with `WHOLE` of every one, were the same for Delta Spark and delta-rs.
+    Those of the newest version, and with ICEBERG_CLI_FULL of every one, were the same for Delta Spark and delta-rs.
     """
 
     folder: Path
@@ -138,7 +138,7 @@ class DeltaLake:
 def some(versions: Iterable[int]) -> list[int]:
     """Those of all versions that Delta Spark is asked to read: each, or the oldest and the newest two."""
     each = sorted(versions)
-    return each if WHOLE else sorted({*each[:1], *each[-2:]})
+    return each if FULL else sorted({*each[:1], *each[-2:]})
 
 
 def rows_of_delta_rs(table: Path, version: int | None = None) -> Rows:

@@ -61,6 +61,7 @@ def test_rows_get_ids_up_to_the_mark_that_delta_itself_would_reach(delta_lake: D
     assert properties["delta.enableRowTracking"] == "true"
 
 
+@pytest.mark.deep
 def test_delta_purges_the_vectors_that_we_merged(delta_lake: DeltaLake) -> None:
     table, history = delta_lake.table(shapes.DELETION_VECTORS)
     delta_lake.verb("merge-dvs", table, "--min-files", 2)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.budget import FULL, deep_unless
 from tests.delta_live import shapes
-from tests.delta_live.lake import WHOLE, DeltaLake, Rows, commits, in_order, litter, rows_of_delta_rs
+from tests.delta_live.lake import DeltaLake, Rows, commits, in_order, litter, rows_of_delta_rs
 from tests.delta_live.shapes import Shape
 
 pytestmark = pytest.mark.jvm
@@ -39,13 +40,10 @@ def by_number(rows: Rows) -> dict[int, tuple[int, int]]:
     return {row[0]: row[-2:] for row in rows}
 
 
-# These three are in the tests of vacuum, of log cleanup and of row ids.
-ELSEWHERE = () if WHOLE else (shapes.MULTI_PART, shapes.HIVE_PATHS, shapes.TRACKED_LATER)
+ALWAYS = (shapes.DELETION_VECTORS, shapes.V2_CHECKPOINTS, shapes.ROWS_TRACKED, shapes.MAPPED, shapes.CLONE)
 
 
-@pytest.mark.parametrize(
-    "shape", [shape for shape in shapes.ALL if shape not in ELSEWHERE], ids=lambda shape: shape.name
-)
+@pytest.mark.parametrize("shape", deep_unless(ALWAYS, shapes.ALL))
 def test_both_read_every_version_that_is_promised_after_every_verb_and_delta_writes_on(
     delta_lake: DeltaLake, shape: Shape
 ) -> None:
@@ -74,7 +72,7 @@ def test_both_read_every_version_that_is_promised_after_every_verb_and_delta_wri
     now = by_number(rows)
     assert {n: now[n] for n in ids if n != 2} == {n: each for n, each in ids.items() if n != 2}
     assert len({row_id for row_id, _ in now.values()}) == len(now)
-    if WHOLE:
+    if FULL:
         delta_lake.sql(table, "OPTIMIZE {t}", shapes.insert(950, 951), "VACUUM {t} RETAIN 0 HOURS")
         again = by_number(delta_lake.rows(table, ids=True))
         assert {n: each for n, each in again.items() if n < 950} == now
@@ -87,6 +85,6 @@ def carry_out(
     for verb, options in wanted:
         lake.verb(verb, table, *options)
         assert rows_of_delta_rs(table) == rows, verb
-        if WHOLE:
+        if FULL:
             assert lake.rows(table) == rows, verb
     assert not litter(table)

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from tests.cli.running import iceberg_cli
+from tests.crash.budget import FULL, deep_unless
 from tests.delta_live import shapes
-from tests.delta_live.lake import WHOLE, DeltaLake, actions, commits, litter, rows_of_delta_rs
+from tests.delta_live.lake import DeltaLake, actions, commits, litter, rows_of_delta_rs
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import SparkFailed
 
 pytestmark = pytest.mark.jvm
 
-ROUNDS = 40 if WHOLE else 10
+ROUNDS = 40 if FULL else 10
 DONE, REFUSED, CONFLICT = 0, 11, 12
 # Removed files go after ten minutes, so that no statement that runs loses the files it began with.
 EXPIRE = ("--retention", "10m", "--unsafe-allow-short-retention")
@@ -60,9 +61,7 @@ class Writer(threading.Thread):
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [shapes.IN_COMMIT_TIMES, *((shapes.DELETION_VECTORS,) if WHOLE else ())],
-    ids=lambda shape: shape.name,
+    "shape", deep_unless([shapes.IN_COMMIT_TIMES], [shapes.IN_COMMIT_TIMES, shapes.DELETION_VECTORS])
 )
 def test_no_commit_is_lost_while_delta_spark_writes_and_every_verb_runs(
     delta_lake: DeltaLake, shape: Shape

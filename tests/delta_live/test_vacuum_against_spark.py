@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.cli.run import now_ms
+from tests.crash.budget import deep_unless
 from tests.delta_live import shapes
 from tests.delta_live.lake import (
-    WHOLE,
     DeltaLake,
     actions,
     commits,
@@ -31,6 +31,7 @@ from tests.delta_live.shapes import Shape
 pytestmark = pytest.mark.jvm
 
 DAY_MS = 86_400_000
+ALWAYS = (shapes.DELETION_VECTORS, shapes.MAPPED, shapes.HIVE_PATHS, shapes.CHANGE_DATA, shapes.CLONE)
 NOW = ("--retention", "0s", "--unsafe-allow-short-retention")
 OLD = (
     "orphan.parquet", "sub dir/ol%20d ü.parquet", "k=a b/orphan.parquet", "k=50%25/orphan.parquet", "some.txt",
@@ -81,13 +82,7 @@ def folders_of(table: Path, listed: set[str]) -> set[str]:
     return {path for path in listed if (table / path).is_dir()}
 
 
-@pytest.mark.parametrize(
-    "shape",
-    shapes.ALL
-    if WHOLE
-    else [shapes.DELETION_VECTORS, shapes.MAPPED, shapes.HIVE_PATHS, shapes.CHANGE_DATA, shapes.CLONE],
-    ids=lambda shape: shape.name,
-)
+@pytest.mark.parametrize("shape", deep_unless(ALWAYS, shapes.ALL))
 def test_what_goes_is_what_a_dry_run_of_vacuum_lists_without_its_folders(
     delta_lake: DeltaLake, shape: Shape
 ) -> None:
@@ -161,7 +156,8 @@ def test_an_inventory_gives_both_the_same_files(delta_lake: DeltaLake) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [shapes.DELETION_VECTORS, shapes.CHANGE_DATA, shapes.MAPPED], ids=lambda shape: shape.name
+    "shape",
+    deep_unless([shapes.DELETION_VECTORS], [shapes.DELETION_VECTORS, shapes.CHANGE_DATA, shapes.MAPPED]),
 )
 def test_lite_mode_finds_what_lite_vacuum_finds_and_each_goes_on_from_the_other(
     delta_lake: DeltaLake, shape: Shape

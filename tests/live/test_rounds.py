@@ -236,7 +236,9 @@ class Game:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("catalog", "version"), [("hadoop", 2), ("jdbc", 3)])
+@pytest.mark.parametrize(
+    ("catalog", "version"), [pytest.param("hadoop", 2, marks=pytest.mark.deep), ("jdbc", 3)]
+)
 def test_rows_and_row_ids_stay_while_spark_and_our_verbs_take_turns(
     lakes: dict[str, Lake], catalog: str, version: int, seed: int
 ) -> None:
