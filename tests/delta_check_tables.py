@@ -204,6 +204,11 @@ def _features(reader_version: int, *more: str) -> Callable[[Table], None]:
     return change
 
 
+def _for_writers_only(table: Table) -> None:
+    """A version 2 checkpoint is listed for writers, not for readers."""
+    protocol(table, a_protocol(3, 7, reader_features=["deletionVectors"], writer_features=FEATURES))
+
+
 def _partitioned_by_nothing(table: Table) -> None:
     table.action("metaData", 0)["partitionColumns"] = ["p"]
     for commit in table.commits:
@@ -228,6 +233,7 @@ LOG_CHANGES: dict[str, Callable[[Table], None]] = {
     "property-unreadable": _property("delta.logRetentionDuration", "for a while"),
     "feature-needs-feature": _without_feature("domainMetadata"),
     "feature-for-readers-only": _features(3, "timestampNtz"),
+    "feature-for-writers-only": _for_writers_only,
     "feature-list-unexpected": _features(2),
     "feature-unknown": _with_feature("fromTheFuture"),
     "schema-unreadable": _metadata(schemaString='{"type":"struct"}'),

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable as DeltaRsTable
 
 from iceberg_cli.deletion_vector import DeletionVector, encode
 from iceberg_cli.delta.check_rules import RULES
 from iceberg_cli.delta.paths import z85_encode
 from iceberg_cli.findings import ERROR, EXAMPLES
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import a_dv, a_log, an_add, the_log
+from tests.delta_builders import Action, a_dv, a_log, a_metadata, a_protocol, an_add, the_log
 from tests.delta_check_tables import (
     BREAKABLE,
     DEEP,
@@ -83,6 +84,35 @@ def test_the_sections_are_headings_of_the_protocol() -> None:
     lines = protocol.read_text(encoding="utf-8").splitlines()
     headings = {line.lstrip("#").strip() for line in lines if line.startswith("#")}
     assert {rule.section for rule in RULES.values()} <= headings
+
+
+@pytest.mark.parametrize(
+    ("broken", "action"),
+    [
+        (True, a_protocol(1, 7, writer_features=["columnMapping"])),
+        (
+            True,
+            a_protocol(
+                3, 7, reader_features=["columnMapping"], writer_features=["columnMapping", "v2Checkpoint"]
+            ),
+        ),
+        (False, a_protocol(2, 7, writer_features=["columnMapping", "identityColumns"])),
+        (False, a_protocol(2, 5)),
+        (False, a_protocol(1, 6)),
+        (False, a_protocol(2, 4)),
+    ],
+)
+def test_features_that_readers_are_not_told_of_are_those_that_delta_rs_refuses(
+    tmp_path: Path, broken: bool, action: Action
+) -> None:
+    """Spec: "Supported Features"; (2, 7) is the example of "Protocol Evolution"."""
+    a_log(tmp_path, [action, a_metadata()])
+    assert found(check(tmp_path)) == ["feature-for-writers-only"] * broken
+    if not broken:
+        DeltaRsTable(str(tmp_path))
+        return
+    with pytest.raises(Exception, match="listed in writerFeatures"):
+        DeltaRsTable(str(tmp_path))
 
 
 def test_a_version_is_checked_with_the_files_that_it_had(tmp_path: Path) -> None:

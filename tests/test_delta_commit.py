@@ -154,6 +154,22 @@ def test_the_commit_that_turns_in_commit_timestamps_on_has_one_and_says_since_wh
     }
 
 
+def test_in_commit_timestamps_that_a_protocol_alone_turns_on_take_the_tables_own_metadata(
+    tmp_path: Path,
+) -> None:
+    """Spec: "Writer Requirements for In-Commit Timestamps", 4: older commits have none, so it is told since when."""
+    own = a_metadata(configuration=ICT | {"user.key": "x"}, future=[1])
+    snapshot = a_log(tmp_path, [a_protocol(), own]).snapshot()
+    change = Change(updates=(a_protocol_with("inCommitTimestamp"), TEST))
+    info, metadata, _ = lines_of(bound(snapshot, change))
+    since = {
+        "delta.inCommitTimestampEnablementVersion": "1",
+        "delta.inCommitTimestampEnablementTimestamp": str(info["commitInfo"]["inCommitTimestamp"]),
+    }
+    told = own["metaData"]
+    assert metadata["metaData"] == {**told, "configuration": {**told["configuration"], **since}}
+
+
 def test_numbered_adds_get_the_version_that_is_written_and_those_that_have_one_keep_it(
     tmp_path: Path,
 ) -> None:

@@ -427,10 +427,39 @@ def test_a_saved_plan_is_carried_out_whatever_came_in_between(tmp_path: Path) ->
 
 
 def test_row_tracking_that_is_enabled_with_files_lacking_ids_is_repaired(tmp_path: Path) -> None:
-    a_supporting_table(tmp_path, an_add(path="a"), a_mark(-1), **{ENABLED: "true"})
+    names = dict.fromkeys(COLUMNS, "_x")
+    a_supporting_table(tmp_path, an_add(path="a"), a_mark(-1), **{ENABLED: "true"}, **names)
     assigned(tmp_path)
     assert operations(tmp_path) == ["ROW TRACKING BACKFILL"]
     assert files(tmp_path) == {"a": (0, 1)}
+
+
+def test_row_tracking_that_is_enabled_without_column_names_gets_them(tmp_path: Path) -> None:
+    """Spec, "Writer Requirements for Row Tracking": enabled only where both names are in the configuration."""
+    there = an_add(path="a", baseRowId=0, defaultRowCommitVersion=0)
+    a_supporting_table(tmp_path, there, a_mark(9), **{ENABLED: "true", COLUMNS[0]: "_row-id-col-x"})
+    _, plan = planned(tmp_path)
+    reasons = {verdict.id: verdict.reason for verdict in plan.verdicts}
+    assert reasons[ENABLED] == "it is true, and the names of the columns that it needs are added"
+    assigned(tmp_path)
+    assert operations(tmp_path) == ["SET TBLPROPERTIES"]
+    configuration = the_log(tmp_path).snapshot().metadata.configuration
+    assert (configuration[ENABLED], configuration[COLUMNS[0]]) == ("true", "_row-id-col-x")
+    assert configuration[COLUMNS[1]].startswith("_row-commit-version-col-")
+    assert assigned(tmp_path).status == "nothing_to_do"
+
+
+def test_a_property_without_the_feature_enables_row_tracking_only_once_files_have_ids(tmp_path: Path) -> None:
+    """Spec, "Writer Requirements for Row Tracking": in no version is it enabled without ids or column names."""
+    a_log(tmp_path, [a_protocol(), a_metadata(configuration={ENABLED: "true"}), an_add(path="a")])
+    _, plan = planned(tmp_path)
+    assert [step.name for step in plan.steps] == ["declare", "backfill 0", "enable"]
+    assigned(tmp_path)
+    snapshots = [the_log(tmp_path).snapshot(version) for version in (1, 2, 3)]
+    assert [each.metadata.configuration[ENABLED] for each in snapshots] == ["false", "false", "true"]
+    assert snapshots[2].adds["baseRowId"].to_pylist() == [0]
+    assert snapshots[2].metadata.configuration.keys() == {ENABLED, *COLUMNS}
+    assert assigned(tmp_path).status == "nothing_to_do"
 
 
 def test_a_protocol_with_row_tracking_but_without_domains_is_declared(tmp_path: Path) -> None:

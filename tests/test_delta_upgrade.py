@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable as DeltaRsTable
 
 from iceberg_cli.apply import apply
 from iceberg_cli.delta.feature_clients import lacking_features
@@ -39,6 +40,8 @@ LEGACY = {
     (1, 3): {"appendOnly", "invariants", "checkConstraints"},
     (1, 4): {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"},
 }
+LEGACY[1, 5] = LEGACY[2, 4] = LEGACY[1, 4]
+LEGACY[1, 6] = LEGACY[1, 4] | {"identityColumns"}
 
 
 def planned(root: Path, *features: str) -> tuple[DeltaTable, Plan]:
@@ -73,10 +76,26 @@ def a_value(reader: int, writer: int, readers: Iterable[str], writers: Iterable[
 
 @pytest.mark.parametrize("versions", LEGACY)
 def test_what_older_versions_stood_for_is_written_out(tmp_path: Path, versions: tuple[int, int]) -> None:
-    """Measured: (1, 2) stands for invariants and appendOnly, (1, 4) for three more."""
+    """Measured: (1, 2) stands for invariants and appendOnly, (1, 4) for three more.
+
+    Spec: "Column Mapping" takes reader version 2 and writer version 5.
+    """
     done(a_table(tmp_path, a_protocol(*versions)), "deletionVectors", "v2Checkpoint")
     readers = {"deletionVectors", "v2Checkpoint"}
     assert state(tmp_path)[0] == a_value(3, 7, readers, readers | LEGACY[versions])
+
+
+@pytest.mark.parametrize("features", [(), ("rowTracking",), ("deletionVectors",), ("inCommitTimestamp",)])
+@pytest.mark.parametrize("versions", [*LEGACY, (2, 5), (2, 6)])
+def test_delta_rs_opens_what_it_opened_before(
+    tmp_path: Path, versions: tuple[int, int], features: tuple[str, ...]
+) -> None:
+    """It refuses a feature that readers must know too, and that is listed for writers only."""
+    a_table(tmp_path, a_protocol(*versions))
+    DeltaRsTable(str(tmp_path))
+    done(tmp_path, *features)
+    found = DeltaRsTable(str(tmp_path)).protocol()
+    assert ("columnMapping" in found.writer_features) is (versions in {(2, 5), (2, 6)})
 
 
 def test_the_default_is_what_version_3_gives_to_an_iceberg_table(tmp_path: Path) -> None:
@@ -117,6 +136,42 @@ def test_a_table_on_reader_2_lists_column_mapping_for_readers_and_writers() -> N
     mapped = {"columnMapping", "deletionVectors"}
     assert upgraded(before, ["deletionVectors"]) == a_value(3, 7, mapped, legacy | mapped)
     assert upgraded(before, ["rowTracking"]) == a_value(2, 7, (), legacy | {"rowTracking"})
+
+
+def test_a_table_on_reader_2_lists_column_mapping_where_its_writers_do() -> None:
+    """Spec, "Protocol Evolution": (2, 7) with it in writerFeatures is equivalent to (3, 7) with it in both lists."""
+    mapped = a_value(2, 7, (), {"columnMapping", "identityColumns"})
+    after = upgraded(mapped, ["deletionVectors"])
+    assert after.reader_features == {"columnMapping", "deletionVectors"}
+    plain = a_value(2, 7, (), {"identityColumns"})
+    both = {"deletionVectors"}
+    assert upgraded(plain, ["deletionVectors"]) == a_value(3, 7, both, both | {"identityColumns"})
+
+
+def test_what_was_listed_for_writers_only_is_listed_for_readers_too(tmp_path: Path) -> None:
+    """Spec, "Supported Features": in both lists. delta-rs judges every protocol since the last checkpoint."""
+    a_table(tmp_path, a_protocol(1, 7, writer_features=["columnMapping"]))
+    with pytest.raises(Exception, match="ReaderWriter feature ColumnMapping"):
+        DeltaRsTable(str(tmp_path))
+    _, plan = planned(tmp_path, "domainMetadata")
+    reasons = {verdict.id: verdict.reason for verdict in plan.verdicts}
+    assert reasons["columnMapping"] == "it is listed for writers only: readers are told of it too"
+    done(tmp_path, "domainMetadata")
+    writers = {"columnMapping", "domainMetadata"}
+    assert state(tmp_path)[0] == a_value(3, 7, {"columnMapping"}, writers)
+    table, checkpoint = opened(tmp_path), VERBS["rewrite-manifests"]
+    apply(checkpoint.plan(table, {}, as_of_ms=NOW_MS), table, checkpoint, a_shell())
+    assert DeltaRsTable(str(tmp_path)).version() == 1
+
+
+@pytest.mark.parametrize("versions", [(1, 5), (2, 4)])
+def test_a_table_whose_mode_of_column_mapping_nothing_stands_for_is_not_upgraded(
+    tmp_path: Path, versions: tuple[int, int]
+) -> None:
+    """Spec, "Column Mapping": the property is honored only where both versions support it."""
+    a_table(tmp_path, a_protocol(*versions), **{"delta_columnMapping.mode": "name"})
+    with pytest.raises(Refused, match=r"delta\.columnMapping\.mode is name"):
+        done(tmp_path, "rowTracking")
 
 
 def test_features_and_fields_that_are_there_survive() -> None:
@@ -195,10 +250,69 @@ def test_a_table_with_a_writer_feature_that_is_not_known_is_not_upgraded(tmp_pat
         done(tmp_path)
 
 
-def test_deletion_vectors_are_refused_where_iceberg_compatibility_forbids_them(tmp_path: Path) -> None:
-    a_table(tmp_path, a_protocol_with("icebergCompatV2"), delta_enableIcebergCompatV2="true")
-    with pytest.raises(Refused, match="enableIcebergCompatV2"):
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("delta.enableIcebergCompatV2", "true"),
+        ("delta.compatibility.symlinkFormatManifest.enabled", "true"),
+        ("delta.universalFormat.enabledFormats", "iceberg, HUDI"),
+    ],
+)
+def test_deletion_vectors_are_refused_where_a_property_forbids_them(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    """Spec: "Writer Requirements for IcebergCompatV2". Delta Lake's error conditions
+    PERSISTENT_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION and HUDI_DELETE_VECTORS_NOT_SUPPORTED.
+    """
+    a_log(tmp_path, [a_protocol(), a_metadata(configuration={key: value})])
+    with pytest.raises(Refused, match=rf"{key} is {value}, and such tables .*--feature"):
         done(tmp_path)
+    assert done(tmp_path, "rowTracking").status == "done"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("delta.compatibility.symlinkFormatManifest.enabled", "false"),
+        ("delta.universalFormat.enabledFormats", "iceberg"),
+    ],
+)
+def test_deletion_vectors_are_not_refused_without_such_a_property(
+    tmp_path: Path, key: str, value: str
+) -> None:
+    a_log(tmp_path, [a_protocol(), a_metadata(configuration={key: value})])
+    assert done(tmp_path).status == "done"
+
+
+def test_in_commit_timestamps_that_were_switched_on_without_their_feature_begin_with_it(
+    tmp_path: Path,
+) -> None:
+    """Spec: "Writer Requirements for In-Commit Timestamps", 4."""
+    a_table(tmp_path, a_protocol(), delta_enableInCommitTimestamps="true")
+    done(tmp_path, "inCommitTimestamp")
+    first = (tmp_path / "_delta_log" / f"{1:020}.json").read_text().splitlines()[0]
+    assert state(tmp_path)[1].configuration == {
+        "delta.enableInCommitTimestamps": "true",
+        "delta.inCommitTimestampEnablementVersion": "1",
+        "delta.inCommitTimestampEnablementTimestamp": str(
+            json.loads(first)["commitInfo"]["inCommitTimestamp"]
+        ),
+    }
+
+
+def test_row_tracking_that_was_switched_on_without_its_feature_is_off_until_files_have_ids(
+    tmp_path: Path,
+) -> None:
+    """Spec, "Writer Requirements for Row Tracking": enabled only where all active files have ids."""
+    a_table(tmp_path, a_protocol(), delta_enableRowTracking="TRUE")
+    _, plan = planned(tmp_path, "rowTracking")
+    assert plan.verdicts[0].reason == (
+        "it is added; supported only: assign-row-ids enables it; delta.enableRowTracking is TRUE, it is set to false "
+        "until then"
+    )
+    report = done(tmp_path, "rowTracking")
+    assert state(tmp_path)[1].configuration == {"delta.enableRowTracking": "false"}
+    assert report.counts == {"added_features_count": 2, "set_properties_count": 1}
 
 
 def test_change_data_feed_is_refused_where_a_column_has_its_name(tmp_path: Path) -> None:

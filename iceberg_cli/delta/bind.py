@@ -5,7 +5,7 @@ Called again on every attempt, with the staged files kept. What is filled in:
 - commitInfo: `timestamp`, `txnId`, `engineInfo`, `readVersion`, `isolationLevel`, `isBlindAppend`; metrics as text, and
   a metric that is null by what the operation has deleted so far;
 - `inCommitTimestamp`, first, where the table as this commit leaves it wants it, and where this commit turns it on
-  also the two properties that say since when;
+  also the two properties that say since when, in the metadata of the change or, if it has none, the table's own;
 - `defaultRowCommitVersion` of adds that have a `baseRowId` and none of these; `deletionTimestamp` of removes.
 
 Spec: Delta, "Commit Provenance Information", "In-Commit Timestamps", "Row Tracking".
@@ -135,16 +135,17 @@ def _by_kind(updates: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, A
 def _in_commit_time(
     actions: dict[str, list[dict[str, Any]]], snapshot: Snapshot, *, version: int, timestamp_ms: int
 ) -> int | None:
-    """The in-commit timestamp, or None where the table has none; completes the metadata that turns it on."""
+    """The in-commit timestamp, or None where the table has none; says in the metadata since when there is one."""
     protocols, metadata = actions.get("protocol"), actions.get("metaData")
     protocol = Protocol.from_json(protocols[-1]) if protocols else snapshot.protocol
     after = Metadata.from_json(metadata[-1]) if metadata else snapshot.metadata
     if not has_in_commit_timestamps(protocol, after):
         return None
     value = max(timestamp_ms, snapshot.timestamp_ms + 1)
-    if metadata and not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata):
+    if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata):
         since = {_SINCE_VERSION: str(version), _SINCE_TIME: str(value)}
-        metadata[-1]["configuration"] = {**after.configuration, **since}
+        told = metadata or actions.setdefault("metaData", [after.to_json()])
+        told[-1]["configuration"] = {**after.configuration, **since}
     return value
 
 

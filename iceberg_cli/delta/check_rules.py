@@ -24,6 +24,10 @@ _CHECKPOINT = (
 _REWRITE = "`rewrite-manifests` writes a new checkpoint and `_last_checkpoint`."
 _CHECKSUM = "Delete the checksum file: readers do without, and the next commit of a writer makes its own."
 _METADATA = "Set the property or the feature with an engine (ALTER TABLE), so that both agree."
+_READERS = (
+    "List it for readers too with an engine (ALTER TABLE), or by an `upgrade-v3` that adds a feature; then "
+    "`rewrite-manifests`, for some readers judge every protocol since the last checkpoint."
+)
 _ROW_IDS = "RESTORE the table to a version before the clash; ids that were read meanwhile name two rows."
 
 
@@ -72,6 +76,7 @@ _PROTOCOL: Final = {
     "property-unreadable": _error("Change Metadata", _METADATA),
     "feature-needs-feature": _error("Supported Features", _METADATA),
     "feature-for-readers-only": _error("Supported Features", _METADATA),
+    "feature-for-writers-only": _error("Supported Features", _READERS),
     "feature-list-unexpected": _error("Protocol Evolution", _METADATA),
     "feature-unknown": _info(
         "Valid Feature Names in Table Features",
@@ -98,7 +103,9 @@ _FILES: Final = {
         "Writer Requirement for Deletion Vectors", "Rewrite the file with an engine (OPTIMIZE or REORG)."
     ),
     "deletion-vector-too-large": _error("Deletion Vector Descriptor Schema", _WRITER),
-    "row-tracking-columns-missing": _error("Writer Requirements for Row Tracking", _METADATA),
+    "row-tracking-columns-missing": _error(
+        "Writer Requirements for Row Tracking", "`assign-row-ids` sets the properties that are missing."
+    ),
     "row-id-missing": _error("Row IDs", "`assign-row-ids` gives row ids to what has none."),
     "high-water-mark-unreadable": _error("Writer Requirements for Row Tracking", _WRITER),
     "row-ids-above-mark": _error("Writer Requirements for Row Tracking", _ROW_IDS),

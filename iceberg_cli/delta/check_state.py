@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.check_rules import Findings
-from iceberg_cli.delta.features import READER_VERSION, WRITER_VERSION, supports, unwritable
+from iceberg_cli.delta.features import (
+    READER_VERSION,
+    WRITER_VERSION,
+    supports,
+    unread_features,
+    unwritable,
+)
 from iceberg_cli.delta.inspect_files import cardinalities, num_records, one_array
 from iceberg_cli.delta.inspect_rows import fields_of, is_enabled, last_row_id, logical_names
 from iceberg_cli.delta.paths import dv_path_column, physical_column
@@ -65,6 +71,9 @@ def check_protocol(protocol: Protocol, metadata: Metadata, findings: Findings) -
         findings.add(
             "feature-for-readers-only", "protocol", f"{name} is in readerFeatures, not in writerFeatures"
         )
+    for name in sorted(unread_features(protocol)):
+        message = f"{name} is in writerFeatures, and readerFeatures {'is not there' if listed is None else 'lacks it'}"
+        findings.add("feature-for-writers-only", "protocol", message)
     for name, needed in _NEEDED_BY_FEATURE.items():
         if supports(protocol, name) and not supports(protocol, needed):
             findings.add("feature-needs-feature", "protocol", f"{name} needs {needed}, which is not there")

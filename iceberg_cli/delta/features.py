@@ -69,25 +69,43 @@ _LEGACY_WRITER: Final = (
 
 
 def implied_writer_features(version: int) -> frozenset[str]:
-    """The features that a writer version below 7 stands for."""
+    """The features that a writer version below 7 stands for: "Writer Version Requirements"."""
     return frozenset(
         name for since, names in _LEGACY_WRITER if since <= version < WRITER_VERSION for name in names
     )
 
 
 def implied_reader_features(version: int) -> frozenset[str]:
-    """The features that a reader version below 3 stands for."""
+    """The features that a reader version below 3 stands for: "Reader Version Requirements"."""
     return _LEGACY_READER.get(version, frozenset())
 
 
+def implied_features(protocol: Protocol) -> frozenset[str]:
+    """The features that the versions stand for: one that readers must know too only where both versions reach it.
+
+    Spec: "Column Mapping": reader version 2 and writer version 5 or 6.
+    """
+    writers = implied_writer_features(protocol.min_writer_version)
+    return writers - (READER_FEATURES - implied_reader_features(protocol.min_reader_version))
+
+
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """All features that a reader must know, listed or implied."""
-    return implied_reader_features(protocol.min_reader_version) | (protocol.reader_features or frozenset())
+    """All features that a reader must know, listed or implied; reader version 2 has no list for what writers list."""
+    implied = implied_reader_features(protocol.min_reader_version) & writer_features(protocol)
+    return implied | (protocol.reader_features or frozenset())
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
     """All features that a writer must know, listed or implied."""
-    return implied_writer_features(protocol.min_writer_version) | (protocol.writer_features or frozenset())
+    return implied_features(protocol) | (protocol.writer_features or frozenset())
+
+
+def unread_features(protocol: Protocol) -> frozenset[str]:
+    """Those that readers must know too, and that the protocol lists for writers only.
+
+    Spec: "Supported Features".
+    """
+    return (writer_features(protocol) & READER_FEATURES) - reader_features(protocol)
 
 
 def supports(protocol: Protocol, feature: str) -> bool:

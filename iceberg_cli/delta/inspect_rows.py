@@ -16,8 +16,6 @@ from iceberg_cli.delta.actions import Actions, Json
 from iceberg_cli.delta.features import (
     READER_FEATURES,
     WRITER_FEATURES,
-    implied_reader_features,
-    implied_writer_features,
     reader_features,
     writer_features,
 )
@@ -89,8 +87,6 @@ def feature_rows(snapshot: Snapshot) -> list[Row]:
     """Every table feature by name: who must know it, where it comes from, and whether its property switches it on."""
     protocol = snapshot.protocol
     readers, writers = reader_features(protocol), writer_features(protocol)
-    implied = implied_reader_features(protocol.min_reader_version)
-    implied |= implied_writer_features(protocol.min_writer_version)
     listed = (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
     return [
         {
@@ -101,7 +97,7 @@ def feature_rows(snapshot: Snapshot) -> list[Row]:
             "known": name in WRITER_FEATURES or name in READER_FEATURES,
             "enabled": is_enabled(name, snapshot.metadata),
         }
-        for name in sorted(readers | writers | implied)
+        for name in sorted(readers | writers)
     ]
 
 

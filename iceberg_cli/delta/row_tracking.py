@@ -138,6 +138,11 @@ def enable(snapshot: Snapshot, batch: Batch) -> Change:
     return Change(updates=({"commitInfo": info}, action, *batch.domain), draft=draft, counts=batch.counts)
 
 
+def has_column_names(metadata: Metadata) -> bool:
+    """Whether both columns of `column_names` have a name."""
+    return all(metadata.configuration.get(key) for key, _ in _COLUMNS)
+
+
 def column_names(metadata: Metadata, version: int) -> dict[str, str]:
     """The names of the two columns in which ids and commit versions of moved rows are kept; those that are set stay.
 

@@ -4,10 +4,12 @@ By default the two that format version 3 gives to a table of Iceberg: deletion v
 only declared supported here, with the domain that holds its high-water mark: enabling it needs ids on every file, which
 is `assign-row-ids`. V2 checkpoints, in-commit timestamps and the others have to be asked for.
 
-The writer version becomes 7, the reader version 3 only where a feature is asked for that readers must know. What older
-versions stood for is written out. A table that has all of it already stays as it is.
+The writer version becomes 7, the reader version 3 only where there is a feature that readers must know and that the
+reader version does not stand for. What older versions stood for is written out. A table that has all of it already
+stays as it is.
 
-Spec: "Table Features", "Protocol Evolution", "Valid Feature Names in Table Features".
+Spec: "Table Features", "Protocol Evolution", "Valid Feature Names in Table Features"; Delta Lake's error conditions
+DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED and DELTA_UNIVERSAL_FORMAT_VIOLATION for what excludes deletion vectors.
 """
 
 from __future__ import annotations
@@ -22,11 +24,14 @@ from iceberg_cli.delta.features import (
     READER_VERSION,
     WRITER_FEATURES,
     WRITER_VERSION,
-    implied_writer_features,
+    implied_features,
     reader_features,
+    supports,
+    unread_features,
     writer_features,
 )
 from iceberg_cli.delta.protocol import Metadata, Protocol
+from iceberg_cli.delta.row_ids_of_files import ENABLED as ROW_TRACKING_ENABLED
 from iceberg_cli.errors import UsageError
 
 DEFAULT_FEATURES: Final = ("deletionVectors", "rowTracking")
@@ -52,7 +57,13 @@ OFFERED: Final[Mapping[str, Mapping[str, str]]] = {
 """Features that can be asked for, with the properties that turn them on; without one a feature is declared only."""
 
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {"rowTracking": ("domainMetadata",)}
-_ICEBERG_COMPAT: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2")
+_WITHOUT_VECTORS: Final = (
+    "delta.enableIcebergCompatV1",
+    "delta.enableIcebergCompatV2",
+    "delta.compatibility.symlinkFormatManifest.enabled",
+)
+_UNIFORM: Final = "delta.universalFormat.enabledFormats"
+_MAPPING: Final = "delta.columnMapping.mode"
 _CDC_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 
 
@@ -63,7 +74,7 @@ class Feature:
     Args:
         name: the protocol's.
         supported: whether the table has it.
-        properties: those that turn it on and are not set so, with what they are now.
+        properties: those that it takes and that are not set so, with what they are now.
         needed_by: the feature that needs it, or "".
     """
 
@@ -103,11 +114,7 @@ def features_of(protocol: Protocol, metadata: Metadata, names: Sequence[str]) ->
         Feature(
             name=name,
             supported=_supported(protocol, name),
-            properties={
-                key: metadata.configuration.get(key)
-                for key, value in OFFERED[name].items()
-                if metadata.configuration.get(key, "").strip().lower() != value
-            },
+            properties={key: metadata.configuration.get(key) for key in _missing(protocol, metadata, name)},
             needed_by=needed.get(name, ""),
         )
         for name in (*names, *needed)
@@ -115,50 +122,50 @@ def features_of(protocol: Protocol, metadata: Metadata, names: Sequence[str]) ->
 
 
 def upgraded(protocol: Protocol, names: Sequence[str]) -> Protocol:
-    """The protocol with features, and what its older versions stood for written out; itself if it has them all."""
+    """The protocol with features, and what its older versions stood for written out; itself if it has them all.
+
+    What readers must know too is listed for them then, also where it was listed for writers only.
+    """
     if all(_supported(protocol, name) for name in names):
         return protocol
-    new = frozenset(names)
     readers = reader_features(protocol)
-    writers = writer_features(protocol) | readers | new
-    if protocol.min_reader_version < READER_VERSION and not new & READER_FEATURES:
-        return replace(protocol, min_writer_version=WRITER_VERSION, writer_features=writers)
+    writers = writer_features(protocol) | readers | frozenset(names)
+    then = replace(protocol, min_writer_version=WRITER_VERSION, writer_features=writers)
+    if protocol.min_reader_version < READER_VERSION and not unread_features(then):
+        return then
     return replace(
-        protocol,
-        min_reader_version=READER_VERSION,
-        min_writer_version=WRITER_VERSION,
-        reader_features=readers | new & READER_FEATURES,
-        writer_features=writers,
+        then, min_reader_version=READER_VERSION, reader_features=readers | writers & READER_FEATURES
     )
 
 
-def configured(metadata: Metadata, names: Sequence[str]) -> Metadata:
-    """The metadata with the properties that turn the features on."""
-    wanted = {key: value for name in names for key, value in OFFERED[name].items()}
-    missing = {
-        key: value
-        for key, value in wanted.items()
-        if metadata.configuration.get(key, "").strip().lower() != value
-    }
+def configured(protocol: Protocol, metadata: Metadata, names: Sequence[str]) -> Metadata:
+    """The metadata with the properties that the features take; `protocol` is the one before."""
+    missing = {key: value for name in names for key, value in _missing(protocol, metadata, name).items()}
     return replace(metadata, configuration={**metadata.configuration, **missing}) if missing else metadata
 
 
 def written_out(protocol: Protocol) -> tuple[str, ...]:
     """What the protocol's versions stand for without saying so."""
-    implied = implied_writer_features(protocol.min_writer_version) | reader_features(protocol)
-    return tuple(sorted(implied - (protocol.writer_features or frozenset())))
+    told = implied_features(protocol) | reader_features(protocol)
+    return tuple(sorted(told - (protocol.writer_features or frozenset())))
 
 
-def blocked_by(metadata: Metadata, features: Sequence[Feature]) -> tuple[str, ...]:
+def blocked_by(protocol: Protocol, metadata: Metadata, features: Sequence[Feature]) -> tuple[str, ...]:
     """Why features that are not there cannot be turned on."""
     due = {feature.name for feature in features if not feature.there}
     reasons = []
     if "deletionVectors" in due:
         reasons += [
-            f"{name} is true, and such tables must not have deletion vectors"
-            for name in _ICEBERG_COMPAT
-            if metadata.property_bool(name, default=False)
+            f"{setting}, and such tables must not have deletion vectors: change that first, or name the other features "
+            "with --feature"
+            for setting in _without_vectors(metadata)
         ]
+    mode = metadata.configuration.get(_MAPPING, "none")
+    if due and mode.lower() != "none" and not supports(protocol, "columnMapping"):
+        reasons.append(
+            f"{_MAPPING} is {mode}, and the protocol does not have columnMapping, so readers may differ in what they "
+            "read: set the property or the protocol with an engine, so that both agree"
+        )
     provider = metadata.format.get("provider", "parquet")
     if provider != "parquet" and due:
         reasons.append(f"its data files are {provider!r}, not Parquet")
@@ -172,7 +179,7 @@ def updates_for(
     protocol: Protocol, metadata: Metadata, names: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
     """The actions that the features take, with a commitInfo as Delta Lake has it; none where all is there."""
-    then, told = upgraded(protocol, names), configured(metadata, names)
+    then, told = upgraded(protocol, names), configured(protocol, metadata, names)
     if then == protocol and told == metadata:
         return ()
     actions: list[Mapping[str, Any]] = []
@@ -196,6 +203,30 @@ def _supported(protocol: Protocol, name: str) -> bool:
     return name in writer_features(protocol) and (
         name not in READER_FEATURES or name in reader_features(protocol)
     )
+
+
+def _missing(protocol: Protocol, metadata: Metadata, name: str) -> dict[str, str]:
+    """The properties that a feature takes and that are not set so.
+
+    Row tracking that is declared must not be enabled by a property from before: files have no row ids yet.
+    """
+    if name == "rowTracking" and not _supported(protocol, name):
+        on = _said(metadata, ROW_TRACKING_ENABLED) == "true"
+        return {ROW_TRACKING_ENABLED: "false"} if on else {}
+    return {key: value for key, value in OFFERED[name].items() if _said(metadata, key) != value}
+
+
+def _said(metadata: Metadata, key: str) -> str:
+    return metadata.configuration.get(key, "").strip().lower()
+
+
+def _without_vectors(metadata: Metadata) -> list[str]:
+    """The settings that exclude deletion vectors."""
+    found = [f"{name} is true" for name in _WITHOUT_VECTORS if metadata.property_bool(name, default=False)]
+    formats = metadata.configuration.get(_UNIFORM, "")
+    if "hudi" in [name.strip() for name in formats.lower().split(",")]:
+        found.append(f"{_UNIFORM} is {formats}")
+    return found
 
 
 def _columns(metadata: Metadata) -> set[str]:

@@ -136,7 +136,9 @@ def _declared(snapshot: Snapshot) -> bool:
 
 
 def _enabled(snapshot: Snapshot) -> bool:
-    return _declared(snapshot) and snapshot.metadata.property_bool(ENABLED, default=False)
+    """Whether nothing is left to be set: the property, and the names that it needs."""
+    on = _declared(snapshot) and snapshot.metadata.property_bool(ENABLED, default=False)
+    return on and rules.has_column_names(snapshot.metadata)
 
 
 def _blocked_by(snapshot: Snapshot, files: Files) -> tuple[str, ...]:
@@ -178,9 +180,19 @@ def _verdicts(snapshot: Snapshot, files: Files) -> tuple[Verdict, ...]:
             subject="property",
             id=ENABLED,
             keep=enabled,
-            reason="it is true" if enabled else "it is set to true once every file has row ids",
+            reason=_property_reason(snapshot),
         ),
     )
+
+
+def _property_reason(snapshot: Snapshot) -> str:
+    if not snapshot.metadata.property_bool(ENABLED, default=False):
+        return "it is set to true once every file has row ids"
+    if not supports(snapshot.protocol, FEATURE):
+        return f"it is true without {FEATURE}: it is set to false, and to true once every file has row ids"
+    if not rules.has_column_names(snapshot.metadata):
+        return "it is true, and the names of the columns that it needs are added"
+    return "it is true"
 
 
 # -- steps -----------------------------------------------------------------------------------------------------

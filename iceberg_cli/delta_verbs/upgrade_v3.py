@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from iceberg_cli.delta import upgrade as rules
 from iceberg_cli.delta.feature_clients import lacking_features, told, writers_of
+from iceberg_cli.delta.features import unread_features
 from iceberg_cli.delta.policies import UpgradePolicy
 from iceberg_cli.delta.protocol import Protocol
 from iceberg_cli.delta.upgrade import Feature
@@ -57,9 +58,9 @@ class UpgradeV3:
                 "features": Option(value=list(names), source=source),
             },
             policy=asked.to_json(),
-            verdicts=(*_verdicts(protocol, features, written_out=bool(new)), *_told(clients)),
+            verdicts=(*_verdicts(protocol, features, extended=bool(new)), *_told(clients)),
             warnings=tuple(f"{name}: {told(lost)}" for name, (_, lost) in clients.items() if lost),
-            blocked_by=rules.blocked_by(metadata, features) if updates else (),
+            blocked_by=rules.blocked_by(protocol, metadata, features) if updates else (),
             steps=(_step(features, updates),) if updates else (),
         )
         return table.resolve(table.blocked(plan))
@@ -76,17 +77,27 @@ def _versions(protocol: Protocol) -> str:
     return f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}"
 
 
-def _verdicts(protocol: Protocol, features: Sequence[Feature], *, written_out: bool) -> tuple[Verdict, ...]:
+def _verdicts(protocol: Protocol, features: Sequence[Feature], *, extended: bool) -> tuple[Verdict, ...]:
     asked = [
         Verdict(subject="feature", id=feature.name, keep=feature.there, reason=_reason(feature))
         for feature in features
     ]
-    told = rules.written_out(protocol) if written_out else ()
-    reason = f"{_versions(protocol)} stands for it: it is written out"
+    if not extended:
+        return tuple(asked)
     names = {feature.name for feature in features}
+    told = dict.fromkeys(
+        sorted(unread_features(protocol)), "it is listed for writers only: readers are told of it too"
+    )
+    told |= dict.fromkeys(
+        rules.written_out(protocol), f"{_versions(protocol)} stands for it: it is written out"
+    )
     return (
         *asked,
-        *(Verdict(subject="feature", id=n, keep=True, reason=reason) for n in told if n not in names),
+        *(
+            Verdict(subject="feature", id=name, keep=True, reason=reason)
+            for name, reason in told.items()
+            if name not in names
+        ),
     )
 
 
@@ -105,9 +116,13 @@ def _reason(feature: Feature) -> str:
     parts += [
         f"{name}={wanted[name]} turns it on" + ("" if now is None else f", it is {now}")
         for name, now in feature.properties.items()
+        if name in wanted
     ]
     if feature.name == "rowTracking" and not feature.supported:
         parts.append("supported only: assign-row-ids enables it")
+        parts += [
+            f"{name} is {now}, it is set to false until then" for name, now in feature.properties.items()
+        ]
     return "; ".join(parts)
 
 
