@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable as PeerTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,11 +95,21 @@ def test_a_file_added_again_without_a_remove_is_there_once(tmp_path: Path) -> No
     assert snapshot.adds["baseRowId"].to_pylist() == [0]
 
 
-def test_two_spellings_of_one_path_are_one_file(tmp_path: Path) -> None:
-    snapshot = a_log(
-        tmp_path, [an_add(path="p=a b/x"), an_add(path="y")], [a_remove(path="p=a%20b/x")]
-    ).snapshot()
-    assert (paths(snapshot), tombstones(snapshot)) == (["y"], ["p=a%20b/x"])
+@pytest.mark.parametrize("other", ["p=%C3%A9/x", "p=%c3%a9/x", "p=\u00e9/%78"])
+def test_two_spellings_of_one_path_are_two_files_as_they_are_for_delta_rs(tmp_path: Path, other: str) -> None:
+    log = a_log(tmp_path, [a_protocol(), a_metadata(), an_add(path="p=\u00e9/x"), an_add(path="y")])
+    write_commit(tmp_path, 1, a_commit(a_remove(path=other)))
+    snapshot = log.snapshot()
+    assert (paths(snapshot), tombstones(snapshot)) == (["p=\u00e9/x", "y"], [other])
+    assert len(PeerTable(str(tmp_path)).file_uris()) == 2
+
+
+@pytest.mark.parametrize("other", ["file:/a/x", "file:///a/x"])
+def test_absolute_paths_are_compared_without_the_scheme_of_local_files(tmp_path: Path, other: str) -> None:
+    one = a_log(tmp_path / "one", [an_add(path="/a/x")], [a_remove(path=other)]).snapshot()
+    two = a_log(tmp_path / "two", [an_add(path=other)], [a_remove(path="/a/x")]).snapshot()
+    assert (paths(one), tombstones(one)) == ([], [other])
+    assert (paths(two), tombstones(two)) == ([], ["/a/x"])
 
 
 def test_a_file_that_one_commit_adds_and_removes_stays(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Final
 from urllib.parse import unquote
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +24,7 @@ _ABSOLUTE_PATTERN: Final = r"^([A-Za-z][A-Za-z0-9+.-]*:)?/"
 _Z85: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUE: Final = {character: value for value, character in enumerate(_Z85)}
 _UUID_CHARACTERS: Final = 20
-_PERCENT: Final = ord("%")
+_FILE_SCHEME: Final = "file:/"
 
 
 def physical(path: str, root: str) -> str:
@@ -67,25 +66,15 @@ def decode(path: str) -> str:
         raise CorruptFile(path, None, "the escapes in this path of the log are no UTF-8") from None
 
 
-def decoded_column(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """`decode` over n strings; null stays null."""
-    if not _any_escapes(paths):
+def path_keys(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """What tells the files of n actions apart: their paths as they are spelled, of local absolute ones without scheme.
+
+    Other readers compare spellings: to Delta Spark and to delta-rs `k=é` and `k=%C3%A9` are two files, and a remove of
+    one leaves the other active. Delta Spark gives absolute paths their scheme before it compares them.
+    """
+    if not pc.any(pc.starts_with(paths, _FILE_SCHEME)).as_py():
         return paths
-    return pa.array([None if path is None else decode(path) for path in paths.to_pylist()], pa.string())
-
-
-def _any_escapes(paths: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether some of n strings have a percent sign, by all their bytes at once."""
-    for chunk in paths.chunks if isinstance(paths, pa.ChunkedArray) else [paths]:
-        large = chunk.cast(pa.large_string())
-        _, offsets, data = large.buffers()
-        if data is None or not len(large):
-            continue
-        ends = np.frombuffer(offsets, np.int64)
-        first, last = ends[large.offset], ends[large.offset + len(large)]
-        if (np.frombuffer(data, np.uint8)[first:last] == _PERCENT).any():
-            return True
-    return False
+    return pc.replace_substring_regex(paths, f"^{_FILE_SCHEME}/*", "/")
 
 
 def dv_path(storage_type: str, path_or_inline: str, root: str) -> str | None:

@@ -1,6 +1,6 @@
 """Action reconciliation: of all references to a logical file the newest one counts.
 
-A logical file is a path, decoded, and the id of its deletion vector. Keys are compared whole.
+A logical file is a path, as `paths.path_keys` has it, and the id of its deletion vector. Keys are compared whole.
 Where one commit adds and removes the same logical file, which the protocol does not allow, the file stays: a reader
 that sees one too many is noticed, and a file deleted by mistake does not come back.
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.actions import ADD, REMOVE, Actions, combine, dv_ids
 from iceberg_cli.delta.columns import concat
-from iceberg_cli.delta.paths import decoded_column
+from iceberg_cli.delta.paths import path_keys
 from iceberg_cli.string_hashes import hash_column
 
 Bools = npt.NDArray[np.bool_]
@@ -81,7 +81,7 @@ def _newest(parts: Sequence[Actions]) -> list[Bools]:
 def _codes(tables: Sequence[pa.Table]) -> tuple[Int64s, int]:
     """A number below the count for each row of all tables, equal where path and deletion vector are equal."""
     paths = pa.chunked_array(
-        [chunk for table in tables for chunk in _chunks(decoded_column(table.column("path")))]
+        [chunk for table in tables for chunk in _chunks(path_keys(table.column("path")))]
     )
     codes = _hash_codes(paths)
     if codes is None:
@@ -96,6 +96,7 @@ def _codes(tables: Sequence[pa.Table]) -> tuple[Int64s, int]:
 
 def _hash_codes(values: pa.ChunkedArray) -> Int64s | None:
     """A number for each value, by a hash, faster than by a dictionary; None where two values share a hash."""
+    values = values.cast(pa.large_string())  # offsets of 32 bits end at 2 GiB
     hashes = hash_column(values)
     order = np.argsort(hashes)
     other = hashes[order[1:]] != hashes[order[:-1]]
