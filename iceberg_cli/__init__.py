@@ -31,7 +31,8 @@ Where building showed something better than the first design:
   itself, and a file that is made of one is written where it is made). Both engines sift and build by the same code.
 - Big scans of local disks run in forked lanes (`engines/lanes.py`): threads gain nothing under the interpreter's lock.
 - A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
-  intent with the digest, and `resume` can send the very same swap again.
+  intent with the digest, and `resume` can send the very same swap again while all files that it names are there. One of
+  Delta only within the hour: it says when it removed files, and a vacuum would take them at once.
 - An open operation is finished, not rolled back: its plan was confirmed, and planning again may only remove less.
 - A table's folder opened in another place than its metadata says is a copy: it is read there and never written to.
 - A Delta commit that lost to another is not merged with the winners by rules of its own: the verb plans again on the

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +30,7 @@ class OpenedTable(ABC):
         on_event: progress.
     """
 
+    send_again_ms: ClassVar[int | None] = None
     name: str
     storage: Storage
     engine: Engine
@@ -74,6 +76,11 @@ class OpenedTable(ABC):
         """Write new files, put-if-absent."""
         for path, data in files.items():
             self.storage.put_if_absent(path, data)
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of some files that are not there."""
+        sizes = self.storage.stat_many(paths)
+        return [path for path, size in zip(paths, sizes, strict=True) if size is None]
 
     def journal(self, operation_id: str) -> Journal:
         """The journal of an operation: empty, or as it was left."""

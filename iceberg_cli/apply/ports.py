@@ -51,6 +51,11 @@ class Table(Protocol):
         """The table's base location."""
         ...
 
+    @property
+    def send_again_ms(self) -> int | None:
+        """How long after it was decided a commit may be sent again as it is; None: always."""
+        ...
+
     def load(self) -> Base:
         """Look at the pointer and read what it points to."""
         ...
@@ -74,6 +79,10 @@ class Table(Protocol):
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Write new files, put-if-absent."""
+        ...
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of some files that are not there."""
         ...
 
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:

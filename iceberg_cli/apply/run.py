@@ -18,6 +18,7 @@ from iceberg_cli.operation import StepState
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
 from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
+from iceberg_cli.times import age
 
 
 @dataclass(kw_only=True)
@@ -280,17 +281,19 @@ class OperationRun:
 
     def _settle(self, step: Step, state: StepState) -> None:
         """Find out what came of a swap that was sent, or send the same one again."""
-        assert state.intent is not None
+        intent = state.intent
+        assert intent is not None
         base = self.table.load()
-        attempt = self.table.rebind(step, state.intent)
-        location = state.intent["metadata_location"]
+        attempt = self.table.rebind(step, intent)
+        location = intent["metadata_location"]
+        told, refused = "Its commit had happened.", "Its commit had been refused"
         outcome = (
             Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)
         )
-        if isinstance(outcome, Unknown) and base.version != state.intent["base_location"]:
+        if isinstance(outcome, Unknown) and base.version != intent["base_location"]:
             # The base has moved, so the swap cannot happen any more; had it happened, its effects would show. The
             # sweep recomputes what is live in any case.
-            sent = replace(step, change=Change(updates=tuple(state.intent["updates"])))
+            sent = replace(step, change=Change(updates=tuple(intent["updates"])))
             if self.table.effects_visible(sent):
                 outcome = Committed(metadata_location=location)
             else:
@@ -298,18 +301,39 @@ class OperationRun:
                 self._leave(step, state.staged)
         elif isinstance(outcome, Unknown) and attempt is not None:
             # The base is still current, so the same swap, with the same content, can be sent again.
-            outcome = self.table.commit(attempt)
-        self._record_outcome(step, state.intent, outcome)
+            stale = self._stale(state)
+            if stale is None:
+                outcome, told = self.table.commit(attempt), "Its commit was sent again, and happened."
+            else:
+                # Whatever of it still arrives is refused once the base has moved. Until then its files stay.
+                outcome, refused = Conflict(reason=stale), f"Its commit was not sent again, for {stale}"
+                intent = {**intent, "scratch": [], "own_files": []}
+                self._leave(step, state.staged)
+        self._record_outcome(step, intent, outcome)
         match outcome:
             case Committed():
-                self.notes.append("Its commit had happened." if self.resumed else "The commit happened.")
+                self.notes.append(told if self.resumed else "The commit happened.")
             case Conflict():
-                self.notes.append("Its commit had been refused; it was planned again.")
+                self.notes.append(f"{refused}; it was planned again.")
             case Unknown(cause=cause):
                 raise CommitStateUnknown(
                     f"Cannot tell yet whether the commit of {self.shown.table['name']} happened: {cause}",
                     next_step=f"`resume` asks again for operation {self.journal.operation_id}.",
                 )
+
+    def _stale(self, state: StepState) -> str | None:
+        """Why a swap that was decided earlier is not sent any more, or None.
+
+        A cleanup of files that nothing references, by whatever tool, may have taken what it names. And a commit that
+        says when it removed files must not say a time that is long gone: they would be deleted at once.
+        """
+        assert state.intent is not None
+        age_ms = self.shell.now_ms() - int(state.intent["timestamp_ms"])
+        limit_ms = self.table.send_again_ms
+        if limit_ms is not None and age_ms > limit_ms:
+            return f"it was decided {age(age_ms)} ago"
+        missing = self.table.missing(state.staged)
+        return f"{missing[0]}, which it names, is not there any more" if missing else None
 
     def _leave(self, step: Step, paths: Sequence[str]) -> None:
         """Keep staged files for good: a snapshot that is gone by now may have been committed, and others name them."""
