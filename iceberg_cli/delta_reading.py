@@ -7,11 +7,17 @@ gone and listed still, or needed by a checkpoint, is a `CorruptFile`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from iceberg_cli.delta.actions import Actions, CommitBytes, combine, parse_commits
 from iceberg_cli.delta.checkpoint import Part, read_part, sidecar_path
+from iceberg_cli.delta.checksum import in_commit_timestamp_in
+from iceberg_cli.delta.columns import DELETION_VECTOR, noting_unknown
 from iceberg_cli.delta.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.last_checkpoint_reading import CheckpointHint, read_hint
 from iceberg_cli.delta.log import (
@@ -213,10 +219,25 @@ class DeltaLog:
         return enabled and in_commit_timestamp(state, whole.version) is None
 
     def _with_commit_info(self, listing: Listing, state: Actions, version: int) -> Actions:
-        """`state` with the commit info of a version that was read from a checkpoint or a compaction."""
+        """`state` with the commit info of a version that was read from a checkpoint or a compaction.
+
+        Where no commit tells the in-commit timestamp, the commit info holds that of the version checksum.
+        """
         files = [file for file in listing.commits if file.version == version]
         infos = self._read_commits(files).commit_infos if files else ()
-        return replace(state, commit_infos=(*state.commit_infos, *infos))
+        found = replace(state, commit_infos=(*state.commit_infos, *infos))
+        if in_commit_timestamp(found, version) is not None:
+            return found
+        said = {"inCommitTimestamp": self._in_checksum(listing, version)}
+        return replace(found, commit_infos=(*found.commit_infos, (version, said)))
+
+    def _in_checksum(self, listing: Listing, version: int) -> int | None:
+        """The in-commit timestamp in the checksum of a version, None where there is none or it is damaged."""
+        for file in listing.checksums:
+            if file.version == version:
+                with suppress(FileNotFoundError):
+                    return in_commit_timestamp_in(self._storage.read(file.path), file.path)
+        return None
 
     def _read_commits(self, files: Sequence[LogFile]) -> Actions:
         parsed = self._engine.scan(
@@ -335,4 +356,29 @@ def _parse_commits(files: Sequence[tuple[LogFile, bytes | None]]) -> tuple[str |
 def _parse_parts(files: Sequence[tuple[LogFile, bytes | None]]) -> tuple[str | None, list[Part] | None]:
     if gone := _gone(files):
         return gone, None
-    return None, [read_part(file.path, file.version, data or b"") for file, data in files]
+    return None, [_part(file, data or b"") for file, data in files]
+
+
+def _part(file: LogFile, data: bytes) -> Part:
+    """What one file of a checkpoint holds, with the names of what is in its deletion vectors and no column has."""
+    part = read_part(file.path, file.version, data)
+    if file.path.endswith(".json"):
+        return part
+    adds, removes = _noted(part.actions.adds, "add", data), _noted(part.actions.removes, "remove", data)
+    return replace(part, actions=replace(part.actions, adds=adds, removes=removes))
+
+
+def _noted(files: pa.Table, kind: str, data: bytes) -> pa.Table:
+    """Adds or removes of a Parquet checkpoint, noting what its deletion vectors have and the protocol does not name."""
+    import pyarrow.parquet as pq
+
+    if files["deletionVector"].null_count == files.num_rows:
+        return files
+    file = pq.ParquetFile(pa.BufferReader(data))
+    found = []
+    for name in (field.name for field in file.schema_arrow.field(kind).type.field("deletionVector").type):
+        if DELETION_VECTOR.get_field_index(name) < 0:
+            column = file.read(columns=[f"{kind}.deletionVector.{name}"]).column(0)
+            values = pc.struct_field(column, ["deletionVector", name])
+            found += [name] if values.null_count < len(values) else []
+    return noting_unknown(files, found)

@@ -21,8 +21,11 @@ from iceberg_cli.committers import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.committers.delta_log import DeltaLogCommitter
 from iceberg_cli.committers.retries import Retries
 from iceberg_cli.delta.bind import LogCommit, Summary, bind
+from iceberg_cli.delta.columns import lost_of_vectors
+from iceberg_cli.delta.draft import CommitDraft
 from iceberg_cli.delta.features import write_refusal
-from iceberg_cli.delta.snapshot import Snapshot
+from iceberg_cli.delta.snapshot import Snapshot, has_in_commit_timestamps
+from iceberg_cli.delta_log_cleanup import CHECKPOINT_TASK
 from iceberg_cli.delta_own_files import (
     discardable,
     kept_commit,
@@ -35,7 +38,7 @@ from iceberg_cli.engines import Engine
 from iceberg_cli.errors import Refused
 from iceberg_cli.opened_table import OpenedTable
 from iceberg_cli.paths import scheme_of
-from iceberg_cli.plan import Base, Plan, Staged, Step, Task
+from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
 from iceberg_cli.removals import SCHEMA, Removals
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ class DeltaTable(OpenedTable):
     """
 
     format: ClassVar[Literal["delta"]] = "delta"
+    send_again_ms: ClassVar[int | None] = 3_600_000  # a vacuum goes by the times that a commit's removes tell
     root: str
     committer: DeltaLogCommitter
     log: DeltaLog = field(init=False)
@@ -120,7 +124,27 @@ class DeltaTable(OpenedTable):
         """Why this table, as loaded last, is not written to, or None."""
         return write_refusal(self.snapshot.protocol, self.snapshot.metadata)
 
+    def _refusal(self, step: Step) -> str | None:
+        """Why one step is not carried out on the table as loaded last, or None."""
+        snapshot = self.snapshot
+        timed = has_in_commit_timestamps(snapshot.protocol, snapshot.metadata)
+        if step.change is not None and timed and snapshot.in_commit_timestamp_ms is None:
+            return (
+                f"neither a commit nor a version checksum tells the in-commit timestamp of version {snapshot.version}, "
+                "which that of the next version must exceed"
+            )
+        checkpoint = any(task.kind == CHECKPOINT_TASK for task in step.tasks)
+        if checkpoint or _names_vectors(step.change):
+            return lost_of_vectors(snapshot.adds, snapshot.removes)
+        return None
+
     # -- plans -------------------------------------------------------------------------------------------------
+
+    def blocked(self, plan: Plan) -> Plan:
+        """The plan, blocked where it would write or delete and the table, or one of the steps, does not allow that."""
+        found = super().blocked(plan)
+        reasons = (reason for step in plan.steps if (reason := self._refusal(step)))
+        return replace(found, blocked_by=tuple(dict.fromkeys([*found.blocked_by, *reasons])))
 
     def resolve(self, plan: Plan, rows: pa.Table | None = None) -> Plan:
         """The plan with its removals: those of `rows` that are below the table's root.
@@ -154,10 +178,10 @@ class DeltaTable(OpenedTable):
         Its bytes are kept beside the journal until its outcome is known, so that the same ones can be sent again.
 
         Raises:
-            Refused: the table must not be written to any more.
+            Refused: the table must not be written to any more, or not this.
         """
         assert step.change is not None
-        if reason := self.read_only_reason():
+        if reason := self.read_only_reason() or self._refusal(step):
             raise Refused(f"Cannot commit to {self.name}: {reason}")
         commit = bind(
             step.change,
@@ -263,3 +287,10 @@ class DeltaTable(OpenedTable):
     def staging_path(self, mark: str, task: Task) -> str:
         """Where a task's new file goes."""
         return staging_path(self.root, mark, task)
+
+
+def _names_vectors(change: Change | None) -> bool:
+    """Whether a change adds or removes files with deletion vectors."""
+    draft = None if change is None else change.draft
+    files = (draft.adds, draft.removes) if isinstance(draft, CommitDraft) else ()
+    return any(table["deletionVector"].null_count < table.num_rows for table in files)

@@ -18,7 +18,7 @@ from iceberg_cli.delta.actions import (
     file_lines,
     parse_commits,
 )
-from iceberg_cli.delta.columns import AS_JSON
+from iceberg_cli.delta.columns import AS_JSON, lost_of_vectors
 from iceberg_cli.errors import CorruptFile
 from tests.delta_builders import (
     NOW_MS,
@@ -128,6 +128,22 @@ def test_unknown_fields_and_actions_survive_reading_and_writing() -> None:
     assert [json.loads(line) for line in file_lines("remove", actions.removes)] == [
         a_remove(path="c", why=[1, "2"])
     ]
+
+
+def test_fields_of_deletion_vectors_that_have_no_column_are_known_by_name_whatever_is_joined() -> None:
+    plain = parsed(an_add(path="a", dv=a_dv()), a_remove(path="b", dv=a_dv()))
+    parts = [
+        plain,
+        parsed(an_add(path="c", dv=a_dv(newField=1, empty=None), odd=1)),
+        parsed(an_add(path="d", dv={**a_dv(), "other": {"x": []}, "empty": None}, odd="text")),
+        parsed(a_remove(path="e", dv=a_dv(third=False))),
+    ]
+    both = combine(parts)
+    assert lost_of_vectors(plain.adds, plain.removes) is None
+    assert "have newField, other, which" in (lost_of_vectors(both.adds) or "")
+    assert "have newField, other, third, which" in (lost_of_vectors(both.adds, both.removes) or "")
+    assert both.adds.schema.field("deletionVector").type == ADD.field("deletionVector").type
+    assert both.adds["deletionVector"].to_pylist() == [{**a_dv(), "maxRowIndex": None}] * 3
 
 
 def test_what_only_checkpoints_have_says_nothing_in_a_commit() -> None:

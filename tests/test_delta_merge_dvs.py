@@ -200,6 +200,25 @@ def test_a_table_that_gives_ids_to_what_is_added_gives_them_here_too(tmp_path: P
     assert "tags" not in info
 
 
+def test_while_row_tracking_is_suspended_no_file_gets_ids_and_those_that_have_them_keep_them(
+    tmp_path: Path,
+) -> None:
+    """Delta's property `delta.rowTrackingSuspended`: no new row ids are generated while it is true."""
+    mark = a_domain(domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":41}')
+    old = an_add(path="old", dv=write_vectors(tmp_path, 9, [1])[0], baseRowId=30, defaultRowCommitVersion=0)
+    features = ("deletionVectors", "rowTracking", "domainMetadata")
+    configuration = {**ON, "delta.rowTrackingSuspended": "true"}
+    files = [old, *many_files(tmp_path, 2)]
+    a_table(tmp_path, *files, features=features, configuration=configuration, others=(mark,))
+    merged(tmp_path, min_files=2)
+    found = {
+        add["path"]: (add.get("baseRowId"), add.get("defaultRowCommitVersion"))
+        for add in actions(tmp_path, 1, "add")
+    }
+    assert found == {"old": (30, 0), "0.parquet": (None, None), "1.parquet": (None, None)}
+    assert not actions(tmp_path, 1, "domainMetadata")
+
+
 # What is chosen
 
 
@@ -283,6 +302,30 @@ def test_a_data_file_without_a_number_of_rows_is_refused_by_name(tmp_path: Path)
     a_table(tmp_path, unknown, *many_files(tmp_path))
     with pytest.raises(Refused, match=r"dark.parquet.*numRecords"):
         merged(tmp_path)
+
+
+def test_fields_of_a_vector_that_the_protocol_does_not_name_block_and_are_not_lost(tmp_path: Path) -> None:
+    """Its remove would have to carry the old vector whole."""
+    new, *others = many_files(tmp_path)
+    new["add"]["deletionVector"]["newField"] = {"a": 1}
+    a_table(tmp_path, new, *others)
+    with pytest.raises(Refused, match="newField, which Delta's protocol does not name"):
+        merged(tmp_path)
+    assert not (tmp_path / "_delta_log" / f"{1:020}.json").exists()
+
+
+def test_a_field_that_says_nothing_blocks_nothing(tmp_path: Path) -> None:
+    new, *others = many_files(tmp_path)
+    new["add"]["deletionVector"]["newField"] = None
+    a_table(tmp_path, new, *others)
+    assert merged(tmp_path).committed_version == 1
+
+
+def test_row_ids_are_not_given_to_files_whose_vectors_would_lose_a_field(tmp_path: Path) -> None:
+    dv = {**write_vectors(tmp_path, 1, [1])[0], "newField": 7}
+    a_table(tmp_path, an_add(dv=dv), features=("deletionVectors", "rowTracking", "domainMetadata"))
+    blocked = VERBS["assign-row-ids"].plan(opened(tmp_path), {}, as_of_ms=NOW_MS).blocked_by
+    assert [reason for reason in blocked if "newField" in reason] == list(blocked) != []
 
 
 def test_a_writer_feature_that_is_not_known_blocks(tmp_path: Path) -> None:
@@ -395,6 +438,16 @@ def test_ids_that_another_writer_takes_meanwhile_are_not_given_twice(tmp_path: P
     firsts = {add["path"]: add["baseRowId"] for add in adds}
     assert firsts == {"new": 42, **{f"{n}.parquet": 52 + 20 * n for n in range(5)}}
     assert {add["defaultRowCommitVersion"] for add in adds} == {1, 2}
+
+
+def test_a_vector_with_an_unknown_field_that_comes_meanwhile_stops_the_run(tmp_path: Path) -> None:
+    a_table(tmp_path, *many_files(tmp_path))
+    new = {**write_vectors(tmp_path, 50, [3])[0], "newField": 1}
+    table, plan = planned(tmp_path)
+    verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(an_add(path="n", dv=new))))])
+    with pytest.raises(Refused, match="newField"):
+        carried_out(plan, table, verb)
+    assert not (tmp_path / "_delta_log" / f"{2:020}.json").exists()
 
 
 def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,20 @@ import deltalake
 import pytest
 
 from iceberg_cli.apply import apply
+from iceberg_cli.delta_log_cleanup import checkpoint_task
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs import VERBS
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.plan import Plan, encode
+from iceberg_cli.plan import Change, Plan, Step, encode
 from iceberg_cli.report import Report
 from iceberg_cli.saved_plan import plan_from_json
 from tests.delta_builders import (
     NOW_MS,
     Action,
+    a_checkpoint,
     a_commit,
     a_commit_info,
+    a_dv,
     a_log,
     a_metadata,
     a_protocol_with,
@@ -259,6 +263,55 @@ def test_an_in_commit_timestamp_in_the_checksum_is_the_commits(tmp_path: Path) -
     assert said["inCommitTimestampOpt"] == 12_345
 
 
+def a_timed_table_whose_last_commit_is_gone(root: Path, *, checksum: bool) -> None:
+    """Its commits are a millennium ahead of every clock."""
+    metadata = a_metadata(configuration={"delta.enableInCommitTimestamps": "true"})
+    times = [a_commit_info(inCommitTimestamp=30 * NOW_MS + number) for number in (0, 5)]
+    a_log(root, [times[0], a_protocol_with("inCommitTimestamp"), metadata], [times[1], an_add()])
+    rewritten(root)
+    for name in [f"{0:020}.json", f"{1:020}.json", *([] if checksum else [f"{1:020}.crc"])]:
+        (root / "_delta_log" / name).unlink()
+
+
+def upgraded(root: Path) -> Report:
+    table, verb = opened(root), VERBS["upgrade-v3"]
+    return apply(verb.plan(table, {"features": ["changeDataFeed"]}, as_of_ms=NOW_MS), table, verb, a_shell())
+
+
+def test_where_a_commit_is_gone_its_checksum_tells_its_in_commit_timestamp(tmp_path: Path) -> None:
+    """Spec: the larger of the clock and one millisecond later than the previous commit's."""
+    a_timed_table_whose_last_commit_is_gone(tmp_path, checksum=True)
+    assert the_log(tmp_path).snapshot().timestamp_ms == 30 * NOW_MS + 5
+    upgraded(tmp_path)
+    commit = (tmp_path / "_delta_log" / f"{2:020}.json").read_text().splitlines()
+    assert json.loads(commit[0])["commitInfo"]["inCommitTimestamp"] == 30 * NOW_MS + 6
+
+
+@pytest.mark.parametrize("checksum", [None, b"{", b'{"inCommitTimestampOpt":5}', "null"])
+def test_where_nothing_tells_it_the_table_is_read_and_not_committed_to(
+    tmp_path: Path, checksum: bytes | str | None
+) -> None:
+    a_timed_table_whose_last_commit_is_gone(tmp_path, checksum=checksum == "null")
+    path = tmp_path / "_delta_log" / f"{1:020}.crc"
+    if checksum == "null":
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"inCommitTimestampOpt": None}))
+    elif isinstance(checksum, bytes):
+        path.write_bytes(checksum)
+    snapshot = the_log(tmp_path).snapshot()
+    assert (snapshot.adds.num_rows, snapshot.in_commit_timestamp_ms) == (1, None)
+    reason = "neither a commit nor a version checksum tells the in-commit timestamp of version 1"
+    with pytest.raises(Refused, match=reason):
+        upgraded(tmp_path)
+    table = opened(tmp_path)
+    change = Change(updates=({"commitInfo": {"operation": "TEST"}},))
+    with pytest.raises(Refused, match=reason):
+        table.bind(
+            Step(name="x", change=change), {}, timestamp_ms=1, commit_uuid="u", operation_id="o", mark="m"
+        )
+    assert not (tmp_path / "_delta_log" / f"{2:020}.json").exists()
+    assert not planned(tmp_path)[1].blocked_by
+
+
 def test_no_checksum_is_written_where_the_commit_is_gone_or_holds_what_is_unknown(tmp_path: Path) -> None:
     a_log(tmp_path / "1", [an_add(), {"novelty": {"a": 1}}])
     assert rewritten(tmp_path / "1").counts["added_checksums_count"] == 0
@@ -317,6 +370,56 @@ def test_a_range_that_is_none_is_an_error_of_the_command_line(tmp_path: Path) ->
     a_log(tmp_path, [an_add()], [an_add(path="b")])
     with pytest.raises(UsageError, match="no commit 2"):
         planned(tmp_path, compact_log=[0, 2])
+
+
+# -- what vectors have and no column holds ---------------------------------------------------------------------
+
+NEW_DV = {**a_dv(name="1" * 20), "newField": {"a": 1}}
+UNNAMED = "newField, which Delta's protocol does not name"
+
+
+@pytest.mark.parametrize("action", [an_add(dv=NEW_DV), a_remove(dv=NEW_DV)], ids=["add", "remove"])
+@pytest.mark.parametrize("policy", [{}, {"checkpoint": "v2"}, {"compact_log": [0, 1]}], ids=str)
+def test_a_field_of_a_vector_that_would_be_lost_blocks_checkpoint_and_compaction(
+    tmp_path: Path, action: Action, policy: dict[str, Any]
+) -> None:
+    a_v2_table(tmp_path, [an_add(path="a", dv=a_dv())], [action])
+    before = names(tmp_path)
+    assert len(planned(tmp_path, **policy)[1].blocked_by) == 1
+    with pytest.raises(Refused, match=UNNAMED):
+        rewritten(tmp_path, **policy)
+    assert names(tmp_path) == before
+
+
+@pytest.mark.parametrize(("value", "blocked"), [({"a": 1}, True), (None, False)])
+def test_a_field_of_vectors_in_a_parquet_checkpoint_is_noticed_where_it_has_a_value(
+    tmp_path: Path, value: Any, *, blocked: bool
+) -> None:
+    a_log(tmp_path, [an_add()], [an_add(path="b")])
+    add = an_add(path="a", dv=NEW_DV | {"maxRowIndex": 4, "newField": value})
+    state = [a_protocol_with("deletionVectors"), a_metadata(), add, a_remove(path="c", dv=a_dv())]
+    write_log_file(tmp_path, f"{0:020}.checkpoint.parquet", a_checkpoint(*state))
+    assert any(UNNAMED in reason for reason in planned(tmp_path)[1].blocked_by) is blocked
+
+
+def test_a_checkpoint_of_a_log_cleanup_is_blocked_too(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(dv=NEW_DV)])
+    table, plan = planned(tmp_path)
+    cleanup = replace(plan, blocked_by=(), steps=(Step(name="versions", tasks=(checkpoint_task(0),)),))
+    assert UNNAMED in table.blocked(cleanup).blocked_by[0]
+    files = replace(cleanup, steps=(Step(name="files"),))
+    assert table.blocked(files).blocked_by == ()
+
+
+def test_a_compaction_of_commits_that_have_such_a_field_is_refused_whatever_the_table_has_now(
+    tmp_path: Path,
+) -> None:
+    a_log(tmp_path, [an_add(path="a")], [an_add(dv=NEW_DV)], [a_remove(dv=NEW_DV)], [an_add(path="b")])
+    state = [a_protocol_with("deletionVectors"), a_metadata(), an_add(path="a"), an_add(path="b")]
+    write_log_file(tmp_path, f"{3:020}.checkpoint.parquet", a_checkpoint(*state))
+    with pytest.raises(Refused, match=UNNAMED):
+        rewritten(tmp_path, compact_log=[0, 1])
+    assert not [name for name in names(tmp_path) if "compacted" in name]
 
 
 # -- nothing else is touched -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.protocol import Metadata, Protocol
-from iceberg_cli.delta.snapshot import Snapshot, has_in_commit_timestamps
+from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.strict_json import loads
 
@@ -42,6 +42,15 @@ def read_checksum(data: bytes, path: str) -> Mapping[str, Any]:
     return fields
 
 
+def in_commit_timestamp_in(data: bytes, path: str) -> int | None:
+    """The in-commit timestamp in ms that a version checksum file says, None where it says none or is damaged."""
+    try:
+        said = read_checksum(data, path).get("inCommitTimestampOpt")
+    except CorruptFile:
+        return None
+    return said if type(said) is int else None
+
+
 def differences(fields: Mapping[str, Any], snapshot: Snapshot, path: str) -> tuple[Difference, ...]:
     """The fields of a checksum that disagree with the snapshot of its version; those that it leaves out do not.
 
@@ -53,7 +62,6 @@ def differences(fields: Mapping[str, Any], snapshot: Snapshot, path: str) -> tup
     Raises:
         CorruptFile: protocol or metadata are not as the protocol has them.
     """
-    in_commit = has_in_commit_timestamps(snapshot.protocol, snapshot.metadata)
     compared: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
         "tableSizeBytes": (_same, lambda: pc.sum(snapshot.adds.column("size")).as_py() or 0),
         "numFiles": (_same, lambda: snapshot.adds.num_rows),
@@ -61,7 +69,7 @@ def differences(fields: Mapping[str, Any], snapshot: Snapshot, path: str) -> tup
         "numProtocol": (_same, lambda: 1),
         "metadata": (lambda said: Metadata.from_json(said, path=path), lambda: snapshot.metadata),
         "protocol": (lambda said: Protocol.from_json(said, path=path), lambda: snapshot.protocol),
-        "inCommitTimestampOpt": (_same, lambda: snapshot.timestamp_ms if in_commit else None),
+        "inCommitTimestampOpt": (_same, lambda: snapshot.in_commit_timestamp_ms),
         "setTransactions": (_by("appId"), lambda: _by("appId")(snapshot.transactions.values())),
         "domainMetadata": (_by("domain"), lambda: _by("domain")(snapshot.domains.values())),
         "numDeletedRecordsOpt": (_same, lambda: int(_deleted(snapshot).sum())),

@@ -2,12 +2,13 @@
 
 A table of adds has the columns of `ADD` first, in this order and type, then one for each field that the protocol does
 not name, so that it survives. Such a field that cannot be told in one plain type is kept as JSON text, and marked so.
+Of such a field inside a deletion vector there is only the name, beside the column: see `lost_of_vectors`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -72,6 +73,8 @@ CDC: Final = pa.schema(
 )
 AS_JSON: Final = {b"iceberg_cli.json": b"text"}
 
+_VECTOR: Final = "deletionVector"
+_UNNAMED: Final = b"iceberg_cli.unknown"  # of the field `deletionVector`: JSON of names
 _WRONG_TYPE: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
 _DV_KINDS: Final = pa.array(["u", "i", "p"])
 _UUID_CHARACTERS: Final = 20
@@ -97,7 +100,24 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place)
         field, column = _unknown(name, [row.get(name) for row in rows])
         fields.append(field)
         columns.append(column)
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    found = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    return noting_unknown(found, _unknown_in_vectors(rows)) if _VECTOR in schema.names else found
+
+
+def noting_unknown(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """Adds or removes, noting fields of their deletion vectors that the protocol does not name."""
+    return pa.Table.from_arrays(table.columns, schema=_noting(table.schema, names)) if names else table
+
+
+def lost_of_vectors(*tables: pa.Table) -> str | None:
+    """Why adds and removes cannot be written anew, in words, or None: a vector has what no column here has."""
+    names = set().union(*(_noted(table.schema) for table in tables))
+    if not names:
+        return None
+    return (
+        f"deletion vectors have {', '.join(sorted(names))}, which Delta's protocol does not name and which would be "
+        "lost: leave this to the writer that knows it"
+    )
 
 
 def no_fractions(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place) -> None:
@@ -126,11 +146,14 @@ def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
         return filled[0]
     fields: dict[str, pa.Field] = {}
     as_json: set[str] = set()
-    for field in chain.from_iterable(table.schema for table in filled):
+    others = (field for table in filled for field in table.schema if field.name not in schema.names)
+    for field in others:
         if not field.equals(fields.setdefault(field.name, field), check_metadata=True):
             as_json.add(field.name)
     fields |= {name: _json_field(name) for name in as_json}
-    whole = pa.schema([*schema, *(fields[name] for name in sorted(fields.keys() - set(schema.names)))])
+    noted: set[str] = set().union(*(_noted(table.schema) for table in filled))
+    known = _noting(schema, noted) if noted else schema
+    whole = pa.schema([*known, *(fields[name] for name in sorted(fields))])
     return pa.concat_tables([_conformed(table, whole, as_json) for table in filled])
 
 
@@ -244,6 +267,23 @@ def _unknown(name: str, values: Sequence[Any]) -> tuple[pa.Field, pa.Array]:
         else:
             return pa.field(name, column.type), column
     return _json_field(name), _json_texts(values)
+
+
+def _unknown_in_vectors(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    vectors = [vector for row in rows if isinstance(vector := row.get(_VECTOR), dict)]
+    names = set().union(*vectors).difference(field.name for field in DELETION_VECTOR)
+    return {name for name in names if any(vector.get(name) is not None for vector in vectors)}
+
+
+def _noting(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
+    place = schema.get_field_index(_VECTOR)
+    return schema.set(place, schema.field(place).with_metadata({_UNNAMED: json.dumps(sorted(names))}))
+
+
+def _noted(schema: pa.Schema) -> set[str]:
+    if _VECTOR not in schema.names:
+        return set()
+    return set(json.loads((schema.field(_VECTOR).metadata or {}).get(_UNNAMED, b"[]")))
 
 
 def _json_field(name: str) -> pa.Field:

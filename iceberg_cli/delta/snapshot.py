@@ -25,6 +25,7 @@ class Snapshot:
         version: of the table.
         timestamp_ms: its in-commit timestamp where the table has these, else the modification time of its commit file,
             at least 1 ms after the version before.
+        in_commit_timestamp_ms: None where the table has none, or neither a commit nor a version checksum tells it.
         adds: active files, columns of `actions.ADD` and unknown ones.
         removes: tombstones that nothing cancelled, whatever their age.
         add_versions: the commit of each add, or the checkpoint's version; likewise `remove_versions`.
@@ -36,6 +37,7 @@ class Snapshot:
 
     version: int
     timestamp_ms: int
+    in_commit_timestamp_ms: int | None
     protocol: Protocol
     metadata: Metadata
     adds: pa.Table
@@ -52,7 +54,7 @@ def snapshot_of(state: Actions, segment: Segment, *, root: str, modified_ms: int
     """The snapshot that reconciled actions make.
 
     Args:
-        state: what `reconcile` left.
+        state: what `reconcile` left, with the commit info of the version.
         segment: what it was read from.
         root: the table's storage path, for messages.
         modified_ms: of the version's commit file, see `Listing.commit_times_ms`.
@@ -66,13 +68,12 @@ def snapshot_of(state: Actions, segment: Segment, *, root: str, modified_ms: int
     check_readable(state.protocol, root)
     if state.metadata is None:
         raise CorruptFile(root, "metaData", f"no metaData action up to version {segment.version}")
-    timestamp_ms = modified_ms
-    if has_in_commit_timestamps(state.protocol, state.metadata):
-        found = in_commit_timestamp(state, segment.version)
-        timestamp_ms = modified_ms if found is None else found
+    timed = has_in_commit_timestamps(state.protocol, state.metadata)
+    in_commit_ms = in_commit_timestamp(state, segment.version) if timed else None
     return Snapshot(
         version=segment.version,
-        timestamp_ms=timestamp_ms,
+        timestamp_ms=modified_ms if in_commit_ms is None else in_commit_ms,
+        in_commit_timestamp_ms=in_commit_ms,
         protocol=state.protocol,
         metadata=state.metadata,
         adds=state.adds,

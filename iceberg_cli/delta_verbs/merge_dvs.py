@@ -20,7 +20,7 @@ from iceberg_cli.delta import merge_dvs as rules
 from iceberg_cli.delta.draft import CommitDraft
 from iceberg_cli.delta.features import supports
 from iceberg_cli.delta.merge_dvs import INLINE, Choice, Vectors
-from iceberg_cli.delta.paths import decoded_column
+from iceberg_cli.delta.paths import physical_column
 from iceberg_cli.delta.policies import MergePolicy
 from iceberg_cli.delta.record_counts import UNKNOWN, Int64s
 from iceberg_cli.delta.row_ids_of_files import (
@@ -33,6 +33,7 @@ from iceberg_cli.delta.row_ids_of_files import (
     lacking,
     with_fresh_ids,
 )
+from iceberg_cli.delta.row_tracking import SUSPENDED
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.delta.vectors import (
     FRAME_BYTES,
@@ -109,7 +110,7 @@ class MergeDvs:
         plan = replace(plan, verdicts=tuple(_verdicts(found, choice, file_bytes, own)))
         if not choice.moved.any():
             return table.resolve(table.blocked(plan))
-        reasons = _blocked_by(snapshot, found, choice)
+        reasons = _blocked_by(snapshot, found, choice, root=table.location)
         cut = rules.outputs(found, choice.moved, target_bytes=options["target_size_bytes"].value)
         step = _step(snapshot, found, choice, file_bytes, cut) if not reasons else Step(name=OPERATION)
         return table.resolve(table.blocked(replace(plan, steps=(step,), blocked_by=reasons)))
@@ -186,7 +187,7 @@ def _verdicts(
         yield Verdict(subject=INLINE_SUBJECT, id=_IN_LOG, keep=not moved, reason=reason)
 
 
-def _blocked_by(snapshot: Snapshot, found: Vectors, choice: Choice) -> tuple[str, ...]:
+def _blocked_by(snapshot: Snapshot, found: Vectors, choice: Choice, *, root: str) -> tuple[str, ...]:
     """Why nothing may be merged."""
     reasons = []
     enabled = snapshot.metadata.property_bool(_DV_PROPERTY, default=False)
@@ -201,14 +202,13 @@ def _blocked_by(snapshot: Snapshot, found: Vectors, choice: Choice) -> tuple[str
             f"{_files(moved.filter(pa.array(uncounted)))} with deletion vectors have no numRecords in their "
             "statistics, without which Delta does not allow one"
         )
-    paths = decoded_column(snapshot.adds.column("path"))
-    twice = pc.value_counts(
-        paths.filter(pc.is_in(paths, value_set=_flat(decoded_column(moved.column("path")))))
-    )
+    paths = physical_column(snapshot.adds.column("path"), root)
+    merging = physical_column(moved.column("path"), root)
+    twice = pc.value_counts(paths.filter(pc.is_in(paths, value_set=merging)))
     names = [each["values"] for each in twice.to_pylist() if each["counts"] > 1]
     if names:
         reasons.append(f"the table has {names[0]} more than once: `inspect --check` tells more")
-    if not reasons and supports(snapshot.protocol, FEATURE) and lacking(moved).any():
+    if not reasons and _numbers(snapshot) and lacking(moved).any():
         problem = ids_problem(snapshot)
         reasons += [] if problem is None else [problem]
     return tuple(reasons)
@@ -218,10 +218,6 @@ def _files(adds: pa.Table) -> str:
     names = adds.column("path").to_pylist()
     more = f" and {len(names) - _EXAMPLES:,} more" if len(names) > _EXAMPLES else ""
     return f"{', '.join(names[:_EXAMPLES])}{more}"
-
-
-def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _step(
@@ -268,11 +264,17 @@ def _step(
     )
 
 
+def _numbers(snapshot: Snapshot) -> bool:
+    """Whether what is added gets row ids: the table supports them, and does not suspend giving them."""
+    suspended = snapshot.metadata.property_bool(SUSPENDED, default=False)
+    return supports(snapshot.protocol, FEATURE) and not suspended
+
+
 def _numbered(
     snapshot: Snapshot, adds: pa.Table, rows: Int64s
 ) -> tuple[pa.Table, tuple[Mapping[str, Any], ...]]:
     """The adds with row ids where the table must give them to what is added, and the action with the mark then."""
-    if not supports(snapshot.protocol, FEATURE) or not lacking(adds).any():
+    if not _numbers(snapshot) or not lacking(adds).any():
         return adds, ()
     mark = high_water_mark(snapshot)
     numbered, then = with_fresh_ids(adds, rows, mark=mark)

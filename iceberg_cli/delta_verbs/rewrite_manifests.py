@@ -12,6 +12,7 @@ from typing import Any, Final
 from iceberg_cli.delta.checkpoint_columns import other_rows
 from iceberg_cli.delta.checkpoint_writing import PART_SIZE, V2_FEATURE
 from iceberg_cli.delta.checksum_writing import may_write, version_checksum
+from iceberg_cli.delta.columns import lost_of_vectors
 from iceberg_cli.delta.compaction import check_range, compacted, compacted_name
 from iceberg_cli.delta.features import supports
 from iceberg_cli.delta.log import Listing
@@ -95,6 +96,9 @@ class RewriteManifests:
             found = _compaction(listing, asked.compact_log)
             verdicts.append(found[0])
             tasks += found[1]
+            lost = lost_of_vectors(snapshot.adds, snapshot.removes)
+            if found[1] and lost is not None:
+                plan = replace(plan, blocked_by=(*plan.blocked_by, lost))
         step = Step(
             name=OPERATION,
             tasks=tuple(tasks),
@@ -196,13 +200,20 @@ def _compaction(listing: Listing, versions: tuple[int, int]) -> tuple[Verdict, S
 
 
 def _compacted(table: DeltaTable, versions: tuple[int, int]) -> bytes | None:
-    """The compaction of a range, or None where a log cleanup has taken commits of it since it was planned."""
+    """The compaction of a range, or None where a log cleanup has taken commits of it since it was planned.
+
+    Raises:
+        Refused: it would lose fields of deletion vectors.
+    """
     listing = table.log.listing()
     try:
         check_range(listing, *versions)
     except UsageError:
         return None
-    return compacted(table.log.commits(*versions, listing=listing))
+    actions = table.log.commits(*versions, listing=listing)
+    if lost := lost_of_vectors(actions.adds, actions.removes):
+        raise Refused(f"Cannot compact versions {versions[0]} to {versions[1]} of {table.name}: {lost}")
+    return compacted(actions)
 
 
 def _put(table: DeltaTable, path: str, data: bytes | None, kind: str) -> Staged:
