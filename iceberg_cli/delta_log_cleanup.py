@@ -10,7 +10,7 @@ import pyarrow as pa
 from iceberg_cli.delta.checkpoint_state import checkpoint_state
 from iceberg_cli.delta.checkpoint_writing import classic_name, writing
 from iceberg_cli.delta.features import write_refusal
-from iceberg_cli.delta.log import CLASSIC, V2, Checkpoint, Listing
+from iceberg_cli.delta.log import V2, Checkpoint, Listing
 from iceberg_cli.delta.log_cleanup import (
     PROTECTION_PROPERTY,
     InCommitTimes,
@@ -205,7 +205,7 @@ def expired_sidecars_of(
         return FILES.empty_table()
     named: set[str] = set()
     for checkpoint in checkpoints:
-        for file in checkpoint.files if checkpoint.kind in (CLASSIC, V2) else ():
+        for file in checkpoint.files:
             try:
                 data = log.storage.read(file.path)
             except FileNotFoundError:

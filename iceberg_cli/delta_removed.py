@@ -5,30 +5,102 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from iceberg_cli.delta.actions import Actions, CommitBytes, combine, parse_commits
 from iceberg_cli.delta.log import Listing, LogFile, commits_between
+from iceberg_cli.delta.paths import dv_path_column, physical_column
+from iceberg_cli.delta.vacuum import strings
 from iceberg_cli.delta_reading import DeltaLog
 from iceberg_cli.engines import Source
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused
 
-# A line that does not spell one of these words names no file that a commit removed.
+# A line that has none of these names no file that a commit removed: JSON may spell a letter by its number.
 _REMOVE: Final = b'"remove"'
 _CDC: Final = b'"cdc"'
+_ESCAPE: Final = b"\\u00"
 
 
 def removed_between(log: DeltaLog, first: int, last: int, *, listing: Listing) -> Actions:
     """The removes and change data of the commits from `first` to `last`, both included; few of the other actions.
 
-    A line that is overlooked deletes nothing, so lines are picked by their text; those that are picked are read as
-    strictly as all others.
+    Lines are picked by their text, and those that are picked are read as strictly as all others.
 
     Raises:
         CorruptFile: a commit is missing, or one of its lines damaged.
     """
-    files = commits_between(listing, log.folder, first, last)
+    return removed_by(log, commits_between(listing, log.folder, first, last))
+
+
+def removed_by(log: DeltaLog, files: Sequence[LogFile]) -> Actions:
+    """The same of some commits that were listed, by version.
+
+    Raises:
+        CorruptFile: a commit is gone, or one of its lines damaged.
+    """
     parts = log.engine.scan(files, _source, _removing, _parse, phase="read commits", on_event=log.on_event)
     found = [part for part in parts if part is not None]
     return combine(found) if found else Actions()
+
+
+def young_commits(listing: Listing, *, cut_ms: int) -> tuple[LogFile, ...]:
+    """The commits in the log that are of the cut-off's time or later, by their files; the last ones of all."""
+    times = listing.commit_times_ms()
+    return tuple(file for file in listing.commits if times[file.version] >= cut_ms)
+
+
+def goes_back_to(listing: Listing, cut_ms: int) -> bool:
+    """Whether the log has every commit of a time or later."""
+    young = young_commits(listing, cut_ms=cut_ms)
+    first = young[0].version if young else listing.latest + 1
+    before = first == 0 or any(file.version == first - 1 for file in listing.commits)
+    return before and len(young) == listing.latest + 1 - first
+
+
+def lite_range(*, vacuumed_to: int | None, first: int, newest: int, expired_to: int | None) -> range:
+    """The commits whose removed files a lite VACUUM looks at.
+
+    Args:
+        vacuumed_to: `latestCommitVersionOutsideOfRetentionWindow` of the VACUUM before, if it left one.
+        first: the oldest commit that is there.
+        newest: the table's version.
+        expired_to: the newest commit at or before the cut-off; None if there is none.
+
+    Raises:
+        Refused: commits that nobody has looked at are gone, so files would be missed (DELTA_CANNOT_VACUUM_LITE).
+    """
+    if expired_to is None:
+        return range(0)
+    if first != 0 and (vacuumed_to is None or vacuumed_to < first):
+        seen = (
+            "no VACUUM left a record"
+            if vacuumed_to is None
+            else f"the last VACUUM looked up to {vacuumed_to}"
+        )
+        raise Refused(
+            f"Cannot vacuum in lite mode: the log begins with version {first}, and {seen}, so files that were "
+            "removed before it would be missed",
+            next_step="--mode full lists the table's files instead.",
+        )
+    start = min(newest, first if vacuumed_to is None else vacuumed_to + 1)
+    return range(start, expired_to + 1)
+
+
+def named_paths(actions: Actions, *, root: str) -> pa.Array:
+    """Where the files are that commits removed, their DV files, and their change data; each place once.
+
+    Args:
+        actions: of a range of commits.
+        root: the table's folder.
+    """
+    removes = actions.removes
+    columns = (
+        physical_column(removes["path"], root),
+        dv_path_column(removes, root).drop_null(),
+        physical_column(actions.cdc["path"], root),
+    )
+    return pc.unique(pa.concat_arrays([strings(column) for column in columns]))
 
 
 def _source(file: LogFile) -> Source:
@@ -37,7 +109,7 @@ def _source(file: LogFile) -> Source:
 
 def _removing(_file: LogFile, data: bytes) -> bytes:
     lines = data.split(b"\n")
-    return b"\n".join([line for line in lines if _REMOVE in line or _CDC in line])
+    return b"\n".join([line for line in lines if _REMOVE in line or _CDC in line or _ESCAPE in line])
 
 
 def _parse(files: Sequence[tuple[LogFile, bytes | None]]) -> Actions | None:

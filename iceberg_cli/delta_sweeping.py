@@ -10,14 +10,16 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.actions import Actions
 from iceberg_cli.delta.hidden import hidden, hides_metadata
+from iceberg_cli.delta.log import LogFile
 from iceberg_cli.delta.log_cleanup import expired_files
 from iceberg_cli.delta.paths import dv_path_column
 from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.delta.vacuum import FILES, held, live_keys, strings
+from iceberg_cli.delta.vacuum import FILES, held, live_keys, removed_keys, strings
 from iceberg_cli.delta_listing import looked_up
 from iceberg_cli.delta_log_cleanup import expired_sidecars_of, protected, readable
 from iceberg_cli.delta_own_files import LOG_KINDS
 from iceberg_cli.delta_reading import DeltaLog
+from iceberg_cli.delta_removed import removed_by, young_commits
 from iceberg_cli.paths import liveness_key_column, scheme_of
 from iceberg_cli.plan import Plan
 from iceberg_cli.storage.links import OtherNames
@@ -26,6 +28,16 @@ VERSION_STEP: Final = "log cleanup"
 SIDECAR_STEP: Final = "sidecar cleanup"
 CUT_OPTION: Final = "older_than_ms"  # of a plan: files removed or written from then on stay
 KEPT_OPTION: Final = "oldest_checkpoint"  # of a plan: the version of the oldest checkpoint that stays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Removed:
+    """What commits removed that are not older than a cut-off: its files' liveness keys, and the commits read for it."""
+
+    snapshot: Snapshot
+    cut_ms: int
+    keys: pa.ChunkedArray
+    commits: frozenset[LogFile]
 
 
 @dataclass(kw_only=True)
@@ -38,15 +50,42 @@ class Needs:
 
     log: DeltaLog
     _live: tuple[Snapshot, int, pa.ChunkedArray] | None = None
+    _removed: _Removed | None = None
 
     def live(self, snapshot: Snapshot, *, cut_ms: int) -> pa.ChunkedArray:
-        """The liveness keys of the files that are needed; see `live_places`."""
-        if self._live is not None and self._live[1] == cut_ms and _same_files(self._live[0], snapshot):
-            return self._live[2]
-        self._live = None  # the memory of both is not needed at once
-        found = live_places(self.log, snapshot, cut_ms=cut_ms)
+        """The liveness keys of the files that are needed: `live_places`, and what commits removed since the cut-off.
+
+        A checkpoint drops tombstones by the retention of its day, and a tombstone tells the clock of its writer; a
+        commit that is there tells what it removed whatever became of these. What commits removed that are gone from
+        the log, the tombstones of the state alone tell.
+
+        Spec: "Action Reconciliation", "Add CDC File".
+        """
+        removed = self._removed_since(snapshot, cut_ms)
+        known = self._live
+        if known is not None and known[1] == cut_ms and _same_files(known[0], snapshot):
+            found = known[2]
+        else:
+            known = self._live = None  # the memory of both is not needed at once
+            found = live_places(self.log, snapshot, cut_ms=cut_ms)
         self._live = (snapshot, cut_ms, found)
-        return found
+        return pa.chunked_array([*found.chunks, *removed.chunks], pa.string())
+
+    def _removed_since(self, snapshot: Snapshot, cut_ms: int) -> pa.ChunkedArray:
+        """The liveness keys of what commits removed that are not older than the cut-off; each commit is read once."""
+        known = self._removed
+        if known is None or known.cut_ms != cut_ms:
+            none = pa.chunked_array([], pa.string())
+            known = _Removed(snapshot=snapshot, cut_ms=cut_ms, keys=none, commits=frozenset())
+        elif known.snapshot is snapshot:
+            return known.keys
+        young = young_commits(self.log.listing(), cut_ms=cut_ms)
+        keys = known.keys
+        if unread := [file for file in young if file not in known.commits]:
+            more = removed_keys(removed_by(self.log, unread), root=self.log.root)
+            keys = pa.chunked_array([*keys.chunks, *_by_all_names(self.log, more).chunks], pa.string())
+        self._removed = _Removed(snapshot=snapshot, cut_ms=cut_ms, keys=keys, commits=frozenset(young))
+        return keys
 
     def deletable(self, snapshot: Snapshot, asked: pa.Table, plan: Plan) -> pa.Array:
         """Which of n files the table does not need now, by the rules of the plan and as of its time.
@@ -125,9 +164,13 @@ def _expired_sidecars(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table
 
 
 def live_places(log: DeltaLog, snapshot: Snapshot, *, cut_ms: int) -> pa.ChunkedArray:
-    """The liveness keys of what the table needs, by every name that links to local folders give it."""
+    """The liveness keys of what a snapshot needs, by every name that links to local folders give it."""
     commit_ms = commit_times_of_removes(log, snapshot)
-    keys = live_keys(snapshot, root=log.root, cut_ms=cut_ms, commit_ms=commit_ms)
+    return _by_all_names(log, live_keys(snapshot, root=log.root, cut_ms=cut_ms, commit_ms=commit_ms))
+
+
+def _by_all_names(log: DeltaLog, keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Liveness keys, and the same by every other name that links to local folders give them."""
     if scheme_of(log.root) != "file":
         return keys
     names = OtherNames([log.root])

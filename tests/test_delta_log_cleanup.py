@@ -26,13 +26,17 @@ from iceberg_cli.report import Report
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import (
     Action,
+    a_checkpoint,
+    a_commit,
     a_commit_info,
     a_log,
     a_metadata,
     a_protocol,
     a_protocol_with,
+    a_txn,
     an_add,
     the_log,
+    write_commit,
     write_log_file,
 )
 from tests.delta_opened import a_shell, opened
@@ -385,6 +389,22 @@ def test_no_sidecar_goes_where_a_checkpoint_cannot_be_read(tmp_path: Path) -> No
     start, stop = removals.of_step("sidecar cleanup")
     with pytest.raises(CorruptFile, match=top_level_name(4, "bb")):
         opened(root).not_live(removals, range(start, stop), plan=listed)
+
+
+def test_a_sidecar_stays_that_a_part_of_a_multi_part_checkpoint_names(tmp_path: Path) -> None:
+    founding = [a_protocol_with("v2Checkpoint"), a_metadata()]
+    write_commit(tmp_path, 0, a_commit(*founding, an_add(path="a")), modified_ms=NOW_MS - 40 * DAY_MS)
+    write_commit(tmp_path, 1, a_commit(a_txn()), modified_ms=NOW_MS - 35 * DAY_MS)
+    for name in ("named", "orphan"):
+        sidecar = write_log_file(tmp_path, f"_sidecars/{name}.parquet", a_checkpoint(an_add(path="a")))
+        age(tmp_path, f"_sidecars/{name}.parquet", 40)
+    names_it: Action = {
+        "sidecar": {"path": "named.parquet", "sizeInBytes": sidecar.stat().st_size, "modificationTime": 0}
+    }
+    for part, actions in enumerate(([*founding, names_it], [a_txn()]), 1):
+        write_log_file(tmp_path, f"{0:020}.checkpoint.{part:010}.{2:010}.parquet", a_checkpoint(*actions))
+    assert files_at(tmp_path, 0) == ["a"]
+    assert going(tmp_path) == ["_sidecars/orphan.parquet"]
 
 
 def test_sidecars_wait_for_the_checkpoint_that_names_them(tmp_path: Path) -> None:

@@ -19,23 +19,32 @@ from hypothesis import strategies as st
 from iceberg_cli.apply import apply
 from iceberg_cli.delta.hidden import hidden, hides_metadata
 from iceberg_cli.delta.paths import z85_encode
+from iceberg_cli.delta_reading import DeltaLog
+from iceberg_cli.delta_sweeping import Needs
 from iceberg_cli.delta_verbs.expire_snapshots import VERB
+from iceberg_cli.engines import Event
+from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.plan import Plan
 from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
+from iceberg_cli.storage import open_storage
 from tests.delta_builders import (
     NOW_MS,
     Action,
     a_cdc,
     a_checkpoint,
+    a_commit,
     a_dv,
     a_log,
     a_metadata,
     a_protocol,
     a_protocol_with,
     a_remove,
+    a_txn,
     an_add,
+    the_log,
+    write_commit,
     write_log_file,
 )
 from tests.delta_opened import a_shell, opened
@@ -170,6 +179,7 @@ def test_a_file_goes_only_when_its_tombstone_and_its_modification_time_are_both_
             a_remove(path="young-old", deletionTimestamp=YOUNG_MS),
             a_remove(path="at-cut", deletionTimestamp=NOW_MS - WEEK_MS),
         ],
+        age_ms=20 * DAY_MS,
     )
     for name in names:
         a_file(tmp_path, name, modified_ms=YOUNG_MS if name == "old-young" else OLD_MS)
@@ -196,6 +206,7 @@ def test_a_path_that_was_added_again_after_its_removal_stays(tmp_path: Path) -> 
         [an_add(path="a"), an_add(path="b")],
         [a_remove(path="a", deletionTimestamp=OLD_MS), a_remove(path="b", deletionTimestamp=OLD_MS)],
         [an_add(path="a")],
+        age_ms=20 * DAY_MS,
     )
     a_file(tmp_path, "a")
     a_file(tmp_path, "b")
@@ -242,6 +253,7 @@ def test_a_live_deletion_vector_file_stays_even_where_only_one_of_its_vectors_is
             an_add(path="c"),
             an_add(path="d"),
         ],
+        age_ms=20 * DAY_MS,
     )
     for name in ("a", "b", "c", "d", shared_file, replaced_file, young_file, unnamed_file):
         a_file(tmp_path, name)
@@ -294,10 +306,34 @@ def test_escapes_in_partition_values_delete_nothing_live(tmp_path: Path, logged:
         [a_protocol(), a_metadata(partitionColumns=["p"])],
         [an_add(path=f"{logged}/live"), an_add(path=f"{logged}/gone")],
         [a_remove(path=f"{logged}/gone", deletionTimestamp=OLD_MS)],
+        age_ms=20 * DAY_MS,
     )
     for name in ("live", "gone"):
         a_file(tmp_path, f"{folder}/{name}")
     assert going(tmp_path) == {f"{folder}/gone"}
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+def test_a_file_that_was_removed_in_another_spelling_stays_for_those_who_still_read_it(
+    tmp_path: Path, mode: str
+) -> None:
+    a_log(
+        tmp_path,
+        [
+            a_protocol(),
+            a_metadata(partitionColumns=["p"]),
+            an_add(path="p=\u00e9/a"),
+            an_add(path="p=\u00e9/b"),
+        ],
+        [
+            a_remove(path="p=%C3%A9/a", deletionTimestamp=OLD_MS),
+            a_remove(path="p=\u00e9/b", deletionTimestamp=OLD_MS),
+        ],
+        age_ms=20 * DAY_MS,
+    )
+    for name in ("a", "b"):
+        a_file(tmp_path, f"p=\u00e9/{name}")
+    assert going(tmp_path, mode=mode) == {"p=\u00e9/b"}
 
 
 def test_a_file_at_the_place_that_the_log_spells_literally_stays_too(tmp_path: Path) -> None:
@@ -364,7 +400,8 @@ def test_a_file_whose_name_is_no_text_stays(tmp_path: Path) -> None:
 
 
 def test_change_data_goes_by_its_age_also_where_it_lies_beside_the_data(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live"), a_cdc(path="_change_data/cdc-0"), a_cdc(path="y0/cdc-1")])
+    changes = [a_cdc(path="_change_data/cdc-0"), a_cdc(path="y0/cdc-1")]
+    a_log(tmp_path, [an_add(path="live"), *changes], age_ms=20 * DAY_MS)
     for name in ("live", "_change_data/cdc-0", "y0/cdc-1", "_change_data/orphan"):
         a_file(tmp_path, name)
     a_file(tmp_path, "_change_data/cdc-2", modified_ms=YOUNG_MS)
@@ -400,9 +437,11 @@ def test_what_becomes_live_between_plan_and_deletion_stays(tmp_path: Path) -> No
 
 def test_the_second_look_keeps_what_the_table_needs_by_now_and_what_no_plan_may_list(tmp_path: Path) -> None:
     names = ["again", "again-and-gone", "gone", "orphan"]
-    a_log(tmp_path, [an_add(path=name) for name in names[:3]], age_ms=10_000)
     a_log(
-        tmp_path, [a_remove(path=name, deletionTimestamp=OLD_MS) for name in names[:3]], first=1, age_ms=9_000
+        tmp_path,
+        [an_add(path=name) for name in names[:3]],
+        [a_remove(path=name, deletionTimestamp=OLD_MS) for name in names[:3]],
+        age_ms=20 * DAY_MS,
     )
     for name in names:
         a_file(tmp_path, name)
@@ -424,14 +463,191 @@ def test_the_second_look_keeps_what_the_table_needs_by_now_and_what_no_plan_may_
     assert opened(tmp_path).not_live(forged, range(3), plan=plan) == []
 
 
+# -- what commits removed that are young -----------------------------------------------------------------------
+
+
+def every_file(root: Path, path: Path) -> str:
+    """An inventory of all files of a table."""
+    files = [file for file in root.rglob("*") if file.is_file()]
+    rows = [
+        {"path": str(f), "length": 4, "isDir": False, "modificationTime": f.stat().st_mtime_ns // 1_000_000}
+        for f in files
+    ]
+    return an_inventory(path, rows)
+
+
+def a_table_whose_checkpoint_forgot(root: Path, **configuration: str) -> Path:
+    """x was removed 40 days ago and y 10, and a checkpoint that is 2 days old has the tombstone of neither."""
+    founding = [a_protocol(), a_metadata(configuration=configuration)]
+    removals = [
+        [a_remove(path=name, deletionTimestamp=NOW_MS - days * DAY_MS)]
+        for name, days in (("x", 40), ("y", 10))
+    ]
+    commits = [[*founding, *(an_add(path=name) for name in "xyz")], *removals, [a_txn()]]
+    for version, (days, commit) in enumerate(zip((50, 40, 10, 2), commits, strict=True)):
+        write_commit(root, version, a_commit(*commit), modified_ms=NOW_MS - days * DAY_MS)
+    write_log_file(root, f"{3:020}.checkpoint.parquet", a_checkpoint(*founding, an_add(path="z")))
+    for name in "xyz":
+        a_file(root, name, modified_ms=NOW_MS - 60 * DAY_MS)
+    return root
+
+
+@pytest.mark.parametrize("mode", ["full", "inventory"])
+def test_a_retention_longer_than_that_of_a_checkpoint_is_kept_by_the_commits_that_are_there(
+    tmp_path: Path, mode: str
+) -> None:
+    root = a_table_whose_checkpoint_forgot(tmp_path / "asked")
+    raised = a_table_whose_checkpoint_forgot(
+        tmp_path / "raised", **{"delta.deletedFileRetentionDuration": "interval 30 days"}
+    )
+    policies = [
+        {"inventory": every_file(table, tmp_path / f"{table.name}.jsonl")} if mode == "inventory" else {}
+        for table in (root, raised)
+    ]
+    assert going(root, **policies[0]) == {"x", "y"}
+    assert going(root, retention_ms=30 * DAY_MS, **policies[0]) == {"x"}
+    assert going(raised, **policies[1]) == {"x"}
+    assert planned(root, retention_ms=30 * DAY_MS).warnings == ()
+
+
+def test_the_second_look_keeps_what_young_commits_removed(tmp_path: Path) -> None:
+    root = a_table_whose_checkpoint_forgot(tmp_path)
+    short = planned(root)
+    long = planned(root, retention_ms=30 * DAY_MS)
+    removals = short.removals
+    assert removals is not None
+    rows = range(2)
+    assert [removals.table["path"][row].as_py() for row in rows] == [f"{root}/x", f"{root}/y"]
+    assert opened(root).not_live(removals, rows, plan=short) == [0, 1]
+    assert opened(root).not_live(removals, rows, plan=long) == [0]
+
+
+def test_a_log_that_ends_after_the_cut_off_keeps_by_tombstones_alone_and_the_plan_warns(
+    tmp_path: Path,
+) -> None:
+    root = a_table_whose_checkpoint_forgot(tmp_path)
+    for version in range(3):
+        (root / LOG / f"{version:020}.json").unlink()
+    assert going(root, retention_ms=30 * DAY_MS) == {"x", "y"}
+    (warning,) = planned(root, retention_ms=30 * DAY_MS).warnings
+    assert warning == (
+        "the log does not go back to 2026-12-16T08:00:00.000Z: files go that may have been removed since, by commits "
+        "that are gone, if checkpoints forgot them after the 168 h that the table promises"
+    )
+    assert planned(root).warnings == ()
+    (root / "x").unlink()
+    (root / "y").unlink()
+    assert planned(root, retention_ms=30 * DAY_MS).warnings == ()
+
+
+@pytest.mark.parametrize("mode", ["full", "lite", "inventory"])
+def test_what_a_young_commit_removed_stays_whatever_the_clock_of_its_writer_said(
+    tmp_path: Path, mode: str
+) -> None:
+    root = tmp_path / "t"
+    dv, dv_file = vector_name(1)
+    names = ["old", "at-cut", "young", "p=1%/a"]
+    changed = ["_change_data/cdc-old", "_change_data/cdc-at-cut", "_change_data/cdc-1%"]
+    commits: list[tuple[int, list[Action]]] = [
+        (20 * DAY_MS, [a_protocol_with("deletionVectors"), a_metadata()]),
+        (19 * DAY_MS, [an_add(path=name) for name in names[:3]]),
+        (19 * DAY_MS, [an_add(path="p=1%25/a", dv=a_dv(name=dv)), an_add(path="live")]),
+        (WEEK_MS + 1, [a_remove(path="old", deletionTimestamp=OLD_MS), a_cdc(path=changed[0])]),
+        (WEEK_MS, [a_remove(path="at-cut", deletionTimestamp=OLD_MS), a_cdc(path=changed[1])]),
+        (DAY_MS, [a_remove(path="young", deletionTimestamp=OLD_MS)]),
+        (
+            DAY_MS,
+            [
+                a_remove(path="p=1%25/a", dv=a_dv(name=dv), deletionTimestamp=OLD_MS),
+                a_cdc(path="_change_data/cdc-1%25"),
+            ],
+        ),
+    ]
+    for version, (age_ms, commit) in enumerate(commits):
+        write_commit(root, version, a_commit(*commit), modified_ms=NOW_MS - age_ms)
+    for name in ("live", *names, *changed, dv_file):
+        a_file(root, name)
+    policy = {"inventory": every_file(root, tmp_path / "i.jsonl")} if mode == "inventory" else {"mode": mode}
+    assert going(root, **policy) == {"old", "_change_data/cdc-old"}
+
+
+def test_lite_mode_looks_again_at_commits_whose_files_it_kept(tmp_path: Path) -> None:
+    root = a_lite_table(tmp_path)
+    newest = root / LOG / f"{2:020}.json"
+    os.utime(newest, ns=((NOW_MS - WEEK_MS) * 1_000_000,) * 2)
+    assert run(root, mode="lite").status == "done"
+    assert json.loads((root / LOG / "_last_vacuum_info").read_text()) == {
+        "latestCommitVersionOutsideOfRetentionWindow": 1
+    }
+    write_commit(root, 2, newest.read_bytes().replace(b"%d" % YOUNG_MS, b"%d" % OLD_MS), modified_ms=OLD_MS)
+    assert going(root, mode="lite") == {"b"}
+
+
+def test_a_remove_whose_name_is_spelled_by_numbers_keeps_its_file(tmp_path: Path) -> None:
+    removed = a_commit(a_remove(path="a", deletionTimestamp=OLD_MS)).replace(b'"remove"', rb'"\u0072emove"')
+    a_log(tmp_path, [an_add(path="a"), an_add(path="live")], removed)
+    for name in ("a", "live"):
+        a_file(tmp_path, name)
+    assert going(tmp_path) == set()
+
+
+def test_each_young_commit_is_read_once_for_all_looks_at_one_table_and_old_ones_never(tmp_path: Path) -> None:
+    a_lite_table(tmp_path)
+    seen: list[Event] = []
+    storage = open_storage()
+    log = DeltaLog(storage, LocalEngine(storage), str(tmp_path), seen.append)
+    snapshot = the_log(tmp_path).snapshot()
+    needs = Needs(log=log)
+
+    def reads() -> list[int]:
+        found = [event.done for event in seen if event.phase == "read commits" and event.done == event.total]
+        seen.clear()
+        return found
+
+    needs.live(snapshot, cut_ms=NOW_MS)
+    assert reads() == []
+    for _ in range(3):
+        needs.live(snapshot, cut_ms=NOW_MS - 21 * DAY_MS)
+    assert reads() == [3]
+    a_log(tmp_path, [a_remove(path="c", deletionTimestamp=OLD_MS)], first=3)
+    for newer in [the_log(tmp_path).snapshot()] * 2:
+        keys = needs.live(newer, cut_ms=NOW_MS - 21 * DAY_MS).to_pylist()
+    assert reads() == [1]
+    assert {f"{tmp_path}/{name}" for name in ("a", "b", "c", "_change_data/cdc-0")} == set(keys)
+
+
+# -- tables in folders below -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["full", "inventory"])
+def test_everything_in_the_folder_of_another_table_stays(tmp_path: Path, mode: str) -> None:
+    """Delta Spark deletes what is there: to it these are files that nothing names."""
+    root = tmp_path / "t"
+    a_log(root, [an_add(path="live"), an_add(path="n/own")], age_ms=20 * DAY_MS)
+    a_log(root / "n", [an_add(path="live")], age_ms=20 * DAY_MS)
+    others = ["n/live", "n/deep/orphan", "i/w/metadata/v1.metadata.json", "i/w/data/a"]
+    others += ["z/metadata/0.metadata.json.gz", "z/a\nb"]
+    plain = ["i/orphan", "n2/orphan", "metadata/a.json", "m/metadata/a.json", "x/_delta_log"]
+    for name in ("live", "n/own", *others, *plain):
+        a_file(root, name)
+    policy = {"inventory": every_file(root, tmp_path / "i.jsonl")} if mode == "inventory" else {}
+    assert going(root, **policy) == {"i/orphan", "n2/orphan", "metadata/a.json", "m/metadata/a.json"}
+    verdicts = {v.reason: v.id for v in planned(root, **policy).verdicts if v.subject == "files"}
+    assert verdicts["kept: they are in the folder of another table"] == "6 of 24 bytes"
+    assert (
+        verdicts["kept: the table needs them, or a version that is younger than the cut-off"]
+        == "2 of 8 bytes"
+    )
+
+
 # -- against a transcription -----------------------------------------------------------------------------------
 
 
-def literal_vacuum(actions: Sequence[Action], files: Mapping[str, int], *, cut_ms: int) -> set[str]:
-    """The rule, action by action and file by file."""
+def literal_vacuum(made: Sequence[Sequence[Action]], files: Mapping[str, int], *, cut_ms: int) -> set[str]:
+    """The rule, action by action and file by file; of the commits the last is young."""
     active: dict[tuple[str, str], Action] = {}
     tombstones: dict[tuple[str, str], Action] = {}
-    for action in actions:
+    for action in [action for commit in made for action in commit]:
         ((kind, body),) = action.items()
         dv = body.get("deletionVector")
         key = (unquote(body["path"]), "" if dv is None else f"{dv['pathOrInlineDv']}@{dv['offset']}")
@@ -443,6 +659,7 @@ def literal_vacuum(actions: Sequence[Action], files: Mapping[str, int], *, cut_m
             tombstones[key] = body
     needed: set[str] = set()
     young = [body for body in tombstones.values() if body["deletionTimestamp"] >= cut_ms]
+    young += [action["remove"] for action in made[-1] if "remove" in action]
     for body in (*active.values(), *young):
         needed |= {unquote(body["path"]), body["path"]}
         if "deletionVector" in body:
@@ -485,11 +702,12 @@ def test_vacuum_lists_what_the_rule_read_literally_lists(
     tmp_path_factory: pytest.TempPathFactory, made: list[list[Action]], files: dict[str, int]
 ) -> None:
     root = tmp_path_factory.mktemp("t")
-    a_log(root, [a_protocol_with("deletionVectors"), a_metadata()], *(commit or [a_cdc()] for commit in made))
+    founding = [a_protocol_with("deletionVectors"), a_metadata()]
+    a_log(root, founding, *(commit or [a_txn()] for commit in made), age_ms=8 * DAY_MS)
+    os.utime(root / LOG / f"{len(made):020}.json", ns=(YOUNG_MS * 1_000_000,) * 2)
     for name, modified_ms in files.items():
         a_file(root, name, modified_ms=modified_ms)
-    actions = [action for commit in made for action in commit]
-    assert going(root) == literal_vacuum(actions, files, cut_ms=NOW_MS - WEEK_MS)
+    assert going(root) == literal_vacuum(made, files, cut_ms=NOW_MS - WEEK_MS)
 
 
 # -- retention -------------------------------------------------------------------------------------------------

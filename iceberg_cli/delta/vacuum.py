@@ -1,14 +1,17 @@
 """VACUUM: which files under a table's folder no version needs that is young enough to be read.
 
 A file goes only when all of this holds: no active file is at its place; no tombstone younger than the cut-off names it,
-as a data file or by its deletion vector; it was last written before the cut-off; no part of its name is hidden. Files
-are told apart by place (`paths.liveness_key`), so scheme, authority and doubled slashes do not matter, and what a log
-may mean by a path is taken twice, decoded and as it stands: both places are kept.
+as a data file or by its deletion vector, nor does a commit that young which removed it, whatever time its tombstone
+tells; it was last written before the cut-off; no part of its name is hidden; it is not in the folder of another table
+below this one's. Files are told apart by place (`paths.liveness_key`), so scheme, authority and doubled slashes do not
+matter, and what a log may mean by a path is taken twice, decoded and as it stands: both places are kept.
 
 A tombstone without a time has its commit's; where that is not known either it keeps its file. Change data is named by
-no state of a table and goes by its age alone. Folders are never listed.
+commits and by no state of a table: it goes by its age and theirs. Folders are never listed.
 
-Delta Spark differs: it takes a tombstone without a time for one of 1970, and lists folders.
+Delta Spark differs: it goes by the tombstones of the state alone, which checkpoints drop after the retention of their
+day and which tell the clock of their writer; it deletes change data by age alone, and live files of a table in a folder
+below; it takes a tombstone without a time for one of 1970, and lists folders.
 """
 
 from __future__ import annotations
@@ -24,9 +27,9 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.actions import Actions
 from iceberg_cli.delta.hidden import CHANGE_DATA, hidden
+from iceberg_cli.delta.log import LOG
 from iceberg_cli.delta.paths import dv_path_column, physical_column
 from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.errors import Refused
 from iceberg_cli.paths import canonical, liveness_key_column
 
 LISTING: Final = pa.schema(
@@ -39,7 +42,9 @@ _NAMED: Final = pa.schema([("key", pa.string()), ("deleted_ms", pa.int64())])
 _NAMES: Final = ["path", "deletionVector"]
 _SLICE_ROWS: Final = 1 << 15  # of what is derived of paths at once
 _ABSOLUTE = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
+_LAST_NAME = r"(^|/)[^/]*$"
 _VECTOR_FILE = r"(^|/)deletion_vector_[^/]*\.bin$"
+_OF_A_TABLE = rf"/(?:{LOG}/|metadata/[^/]*\.metadata\.json(?:\.gz)?$)"
 _CHANGE_FILE = rf"^{CHANGE_DATA}[^/]*/|(^|/)cdc-[^/]*$"
 
 
@@ -49,7 +54,7 @@ class Sifted:
 
     Args:
         files: those that go, columns of `FILES`, in the listing's order.
-        kept: `{rule: (files, bytes)}` of the others: outside, hidden, live, young.
+        kept: `{rule: (files, bytes)}` of the others: outside, hidden, live, nested, young.
         folders: how many folders were looked at, the table's own among them.
     """
 
@@ -76,10 +81,19 @@ def live_keys(
     removes = snapshot.removes
     deleted_ms = deletion_times(removes, commit_ms)
     young = removes.filter(pc.fill_null(pc.greater_equal(deleted_ms, cut_ms), fill_value=True))
+    return _sliced_keys(root, snapshot.adds.select(_NAMES), young.select(_NAMES))
+
+
+def removed_keys(actions: Actions, *, root: str) -> pa.ChunkedArray:
+    """The liveness keys of what commits removed: data files and their DV files; and of the change data they name."""
+    return _sliced_keys(root, actions.removes.select(_NAMES), actions.cdc.select(_NAMES[:1]))
+
+
+def _sliced_keys(root: str, *tables: pa.Table) -> pa.ChunkedArray:
     chunks = [
         keys
-        for files in (snapshot.adds, young)
-        for batch in files.select(_NAMES).to_batches(max_chunksize=_SLICE_ROWS)
+        for files in tables
+        for batch in files.to_batches(max_chunksize=_SLICE_ROWS)
         for keys in _keys(pa.Table.from_batches([batch]), root)
     ]
     return pa.chunked_array(chunks, pa.string())
@@ -92,15 +106,13 @@ def deletion_times(removes: pa.Table, commit_ms: pa.Array | None = None) -> pa.C
 
 
 def _keys(files: pa.Table, root: str) -> list[pa.Array]:
-    """The places that rows of adds or removes may name: their files, decoded and as written, and their DV files."""
+    """The places that rows of file actions may name: their files, decoded and as written, and their DV files."""
     paths = files["path"]
     escaped = paths.filter(pc.match_substring(paths, "%")).to_pylist()
     plain = [canonical(path) if _ABSOLUTE.match(path) else f"{root}/{path}" for path in escaped]
-    places = (
-        physical_column(paths, root),
-        pa.array(plain, pa.string()),
-        dv_path_column(files, root).drop_null(),
-    )
+    places = [physical_column(paths, root), pa.array(plain, pa.string())]
+    if "deletionVector" in files.column_names:
+        places.append(dv_path_column(files, root).drop_null())
     return [liveness_key_column(strings(column)) for column in places]
 
 
@@ -151,7 +163,7 @@ def sift(
     Args:
         listing: `LISTING`, of files below `root` and of others, which are left out of account.
         root: the table's folder, canonical, without a trailing slash.
-        live: `live_keys`.
+        live: `live_keys` and `removed_keys`.
         removed: `removed_files`, for the reasons.
         cut_ms: files written at or after it stay.
         partition_columns: by their logical names.
@@ -170,6 +182,7 @@ def sift(
     listing = listing.select(LISTING.names)
     # Looked up for all at once: the table of the live keys is built but once.
     listing = listing.append_column("needed", held(liveness_key_column(strings(listing["path"])), live))
+    tables = _other_tables(listing["path"], root)
     for batch in listing.to_batches(max_chunksize=_SLICE_ROWS):
         files = pa.Table.from_batches([batch])
         files = without(files, "outside", pc.invert(pc.starts_with(files["path"], f"{root}/")))
@@ -178,6 +191,7 @@ def sift(
         files = without(files.append_column("name", names), "hidden", unseen)
         _add_folders(folders, strings(files["name"]))
         files = without(files, "live", files["needed"])
+        files = without(files, "nested", _below(strings(files["name"]), tables))
         files = without(files, "young", pc.greater_equal(files["modified_ms"], cut_ms))
         going.append(_with_reasons(files, removed))
     return Sifted(files=pa.concat_tables(going), kept=kept, folders=len(folders))
@@ -190,9 +204,29 @@ def held(keys: pa.Array, live: pa.ChunkedArray) -> pa.Array:
     return pc.is_in(keys, value_set=live)
 
 
+def _other_tables(paths: pa.ChunkedArray, root: str) -> frozenset[str]:
+    """The folders below `root`, relative to it, that have a Delta log or Iceberg metadata of their own."""
+    of_tables = pc.and_(pc.starts_with(paths, f"{root}/"), pc.match_substring_regex(paths, _OF_A_TABLE))
+    names = pc.utf8_slice_codeunits(strings(paths.filter(of_tables)), len(root) + 1)
+    found = pc.extract_regex(names, rf"(?s)^(?P<folder>.+?){_OF_A_TABLE}").drop_null()
+    return frozenset(pc.unique(pc.struct_field(found, "folder")).to_pylist())
+
+
+def _below(names: pa.Array, tables: frozenset[str]) -> pa.Array:
+    """Which of n names are in one of some folders, or deeper."""
+    if not tables:
+        return pa.repeat(value=False, size=len(names))
+    folders = pc.replace_substring_regex(names, _LAST_NAME, "").dictionary_encode()
+    inside = [
+        any(f"{folder}/".startswith(f"{table}/") for table in tables)
+        for folder in folders.dictionary.to_pylist()
+    ]
+    return pa.array(inside, pa.bool_()).take(folders.indices)
+
+
 def _add_folders(found: set[str], names: pa.Array) -> None:
     """Add the folders of n files, and those above them, up to the one that the names are relative to."""
-    for deepest in pc.unique(pc.replace_substring_regex(names, r"(^|/)[^/]*$", "")).to_pylist():
+    for deepest in pc.unique(pc.replace_substring_regex(names, _LAST_NAME, "")).to_pylist():
         folder = deepest
         while folder not in found:
             found.add(folder)
@@ -239,51 +273,3 @@ def _day(times_ms: pa.Array) -> pa.Array:
     each = times_ms.cast(pa.timestamp("ms")).dictionary_encode()
     each = each.combine_chunks() if isinstance(each, pa.ChunkedArray) else each
     return pc.strftime(each.dictionary, format="%Y-%m-%d").take(each.indices)
-
-
-# -- lite ------------------------------------------------------------------------------------------------------
-
-
-def lite_range(*, vacuumed_to: int | None, first: int, newest: int, expired_to: int | None) -> range:
-    """The commits whose removed files a lite VACUUM looks at.
-
-    Args:
-        vacuumed_to: `latestCommitVersionOutsideOfRetentionWindow` of the VACUUM before, if it left one.
-        first: the oldest commit that is there.
-        newest: the table's version.
-        expired_to: the newest commit at or before the cut-off; None if there is none.
-
-    Raises:
-        Refused: commits that nobody has looked at are gone, so files would be missed (DELTA_CANNOT_VACUUM_LITE).
-    """
-    if expired_to is None:
-        return range(0)
-    if first != 0 and (vacuumed_to is None or vacuumed_to < first):
-        seen = (
-            "no VACUUM left a record"
-            if vacuumed_to is None
-            else f"the last VACUUM looked up to {vacuumed_to}"
-        )
-        raise Refused(
-            f"Cannot vacuum in lite mode: the log begins with version {first}, and {seen}, so files that were "
-            "removed before it would be missed",
-            next_step="--mode full lists the table's files instead.",
-        )
-    start = min(newest, first if vacuumed_to is None else vacuumed_to + 1)
-    return range(start, expired_to + 1)
-
-
-def named_paths(actions: Actions, *, root: str) -> pa.Array:
-    """Where the files are that commits removed, their DV files, and their change data; each place once.
-
-    Args:
-        actions: of a range of commits.
-        root: the table's folder.
-    """
-    removes = actions.removes
-    columns = (
-        physical_column(removes["path"], root),
-        dv_path_column(removes, root).drop_null(),
-        physical_column(actions.cdc["path"], root),
-    )
-    return pc.unique(pa.concat_arrays([strings(column) for column in columns]))

@@ -23,7 +23,7 @@ from iceberg_cli.delta.policies import LITE, ExpirePolicy
 from iceberg_cli.delta.retention import Retention, options_of, retention_of
 from iceberg_cli.delta_listing import inventory, listed, looked_up
 from iceberg_cli.delta_log_cleanup import LogCleanup, checkpoint_bytes, newest_version_at
-from iceberg_cli.delta_removed import removed_between
+from iceberg_cli.delta_removed import goes_back_to, lite_range, named_paths, removed_between, young_commits
 from iceberg_cli.delta_sweeping import (
     KEPT_OPTION,
     SIDECAR_STEP,
@@ -35,6 +35,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.plan import Change, Option, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.removals import DELTA_KINDS, SCHEMA, Removals
 from iceberg_cli.strict_json import loads
+from iceberg_cli.times import iso
 
 OPERATION: Final = "expire-snapshots"
 START_STEP: Final = "vacuum start"
@@ -42,7 +43,9 @@ END_STEP: Final = "vacuum end"
 INFO_FILE: Final = "_last_vacuum_info"  # in the log; what a VACUUM in lite mode goes on from
 _INFO_TASK: Final = "last-vacuum-info"
 _INFO_FIELD: Final = "latestCommitVersionOutsideOfRetentionWindow"
+_HOUR_MS: Final = 3_600_000
 _RULES: Final = {
+    "nested": "kept: they are in the folder of another table",
     "live": "kept: the table needs them, or a version that is younger than the cut-off",
     "young": "kept: written after the cut-off",
     "hidden": "kept: their names are hidden, or those of their folders",
@@ -89,7 +92,7 @@ class ExpireSnapshots:
             options={**options_of(retention, asked), KEPT_OPTION: kept},
             policy=asked.to_json(),
             verdicts=(*_verdicts(sifted), log.verdict()),
-            warnings=tuple(log.warnings),
+            warnings=(*_unproved(table, asked, retention, sifted), *log.warnings),
         )
         plan = table.resolve(plan, rows)
         assert plan.removals is not None
@@ -130,6 +133,22 @@ def _sift(
     return sifted if only is None else replace(sifted, files=_as_shown(sifted.files, only)), info
 
 
+def _unproved(
+    table: DeltaTable, asked: ExpirePolicy, retention: Retention, sifted: vacuum.Sifted
+) -> tuple[str, ...]:
+    """A warning where files go that may have been removed after the cut-off, by commits that are gone."""
+    asked_ms, promised_ms = retention.retention_ms.value, retention.table_retention_ms
+    if asked.mode == LITE or asked_ms <= promised_ms or not sifted.files.num_rows:
+        return ()
+    if goes_back_to(table.log.listing(), retention.cut_ms):
+        return ()
+    warning = (
+        f"the log does not go back to {iso(retention.cut_ms)}: files go that may have been removed since, by commits "
+        f"that are gone, if checkpoints forgot them after the {promised_ms / _HOUR_MS:g} h that the table promises"
+    )
+    return (warning,)
+
+
 def _as_listing(only: Removals, *, cut_ms: int) -> pa.Table:
     """What an earlier plan found old enough: whether it is needed is what has to be asked again."""
     rows = only.table.filter(pc.equal(only.table["step"].cast(pa.string()), START_STEP))
@@ -148,8 +167,12 @@ def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa
     """The files that are there of those which old commits removed, when they did, and the newest of these commits."""
     log, root = table.log, table.root
     listing = log.listing()
-    expired_to = newest_version_at(log, listing, table.snapshot, retention.cut_ms)
-    looked_at = vacuum.lite_range(
+    # What a young commit removed stays, and must be looked at again: the next one begins after `expired_to`.
+    young = young_commits(listing, cut_ms=retention.cut_ms)
+    old = listing.commits[: len(listing.commits) - len(young)]
+    found = newest_version_at(log, listing, table.snapshot, retention.cut_ms)
+    expired_to = min(found, old[-1].version) if found is not None and old else None
+    looked_at = lite_range(
         vacuumed_to=_vacuumed_to(table),
         first=listing.commits[0].version if listing.commits else table.snapshot.version + 1,
         newest=table.snapshot.version,
@@ -160,7 +183,7 @@ def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa
         none = vacuum.removed_files(table.snapshot.removes.slice(0, 0), root=root)
         return vacuum.LISTING.empty_table(), none, info
     actions = removed_between(log, looked_at[0], looked_at[-1], listing=listing)
-    paths = vacuum.named_paths(actions, root=root)
+    paths = named_paths(actions, root=root)
     inside = paths.filter(pc.starts_with(paths, f"{root}/"))
     return looked_up(table.storage, inside), vacuum.removed_files(actions.removes, root=root), info
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.lakes import AS_OF_MS, four_snapshots
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import a_log, a_metadata, a_protocol, a_remove, an_add
+from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol, a_remove, an_add
 
 DAY_MS = 86_400_000
 OLD_MS = AS_OF_MS - 40 * DAY_MS
@@ -21,7 +21,8 @@ def visits(tmp_path: Path) -> str:
     """A table with a live file, one removed 20 days before `AS_OF_MS`, and one that nobody names."""
     root = tmp_path / "visits"
     removed = a_remove(path="b.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS)
-    a_log(root, [an_add(path="a.parquet"), an_add(path="b.parquet")], [removed])
+    age_ms = NOW_MS - AS_OF_MS + 20 * DAY_MS
+    a_log(root, [an_add(path="a.parquet"), an_add(path="b.parquet")], [removed], age_ms=age_ms)
     for name in ("a", "b", "nobody"):
         path = root / f"{name}.parquet"
         path.write_bytes(b"1234")
