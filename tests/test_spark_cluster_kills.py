@@ -73,8 +73,7 @@ CASES = {
     ),
 }
 
-ONE_VERB = ["rewrite-manifests", pytest.param("merge-dvs", marks=pytest.mark.deep)]
-THE_OTHER = [pytest.param("rewrite-manifests", marks=pytest.mark.deep), "merge-dvs"]
+ONE_VERB = [pytest.param("rewrite-manifests", marks=pytest.mark.deep), "merge-dvs"]
 
 
 @dataclass(kw_only=True)
@@ -232,7 +231,8 @@ def check_vectors(scene: Scene, table: Opened) -> None:
 # -- executors ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scene", ONE_VERB, indirect=True)
+@pytest.mark.deep
+@pytest.mark.parametrize("scene", CASES, indirect=True)
 def test_what_an_executor_that_is_killed_was_writing_another_one_writes_once(scene: Scene) -> None:
     entries = live_entries(table_of(scene))
     with running(scene.start(**TWICE)) as process:
@@ -267,7 +267,7 @@ def test_a_task_that_runs_twice_at_the_same_time_writes_one_file(scene: Scene) -
 # -- drivers -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scene", THE_OTHER, indirect=True)
+@pytest.mark.parametrize("scene", ONE_VERB, indirect=True)
 def test_what_workers_wrote_for_a_driver_that_is_killed_resume_removes_and_the_next_run_writes(
     scene: Scene,
 ) -> None:

@@ -76,7 +76,7 @@ _PROTOCOL: Final = {
     "property-unreadable": _error("Change Metadata", _METADATA),
     "feature-needs-feature": _error("Supported Features", _METADATA),
     "feature-for-readers-only": _error("Supported Features", _METADATA),
-    "feature-for-writers-only": _error("Supported Features", _READERS),
+    "feature-for-writers-only": _warning("Supported Features", _READERS),
     "feature-list-unexpected": _error("Protocol Evolution", _METADATA),
     "feature-unknown": _info(
         "Valid Feature Names in Table Features",

@@ -25,6 +25,7 @@ def high_water_mark(table: Path) -> int:
     return int(text.partition('"rowIdHighWaterMark":')[2].split("}")[0].split(",")[0])
 
 
+@pytest.mark.deep
 def test_the_change_feed_shows_nothing_of_our_commits(delta_lake: DeltaLake) -> None:
     table, history = delta_lake.table(shapes.CHANGE_DATA)
     delta_lake.verb("upgrade-v3", table, "--feature", "deletionVectors")

@@ -40,7 +40,7 @@ def by_number(rows: Rows) -> dict[int, tuple[int, int]]:
     return {row[0]: row[-2:] for row in rows}
 
 
-ALWAYS = (shapes.DELETION_VECTORS, shapes.V2_CHECKPOINTS, shapes.ROWS_TRACKED, shapes.MAPPED, shapes.CLONE)
+ALWAYS = (shapes.ROWS_TRACKED, shapes.MAPPED, shapes.CLONE)
 
 
 @pytest.mark.parametrize("shape", deep_unless(ALWAYS, shapes.ALL))

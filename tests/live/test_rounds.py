@@ -25,7 +25,7 @@ from tests.spark_tables import Lake, Shape, in_order, write
 
 pytestmark = pytest.mark.jvm
 
-ROUNDS = 5
+ROUNDS = 5 if FULL else 3
 SEEDS = range(1, 11) if FULL else (1,)
 DONE, NOTHING = "done", "nothing_to_do"
 REFUSED = 11
