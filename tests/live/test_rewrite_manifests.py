@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.crash.budget import deep_unless
 from tests.spark_tables import COMPACT, Lake, Shape, in_order, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
@@ -42,6 +43,7 @@ def manifests(lake: Lake, table: str) -> list[tuple[int, int]]:
     )
 
 
+@pytest.mark.parametrize("lake", deep_unless(["hadoop"], ["hadoop", "jdbc"]), indirect=True)
 @pytest.mark.parametrize("shape", CASES, ids=lambda shape: shape.name)
 def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(lake: Lake, shape: Shape) -> None:
     table = f"manifests_{shape.name}"
