@@ -11,13 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from iceberg_cli.delta.actions import Actions, CommitBytes, combine, parse_commits
 from iceberg_cli.delta.checkpoint import Part, read_part, sidecar_path
 from iceberg_cli.delta.checksum import in_commit_timestamp_in
-from iceberg_cli.delta.columns import DELETION_VECTOR, noting_unknown
 from iceberg_cli.delta.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.last_checkpoint_reading import CheckpointHint, read_hint
 from iceberg_cli.delta.log import (
@@ -356,29 +352,4 @@ def _parse_commits(files: Sequence[tuple[LogFile, bytes | None]]) -> tuple[str |
 def _parse_parts(files: Sequence[tuple[LogFile, bytes | None]]) -> tuple[str | None, list[Part] | None]:
     if gone := _gone(files):
         return gone, None
-    return None, [_part(file, data or b"") for file, data in files]
-
-
-def _part(file: LogFile, data: bytes) -> Part:
-    """What one file of a checkpoint holds, with the names of what is in its deletion vectors and no column has."""
-    part = read_part(file.path, file.version, data)
-    if file.path.endswith(".json"):
-        return part
-    adds, removes = _noted(part.actions.adds, "add", data), _noted(part.actions.removes, "remove", data)
-    return replace(part, actions=replace(part.actions, adds=adds, removes=removes))
-
-
-def _noted(files: pa.Table, kind: str, data: bytes) -> pa.Table:
-    """Adds or removes of a Parquet checkpoint, noting what its deletion vectors have and the protocol does not name."""
-    import pyarrow.parquet as pq
-
-    if files["deletionVector"].null_count == files.num_rows:
-        return files
-    file = pq.ParquetFile(pa.BufferReader(data))
-    found = []
-    for name in (field.name for field in file.schema_arrow.field(kind).type.field("deletionVector").type):
-        if DELETION_VECTOR.get_field_index(name) < 0:
-            column = file.read(columns=[f"{kind}.deletionVector.{name}"]).column(0)
-            values = pc.struct_field(column, ["deletionVector", name])
-            found += [name] if values.null_count < len(values) else []
-    return noting_unknown(files, found)
+    return None, [read_part(file.path, file.version, data or b"") for file, data in files]

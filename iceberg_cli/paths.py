@@ -17,10 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-METADATA_SUFFIXES = (
-    ".metadata.json",
-    ".metadata.json.gz",
-)  # of a file that holds an Iceberg table's metadata
+# Of a file that holds an Iceberg table's metadata.
+METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//([^/]*))?")
 _SCHEME_PATTERN = r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.actions import (
     ADD,
     CHECKPOINT_ONLY,
+    DELETION_VECTOR,
     REMOVE,
     Actions,
     CommitBytes,
@@ -27,7 +28,7 @@ from iceberg_cli.delta.actions import (
     parse_checkpoint,
     transaction_key,
 )
-from iceberg_cli.delta.columns import check_files, plain_values
+from iceberg_cli.delta.columns import check_files, noting_unknown, plain_values
 from iceberg_cli.delta.parsed_stats import stats_texts
 from iceberg_cli.delta.paths import decode
 from iceberg_cli.delta.protocol import Metadata, Protocol
@@ -220,10 +221,23 @@ def _rows(file: Any, kind: str, path: str) -> tuple[pa.Table, Int64s]:
         if column.null_count < len(column):
             columns.append(column)
             fields.append(pa.field(name, column.type))
-    rows = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    rows = noting_unknown(
+        pa.Table.from_arrays(columns, schema=pa.schema(fields)), _unknown_of_vectors(structs)
+    )
     if kind == "add" and rows.column("stats").null_count and struct.get_field_index("stats_parsed") >= 0:
         return _with_stats(rows, file), places
     return rows, places
+
+
+def _unknown_of_vectors(structs: pa.ChunkedArray) -> list[str]:
+    """The fields of deletion vectors that the protocol does not name and that have a value."""
+    place = structs.type.get_field_index("deletionVector")
+    vector = structs.type.field(place).type if place >= 0 else None
+    if vector is None or not pa.types.is_struct(vector):
+        return []
+    names = [each.name for each in vector if DELETION_VECTOR.get_field_index(each.name) < 0]
+    values = {name: pc.struct_field(structs, ["deletionVector", name]) for name in names}
+    return [name for name, column in values.items() if column.null_count < len(column)]
 
 
 def _field(structs: pa.ChunkedArray, name: str, kind: pa.DataType | None) -> pa.ChunkedArray:

@@ -36,7 +36,6 @@ PLANS = {
 SIDECARS = "30-delta-spark-v2-checkpoint-sidecars/table"
 MANY_DVS = "31-delta-spark-many-dvs/table"
 PENDING = "33-delta-spark-row-tracking-enabled-later/pending"
-
 MULTI_PART = "12-delta-golden-checkpoints/multi-part-checkpoint"
 CARRIED_OUT = {
     "vacuum": (MANY_DVS, ("expire-snapshots", *SHORT)),

@@ -177,9 +177,8 @@ def test_lite_mode_finds_what_lite_vacuum_finds_and_each_goes_on_from_the_other(
     assert not {path for path in listed() if (table / path).exists()}
 
     kept, *others = (row[0] for row in history[max(history)])
-    delta_lake.sql(
-        table, shapes.delete(*others)
-    )  # whole files go: how vectors share a file is for Spark's tasks to say
+    # Whole files go: how vectors share a file is for Spark's tasks to say.
+    delta_lake.sql(table, shapes.delete(*others))
     assert {path for path in listed() if (table / path).exists()}
     delta_lake.sql(table, "VACUUM {t} LITE RETAIN 0 HOURS")
     assert not delta_lake.planned("expire-snapshots", table, *lite)
