@@ -159,6 +159,12 @@ def test_every_type_of_value_is_read() -> None:
     }
 
 
+@pytest.mark.parametrize("beside", ["2024-02-29T00:00:00", "no time"])
+def test_a_day_alone_is_its_midnight_whatever_stands_beside_it(beside: str) -> None:
+    [bounds, _] = [row["minValues"] for row in parsed(smallest(local="2024-02-29"), smallest(local=beside))]
+    assert bounds["local"] == datetime(2024, 2, 29)  # noqa: DTZ001 - it has no zone
+
+
 def test_what_is_absent_is_null() -> None:
     assert parsed(None, "", "{}", '{"numRecords":3}', '{"minValues":{"inside":{}}}') == [
         None,
@@ -185,6 +191,8 @@ UNTYPED = [
     smallest(at="yesterday"),
     smallest(at="2024-02-29T12:30:00.1234567Z"),
     smallest(local="2024-02-29T12:30:00Z"),
+    smallest(local="2024-02-29T12:30"),
+    smallest(day="0000-01-01"),
     smallest(f="many"),
     smallest(f=True),
     smallest(inside=5),
@@ -251,7 +259,20 @@ VALUES = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False, allow_infinity=False),
     st.sampled_from(
-        ["NaN", "x", "1", "2024-02-29", "2024-02-30", "2024-01-01T00:00:00.5Z", "0001-01-01T00:00:00Z"]
+        [
+            "NaN",
+            "x",
+            "1",
+            "2024-02-29",
+            "2024-02-30",
+            "0000-01-01",
+            "2024-01-01T00:00:00.5Z",
+            "0001-01-01T00:00:00Z",
+            "2024-01-01 12",
+            "2024-01-01T12:30",
+            "2024-01-01T12:30:00",
+            "2024-01-01T12:30:00.1234560",
+        ]
     ),
     st.dates().map(str),
     st.datetimes().map(lambda moment: f"{moment.isoformat()}Z"),

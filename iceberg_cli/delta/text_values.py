@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAY: Final = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
+_DATE = re.compile(_DAY)
 _TIME = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,6})0*)?(Z|[+-][0-9]{2}:[0-9]{2})?"
+    rf"({_DAY})(?:[ T]([0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}})(?:\.([0-9]{{1,6}})0*)?(Z|[+-][0-9]{{2}}:[0-9]{{2}})?)?"
 )
 _NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,7 +113,7 @@ def _moment(text: str, kind: pa.DataType) -> int | None:
     fraction = (found[3] or "").ljust(6, "0")
     zone = "+00:00" if found[4] in (None, "Z") else found[4]
     try:
-        moment = datetime.fromisoformat(f"{found[1]}T{found[2]}.{fraction}{zone}")
+        moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00:00'}.{fraction}{zone}")
         return (moment - _EPOCH) // _MICROSECOND
     except (ValueError, OverflowError):
         return None
@@ -132,7 +133,11 @@ _CONVERTERS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.
 
 def times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """As `typed` for dates and timestamps, in one call of Arrow where each text is one."""
-    try:
-        return pc.cast(texts, kind)
-    except pa.ArrowInvalid:
-        return typed(texts, kind)
+    pattern = _DATE if pa.types.is_date32(kind) else _TIME
+    # Arrow takes more than these patterns, which would make a value depend on its neighbours.
+    if pc.all(pc.match_substring_regex(texts, f"^(?:{pattern.pattern})$")).as_py() is not False:
+        try:
+            return pc.cast(texts, kind)
+        except pa.ArrowInvalid:
+            pass
+    return typed(texts, kind)
