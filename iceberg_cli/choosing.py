@@ -11,11 +11,11 @@ from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.errors import CorruptFile
 
 if TYPE_CHECKING:
+    from iceberg_cli.delta.last_checkpoint_reading import CheckpointHint
+    from iceberg_cli.delta.log import Segment
     from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.table import IcebergTable
 
-# Two cores decode about 60 MB of manifests a second here, and a Spark that is not running yet needs some ten seconds
-# before its workers read: below this, reading here is done before a cluster of eight cores would be.
 # An estimate: Spark takes some 10 s to start, one machine reads about 150 MB a second with two cores, and eight workers
 # three times as much. On the two cores of `python -m benchmarks spark` there is no crossover: local is always ahead.
 CROSSOVER_BYTES = 2 << 30
@@ -27,15 +27,20 @@ def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine
     Raises:
         UsageError: pyspark is not installed. BackendUnavailable: Spark does not start, or its workers cannot work.
     """
+    segment = None
     if choice.engine == "auto":
         try:
-            size_bytes = manifest_bytes(table) if table.format == "iceberg" else log_bytes(table)
+            if table.format == "iceberg":
+                read = "the current manifests hold"
+                size_bytes = manifest_bytes(table)
+            else:
+                segment = table.log.newest_segment()
+                read = "the newest version's log holds"
+                size_bytes = log_bytes(segment, table.log.last_checkpoint())
         except CorruptFile:
-            return (
-                table.engine
-            )  # the command itself will say what is wrong, and may be the one that looks for it
+            # The command itself will say what is wrong, and may be the one that looks for it.
+            return table.engine
         spark = size_bytes >= CROSSOVER_BYTES
-        read = "the current manifests hold" if table.format == "iceberg" else "the newest version's log holds"
         choice.say(
             f"engine: {'spark' if spark else 'local'}, for {read} {size_bytes:,} bytes"
             f" ({'at least' if spark else 'less than'} {CROSSOVER_BYTES:,})"
@@ -46,28 +51,27 @@ def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine
     from iceberg_cli.engines.spark_opening import open_session, prepare
 
     session = open_session(choice)
-    one_file = table.metadata_location if table.format == "iceberg" else _newest_file(table)
+    if table.format == "iceberg":
+        one_file = table.metadata_location
+    else:
+        one_file = _newest_file(segment or table.log.newest_segment())
     prepare(session, table.storage, one_file)
     return SparkEngine(session, table.storage)
 
 
-def log_bytes(table: DeltaTable) -> int:
-    """How long the files are that the newest version of a Delta table is read from, by names and hints alone."""
-    segment = table.log.newest_segment()
+def log_bytes(segment: Segment, hint: CheckpointHint | None) -> int:
+    """How long the files are that a version of a Delta table is read from, by names and hints alone."""
     commits = sum(file.size_bytes for file in segment.commits)
     if segment.checkpoint is None:
         return commits
     top_level = sum(file.size_bytes for file in segment.checkpoint.files)
-    hint = table.log.last_checkpoint()
     if hint is None or hint.version != segment.checkpoint.version:
         return commits + top_level
     said = hint.fields.get("sizeInBytes")  # with sidecars
     return commits + (max(said, top_level) if type(said) is int else top_level)
 
 
-def _newest_file(table: DeltaTable) -> str:
-    """A file of the log that is there."""
-    segment = table.log.newest_segment()
+def _newest_file(segment: Segment) -> str:
     checkpoint = () if segment.checkpoint is None else segment.checkpoint.files
     return (*checkpoint, *segment.commits)[-1].path
 

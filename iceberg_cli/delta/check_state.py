@@ -26,6 +26,7 @@ from iceberg_cli.delta.paths import dv_path_column, physical_column
 from iceberg_cli.delta.protocol import Metadata, Protocol
 from iceberg_cli.delta.record_counts import record_counts
 from iceberg_cli.delta.retention import FILES_PROPERTY, LOG_PROPERTY
+from iceberg_cli.delta.row_tracking import MATERIALIZED
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.findings import Bools, Ints, reason_of
@@ -51,10 +52,6 @@ _NEEDED_BY_FEATURE: Final[Mapping[str, str]] = {
 }
 _INTERVALS: Final = (FILES_PROPERTY, LOG_PROPERTY)
 _BOOLEANS: Final = ("delta.enableExpiredLogCleanup", "delta.enableRowTracking", "delta.enableDeletionVectors")
-_MATERIALIZED: Final = (
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
-)
 _UNKNOWN: Final = -1
 
 
@@ -238,7 +235,7 @@ def check_row_ids(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _check_enabled(snapshot: Snapshot, findings: Findings) -> None:
-    for name in _MATERIALIZED:
+    for name, _ in MATERIALIZED:
         if not snapshot.metadata.configuration.get(name):
             message = "row tracking is enabled, and this property is not set"
             findings.add("row-tracking-columns-missing", f"metaData.configuration.{name}", message)

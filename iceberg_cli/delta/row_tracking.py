@@ -29,12 +29,12 @@ from iceberg_cli.plan import Change
 DEFAULT_BATCH_SIZE: Final = 22_000  # files, as Delta Lake has it
 DECLARE, BACKFILL, ENABLE = "declare", "backfill", "enable"
 SUSPENDED: Final = "delta.rowTrackingSuspended"
-
-_ENABLEMENT_ONLY: Final = "rowTrackingEnablementOnly"  # commit tag: nothing else is in it
-_COLUMNS: Final = (
+MATERIALIZED: Final = (  # properties that name columns, and how the names begin that we give
     ("delta.rowTracking.materializedRowIdColumnName", "_row-id-col-"),
     ("delta.rowTracking.materializedRowCommitVersionColumnName", "_row-commit-version-col-"),
 )
+
+_ENABLEMENT_ONLY: Final = "rowTrackingEnablementOnly"  # commit tag: nothing else is in it
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 
 
@@ -140,7 +140,7 @@ def enable(snapshot: Snapshot, batch: Batch) -> Change:
 
 def has_column_names(metadata: Metadata) -> bool:
     """Whether both columns of `column_names` have a name."""
-    return all(metadata.configuration.get(key) for key, _ in _COLUMNS)
+    return all(metadata.configuration.get(key) for key, _ in MATERIALIZED)
 
 
 def column_names(metadata: Metadata, version: int) -> dict[str, str]:
@@ -152,7 +152,7 @@ def column_names(metadata: Metadata, version: int) -> dict[str, str]:
     """
     taken = _names(json.loads(metadata.schema_string)) if metadata.schema_string else set()
     found = {}
-    for key, prefix in _COLUMNS:
+    for key, prefix in MATERIALIZED:
         salt = 0
         name = metadata.configuration.get(key) or _name(prefix, metadata.id, version, salt)
         while name.lower() in taken:

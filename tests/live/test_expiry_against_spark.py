@@ -54,13 +54,24 @@ SCENARIOS = (
     Scenario(shapes.V3_SHARED_PUFFIN, _MANIFESTS),
     Scenario(shapes.V3_UPGRADED, _LISTS, retain_last=2),
 )
+# Each in one catalog always, and in the other as a deep test.
+CASES = [
+    pytest.param(
+        catalog,
+        scenario,
+        id=f"{catalog}-{scenario.shape.name}",
+        marks=pytest.mark.deep if (place + turn) % 2 else (),
+    )
+    for place, scenario in enumerate(SCENARIOS)
+    for turn, catalog in enumerate(("hadoop", "jdbc"))
+]
 
 
 def without_commit(metadata: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if key not in OF_THE_COMMIT}
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.shape.name)
+@pytest.mark.parametrize(("lake", "scenario"), CASES, indirect=["lake"])
 def test_we_remove_the_files_that_spark_removes_and_every_kept_snapshot_has_its_rows(
     lake: Lake, scenario: Scenario, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from tests.live.agreement import check_agreement
 from tests.live.model import COLUMNS, Model, Values
 from tests.spark_tables import Lake, Shape, in_order, write
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 
 ROUNDS = 5 if FULL else 3
 SEEDS = range(1, 11) if FULL else (1,)
@@ -236,9 +236,7 @@ class Game:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(
-    ("catalog", "version"), [pytest.param("hadoop", 2, marks=pytest.mark.deep), ("jdbc", 3)]
-)
+@pytest.mark.parametrize(("catalog", "version"), [("hadoop", 2), ("jdbc", 3)])
 def test_rows_and_row_ids_stay_while_spark_and_our_verbs_take_turns(
     lakes: dict[str, Lake], catalog: str, version: int, seed: int
 ) -> None:

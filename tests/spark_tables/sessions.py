@@ -27,7 +27,7 @@ SHARED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     # Hundreds of tiny queries: compiling them costs more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
