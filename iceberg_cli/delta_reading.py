@@ -11,9 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from iceberg_cli.delta.actions import Actions, CommitBytes, combine, parse_commits
+from iceberg_cli.delta.actions import Actions, combine
 from iceberg_cli.delta.checkpoint import Part, read_part, sidecar_path
 from iceberg_cli.delta.checksum import in_commit_timestamp_in
+from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.last_checkpoint_reading import CheckpointHint, read_hint
 from iceberg_cli.delta.log import (

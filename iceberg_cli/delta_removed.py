@@ -8,7 +8,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.actions import Actions, CommitBytes, combine, parse_commits
+from iceberg_cli.delta.actions import Actions, combine
+from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.log import Listing, LogFile, commits_between
 from iceberg_cli.delta.paths import dv_path_column, physical_column
 from iceberg_cli.delta.vacuum import strings

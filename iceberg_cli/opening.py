@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from iceberg_cli.table import IcebergTable
 
 _LOG_FOLDER = "_delta_log"
+_LOG_LANES_FROM_BYTES = 32 << 20  # Arrow reads JSON as fast as lanes hand it over
 _CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
 
 
@@ -122,7 +123,7 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
         root=root,
         storage=storage,
         committer=DeltaLogCommitter(root, storage),
-        engine=engine_of(storage, local=scheme_of(root) == "file"),
+        engine=engine_of(storage, local=scheme_of(root) == "file", lanes_from_bytes=_LOG_LANES_FROM_BYTES),
         on_event=on_event,
     )
 

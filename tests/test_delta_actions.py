@@ -12,13 +12,12 @@ from iceberg_cli.delta.actions import (
     ADD,
     REMOVE,
     Actions,
-    CommitBytes,
     combine,
     dv_ids,
-    file_lines,
-    parse_commits,
 )
 from iceberg_cli.delta.columns import AS_JSON, lost_of_vectors
+from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.encoding import file_lines
 from iceberg_cli.errors import CorruptFile
 from tests.delta_builders import (
     NOW_MS,

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iceberg_cli.delta import replay
-from iceberg_cli.delta.actions import Actions, CommitBytes, parse_commits
+from iceberg_cli.delta.actions import Actions
 from iceberg_cli.delta.checkpoint import read_part
+from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.replay import reconcile
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.delta_reading import DeltaLog

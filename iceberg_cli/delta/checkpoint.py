@@ -8,6 +8,7 @@ Spec: "Checkpoints", "Checkpoint Schema", "V2 Spec".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,14 +22,13 @@ from iceberg_cli.delta.actions import (
     DELETION_VECTOR,
     REMOVE,
     Actions,
-    CommitBytes,
     Int64s,
     Json,
     domain_key,
-    parse_checkpoint,
     transaction_key,
 )
 from iceberg_cli.delta.columns import check_files, noting_unknown, plain_values
+from iceberg_cli.delta.commit_parsing import CommitBytes, parse_checkpoint
 from iceberg_cli.delta.parsed_stats import stats_texts
 from iceberg_cli.delta.paths import decode
 from iceberg_cli.delta.protocol import Metadata, Protocol
@@ -37,6 +37,7 @@ from iceberg_cli.errors import CorruptFile
 _FILES: Final = {"add": ADD, "remove": REMOVE}
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS: Final = 1 << 14
+_THREADS: Final = 2
 _PARSED_PREFIX: Final = "add.stats_parsed."
 
 
@@ -102,18 +103,28 @@ def _of_json(path: str, version: int, data: bytes) -> Part:
     )
 
 
-def _of_parquet(path: str, version: int, data: bytes) -> Part:
+def _opened(data: bytes, metadata: Any = None) -> Any:
+    """A `pyarrow.parquet.ParquetFile`.
+
+    In nanoseconds, what INT96 holds of years before 1678 or after 2261 would become another time. Nothing but the
+    checksums of pages tells that a path has become another one, and a file that nothing names is deleted.
+    """
     import pyarrow.parquet as pq
 
+    return pq.ParquetFile(
+        pa.BufferReader(data),
+        metadata=metadata,
+        coerce_int96_timestamp_unit="us",
+        page_checksum_verification=True,
+    )
+
+
+def _of_parquet(path: str, version: int, data: bytes) -> Part:
     try:
-        # In nanoseconds, what INT96 holds of years before 1678 or after 2261 would become another time. Nothing but
-        # its pages' checksums tells that a path has become another one, and a file that nothing names is deleted.
-        file = pq.ParquetFile(
-            pa.BufferReader(data), coerce_int96_timestamp_unit="us", page_checksum_verification=True
-        )
+        file = _opened(data)
         schema = file.schema_arrow
         _check_names(schema, path)
-        files = {kind: _rows(file, kind, path) for kind in _FILES if kind in schema.names}
+        files = {kind: _rows(data, file, kind, path) for kind in _FILES if kind in schema.names}
         others = [each.name for each in schema if each.name not in _FILES and pa.types.is_struct(each.type)]
         table = _read(file, others)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
@@ -177,36 +188,59 @@ def _read(file: Any, columns: Sequence[str]) -> pa.Table:
     return table
 
 
-def _structs(file: Any, kind: str, names: Sequence[str]) -> tuple[pa.ChunkedArray, Int64s]:
+def _structs(data: bytes, file: Any, kind: str, names: Sequence[str]) -> tuple[pa.ChunkedArray, Int64s]:
     """Those structs of a column that are not null, with some of their fields, and their rows in the file.
 
-    A file's rows are mostly of other kinds: taken batch by batch, the whole column is never there beside its rows.
+    Arrow decodes what is below one column in one thread, so row groups are shared out.
     """
-    chunks, places, rows = [], [np.empty(0, np.int64)], 0
-    for batch in file.iter_batches(_BATCH_ROWS, columns=[f"{kind}.{name}" for name in names]):
+    lengths = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    ends = np.cumsum(lengths, dtype=np.int64)
+    shares = [share for share in np.array_split(np.arange(len(lengths)), _THREADS) if len(share)]
+
+    def read(share: Int64s) -> tuple[list[pa.Array], list[Int64s]]:
+        first_row = int(ends[share[0]]) - lengths[share[0]]
+        return _structs_of_groups(_opened(data, file.metadata), kind, names, share.tolist(), first_row)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        parts = list(pool.map(read, shares))
+    chunks = [chunk for part, _ in parts for chunk in part]
+    places = [rows for _, part in parts for rows in part]
+    kind_of_column = chunks[0].type if chunks else _narrowed(file.schema_arrow.field(kind).type, names)
+    return pa.chunked_array(chunks, kind_of_column), np.concatenate([np.empty(0, np.int64), *places])
+
+
+def _structs_of_groups(
+    file: Any, kind: str, names: Sequence[str], groups: Sequence[int], first_row: int
+) -> tuple[list[pa.Array], list[Int64s]]:
+    """The structs of some row groups that follow one another, batch by batch, and their rows in the file.
+
+    A file's rows are mostly of other kinds: so the whole column is never there beside its rows.
+    """
+    chunks, places = [], []
+    columns = [f"{kind}.{name}" for name in names]
+    for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False):
         batch.validate(full=True)
         column = batch.column(0)
         there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
         if len(there):
             chunks.append(column.drop_null() if column.null_count else column)
-            places.append(there + rows)
-        rows += len(column)
-    kind_of_column = chunks[0].type if chunks else _narrowed(file.schema_arrow.field(kind).type, names)
-    return pa.chunked_array(chunks, kind_of_column), np.concatenate(places)
+            places.append(there + first_row)
+        first_row += len(column)
+    return chunks, places
 
 
 def _narrowed(struct: pa.StructType, names: Sequence[str]) -> pa.StructType:
     return pa.struct([each for each in struct if each.name in names])
 
 
-def _rows(file: Any, kind: str, path: str) -> tuple[pa.Table, Int64s]:
+def _rows(data: bytes, file: Any, kind: str, path: str) -> tuple[pa.Table, Int64s]:
     """The adds or removes of a checkpoint in the columns that they have here, and their rows in the file."""
     struct = file.schema_arrow.field(kind).type
     if not pa.types.is_struct(struct):
         raise CorruptFile(path, kind, f"a struct is expected, not {struct}")
     # One column of it by itself: what is derived from others is not even decompressed.
     skipped = _DERIVED if struct.get_field_index("stats") >= 0 else _DERIVED[1:]
-    structs, places = _structs(file, kind, [each.name for each in struct if each.name not in skipped])
+    structs, places = _structs(data, file, kind, [each.name for each in struct if each.name not in skipped])
     schema = _FILES[kind]
     names = [each.name for each in structs.type]
     columns = [
@@ -225,7 +259,7 @@ def _rows(file: Any, kind: str, path: str) -> tuple[pa.Table, Int64s]:
         pa.Table.from_arrays(columns, schema=pa.schema(fields)), _unknown_of_vectors(structs)
     )
     if kind == "add" and rows.column("stats").null_count and struct.get_field_index("stats_parsed") >= 0:
-        return _with_stats(rows, file), places
+        return _with_stats(rows, data, file), places
     return rows, places
 
 
@@ -252,9 +286,9 @@ def _field(structs: pa.ChunkedArray, name: str, kind: pa.DataType | None) -> pa.
     return pa.chunked_array(chunks, wanted)
 
 
-def _with_stats(adds: pa.Table, file: Any) -> pa.Table:
+def _with_stats(adds: pa.Table, data: bytes, file: Any) -> pa.Table:
     """`adds` with the JSON of their parsed statistics where they have no other."""
-    structs, _ = _structs(file, "add", ["path", "stats_parsed"])
+    structs, _ = _structs(data, file, "add", ["path", "stats_parsed"])
     parsed = _field(structs, "stats_parsed", None)
     stats = pc.coalesce(adds.column("stats"), stats_texts(parsed, instants=_int96(file)))
     return adds.set_column(adds.schema.get_field_index("stats"), ADD.field("stats"), stats)

@@ -157,6 +157,14 @@ def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([_conformed(table, whole, as_json) for table in filled])
 
 
+def spread_over(values: pa.Array, there: pa.BooleanArray) -> pa.Array:
+    """An array as long as `there`, with the values where that is true, in their order, and null elsewhere."""
+    if len(values) == len(there):
+        return values
+    marks = there.to_numpy(zero_copy_only=False)
+    return values.take(pa.array(np.cumsum(marks) - 1, mask=~marks))
+
+
 def dv_ids(table: pa.Table) -> pa.Array:
     """What tells the deletion vectors of a file apart, of n adds or removes; null where there is none.
 
@@ -193,9 +201,9 @@ def check_files(table: pa.Table, place: Place, *, sized: bool) -> None:
     if sized:
         _refuse(pc.is_null(size), place, "size", "it is missing")
     _refuse(pc.less(size, 0), place, "size", "it is negative")
-    if "deletionVector" not in table.schema.names:
-        return
-    vectors = table.column("deletionVector")
+    if table.schema.get_field_index(_VECTOR) < 0 or table.schema.field(_VECTOR).type != DELETION_VECTOR:
+        return  # change data files have no vectors: what is called so there is a field that the protocol does not name
+    vectors = table.column(_VECTOR)
     if vectors.null_count == len(vectors):
         return
     there = pc.is_valid(vectors)
@@ -239,7 +247,11 @@ def _column(values: Sequence[Any], field: pa.Field, place: Place) -> pa.Array:
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    return _strings(values) if kind == STRINGS else pa.array(values, kind)
+    if kind == STRINGS:
+        return _strings(values)
+    if pa.types.is_struct(kind) and any(not isinstance(value, dict) for value in values if value is not None):
+        raise TypeError("an object is expected")  # Arrow takes a list of pairs as well
+    return pa.array(values, kind)
 
 
 def _strings(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
@@ -251,10 +263,7 @@ def _strings(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
     keys = pa.array(chain.from_iterable(filled), pa.string())
     items = pa.array(chain.from_iterable(value.values() for value in filled), pa.string())
     maps = pa.MapArray.from_arrays(pa.array(ends), keys, items)
-    if len(filled) == len(values):
-        return maps
-    rows = np.cumsum([value is not None for value in values]) - 1
-    return maps.take(pa.array(rows, mask=np.array([value is None for value in values])))
+    return spread_over(maps, pa.array([value is not None for value in values], pa.bool_()))
 
 
 def _unknown(name: str, values: Sequence[Any]) -> tuple[pa.Field, pa.Array]:

@@ -13,7 +13,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from iceberg_cli.delta.actions import Actions, file_lines
+from iceberg_cli.delta.actions import Actions
+from iceberg_cli.delta.encoding import file_lines
 from iceberg_cli.delta.log import Listing
 from iceberg_cli.delta.replay import reconcile
 from iceberg_cli.errors import UsageError

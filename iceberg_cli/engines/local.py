@@ -18,7 +18,6 @@ _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
 _HANDFUL_FILES = 16  # local ones that a thread reads at once
 _HANDFUL_BYTES = 1 << 20
-_LANES_FROM_BYTES = 8 << 20  # below, forking costs more than it saves
 _LANE_BATCH_BYTES = 6 << 20  # each lane holds one while the other lanes hold theirs
 
 
@@ -30,11 +29,13 @@ class LocalEngine:
         storage: of the files.
         threads: that read side by side.
         lanes: processes that large scans are divided among; more than one only for a storage that survives a fork.
+        lanes_from_bytes: the size of a scan below which forking costs more than it saves.
     """
 
     storage: Storage
     threads: int = 4
     lanes: int = 1
+    lanes_from_bytes: int = 8 << 20
     name: str = "local"
 
     def scan(
@@ -63,7 +64,7 @@ class LocalEngine:
 
         # Closes what is drawn of the phase before, whose thread must be gone before lanes are forked.
         on_event(Event(phase=phase, done=0, total=len(items)))
-        if self.lanes > 1 and _pays([source(item) for item in items]):
+        if self.lanes > 1 and self._pays([source(item) for item in items]):
             parts = self._in_lanes(items, source, read, parse, batch_bytes)
         else:
             parts = self._here(items, source, read, parse, batch_bytes)
@@ -73,6 +74,12 @@ class LocalEngine:
                 yield parsed
                 done += files
                 on_event(Event(phase=phase, done=done, total=len(items)))
+
+    def _pays(self, sources: Sequence[Source]) -> bool:
+        """Whether lanes would be done sooner. What they share out must have known sizes, and be local."""
+        sizes = [source.size_bytes for source in sources]
+        enough = len(sizes) > 1 and sum(sizes) >= self.lanes_from_bytes
+        return enough and all(sizes) and all(scheme_of(source.path) == "file" for source in sources)
 
     def _here(
         self,
@@ -150,13 +157,6 @@ class LocalEngine:
             finally:
                 for _, _, future in window:
                     future.cancel()
-
-
-def _pays(sources: Sequence[Source]) -> bool:
-    """Whether lanes would be done sooner. What they share out must have known sizes, and what they read be local."""
-    sizes = [source.size_bytes for source in sources]
-    enough = len(sizes) > 1 and sum(sizes) >= _LANES_FROM_BYTES
-    return enough and all(sizes) and all(scheme_of(source.path) == "file" for source in sources)
 
 
 def _handfuls(

@@ -8,8 +8,10 @@ from functools import cache
 
 import pytest
 
-from iceberg_cli.delta.actions import Actions, CommitBytes, file_lines, parse_commits
+from iceberg_cli.delta.actions import Actions
 from iceberg_cli.delta.checkpoint import read_part
+from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.encoding import file_lines
 from iceberg_cli.delta.replay import reconcile
 from iceberg_cli.errors import CorruptFile
 from tests.delta_builders import (
