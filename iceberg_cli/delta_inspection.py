@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 FILE_ROWS: Final = ("files", "deletes", "partitions", "row-ids")
 WHAT: Final = ("summary", "history", "schemas", "properties", "protocol", "features", *FILE_ROWS)
 _OF_LOG: Final = ("history",)
-_CHUNK_ROWS: Final = 4_096
+_CHUNK_ROWS: Final = 32_768
+_LINES_AT_ONCE: Final = 4_096  # as text they take several times as much memory
 _READ_AGAIN_BYTES: Final = 4 << 20
 _LOOKED_AT: Final = 10_000  # files of deletion vectors that a summary asks the storage about
 
@@ -171,7 +172,9 @@ class DeltaInspection:
 
         for part in self.tables(what, limit=limit):
             table, texts = _with_json_texts(part) if what == "files" else (part, ())
-            yield json_rows(table, ids=ID_COLUMNS, texts=texts, before=before, after=after)
+            for start in range(0, table.num_rows, _LINES_AT_ONCE):
+                few = table.slice(start, _LINES_AT_ONCE)
+                yield json_rows(few, ids=ID_COLUMNS, texts=texts, before=before, after=after)
 
     def schema(self, what: str) -> pa.Schema:
         """The columns of streamed rows."""

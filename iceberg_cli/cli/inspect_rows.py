@@ -176,7 +176,8 @@ def _write_parquet(file: IO[bytes], shown: Rows, what: str, limit: int | None) -
         pq.write_table(pa.Table.from_pylist(rows), file)
         return len(rows)
     total = 0
-    with pq.ParquetWriter(file, shown.schema(what), compression="zstd") as writer:
+    # Paths and statistics are in no other row, and zstd finds what repeats as well as a dictionary does.
+    with pq.ParquetWriter(file, shown.schema(what), compression="zstd", use_dictionary=False) as writer:
         for table in shown.tables(what, limit=limit):
             writer.write_table(table)
             total += table.num_rows
