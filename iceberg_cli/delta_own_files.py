@@ -89,7 +89,7 @@ def remove_empty_folders(storage: Storage, root: str, paths: Sequence[str]) -> N
     inside, log_folder = f"{root}/", f"{root}/{LOG_FOLDER}/"
     waiting = {path.rpartition("/")[0] for path in paths if not path.startswith(log_folder)}
     while waiting := {folder for folder in waiting if folder.startswith(inside)}:
-        empty = {folder for folder in waiting if next(iter(storage.list(folder)), None) is None}
+        empty = {folder for folder in waiting if not storage.holds_any(folder)}
         for folder in empty:
             storage.prune(folder)
         waiting = {folder.rpartition("/")[0] for folder in empty}

@@ -99,7 +99,7 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
     """
     meant = opened.endswith(f"/{_LOG_FOLDER}")
     opened = opened.removesuffix(f"/{_LOG_FOLDER}") or opened
-    if next(iter(storage.list(f"{opened}/{_LOG_FOLDER}")), None) is None:
+    if not storage.holds_any(f"{opened}/{_LOG_FOLDER}"):
         return None
     if not meant and any(
         info.path.endswith(METADATA_SUFFIXES) for info in storage.list(f"{opened}/metadata")

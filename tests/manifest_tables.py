@@ -69,6 +69,9 @@ class Overlay:
     def list(self, folder: str) -> Iterable[FileInfo]:
         return [self.stat(path) for path in sorted(self.files) if path.startswith(f"{folder}/")]
 
+    def holds_any(self, folder: str) -> bool:
+        return any(self.list(folder))
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         for path in paths:
             self.files.pop(path, None)

@@ -78,6 +78,10 @@ class Storage(Protocol):
         """Every object under `folder` + "/", at any depth, by path; nothing of a sibling with that prefix."""
         ...
 
+    def holds_any(self, folder: str) -> bool:
+        """Whether `list` would find an object, told as soon as there is one."""
+        ...
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete objects, never folders, never through a symbolic link to a folder.
 

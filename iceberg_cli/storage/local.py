@@ -183,6 +183,12 @@ class LocalStorage:
         with _translated("list", folder):
             yield from _walk("" if root == "/" else root)
 
+    def holds_any(self, folder: str) -> bool:
+        """Whether there is a file under the folder; of a large folder only the first entries are looked at."""
+        root = self.canonical(folder)
+        with _translated("list", folder):
+            return _holds_any(root)
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Unlink files and Hadoop's hidden checksum files beside them.
 
@@ -350,6 +356,20 @@ def _walk(folder: str) -> Iterator[FileInfo]:
             continue
         if stat_module.S_ISREG(status.st_mode):
             yield _info(key, status)
+
+
+def _holds_any(folder: str) -> bool:
+    """Whether `_walk` finds a file below `folder`."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                _holds_any(entry.path)
+                if entry.is_dir(follow_symlinks=False)
+                else entry.is_file()  # where a link leads
+                for entry in entries
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _unlink(name: str, parent: int, *, checksums: bool) -> str | None:

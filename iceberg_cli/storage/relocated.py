@@ -63,6 +63,10 @@ class RelocatedStorage:
         """The copy's files."""
         return self._storage.list(self._moved(folder))
 
+    def holds_any(self, folder: str) -> bool:
+        """Whether the copy has files there."""
+        return self._storage.holds_any(self._moved(folder))
+
     def put_if_absent(self, path: str, data: bytes) -> None:  # noqa: ARG002 - the port's signature
         """Refused: a copy has no committer."""
         raise AssertionError(f"{path} belongs to a copy, which is read-only")

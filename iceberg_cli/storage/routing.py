@@ -141,6 +141,10 @@ class RoutedStorage:
         """Every object under the folder by path."""
         return self.adapter(folder).list(folder)
 
+    def holds_any(self, folder: str) -> bool:
+        """Whether there is an object under the folder."""
+        return self.adapter(folder).holds_any(folder)
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete objects of any schemes; those of unknown ones are reported."""
         if all(path.startswith("/") for path in paths):

@@ -281,6 +281,19 @@ def test_objects_are_deleted_under_any_spelling_and_failures_bear_the_callers(pl
     assert not place.has("object")
 
 
+def test_a_folder_holds_what_is_at_any_depth_and_nothing_of_a_sibling(place: Place) -> None:
+    place.storage.put_if_absent(f"{place.root}/a/b/c/object", b"x")
+    place.storage.put_if_absent(f"{place.root}/ab", b"x")
+    held = [
+        place.storage.holds_any(f"{place.root}/{folder}") for folder in ("a", "a/b/", "a/b/c", "a/object")
+    ]
+    assert held == [True, True, True, False]
+    place.storage.delete([f"{place.root}/a/b/c/object"])
+    assert not place.storage.holds_any(f"{place.root}/a")
+    assert not place.storage.holds_any(f"{place.root}/nowhere")
+    assert place.storage.holds_any(place.root)
+
+
 def test_pruning_removes_empty_folders_and_no_object(place: Place) -> None:
     place.storage.put_if_absent(f"{place.root}/a/b/c/object", b"x")
     place.storage.put_if_absent(f"{place.root}/a/d/object", b"x")

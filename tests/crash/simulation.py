@@ -188,6 +188,9 @@ class SimStorage:
             if key.startswith(inside) and key in self.world.files:
                 yield self.stat(key)
 
+    def holds_any(self, folder: str) -> bool:
+        return next(self.list(folder), None) is not None
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         failed: dict[str, str] = {}
 

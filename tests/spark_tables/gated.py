@@ -81,6 +81,9 @@ class GatedStorage:
     def list(self, folder: str) -> Iterator[FileInfo]:
         return map(_above, self._local.list(_below(folder)))
 
+    def holds_any(self, folder: str) -> bool:
+        return self._local.holds_any(_below(folder))
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         kept = self._local.delete([_below(path) for path in paths])
         return {SCHEME + path: reason for path, reason in kept.items()}
