@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
 
+import pyarrow as pa
+
 from iceberg_cli.delta.actions import Actions, combine
 from iceberg_cli.delta.checkpoint import Part, read_part, sidecar_path
 from iceberg_cli.delta.checksum import in_commit_timestamp_in
@@ -202,6 +204,8 @@ class DeltaLog:
         elif whole.checkpoint is not None:
             parts += reversed(self._read_checkpoint(whole.checkpoint))
         state = reconcile(parts)
+        del parts
+        pa.default_memory_pool().release_unused()  # twice what the state needs, in pieces
         modified_ms = listing.commit_times_ms().get(whole.version)
         if modified_ms is None:
             modified_ms = whole.checkpoint.files[0].modified_ms if whole.checkpoint else 0

@@ -36,7 +36,7 @@ from iceberg_cli.errors import CorruptFile
 
 _FILES: Final = {"add": ADD, "remove": REMOVE}
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
-_BATCH_ROWS: Final = 1 << 14
+_BATCH_ROWS: Final = 1 << 13
 _THREADS: Final = 2
 _PARSED_PREFIX: Final = "add.stats_parsed."
 
@@ -201,8 +201,9 @@ def _structs(data: bytes, file: Any, kind: str, names: Sequence[str]) -> tuple[p
         first_row = int(ends[share[0]]) - lengths[share[0]]
         return _structs_of_groups(_opened(data, file.metadata), kind, names, share.tolist(), first_row)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        parts = list(pool.map(read, shares))
+    with ThreadPoolExecutor(_THREADS - 1) as pool:
+        others = pool.map(read, shares[1:])
+        parts = [*map(read, shares[:1]), *others]  # here too: this thread has memory to use again
     chunks = [chunk for part, _ in parts for chunk in part]
     places = [rows for _, part in parts for rows in part]
     kind_of_column = chunks[0].type if chunks else _narrowed(file.schema_arrow.field(kind).type, names)
