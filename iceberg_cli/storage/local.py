@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import re
 import stat as stat_module
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +19,7 @@ from typing import TypeVar
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage.local_delete import Deletions, reason_of
 from iceberg_cli.storage.local_write import (
     FOLDER,
     link_named,
@@ -30,14 +29,6 @@ from iceberg_cli.storage.local_write import (
     unlink_quietly,
 )
 
-_NO_NAMES = {"", ".", ".."}
-_UNCLEAR = "the path contains '..' or a NUL character"
-# Linux refuses to unlink a folder. Elsewhere it may be allowed to some, so it is looked at before.
-_UNLINKS_FOLDERS = sys.platform != "linux"
-# An attempt to unlink what is not there takes the time of some 16 entries of a listing.
-_LOOK_ENTRIES = 16
-_ENTRY_BYTES = 40  # or more, on most file systems, is what a file adds to the size of its folder
-_FEW_FILES = 100
 _STAT_FIRST = 64
 _SLOW_STAT_S = 0.0002
 _STAT_THREADS = 16
@@ -60,8 +51,7 @@ class LocalStorage:
         self._working_folder = os.getcwd()
         self._unnamed = unnamed_temporaries and hasattr(os, "O_TMPFILE")
         trusted = {"/", *(self.canonical(folder) for folder in trusted_folders)}
-        self._trusted = sorted(trusted, key=len, reverse=True)
-        self._checksums: dict[str, bool] = {}
+        self._deletions = Deletions(self.canonical, sorted(trusted, key=len, reverse=True))
 
     def canonical(self, path: str) -> str:
         """`/a/b` for `/a/b`, `file:/a/b`, `file:///a/b` and `file://localhost/a/b`.
@@ -144,7 +134,7 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except OSError as error:
-            raise BackendUnavailable(f"Cannot look at {path}: {_reason(error)}.") from error
+            raise BackendUnavailable(f"Cannot look at {path}: {reason_of(error)}.") from error
         return status if not stat_module.S_ISDIR(status.st_mode) else None
 
     def put_if_absent(self, path: str, data: bytes) -> None:
@@ -190,34 +180,14 @@ class LocalStorage:
             return _holds_any(root)
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Unlink files and Hadoop's hidden checksum files beside them.
-
-        Each folder is opened part by part without following links, and files are unlinked inside the open
-        folder: a folder that is swapped for a link in the meantime leads nowhere.
-        """
-        kept: dict[str, str] = {}
-        folders: dict[str, list[tuple[str, str]]] = {}
-        for path in paths:
-            folder, slash, name = path.rpartition("/")
-            if not slash or name in _NO_NAMES:
-                try:
-                    folder, _, name = self.canonical(path).rpartition("/")
-                except UsageError as error:
-                    kept[path] = error.message
-                    continue
-                if name == "..":
-                    kept[path] = _UNCLEAR
-                    continue
-            folders.setdefault(folder, []).append((path, name))
-        for folder, names in folders.items():
-            kept.update(self._delete_in(f"{folder}/", names))
-        return kept
+        """Unlink files and Hadoop's hidden checksum files beside them, see `local_delete.py`."""
+        return self._deletions.delete(paths)
 
     def prune(self, folder: str) -> None:
         """Remove empty folders from the bottom up; links to folders are neither entered nor removed."""
         key = self.canonical(folder)
         with _translated("clean up", folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            root = self._open_without_links(key)
+            root = self._deletions.open_folder(key)
             try:
                 for _, folders, _, parent in os.fwalk(".", topdown=False, dir_fd=root):
                     for name in folders:
@@ -227,68 +197,6 @@ class LocalStorage:
                 os.close(root)
             with contextlib.suppress(OSError):
                 os.rmdir(key)
-
-    def _delete_in(self, folder: str, names: Sequence[tuple[str, str]]) -> dict[str, str]:
-        """Unlink `names`, pairs of the caller's spelling and the file name, inside one folder of any spelling."""
-        try:
-            key = self.canonical(folder)
-        except UsageError as error:
-            return dict.fromkeys((path for path, _ in names), error.message)
-        if "\0" in key or ".." in key.split("/"):
-            return dict.fromkeys((path for path, _ in names), _UNCLEAR)
-        try:
-            parent = self._open_without_links(key)
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        except (OSError, UnicodeEncodeError) as error:
-            return dict.fromkeys((path for path, _ in names), _reason(error))
-        try:
-            checksums = self._may_hold_checksums(key, parent, len(names))
-            reasons = ((path, _unlink(name, parent, checksums=checksums)) for path, name in names)
-            return {path: reason for path, reason in reasons if reason}
-        finally:
-            os.close(parent)
-
-    def _may_hold_checksums(self, folder: str, parent: int, files: int) -> bool:
-        """Whether to try for a checksum file beside each of `files`: most folders hold none, as one look tells.
-
-        The answer is kept, for the files that are about to go are older than the look. A look ends where it would
-        take longer than the attempts that it can save; where the folder's size says that it will, it is not begun.
-        """
-        if files < _FEW_FILES:
-            return True
-        if folder not in self._checksums:
-            if os.fstat(parent).st_size > _ENTRY_BYTES * _LOOK_ENTRIES * files:
-                return True
-            try:
-                with os.scandir(parent) as entries:
-                    looked_at = itertools.islice(entries, _LOOK_ENTRIES * files)
-                    found = any(entry.name.endswith(".crc") for entry in looked_at)
-                    self._checksums[folder] = found or next(entries, None) is not None
-            except OSError:
-                self._checksums[folder] = True
-        return self._checksums[folder]
-
-    def _open_without_links(self, folder: str) -> int:
-        """A descriptor of the folder; `OSError` with ELOOP when a link is met below the trusted folders."""
-        inside = f"{folder.rstrip('/')}/"
-        root = next(trusted for trusted in self._trusted if inside.startswith(f"{trusted.rstrip('/')}/"))
-        descriptor = os.open(root, FOLDER)
-        for part in inside[len(root) :].split("/"):
-            if not part:
-                continue
-            try:
-                deeper = os.open(part, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
-            except OSError:
-                with contextlib.suppress(FileNotFoundError):
-                    if stat_module.S_ISLNK(os.lstat(part, dir_fd=descriptor).st_mode):
-                        text = f"it is reached through the symbolic link {part}"
-                        raise OSError(errno.ELOOP, text) from None
-                raise
-            finally:
-                os.close(descriptor)
-            descriptor = deeper
-        return descriptor
 
 
 @contextlib.contextmanager
@@ -300,19 +208,14 @@ def _translated(verb: str, path: str, *, new: bool = False) -> Iterator[None]:
         raise
     except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError) as error:
         if new:
-            raise BackendUnavailable(f"Cannot {verb} {path}: {_reason(error)}.") from error
-        raise FileNotFoundError(errno.ENOENT, _reason(error), path) from error
+            raise BackendUnavailable(f"Cannot {verb} {path}: {reason_of(error)}.") from error
+        raise FileNotFoundError(errno.ENOENT, reason_of(error), path) from error
     except OSError as error:
-        raise BackendUnavailable(f"Cannot {verb} {path}: {_reason(error)}.") from error
+        raise BackendUnavailable(f"Cannot {verb} {path}: {reason_of(error)}.") from error
     except ValueError as error:  # a NUL character: no file can have that name
         if new:
             raise BackendUnavailable(f"Cannot {verb} {path!r}: {error}.") from error
         raise FileNotFoundError(errno.ENOENT, str(error), path) from error
-
-
-def _reason(error: OSError | UnicodeEncodeError) -> str:
-    text = error.strerror if isinstance(error, OSError) else error.reason
-    return text or str(error)
 
 
 def _open_file(key: str) -> int:
@@ -370,20 +273,3 @@ def _holds_any(folder: str) -> bool:
             )
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-def _unlink(name: str, parent: int, *, checksums: bool) -> str | None:
-    """Unlink one file, and its checksum companion, in an open folder; the reason if it is still there."""
-    try:
-        if _UNLINKS_FOLDERS and stat_module.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
-            return "it is a folder"
-        os.unlink(name, dir_fd=parent)
-    except FileNotFoundError:
-        pass
-    except IsADirectoryError:
-        return "it is a folder"
-    except (OSError, ValueError) as error:
-        return _reason(error) if isinstance(error, OSError) else str(error)
-    if checksums:
-        unlink_quietly(f".{name}.crc", parent)
-    return None

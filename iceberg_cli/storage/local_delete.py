@@ -1,0 +1,151 @@
+"""Deleting local files, never through a symbolic link below the folders that the operator named."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import stat as stat_module
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.storage.local_write import FOLDER, unlink_quietly
+
+_NO_NAMES = {"", ".", ".."}
+_UNCLEAR = "the path contains '..' or a NUL character"
+# Linux refuses to unlink a folder. Elsewhere it may be allowed to some, so it is looked at before.
+_UNLINKS_FOLDERS = sys.platform != "linux"
+# An attempt to unlink what is not there takes the time of some 16 entries of a listing.
+_LOOK_ENTRIES = 16
+_ENTRY_BYTES = 40  # or more, on most file systems, is what a file adds to the size of its folder
+_FEW_FILES = 100
+
+Name = tuple[str, str]
+"""A path as the caller spells it, and the name of the file in its folder."""
+Kept = dict[str, str]
+"""Why files are still there, by the caller's spelling."""
+
+
+class Deletions:
+    """Deletes files.
+
+    Args:
+        canonical: of a path, see `LocalStorage.canonical`.
+        trusted: canonical folders, the longest first and `/` among them: links in and above them are followed.
+    """
+
+    def __init__(self, canonical: Callable[[str], str], trusted: Sequence[str]) -> None:
+        self._canonical = canonical
+        self._trusted = trusted
+        self._checksums: dict[str, bool] = {}
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Unlink files and Hadoop's hidden checksum files beside them.
+
+        Each folder is opened part by part without following links, and files are unlinked inside the open
+        folder: a folder that is swapped for a link in the meantime leads nowhere.
+        """
+        kept: Kept = {}
+        folders: dict[str, list[Name]] = {}
+        for path in paths:
+            folder, slash, name = path.rpartition("/")
+            if not slash or name in _NO_NAMES:
+                try:
+                    folder, _, name = self._canonical(path).rpartition("/")
+                except UsageError as error:
+                    kept[path] = error.message
+                    continue
+                if name == "..":
+                    kept[path] = _UNCLEAR
+                    continue
+            folders.setdefault(folder, []).append((path, name))
+        for folder, names in folders.items():
+            kept.update(self._delete_in(f"{folder}/", names))
+        return kept
+
+    def _delete_in(self, folder: str, names: Sequence[Name]) -> Kept:
+        """Unlink files inside one folder of any spelling."""
+        try:
+            key = self._canonical(folder)
+        except UsageError as error:
+            return dict.fromkeys((path for path, _ in names), error.message)
+        if "\0" in key or ".." in key.split("/"):
+            return dict.fromkeys((path for path, _ in names), _UNCLEAR)
+        try:
+            parent = self.open_folder(key)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except (OSError, UnicodeEncodeError) as error:
+            return dict.fromkeys((path for path, _ in names), reason_of(error))
+        try:
+            checksums = self._may_hold_checksums(key, parent, len(names))
+            reasons = ((path, _unlink(name, parent, checksums=checksums)) for path, name in names)
+            return {path: reason for path, reason in reasons if reason}
+        finally:
+            os.close(parent)
+
+    def _may_hold_checksums(self, folder: str, parent: int, files: int) -> bool:
+        """Whether to try for a checksum file beside each of `files`: most folders hold none, as one look tells.
+
+        The answer is kept, for the files that are about to go are older than the look. A look ends where it would
+        take longer than the attempts that it can save; where the folder's size says that it will, it is not begun.
+        """
+        if files < _FEW_FILES:
+            return True
+        if folder not in self._checksums:
+            if os.fstat(parent).st_size > _ENTRY_BYTES * _LOOK_ENTRIES * files:
+                return True
+            try:
+                with os.scandir(parent) as entries:
+                    looked_at = itertools.islice(entries, _LOOK_ENTRIES * files)
+                    found = any(entry.name.endswith(".crc") for entry in looked_at)
+                    self._checksums[folder] = found or next(entries, None) is not None
+            except OSError:
+                self._checksums[folder] = True
+        return self._checksums[folder]
+
+    def open_folder(self, folder: str) -> int:
+        """A descriptor of the folder; `OSError` with ELOOP when a link is met below the trusted folders."""
+        inside = f"{folder.rstrip('/')}/"
+        root = next(trusted for trusted in self._trusted if inside.startswith(f"{trusted.rstrip('/')}/"))
+        descriptor = os.open(root, FOLDER)
+        for part in inside[len(root) :].split("/"):
+            if not part:
+                continue
+            try:
+                deeper = os.open(part, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+            except OSError:
+                with contextlib.suppress(FileNotFoundError):
+                    if stat_module.S_ISLNK(os.lstat(part, dir_fd=descriptor).st_mode):
+                        text = f"it is reached through the symbolic link {part}"
+                        raise OSError(errno.ELOOP, text) from None
+                raise
+            finally:
+                os.close(descriptor)
+            descriptor = deeper
+        return descriptor
+
+
+def reason_of(error: OSError | UnicodeEncodeError) -> str:
+    """What the system says, in words."""
+    text = error.strerror if isinstance(error, OSError) else error.reason
+    return text or str(error)
+
+
+def _unlink(name: str, parent: int, *, checksums: bool) -> str | None:
+    """Unlink one file, and its checksum companion, in an open folder; the reason if it is still there."""
+    try:
+        if _UNLINKS_FOLDERS and stat_module.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+            return "it is a folder"
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        return "it is a folder"
+    except (OSError, ValueError) as error:
+        return reason_of(error) if isinstance(error, OSError) else str(error)
+    if checksums:
+        unlink_quietly(f".{name}.crc", parent)
+    return None
