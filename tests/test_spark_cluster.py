@@ -45,6 +45,7 @@ def compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plan[name] for name in ("verdicts", "removals", "warnings", "blocked_by")}
 
 
+@pytest.mark.deep
 def test_a_cluster_plans_as_one_process_does_though_an_executor_is_killed_and_tasks_run_twice(
     cluster: Running, tmp_path: Path
 ) -> None:

@@ -22,13 +22,14 @@ from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
+from tests.crash.budget import FULL
 from tests.delete_tables import DeleteTable, vector_blob
 from tests.manifest_tables import Opened, avro, live_entries, opened
 from tests.spark_tables import gated
 from tests.spark_tables.clusters import TWICE, Running, executors, finished, on_cluster, start
 from tests.test_iceberg_rewrite_manifests import a_lot
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 
 # Below the time after which a task at the gate goes on by itself.
 IN_TIME_S = 100
@@ -73,7 +74,10 @@ CASES = {
     ),
 }
 
-ONE_VERB = [pytest.param("rewrite-manifests", marks=pytest.mark.deep), "merge-dvs"]
+
+def some_verbs(always: str) -> list[str]:
+    """One verb for each test; every one with ICEBERG_CLI_FULL=1."""
+    return list(CASES) if FULL else [always]
 
 
 @dataclass(kw_only=True)
@@ -231,8 +235,7 @@ def check_vectors(scene: Scene, table: Opened) -> None:
 # -- executors ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("scene", CASES, indirect=True)
+@pytest.mark.parametrize("scene", some_verbs("rewrite-manifests"), indirect=True)
 def test_what_an_executor_that_is_killed_was_writing_another_one_writes_once(scene: Scene) -> None:
     entries = live_entries(table_of(scene))
     with running(scene.start(**TWICE)) as process:
@@ -248,8 +251,7 @@ def test_what_an_executor_that_is_killed_was_writing_another_one_writes_once(sce
     check_whole(scene, entries)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("scene", CASES, indirect=True)
+@pytest.mark.parametrize("scene", some_verbs("merge-dvs"), indirect=True)
 def test_a_task_that_runs_twice_at_the_same_time_writes_one_file(scene: Scene) -> None:
     entries = live_entries(table_of(scene))
     with running(scene.start(**TWICE)) as process:
@@ -267,7 +269,7 @@ def test_a_task_that_runs_twice_at_the_same_time_writes_one_file(scene: Scene) -
 # -- drivers -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scene", ONE_VERB, indirect=True)
+@pytest.mark.parametrize("scene", some_verbs("merge-dvs"), indirect=True)
 def test_what_workers_wrote_for_a_driver_that_is_killed_resume_removes_and_the_next_run_writes(
     scene: Scene,
 ) -> None:
@@ -310,7 +312,6 @@ def outliving(scene: Scene) -> psutil.Process:
     return psutil.Process(writer)
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("scene", ["rewrite-manifests"], indirect=True)
 def test_what_a_task_that_outlives_its_driver_writes_resume_removes(scene: Scene) -> None:
     outliving(scene)
@@ -320,7 +321,6 @@ def test_what_a_task_that_outlives_its_driver_writes_resume_removes(scene: Scene
     assert listing(scene.table) == scene.before
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("scene", ["rewrite-manifests"], indirect=True)
 def test_what_such_a_task_writes_after_resume_is_one_file_that_the_table_does_not_know(scene: Scene) -> None:
     outliving(scene)

@@ -74,9 +74,9 @@ def file_actions(
                 explicit_schema=pa.schema([(kind, read_type)]), unexpected_field_behavior="error"
             ),
         )
-    except pa.ArrowInvalid:
+        actions = pa.concat_arrays(read.column(0).chunks)
+    except pa.ArrowInvalid:  # also of more text than 2 GiB in one column
         return None
-    actions = pa.concat_arrays(read.column(0).chunks)
     if len(actions) != len(lines) or actions.null_count:
         return None
     columns = dict(zip(schema.names, actions.flatten(), strict=True))

@@ -40,10 +40,7 @@ def by_number(rows: Rows) -> dict[int, tuple[int, int]]:
     return {row[0]: row[-2:] for row in rows}
 
 
-ALWAYS = (shapes.ROWS_TRACKED, shapes.MAPPED, shapes.CLONE)
-
-
-@pytest.mark.parametrize("shape", deep_unless(ALWAYS, shapes.ALL))
+@pytest.mark.parametrize("shape", deep_unless([shapes.MAPPED], shapes.ALL))
 def test_both_read_every_version_that_is_promised_after_every_verb_and_delta_writes_on(
     delta_lake: DeltaLake, shape: Shape
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import FULL, deep_unless
+from tests.crash.budget import FULL
 from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, actions, commits, litter, rows_of_delta_rs
 from tests.delta_live.shapes import Shape
@@ -60,8 +60,9 @@ class Writer(threading.Thread):
         return True
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
-    "shape", deep_unless([shapes.IN_COMMIT_TIMES], [shapes.IN_COMMIT_TIMES, shapes.DELETION_VECTORS])
+    "shape", [shapes.IN_COMMIT_TIMES, shapes.DELETION_VECTORS], ids=lambda shape: shape.name
 )
 def test_no_commit_is_lost_while_delta_spark_writes_and_every_verb_runs(
     delta_lake: DeltaLake, shape: Shape
