@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = [_group(item) for item in items]
     for item, group in zip(items, groups, strict=True):
         item.add_marker(pytest.mark.xdist_group(group))
-    places = {group: place for place, group in enumerate(dict.fromkeys([_SPARK, *_OTHER_SPARKS, *groups]))}
+    places = {group: place for place, group in enumerate(dict.fromkeys([_SPARK, _DELTA, _CLUSTER, *groups]))}
     grouped = sorted(zip(groups, items, strict=True), key=lambda pair: places[pair[0]])
     items[:] = [item for _, item in grouped]
 
@@ -67,8 +67,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _group(item: pytest.Item) -> str:
     if item.get_closest_marker("jvm") is None:
         return item.nodeid.partition("::")[0]
-    asked = set(getattr(item, "fixturenames", ()))
-    return next((name for name, fixtures in _OTHER_SPARKS.items() if asked & fixtures), _SPARK)
+    # Not by fixtures: some are asked for while the test runs.
+    if item.path.stem.startswith("test_spark_cluster"):
+        return _CLUSTER
+    return _DELTA if "delta_lake" in getattr(item, "fixturenames", ()) else _SPARK
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -78,5 +80,4 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest.exit("--dist loadgroup has no effect with these versions of pytest and pytest-xdist", 3)
 
 
-_SPARK = "spark"  # the session of this process
-_OTHER_SPARKS = {"delta": {"delta_lake"}, "cluster": {"cluster", "server"}}
+_SPARK, _DELTA, _CLUSTER = "spark", "delta", "cluster"  # the first is the session of this process

@@ -28,6 +28,10 @@ CONF = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    # Both executors are there before the first task: otherwise one may get all of them.
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.pyspark.python": sys.executable,
