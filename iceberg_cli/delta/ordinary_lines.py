@@ -20,16 +20,13 @@ from iceberg_cli.delta.columns import STRINGS, spread_over
 
 _END: Final = b"}}"
 _BLOCK_BYTES: Final = 1 << 20
-_SECOND_MEANING: Final = (
-    b"\\u",
-    b"\r",
-)  # half of a surrogate pair may be there, or a line that ends otherwise
+_DOUBTFUL: Final = (b"\\u", b"\r")  # half of a surrogate pair, or a line that ends otherwise
 _NO_NAMES: Final = pa.array([], pa.string())
 
 
 def may_be_ordinary(data: bytes) -> bool:
     """Whether lines of a file may go to Arrow at all, which takes bytes that are no UTF-8."""
-    if any(part in data for part in _SECOND_MEANING):
+    if any(part in data for part in _DOUBTFUL):
         return False
     if data.isascii():
         return True
