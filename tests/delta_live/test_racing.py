@@ -62,7 +62,9 @@ class Writer(threading.Thread):
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    "shape", [shapes.IN_COMMIT_TIMES, shapes.DELETION_VECTORS], ids=lambda shape: shape.name
+    "shape",
+    [shapes.IN_COMMIT_TIMES, *([shapes.DELETION_VECTORS] if FULL else [])],
+    ids=lambda shape: shape.name,
 )
 def test_no_commit_is_lost_while_delta_spark_writes_and_every_verb_runs(
     delta_lake: DeltaLake, shape: Shape

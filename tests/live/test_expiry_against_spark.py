@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.crash.budget import FULL
 from tests.spark_tables import Lake, Shape, later_ms, shapes, write
 
 pytestmark = pytest.mark.jvm
@@ -54,16 +55,12 @@ SCENARIOS = (
     Scenario(shapes.V3_SHARED_PUFFIN, _MANIFESTS),
     Scenario(shapes.V3_UPGRADED, _LISTS, retain_last=2),
 )
-# Each in one catalog always, and in the other as a deep test.
+# Each in one of the catalogs, in turn; in both with ICEBERG_CLI_FULL=1.
 CASES = [
-    pytest.param(
-        catalog,
-        scenario,
-        id=f"{catalog}-{scenario.shape.name}",
-        marks=pytest.mark.deep if (place + turn) % 2 else (),
-    )
+    pytest.param(catalog, scenario, id=f"{catalog}-{scenario.shape.name}")
     for place, scenario in enumerate(SCENARIOS)
     for turn, catalog in enumerate(("hadoop", "jdbc"))
+    if FULL or place % 2 == turn
 ]
 
 
