@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,12 +119,13 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
     # Arrow's own allocator keeps what it was given once: of a large log, half as much again as the system's.
     pa.set_memory_pool(pa.system_memory_pool())
     root = storage.canonical(opened)
+    engine = engine_of(storage, local=scheme_of(root) == "file")
     return DeltaTable(
         name=f"{root}/{_LOG_FOLDER}" if meant else root,
         root=root,
         storage=storage,
         committer=DeltaLogCommitter(root, storage),
-        engine=engine_of(storage, local=scheme_of(root) == "file", lanes_from_bytes=_LOG_LANES_FROM_BYTES),
+        engine=replace(engine, lanes_from_bytes=_LOG_LANES_FROM_BYTES),
         on_event=on_event,
     )
 

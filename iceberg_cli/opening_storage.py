@@ -44,10 +44,10 @@ def storage_of(opened: str, options: Mapping[str, str], trusts: Trusts) -> Route
     return RoutedStorage(dict(options), trusted_folders=trusted)
 
 
-def engine_of(storage: Storage, *, local: bool, lanes_from_bytes: int = 8 << 20) -> LocalEngine:
+def engine_of(storage: Storage, *, local: bool) -> LocalEngine:
     """Lanes for files of local disks only: other storages have threads, which do not survive a fork."""
     if not local:
         return LocalEngine(storage, threads=_REMOTE_THREADS)
     # On other systems their own libraries may not be used after a fork.
     lanes = min(len(os.sched_getaffinity(0)), _MOST_LANES) if sys.platform == "linux" else 1
-    return LocalEngine(storage, threads=_LOCAL_THREADS, lanes=lanes, lanes_from_bytes=lanes_from_bytes)
+    return LocalEngine(storage, threads=_LOCAL_THREADS, lanes=lanes)
