@@ -8,7 +8,6 @@ from typing import Final
 import pyarrow as pa
 
 from iceberg_cli.delta.checkpoint_state import checkpoint_state
-from iceberg_cli.delta.checkpoint_writing import classic_name, writing
 from iceberg_cli.delta.features import write_refusal
 from iceberg_cli.delta.log import V2, Checkpoint, Listing
 from iceberg_cli.delta.log_cleanup import (
@@ -128,11 +127,15 @@ class LogCleanup:
 
 def checkpoint_task(version: int) -> Task:
     """Writes the classic checkpoint of a version."""
+    from iceberg_cli.delta.checkpoint_writing import classic_name
+
     return Task(name=classic_name(version), kind=CHECKPOINT_TASK, inputs=(str(version),))
 
 
 def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> bytes:
     """The file of a `checkpoint_task`."""
+    from iceberg_cli.delta.checkpoint_writing import writing
+
     (version,) = task.inputs
     data, _ = writing(checkpoint_state(log.snapshot(int(version)), as_of_ms=as_of_ms)).classic()
     return data

@@ -18,9 +18,7 @@ from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile, Refused
 
 # A line that has none of these names no file that a commit removed: JSON may spell a letter by its number.
-_REMOVE: Final = b'"remove"'
-_CDC: Final = b'"cdc"'
-_ESCAPE: Final = b"\\u00"
+_MARKS: Final = (b'"remove"', b'"cdc"', b"\\u00")
 
 
 def removed_between(log: DeltaLog, first: int, last: int, *, listing: Listing) -> Actions:
@@ -109,8 +107,16 @@ def _source(file: LogFile) -> Source:
 
 
 def _removing(_file: LogFile, data: bytes) -> bytes:
-    lines = data.split(b"\n")
-    return b"\n".join([line for line in lines if _REMOVE in line or _CDC in line or _ESCAPE in line])
+    """The lines that may name a file that was removed; looked for in the whole, because few lines do."""
+    found = set()
+    for mark in _MARKS:
+        at = data.find(mark)
+        while at >= 0:
+            end = data.find(b"\n", at)
+            end = end if end >= 0 else len(data)
+            found.add((data.rfind(b"\n", 0, at) + 1, end))
+            at = data.find(mark, end)
+    return b"\n".join([data[start:end] for start, end in sorted(found)])
 
 
 def _parse(files: Sequence[tuple[LogFile, bytes | None]]) -> Actions | None:

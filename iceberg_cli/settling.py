@@ -23,10 +23,10 @@ from iceberg_cli.journal import prune_folders
 from iceberg_cli.opening import verbs_of
 from iceberg_cli.operation import Operation
 from iceberg_cli.report import Report
-from iceberg_cli.table import IcebergTable
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
+    from iceberg_cli.table import IcebergTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import canonical
 
 _ABSOLUTE: Final = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
-_ABSOLUTE_PATTERN: Final = r"^([A-Za-z][A-Za-z0-9+.-]*:)?/"
 _Z85: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _Z85_VALUE: Final = {character: value for value, character in enumerate(_Z85)}
 _UUID_CHARACTERS: Final = 20
@@ -44,14 +43,14 @@ def physical(path: str, root: str) -> str:
 def physical_column(paths: pa.Array | pa.ChunkedArray, root: str) -> pa.Array:
     """`physical` over n strings; null stays null."""
     whole = _one_chunk(paths)
-    plain = pc.invert(
-        pc.or_(pc.match_substring(whole, "%"), pc.match_substring_regex(whole, _ABSOLUTE_PATTERN))
-    )
-    if pc.all(plain).as_py() is not False:  # null where there are no paths at all
-        return pc.binary_join_element_wise(pa.scalar(root.rstrip("/")), whole, "/")
-    return pa.array(
-        [None if path is None else physical(path, root) for path in whole.to_pylist()], pa.string()
-    )
+    below = pc.binary_join_element_wise(pa.scalar(root.rstrip("/")), whole, "/")
+    odd = pc.starts_with(whole, "/")
+    for part in ("%", ":"):  # an escape, a scheme
+        odd = pc.or_(odd, pc.match_substring(whole, part))
+    if not pc.any(odd).as_py():  # null where there are no paths at all
+        return below
+    places = pa.array([physical(path, root) for path in whole.filter(odd).to_pylist()], whole.type)
+    return pc.replace_with_mask(below, pc.fill_null(odd, fill_value=False), places)
 
 
 def decode(path: str) -> str:

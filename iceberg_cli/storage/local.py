@@ -12,14 +12,13 @@ import errno
 import os
 import re
 import stat as stat_module
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.local_delete import Deletions, reason_of
+from iceberg_cli.storage.local_look import side_by_side, sizes_and_times, status_of
 from iceberg_cli.storage.local_write import (
     FOLDER,
     link_named,
@@ -29,10 +28,6 @@ from iceberg_cli.storage.local_write import (
     unlink_quietly,
 )
 
-_STAT_FIRST = 64
-_SLOW_STAT_S = 0.0002
-_STAT_THREADS = 16
-Seen = TypeVar("Seen")
 _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
 
@@ -100,42 +95,21 @@ class LocalStorage:
             return _info(key, status)
 
     def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        """Sizes, one system call for each file; several at a time where the first ones show that each takes long."""
-        return self._look_at(paths, lambda status: status.st_size)
+        """Sizes, one system call for each file."""
+        return [None if seen is None else seen[0] for seen in self.sizes_and_times_many(paths)]
 
     def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        """Sizes and modification times, as `stat_many` gives sizes."""
-        return self._look_at(paths, lambda status: (status.st_size, status.st_mtime_ns // 1_000_000))
+        """Sizes and modification times, one system call for each file."""
+        return sizes_and_times(paths, self.canonical)
 
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        """Versions, as `stat_many` gives sizes. A hard link to a file has its version."""
-        return self._look_at(paths, _version)
+        """Versions, one system call for each file. A hard link to a file has its version."""
 
-    def _look_at(self, paths: Sequence[str], told: Callable[[os.stat_result], Seen]) -> list[Seen | None]:
-        def look(path: str) -> Seen | None:
-            status = self._status(path)
-            return None if status is None else told(status)
+        def look(some: Sequence[str]) -> list[str | None]:
+            statuses = (status_of(path, self.canonical) for path in some)
+            return [None if status is None else _version(status) for status in statuses]
 
-        started = time.perf_counter()
-        seen = [look(path) for path in paths[:_STAT_FIRST]]
-        rest = paths[_STAT_FIRST:]
-        if time.perf_counter() - started < _SLOW_STAT_S * _STAT_FIRST:
-            return [*seen, *(look(path) for path in rest)]
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(_STAT_THREADS) as pool:  # the folder is another machine's
-            return [*seen, *pool.map(look, rest)]
-
-    def _status(self, path: str) -> os.stat_result | None:
-        """What the file system says of a file; None where none is there."""
-        plain = path.startswith("/") and "//" not in path and "/." not in path
-        try:
-            status = os.stat(path if plain else self.canonical(path))
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
-        except OSError as error:
-            raise BackendUnavailable(f"Cannot look at {path}: {reason_of(error)}.") from error
-        return status if not stat_module.S_ISDIR(status.st_mode) else None
+        return side_by_side(paths, look)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Write a file without a name, flush it, link it to its name, flush the folder.

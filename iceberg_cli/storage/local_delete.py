@@ -8,6 +8,7 @@ import itertools
 import os
 import stat as stat_module
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from iceberg_cli.errors import UsageError
@@ -40,6 +41,7 @@ class Deletions:
         self._canonical = canonical
         self._trusted = trusted
         self._checksums: dict[str, bool] = {}
+        self._asked = Counter[str]()  # files of each folder, until a look has told of its checksums
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Unlink files and Hadoop's hidden checksum files beside them.
@@ -90,16 +92,16 @@ class Deletions:
         """Whether to try for a checksum file beside each of `files`: most folders hold none, as one look tells.
 
         The answer is kept, for the files that are about to go are older than the look. A look ends where it would
-        take longer than the attempts that it can save; where the folder's size says that it will, it is not begun.
+        take longer than as many attempts as there were; where the folder's size says that it will, it is not begun.
         """
-        if files < _FEW_FILES:
-            return True
         if folder not in self._checksums:
-            if os.fstat(parent).st_size > _ENTRY_BYTES * _LOOK_ENTRIES * files:
+            self._asked[folder] += files
+            most_entries = _LOOK_ENTRIES * self._asked[folder]
+            if self._asked[folder] < _FEW_FILES or os.fstat(parent).st_size > _ENTRY_BYTES * most_entries:
                 return True
             try:
                 with os.scandir(parent) as entries:
-                    looked_at = itertools.islice(entries, _LOOK_ENTRIES * files)
+                    looked_at = itertools.islice(entries, most_entries)
                     found = any(entry.name.endswith(".crc") for entry in looked_at)
                     self._checksums[folder] = found or next(entries, None) is not None
             except OSError:

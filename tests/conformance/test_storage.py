@@ -469,10 +469,41 @@ def test_checksums_go_with_their_files_however_full_the_folder_is(
     if not with_checksum:
         (tmp_path / ".stay.crc").unlink()
     storage = LocalStorage()
-    for first in (0, 150):
-        assert storage.delete([f"{tmp_path}/{name}" for name in go[first : first + 150]]) == {}
+    for some in (go[:40], go[40:150], go[150:]):
+        assert storage.delete([f"{tmp_path}/{name}" for name in some]) == {}
     kept = [*stay, ".stay.crc"] if with_checksum else stay
     assert sorted(os.listdir(tmp_path)) == sorted(kept)
+
+
+@pytest.mark.parametrize("count", [1, 5_000], ids=["alone", "among many"])
+def test_sizes_are_those_of_what_names_lead_to_that_are_no_folders(count: int, tmp_path: Path) -> None:
+    plain = [tmp_path / str(number) for number in range(count)]
+    for path in plain:
+        path.write_bytes(b"12")
+        os.utime(path, ns=(0, 1_999_999))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(plain[0])
+    (tmp_path / "link to a folder").symlink_to(tmp_path / "folder")
+    (tmp_path / "dangling").symlink_to(tmp_path / "gone")
+    os.mkfifo(tmp_path / "pipe")
+    os.utime(tmp_path / "pipe", ns=(0, 7_000_000))
+    no_text = os.fsdecode(b"no \xff text")
+    (tmp_path / no_text).write_bytes(b"123")
+    os.utime(tmp_path / no_text, ns=(0, 3_000_000))
+    odd = {
+        "folder": None, "gone": None, "0/below a file": None, "0/": (2, 1), ".//0": (2, 1), "link": (2, 1),
+        "link to a folder": None, "dangling": None, "pipe": (0, 7), "0\0": None, no_text: (3, 3),
+    }  # fmt: skip
+    for name, expected in odd.items():
+        paths = [*map(str, plain), f"{tmp_path}/{name}"]
+        assert LocalStorage().sizes_and_times_many(paths) == [*[(2, 1)] * count, expected], name
+
+
+@pytest.mark.parametrize("count", [1, 5_000], ids=["alone", "among many"])
+def test_a_link_that_leads_round_is_not_taken_for_nothing(count: int, tmp_path: Path) -> None:
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    with pytest.raises(BackendUnavailable, match=r"Cannot look at .*/round: .*symbolic links"):
+        LocalStorage().stat_many([f"{tmp_path}/gone"] * count + [f"{tmp_path}/round"])
 
 
 def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_go(tmp_path: Path) -> None:

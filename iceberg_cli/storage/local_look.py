@@ -1,0 +1,103 @@
+"""Sizes and times of many local files, looked at side by side."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat as stat_module
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.storage.local_delete import reason_of
+
+Seen = TypeVar("Seen")
+
+_FIRST_FILES = 64
+_SLOW_LOOK_S = 0.0002  # the folder is another machine's
+_SLOW_THREADS = 16
+_THREADS = 2  # what a disk of this machine gives more of; only for looks that do not hold up Python
+_SLICE_FILES = 4_096
+
+
+def side_by_side(
+    paths: Sequence[str], look: Callable[[Sequence[str]], Iterable[Seen]], *, threads: int = 1
+) -> list[Seen]:
+    """What `look` tells of n files, in as many threads as pays by what the first ones take.
+
+    Args:
+        paths: of the files.
+        look: of some of the paths, in their order.
+        threads: where looks are quick.
+    """
+    seen: list[Seen] = []
+    times = []
+    for path in paths[:_FIRST_FILES]:
+        started = time.perf_counter()
+        seen += look([path])
+        times.append(time.perf_counter() - started)
+    rest = paths[_FIRST_FILES:]
+    # The median, because other programs may hold up one look or another.
+    if rest and sorted(times)[len(times) // 2] >= _SLOW_LOOK_S:
+        threads = _SLOW_THREADS
+    if threads == 1 or not rest:
+        return [*seen, *look(rest)]
+    from concurrent.futures import ThreadPoolExecutor
+
+    size = min(_SLICE_FILES, math.ceil(len(rest) / threads))
+    with ThreadPoolExecutor(threads) as pool:
+        for part in pool.map(look, [rest[first : first + size] for first in range(0, len(rest), size)]):
+            seen += part
+    return seen
+
+
+def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> list[tuple[int, int] | None]:
+    """Bytes and modification time in ms of n files; None where none is there.
+
+    Arrow looks at them without holding up Python's other threads. Of what is no file by its word the system is asked
+    itself, which tells links that go round from nothing at all.
+
+    Raises:
+        BackendUnavailable: the system does not say.
+    """
+    from pyarrow.fs import FileType, LocalFileSystem
+
+    def look(some: Sequence[str]) -> list[tuple[int, int] | None]:
+        if any(_is_odd(path) for path in some):
+            return [told_by_system(path) for path in some]
+        try:
+            infos = files.get_file_info([*some])
+        except (OSError, UnicodeEncodeError):  # of one of them, it does not say which
+            return [told_by_system(path) for path in some]
+        return [
+            (info.size, info.mtime_ns // 1_000_000) if info.type == a_file else told_by_system(info.path)
+            for info in infos
+        ]
+
+    def told_by_system(path: str) -> tuple[int, int] | None:
+        status = status_of(path, canonical)
+        return None if status is None else (status.st_size, status.st_mtime_ns // 1_000_000)
+
+    files, a_file = LocalFileSystem(), FileType.File
+    return side_by_side(paths, look, threads=_THREADS)
+
+
+def status_of(path: str, canonical: Callable[[str], str]) -> os.stat_result | None:
+    """What the system says of a file; None where none is there.
+
+    Raises:
+        BackendUnavailable: it does not say.
+    """
+    try:
+        status = os.stat(canonical(path) if _is_odd(path) else path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    except OSError as error:
+        raise BackendUnavailable(f"Cannot look at {path}: {reason_of(error)}.") from error
+    return status if not stat_module.S_ISDIR(status.st_mode) else None
+
+
+def _is_odd(path: str) -> bool:
+    """Whether a path may have another spelling. One expression, for it is asked of each of very many."""
+    return path[:1] != "/" or path[-1] == "/" or "//" in path or "/." in path or "\0" in path
