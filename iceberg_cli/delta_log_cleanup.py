@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from iceberg_cli.delta.checkpoint_interval import checkpoint_interval
 from iceberg_cli.delta.checkpoint_state import checkpoint_state
 from iceberg_cli.delta.features import write_refusal
 from iceberg_cli.delta.log import V2, Checkpoint, Listing
@@ -29,7 +30,6 @@ from iceberg_cli.plan import Task, Verdict
 from iceberg_cli.times import iso
 
 CHECKPOINT_TASK: Final = "checkpoint"
-_INTERVAL: Final = "delta.checkpointInterval"
 _IN_COMMIT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 _IN_COMMIT_TIME: Final = "delta.inCommitTimestampEnablementTimestamp"
 
@@ -103,7 +103,7 @@ class LogCleanup:
 
     def _with_new_checkpoint(self, listing: Listing, kept: int | None, cutoff: int) -> int | None:
         """The version that is kept once a checkpoint was written where that is worth it."""
-        interval = self._snapshot.metadata.property_int(_INTERVAL, 10)
+        interval = checkpoint_interval(self._snapshot.metadata)
         if not new_checkpoint_frees_more(listing, kept, cutoff, interval=interval):
             return kept
         try:

@@ -219,11 +219,18 @@ class Plan:
     steps: tuple[Step, ...] = ()
     grace_ms: int = 0
     removals: Removals | None = None  # None until `reach` is answered
+    early: str | None = None  # why the table does not ask for it yet, in words
 
     @property
     def due(self) -> bool:
         """Whether there is something to do."""
         return bool(self.steps)
+
+    @property
+    def offer(self) -> str | None:
+        """Why it does not count as due among others, though it can be carried out; None where it does."""
+        decision = self.format_version is not None or self.new_protocol
+        return "a decision with no way back" if decision else self.early
 
     @property
     def irreversible(self) -> bool:
@@ -284,6 +291,7 @@ class Plan:
                 "file": removals_file,
             },
             "due": self.due,
+            "offer": self.offer,
         }
 
     def with_removals(self, removals: Removals, *, warnings: Sequence[str] = ()) -> Plan:

@@ -135,8 +135,8 @@ def show_survey(target: Console, plans: Sequence[Plan], commands: Sequence[str])
             else ""
         )
         target.print(printable(f"{plan.operation}: {' '.join(totals(plan, going_only=True))}{frees}"))
-        if plan.format_version is not None or plan.new_protocol:
-            target.print("  a decision with no way back: it does not count as due")
+        if plan.offer is not None:
+            target.print(printable(f"  {plan.offer}: it does not count as due"))
         for reason in plan.blocked_by:
             target.print(printable(f"  blocked by: {reason}"), style="bold red")
         # Wrapped by the terminal, not by us: what is copied is one line.

@@ -93,13 +93,9 @@ def register(app: typer.Typer) -> None:
 def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
     """Whether maintenance is due that can be carried out: what is blocked would stay due run after run.
 
-    An upgrade is offered in a survey, but it is a decision and never due by itself.
+    What a survey only offers is due for an operator who asks for that verb.
     """
-    return any(made.due and not made.blocked_by and (alone or not _is_upgrade(made)) for made in plans)
-
-
-def _is_upgrade(made: Plan) -> bool:
-    return made.operation == "upgrade-v3" or made.new_protocol
+    return any(made.due and not made.blocked_by and (alone or made.offer is None) for made in plans)
 
 
 def _refuse_strays(chosen: Chosen, verb: str | None) -> None:

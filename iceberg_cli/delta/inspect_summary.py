@@ -12,6 +12,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.delta.checkpoint_interval import (
+    INTERVAL_PROPERTY,
+    checkpoint_interval,
+    commits_since,
+    newest_checkpoint,
+)
 from iceberg_cli.delta.features import supports
 from iceberg_cli.delta.inspect_files import cardinalities, num_records, one_array, with_vectors
 from iceberg_cli.delta.inspect_rows import Row, is_enabled, last_row_id, protocol_summary
@@ -30,8 +36,6 @@ _RETENTIONS: Final[Mapping[str, tuple[str, int]]] = {
     "deleted_file_retention": (FILES_PROPERTY, 7 * _DAY_MS),
     "log_retention": (LOG_PROPERTY, 30 * _DAY_MS),
 }
-_INTERVAL: Final = "delta.checkpointInterval"
-_DEFAULT_INTERVAL: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,10 +184,9 @@ def _log(snapshot: Snapshot, facts: Facts) -> Row:
     newest = newest_checkpoint(listing, snapshot.version)
     interval: int | None
     try:
-        interval = snapshot.metadata.property_int(_INTERVAL, _DEFAULT_INTERVAL)
+        interval = checkpoint_interval(snapshot.metadata)
     except InvalidMetadata:
         interval = None
-    since = snapshot.version if newest is None else snapshot.version - newest.version
     return {
         "latest_version": listing.latest,
         "oldest_commit": listing.commits[0].version if listing.commits else None,
@@ -191,7 +194,7 @@ def _log(snapshot: Snapshot, facts: Facts) -> Row:
         "commit_bytes": sum(file.size_bytes for file in listing.commits),
         "checkpoints": len(listing.checkpoints),
         "newest_checkpoint": None if newest is None else _checkpoint(newest),
-        "commits_since_checkpoint": since,
+        "commits_since_checkpoint": commits_since(newest, snapshot.version),
         "checkpoint_interval": interval,
         "incomplete_checkpoint_files": len(listing.incomplete),
         "last_checkpoint": {
@@ -203,11 +206,6 @@ def _log(snapshot: Snapshot, facts: Facts) -> Row:
         "checksum": any(file.version == snapshot.version for file in listing.checksums),
         "staged_commits": len(listing.staged),
     }
-
-
-def newest_checkpoint(listing: Listing, version: int) -> Checkpoint | None:
-    """The newest checkpoint at or before a version."""
-    return next((each for each in reversed(listing.checkpoints) if each.version <= version), None)
 
 
 def hint_problem(listing: Listing, hint: CheckpointHint | None) -> str | None:
@@ -260,7 +258,7 @@ def _due(tombstones: Row, log: Row, tracking: Row, read_only: str | None) -> lis
         found.append({"operation": "expire-snapshots", "reason": reason, "blocked_by": blocked})
     interval, since = log["checkpoint_interval"], log["commits_since_checkpoint"]
     if interval and since > interval:
-        reason = f"commits since the last checkpoint: {since}, and {_INTERVAL} is {interval}"
+        reason = f"commits since the last checkpoint: {since}, and {INTERVAL_PROPERTY} is {interval}"
         found.append({"operation": "rewrite-manifests", "reason": reason, "blocked_by": blocked})
     if tracking["supported"] and tracking["files_without_base_row_id"]:
         reason = f"files without a base row id: {tracking['files_without_base_row_id']}"

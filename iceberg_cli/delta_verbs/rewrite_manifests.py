@@ -10,6 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from iceberg_cli.delta.checkpoint_columns import other_rows
+from iceberg_cli.delta.checkpoint_interval import (
+    INTERVAL_PROPERTY,
+    checkpoint_interval,
+    commits_since,
+    newest_checkpoint,
+)
 from iceberg_cli.delta.checkpoint_writing import PART_SIZE, V2_FEATURE
 from iceberg_cli.delta.checksum_writing import may_write, version_checksum
 from iceberg_cli.delta.columns import lost_of_vectors
@@ -21,7 +27,7 @@ from iceberg_cli.delta.snapshot import Snapshot, in_commit_timestamp
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs import checkpointing as checkpoints
 from iceberg_cli.delta_verbs.checkpointing import Checkpointing, checkpointing
-from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.errors import InvalidMetadata, Refused, UsageError
 from iceberg_cli.plan import Option, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.storage.putting import put_checked
 
@@ -104,6 +110,8 @@ class RewriteManifests:
             tasks=tuple(tasks),
             work=_Work(snapshot=snapshot, checkpoint=made, compact_log=asked.compact_log),
         )
+        if asked.compact_log is None and asked.checkpoint is None:
+            plan = replace(plan, early=_early(listing, snapshot))
         plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())
         return table.resolve(table.blocked(plan))
 
@@ -155,6 +163,18 @@ def _there(listing: Listing, version: int, kind: str | None) -> str | None:
     """The kind of a checkpoint that the version has already, of any kind where none is asked for."""
     kinds = [each.kind for each in listing.checkpoints if each.version == version]
     return next((each for each in reversed(kinds) if kind in (None, each)), None)
+
+
+def _early(listing: Listing, snapshot: Snapshot) -> str | None:
+    """Why the table does not ask for a checkpoint yet, or None."""
+    try:
+        interval = checkpoint_interval(snapshot.metadata)
+    except InvalidMetadata:
+        return None
+    since = commits_since(newest_checkpoint(listing, snapshot.version), snapshot.version)
+    if since > interval:
+        return None
+    return f"commits since the last checkpoint: {since}, and {INTERVAL_PROPERTY} is {interval}"
 
 
 def _blocked(snapshot: Snapshot, kind: str) -> str | None:

@@ -192,6 +192,26 @@ def test_new_table_features_are_a_decision_and_never_due_in_a_survey(tmp_path: P
     assert iceberg_cli("plan", root, "--exit-code").code == 0
 
 
+@pytest.mark.parametrize(
+    ("interval", "commits", "due"),
+    [(None, 11, False), (None, 12, True), ("2", 3, False), ("2", 4, True), ("often", 2, True)],
+)
+def test_a_checkpoint_is_due_in_a_survey_once_the_table_asks_for_it(
+    interval: str | None, commits: int, due: bool, tmp_path: Path
+) -> None:
+    root = tmp_path / "t"
+    properties = {} if interval is None else {"delta.checkpointInterval": interval}
+    first = [a_protocol(), a_metadata(configuration=properties)]
+    a_log(root, first, *([an_add(path=f"{number}.parquet")] for number in range(1, commits)))
+    ran = iceberg_cli("plan", root, "--exit-code", "--format", "json")
+    assert (ran.code, ran.json["due"]) == (3 if due else 0, due)
+    assert iceberg_cli("plan", root, "rewrite-manifests", "--exit-code").code == 3
+    shown = iceberg_cli("plan", root).out
+    assert f"iceberg-cli rewrite-manifests {root}" in shown
+    early = f"since the last checkpoint: {commits - 1}, and delta.checkpointInterval is {interval or 10}: it does not"
+    assert (early in " ".join(shown.split())) is not due
+
+
 def test_the_survey_prints_commands_that_work(visits: str) -> None:
     ran = iceberg_cli("plan", visits, "--as-of", AS_OF_MS)
     assert ran.code == 0, ran.err
