@@ -109,18 +109,18 @@ def _sift(
 ) -> tuple[vacuum.Sifted, dict[str, int]]:
     """Which files outside the log go, and what the next VACUUM in lite mode should know."""
     log, snapshot, root = table.log, table.snapshot, table.root
-    removed = vacuum.removed_files(
-        snapshot.removes, root=root, commit_ms=commit_times_of_removes(log, snapshot)
-    )
     info: dict[str, int] = {}
-    if only is not None:
-        listing = _as_listing(only, cut_ms=retention.cut_ms)
-    elif asked.mode == LITE:
+    if only is None and asked.mode == LITE:
         listing, removed, info = _named_in_log(table, retention)
-    elif asked.inventory is not None:
-        listing = inventory(table.storage, asked.inventory)
     else:
-        listing = listed(table.storage, root)
+        commit_ms = commit_times_of_removes(log, snapshot)
+        removed = vacuum.removed_files(snapshot.removes, root=root, commit_ms=commit_ms)
+        if only is not None:
+            listing = _as_listing(only, cut_ms=retention.cut_ms)
+        elif asked.inventory is not None:
+            listing = inventory(table.storage, asked.inventory)
+        else:
+            listing = listed(table.storage, root)
     sifted = vacuum.sift(
         listing,
         root=root,
