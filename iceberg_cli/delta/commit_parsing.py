@@ -60,79 +60,96 @@ def _parse(commits: Sequence[CommitBytes]) -> Parsed:
 
 def _files_at_once(commits: Sequence[CommitBytes]) -> Parsed | None:
     """The actions where those of files are ordinary lines; None where one of them is not."""
-    files, odd, rest = _rows_of(commits), _rows_of(commits), _Rest()
+    paths = _paths_of(commits)
+    files = {kind: _Lines(kind, paths) for kind in _FILES}
+    odd, rest = _objects_of(paths), _Rest()
     left = []
     for commit in commits:
         lines = commit.data.split(b"\n")
-        taken = [rows.take(lines, commit.version) for rows in files.values()]
+        taken = [of_kind.take(lines, commit.version) for of_kind in files.values()]
         left.append((any(taken), commit._replace(data=b"\n".join(lines))))
     tables: dict[str, pa.Table] = {}
-    for kind, rows in files.items():
-        table = rows.table_of_lines()
+    for kind, of_kind in files.items():
+        table = of_kind.table()
         if table is None:
             return None
         tables[kind] = table
     for has_files, commit in left:
         if not rest.read(commit, odd) and not has_files:
             return None
-    if any(rows.rows for rows in odd.values()):
+    if any(of_kind.objects for of_kind in odd.values()):
         return None
     return _together(files, tables, rest)
 
 
 def _line_by_line(commits: Sequence[CommitBytes]) -> Parsed:
-    files, rest = _rows_of(commits), _Rest()
+    files, rest = _objects_of(_paths_of(commits)), _Rest()
     for commit in commits:
         if not rest.read(commit, files):
             raise CorruptFile(commit.path, None, "it has no action")
-    tables = {kind: rows.table_of_objects(fractions=rest.fractions) for kind, rows in files.items()}
+    tables = {kind: of_kind.table(fractions=rest.fractions) for kind, of_kind in files.items()}
     return _together(files, tables, rest)
 
 
-class _Rows:
-    """File actions of one kind while they are collected: all as objects, or all as the lines they were."""
+class _FileActions:
+    """Which line of which commit each file action of one kind is, while they are collected."""
 
     def __init__(self, kind: str, paths: Mapping[int, str]) -> None:
         self.kind = kind
-        self.paths = paths
-        self.rows: list[Any] = []
         self.versions: list[int] = []
-        self.places: list[int] = []
+        self.line_numbers: list[int] = []  # from 1
+        self._paths = paths
 
-    def add(self, row: Json, version: int, place: int) -> None:
-        self.rows.append(row)
-        self.versions.append(version)
-        self.places.append(place)
+    def place(self, index: int) -> tuple[str, str]:
+        return self._paths[self.versions[index]], f"line {self.line_numbers[index]}, {self.kind}"
+
+
+class _Lines(_FileActions):
+    """File actions of one kind as the lines they are."""
+
+    def __init__(self, kind: str, paths: Mapping[int, str]) -> None:
+        super().__init__(kind, paths)
+        self._lines: list[bytes] = []
 
     def take(self, lines: list[bytes], version: int) -> bool:
         """Take the lines of this kind, and leave blank ones; whether there were any."""
         begin = opening(self.kind)
         taken = [index for index, line in enumerate(lines) if line.startswith(begin)]
-        self.rows += [lines[index] for index in taken]
+        self._lines += [lines[index] for index in taken]
         self.versions += [version] * len(taken)
-        self.places += [index + 1 for index in taken]
+        self.line_numbers += [index + 1 for index in taken]
         for index in taken:
             lines[index] = b""
         return bool(taken)
 
-    def place(self, index: int) -> tuple[str, str]:
-        return self.paths[self.versions[index]], f"line {self.places[index]}, {self.kind}"
-
-    def table_of_lines(self) -> pa.Table | None:
+    def table(self) -> pa.Table | None:
         """None where a line is out of the ordinary."""
         # The lines of one commit have the same fields, as a rule.
         first_of_commits = np.flatnonzero(np.diff(np.array(self.versions, np.int64), prepend=-1))
-        return file_actions(self.kind, self.rows, first_of_commits.tolist(), _FILES[self.kind])
+        return file_actions(self.kind, self._lines, first_of_commits.tolist(), _FILES[self.kind])
 
-    def table_of_objects(self, *, fractions: bool) -> pa.Table:
-        for index, row in enumerate(self.rows):
-            if not isinstance(row, dict):
+
+class _Objects(_FileActions):
+    """File actions of one kind, decoded."""
+
+    def __init__(self, kind: str, paths: Mapping[int, str]) -> None:
+        super().__init__(kind, paths)
+        self.objects: list[Any] = []
+
+    def add(self, action: Any, version: int, line_number: int) -> None:
+        self.objects.append(action)
+        self.versions.append(version)
+        self.line_numbers.append(line_number)
+
+    def table(self, *, fractions: bool) -> pa.Table:
+        for index, action in enumerate(self.objects):
+            if not isinstance(action, dict):
                 path, where = self.place(index)
                 raise CorruptFile(path, where, "an object is expected")
         schema = _FILES[self.kind]
         if fractions:
-            no_fractions(self.rows, schema, self.place)
-        return table_of(self.rows, schema, self.place)
+            no_fractions(self.objects, schema, self.place)
+        return table_of(self.objects, schema, self.place)
 
 
 class _Rest:
@@ -148,7 +165,7 @@ class _Rest:
         self.of_checkpoints: list[Json] = []
         self.fractions = False  # whether a number of any line has one
 
-    def read(self, commit: CommitBytes, files: Mapping[str, _Rows]) -> int:
+    def read(self, commit: CommitBytes, files: Mapping[str, _Objects]) -> int:
         """Take the lines of a commit, those of files into `files`; how many there are."""
         lines = loads_lines(commit.data, commit.path)
         self.fractions = self.fractions or lines.fractions
@@ -179,14 +196,17 @@ class _Rest:
                 self.unknown.append(line)
 
 
-def _rows_of(commits: Sequence[CommitBytes]) -> dict[str, _Rows]:
-    paths = {commit.version: commit.path for commit in commits}
-    return {kind: _Rows(kind, paths) for kind in _FILES}
+def _paths_of(commits: Sequence[CommitBytes]) -> Mapping[int, str]:
+    return {commit.version: commit.path for commit in commits}
 
 
-def _together(files: Mapping[str, _Rows], tables: Mapping[str, pa.Table], rest: _Rest) -> Parsed:
-    versions = {kind: np.array(rows.versions, np.int64) for kind, rows in files.items()}
-    places = {kind: np.array(rows.places, np.int64) for kind, rows in files.items()}
+def _objects_of(paths: Mapping[int, str]) -> dict[str, _Objects]:
+    return {kind: _Objects(kind, paths) for kind in _FILES}
+
+
+def _together(files: Mapping[str, _FileActions], tables: Mapping[str, pa.Table], rest: _Rest) -> Parsed:
+    versions = {kind: np.array(of_kind.versions, np.int64) for kind, of_kind in files.items()}
+    places = {kind: np.array(of_kind.line_numbers, np.int64) for kind, of_kind in files.items()}
     found = Actions(
         adds=tables["add"],
         removes=tables["remove"],
@@ -203,8 +223,8 @@ def _together(files: Mapping[str, _Rows], tables: Mapping[str, pa.Table], rest: 
         commit_infos=tuple(rest.infos),
         unknown=tuple(rest.unknown),
     )
-    for kind, rows in files.items():
-        check_files(tables[kind], rows.place, sized=kind == "add")
+    for kind, of_kind in files.items():
+        check_files(tables[kind], of_kind.place, sized=kind == "add")
     _refuse_two_vectors(found, files["add"].place)
     return found, tuple(rest.of_checkpoints)
 
