@@ -25,25 +25,18 @@ from typing import Any
 
 import pytest
 
+from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY
+
 PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 DELTA = "spark.databricks.delta"
 SETTINGS = {
+    **HERE_AND_TINY,
+    **FOR_STATEMENTS,
     "spark.jars.packages": PACKAGE,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.driver.memory": "1g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
-    # Hundreds of tiny queries: compiling them costs more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
     f"{DELTA}.snapshotPartitions": "2",
     "spark.default.parallelism": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM lists folders in so many tasks

@@ -15,28 +15,20 @@ from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.engines.spark_opening import open_session, prepare
 from iceberg_cli.engines.spark_session import Session
 from iceberg_cli.storage.local import LocalStorage
+from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY
 from tests.spark_tables.lake import Lake
 
 # A process has one Spark, and what is asked for second goes on with it: it must find Iceberg there. Where both are, the
 # engine's is to be the first, as in the order of the files: a Spark that runs takes no settings of events any more.
 SHARED = {
+    **HERE_AND_TINY,
     "spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.driver.memory": "2g",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    # Hundreds of tiny queries: compiling them costs more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
 }
 FOR_TABLES = {
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
+    **FOR_STATEMENTS,
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
 }
 FOR_THE_ENGINE = {
