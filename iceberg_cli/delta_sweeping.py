@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.actions import Actions
 from iceberg_cli.delta.hidden import hidden, hides_metadata
+from iceberg_cli.delta.key_set import KeySet
 from iceberg_cli.delta.log import LogFile
 from iceberg_cli.delta.log_cleanup import expired_files
 from iceberg_cli.delta.paths import dv_path_column
 from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.delta.vacuum import FILES, held, live_keys, removed_keys, strings
+from iceberg_cli.delta.vacuum import FILES, live_keys, removed_keys, strings
 from iceberg_cli.delta_listing import looked_up
 from iceberg_cli.delta_log_cleanup import expired_sidecars_of, protected, readable
 from iceberg_cli.delta_own_files import LOG_KINDS
@@ -36,7 +37,7 @@ class _Removed:
 
     snapshot: Snapshot
     cut_ms: int
-    keys: pa.ChunkedArray
+    keys: KeySet
     commits: frozenset[LogFile]
 
 
@@ -49,11 +50,17 @@ class Needs:
     """
 
     log: DeltaLog
-    _live: tuple[Snapshot, int, pa.ChunkedArray] | None = None
+    _live: tuple[Snapshot, int, KeySet] | None = None
     _removed: _Removed | None = None
 
     def live(self, snapshot: Snapshot, *, cut_ms: int) -> pa.ChunkedArray:
-        """The liveness keys of the files that are needed: `live_places`, and what commits removed since the cut-off.
+        """The liveness keys of the files that are needed."""
+        return pa.chunked_array(
+            [chunk for each in self._needed(snapshot, cut_ms) for chunk in each.keys.chunks], pa.string()
+        )
+
+    def _needed(self, snapshot: Snapshot, cut_ms: int) -> tuple[KeySet, KeySet]:
+        """The liveness keys of `live_places`, and of what commits removed since the cut-off.
 
         A checkpoint drops tombstones by the retention of its day, and a tombstone tells the clock of its writer; a
         commit that is there tells what it removed whatever became of these. What commits removed that are gone from
@@ -67,15 +74,15 @@ class Needs:
             found = known[2]
         else:
             known = self._live = None  # the memory of both is not needed at once
-            found = live_places(self.log, snapshot, cut_ms=cut_ms)
+            found = KeySet(live_places(self.log, snapshot, cut_ms=cut_ms))
         self._live = (snapshot, cut_ms, found)
-        return pa.chunked_array([*found.chunks, *removed.chunks], pa.string())
+        return found, removed
 
-    def _removed_since(self, snapshot: Snapshot, cut_ms: int) -> pa.ChunkedArray:
+    def _removed_since(self, snapshot: Snapshot, cut_ms: int) -> KeySet:
         """The liveness keys of what commits removed that are not older than the cut-off; each commit is read once."""
         known = self._removed
         if known is None or known.cut_ms != cut_ms:
-            none = pa.chunked_array([], pa.string())
+            none = KeySet(pa.chunked_array([], pa.string()))
             known = _Removed(snapshot=snapshot, cut_ms=cut_ms, keys=none, commits=frozenset())
         elif known.snapshot is snapshot:
             return known.keys
@@ -83,7 +90,8 @@ class Needs:
         keys = known.keys
         if unread := [file for file in young if file not in known.commits]:
             more = removed_keys(removed_by(self.log, unread), root=self.log.root)
-            keys = pa.chunked_array([*keys.chunks, *_by_all_names(self.log, more).chunks], pa.string())
+            every = [*keys.keys.chunks, *_by_all_names(self.log, more).chunks]
+            keys = KeySet(pa.chunked_array(every, pa.string()))
         self._removed = _Removed(snapshot=snapshot, cut_ms=cut_ms, keys=keys, commits=frozenset(young))
         return keys
 
@@ -124,8 +132,9 @@ class Needs:
             metadata=hides_metadata(snapshot.metadata.configuration),
         )
         cut_ms = int(plan.options[CUT_OPTION].value)
-        live = self.live(snapshot, cut_ms=cut_ms)
-        needed = held(liveness_key_column(inside), live)
+        keys = liveness_key_column(inside)
+        live, removed = self._needed(snapshot, cut_ms)
+        needed = pc.or_(live.holds(keys), removed.holds(keys))
         unneeded = inside.filter(pc.invert(pc.or_(unseen, needed)))
         # A writer can put a file back long before it commits it, and an inventory can be wrong about ages.
         there = looked_up(self.log.storage, unneeded)

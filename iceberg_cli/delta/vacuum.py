@@ -181,7 +181,7 @@ def sift(
     going = [_with_reasons(LISTING.empty_table().append_column("name", pa.array([], pa.string())), removed)]
     listing = listing.select(LISTING.names)
     # Looked up for all at once: the table of the live keys is built but once.
-    listing = listing.append_column("needed", held(liveness_key_column(strings(listing["path"])), live))
+    listing = listing.append_column("needed", _held(liveness_key_column(strings(listing["path"])), live))
     tables = _other_tables(listing["path"], root)
     for batch in listing.to_batches(max_chunksize=_SLICE_ROWS):
         files = pa.Table.from_batches([batch])
@@ -197,7 +197,7 @@ def sift(
     return Sifted(files=pa.concat_tables(going), kept=kept, folders=len(folders))
 
 
-def held(keys: pa.Array, live: pa.ChunkedArray) -> pa.Array:
+def _held(keys: pa.Array, live: pa.ChunkedArray) -> pa.Array:
     """Which of n liveness keys are among the live ones."""
     if len(keys) < len(live):  # cheaper to look the many up among the few
         live = live.filter(pc.is_in(live, value_set=keys))
