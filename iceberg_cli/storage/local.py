@@ -105,9 +105,9 @@ class LocalStorage:
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
         """Versions, one system call for each file. A hard link to a file has its version."""
 
-        def look(some: Sequence[str]) -> list[str | None]:
-            statuses = (status_of(path, self.canonical) for path in some)
-            return [None if status is None else _version(status) for status in statuses]
+        def look(path: str) -> str | None:
+            status = status_of(path, self.canonical)
+            return None if status is None else _version(status)
 
         return side_by_side(paths, look)
 

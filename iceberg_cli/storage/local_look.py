@@ -17,70 +17,79 @@ Seen = TypeVar("Seen")
 _FIRST_FILES = 64
 _SLOW_LOOK_S = 0.0002  # the folder is another machine's
 _SLOW_THREADS = 16
-_THREADS = 2  # what a disk of this machine gives more of; only for looks that do not hold up Python
+_THREADS = 2  # for quick looks: the system answers two as fast as one
 _SLICE_FILES = 4_096
 
 
 def side_by_side(
-    paths: Sequence[str], look: Callable[[Sequence[str]], Iterable[Seen]], *, threads: int = 1
+    paths: Sequence[str],
+    look: Callable[[str], Seen],
+    look_at_many: Callable[[Sequence[str]], Iterable[Seen]] | None = None,
 ) -> list[Seen]:
-    """What `look` tells of n files, in as many threads as pays by what the first ones take.
+    """What is told of n files, in as many threads as pays by what the first ones take.
 
     Args:
         paths: of the files.
-        look: of some of the paths, in their order.
-        threads: where looks are quick.
+        look: at one.
+        look_at_many: at files in their order, without holding up Python's other threads, where there is such a way.
     """
     seen: list[Seen] = []
     times = []
     for path in paths[:_FIRST_FILES]:
         started = time.perf_counter()
-        seen += look([path])
+        seen.append(look(path))
         times.append(time.perf_counter() - started)
     rest = paths[_FIRST_FILES:]
+    if not rest:
+        return seen
     # The median, because other programs may hold up one look or another.
-    if rest and sorted(times)[len(times) // 2] >= _SLOW_LOOK_S:
-        threads = _SLOW_THREADS
-    if threads == 1 or not rest:
-        return [*seen, *look(rest)]
+    slow = sorted(times)[len(times) // 2] >= _SLOW_LOOK_S
+    threads = _SLOW_THREADS if slow else _THREADS if look_at_many is not None else 1
+    if threads == 1:
+        return [*seen, *map(look, rest)]
     from concurrent.futures import ThreadPoolExecutor
+
+    def part(first: int) -> list[Seen]:
+        some = rest[first : first + size]
+        return [*map(look, some)] if look_at_many is None else [*look_at_many(some)]
 
     size = min(_SLICE_FILES, math.ceil(len(rest) / threads))
     with ThreadPoolExecutor(threads) as pool:
-        for part in pool.map(look, [rest[first : first + size] for first in range(0, len(rest), size)]):
-            seen += part
+        for found in pool.map(part, range(0, len(rest), size)):
+            seen += found
     return seen
 
 
 def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> list[tuple[int, int] | None]:
     """Bytes and modification time in ms of n files; None where none is there.
 
-    Arrow looks at them without holding up Python's other threads. Of what is no file by its word the system is asked
-    itself, which tells links that go round from nothing at all.
+    Arrow looks at many. Of what is no file by its word the system is asked, which tells links that go round from
+    nothing at all.
 
     Raises:
         BackendUnavailable: the system does not say.
     """
-    from pyarrow.fs import FileType, LocalFileSystem
 
-    def look(some: Sequence[str]) -> list[tuple[int, int] | None]:
-        if any(_is_odd(path) for path in some):
-            return [told_by_system(path) for path in some]
-        try:
-            infos = files.get_file_info([*some])
-        except (OSError, UnicodeEncodeError):  # of one of them, it does not say which
-            return [told_by_system(path) for path in some]
-        return [
-            (info.size, info.mtime_ns // 1_000_000) if info.type == a_file else told_by_system(info.path)
-            for info in infos
-        ]
-
-    def told_by_system(path: str) -> tuple[int, int] | None:
+    def look(path: str) -> tuple[int, int] | None:
         status = status_of(path, canonical)
         return None if status is None else (status.st_size, status.st_mtime_ns // 1_000_000)
 
-    files, a_file = LocalFileSystem(), FileType.File
-    return side_by_side(paths, look, threads=_THREADS)
+    def look_at_many(some: Sequence[str]) -> list[tuple[int, int] | None]:
+        from pyarrow.fs import FileType, LocalFileSystem
+
+        if any(_is_odd(path) for path in some):
+            return [look(path) for path in some]
+        try:
+            infos = LocalFileSystem().get_file_info([*some])
+        except (OSError, UnicodeEncodeError):  # of one of them, it does not say which
+            return [look(path) for path in some]
+        a_file = FileType.File
+        return [
+            (info.size, info.mtime_ns // 1_000_000) if info.type == a_file else look(info.path)
+            for info in infos
+        ]
+
+    return side_by_side(paths, look, look_at_many)
 
 
 def status_of(path: str, canonical: Callable[[str], str]) -> os.stat_result | None:
