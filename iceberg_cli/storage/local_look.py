@@ -85,8 +85,8 @@ def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> li
             return [look(path) for path in some]
         a_file = FileType.File
         return [
-            (info.size, info.mtime_ns // 1_000_000) if info.type == a_file else look(info.path)
-            for info in infos
+            (info.size, info.mtime_ns // 1_000_000) if info.type == a_file else look(path)
+            for path, info in zip(some, infos, strict=True)
         ]
 
     return side_by_side(paths, look, look_at_many)
