@@ -282,7 +282,7 @@ def test_another_engines_commit_while_the_process_is_dead_is_kept(lake: Lake, ac
         here.finish()
 
 
-@few_or_many(10)
+@few_or_many(10, all_of=1_000)  # of all moments there are up to 7,140, and the commits are drawn
 def test_two_commits_of_others_and_a_crash_at_any_three_moments(lake: Lake, budget: int) -> None:
     draw = random.Random(11)
     moments = list(itertools.combinations(range(len(undisturbed(lake))), 3))

@@ -22,6 +22,7 @@ from tests.spark_tables.sessions import require_spark
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60
+HANGS_S = 600  # a command with Spark on a busy machine has ended by then
 CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -163,7 +164,7 @@ def start(*arguments: object, modules: Sequence[Path] = ()) -> subprocess.Popen[
 def finished(process: subprocess.Popen[str], *, code: int = 0) -> dict[str, Any]:
     """The document that it printed; nothing else came, and it left with `code`."""
     try:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=HANGS_S)
     finally:
         process.kill()
     assert process.returncode == code, out + err
