@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from iceberg_cli.delta import replay
 from iceberg_cli.delta.actions import Actions
 from iceberg_cli.delta.checkpoint import read_part
 from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.protocol import Metadata
 from iceberg_cli.delta.replay import reconcile
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.delta_reading import DeltaLog
@@ -295,6 +297,45 @@ def test_columns_of_other_types_and_unknown_ones_are_read_from_a_checkpoint(tmp_
     by_path = dict(zip(snapshot.adds["path"].to_pylist(), snapshot.adds["seen"].to_pylist(), strict=True))
     assert by_path == {"b": {"by": "x"}, "c": None}
     assert snapshot.unknown == ({"later": {"n": 1}},)
+
+
+def in_bytes(kind: pa.DataType) -> pa.DataType:
+    """A type with bytes in place of strings."""
+    if pa.types.is_map(kind):
+        return pa.map_(in_bytes(kind.key_type), in_bytes(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, in_bytes(each.type)) for each in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(in_bytes(kind.value_type))
+    return pa.binary() if pa.types.is_string(kind) else kind
+
+
+def without_annotations(checkpoint: bytes) -> bytes:
+    """A checkpoint whose footer does not say that strings are text, as some writers leave it."""
+    table = pq.read_table(pa.BufferReader(checkpoint))
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([(each.name, in_bytes(each.type)) for each in table.schema])
+    pq.write_table(table.cast(schema), sink, store_schema=False)
+    return sink.getvalue().to_pybytes()
+
+
+def test_strings_of_a_checkpoint_that_are_not_said_to_be_text_are_read_as_text(tmp_path: Path) -> None:
+    log = checkpointed(tmp_path, "checkpoint.parquet", without_annotations(a_checkpoint(*STATE)))
+    assert_state(log)
+    snapshot = log.snapshot()
+    assert (snapshot.metadata.configuration, snapshot.metadata.name) == ({"k": "v"}, "n")
+
+
+def test_bytes_of_a_checkpoint_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    data = without_annotations(a_checkpoint(a_protocol(), a_metadata(configuration={"owner": "marker"})))
+    assert data.count(b"marker") > 1  # the value, and statistics of its column
+    with pytest.raises(CorruptFile, match=r"checkpoint\.parquet: no readable Parquet: .*UTF"):
+        checkpointed(tmp_path, "checkpoint.parquet", data.replace(b"marker", b"m\xff\xferk!")).snapshot()
+
+
+def test_names_of_properties_that_are_no_text_are_refused() -> None:
+    with pytest.raises(CorruptFile, match="an object of strings is expected"):
+        Metadata.from_json({"id": "x", "configuration": {Decimal(7): "7"}})
 
 
 def test_parsed_statistics_stand_in_where_there_is_no_text(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from iceberg_cli.delta.protocol import Metadata, Protocol
 from iceberg_cli.errors import CorruptFile
 
 _FILES: Final = {"add": ADD, "remove": REMOVE}
+_KNOWN: Final = ("txn", "metaData", "protocol", "domainMetadata", "commitInfo", "cdc", *CHECKPOINT_ONLY)
 _DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
 _BATCH_ROWS: Final = 1 << 13
 _THREADS: Final = 2
@@ -140,7 +141,6 @@ def _of_parquet(path: str, version: int, data: bytes) -> Part:
 
     check_files(tables["add"], place("add"), sized=True)
     check_files(tables["remove"], place("remove"), sized=False)
-    known = ("txn", "metaData", "protocol", "domainMetadata", "commitInfo", "cdc", *CHECKPOINT_ONLY)
     actions = Actions(
         adds=tables["add"],
         removes=tables["remove"],
@@ -152,7 +152,7 @@ def _of_parquet(path: str, version: int, data: bytes) -> Part:
         metadata=_last(small, "metaData", lambda value: Metadata.from_json(value, path=path)),
         transactions={transaction_key(item, path, "txn"): item for item in small.get("txn", [])},
         domains={domain_key(item, path, "domainMetadata"): item for item in small.get("domainMetadata", [])},
-        unknown=tuple({kind: item} for kind, items in small.items() if kind not in known for item in items),
+        unknown=tuple({kind: item} for kind, items in small.items() if kind not in _KNOWN for item in items),
     )
     metadata = small.get("checkpointMetadata", [])
     return Part(
@@ -185,7 +185,20 @@ def _check_names(schema: pa.Schema, path: str) -> None:
 def _read(file: Any, columns: Sequence[str]) -> pa.Table:
     table = file.read(columns=list(columns))
     table.validate(full=True)  # strings may be no UTF-8
-    return table
+    # Some writers do not say of strings that they are text. One flipped bit in the footer does not say so either.
+    types = [_as_text(each.type) if each.name in _KNOWN else each.type for each in table.schema]
+    return table.cast(pa.schema(zip(table.column_names, types, strict=True)))
+
+
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    """A type with strings in place of bytes."""
+    if pa.types.is_map(kind):
+        return pa.map_(_as_text(kind.key_type), _as_text(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, _as_text(each.type)) for each in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_as_text(kind.value_type))
+    return pa.string() if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else kind
 
 
 def _structs(data: bytes, file: Any, kind: str, names: Sequence[str]) -> tuple[pa.ChunkedArray, Int64s]:

@@ -102,7 +102,7 @@ class Metadata:
         if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
             raise CorruptFile(path, f"{where}.partitionColumns", "an array of strings is expected")
         configuration = _object(fields.get("configuration") or {}, path, f"{where}.configuration")
-        if not all(isinstance(item, str) for item in configuration.values()):
+        if not all(isinstance(text, str) for item in configuration.items() for text in item):
             raise CorruptFile(path, f"{where}.configuration", "an object of strings is expected")
         created = fields.get("createdTime")
         return cls(
