@@ -21,7 +21,7 @@ from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.delta_checking import DeltaChecking
 from iceberg_cli.delta_verbs import VERBS
 from iceberg_cli.errors import CorruptFile, IcebergCliError
-from tests.crash.budget import few_or_many
+from tests.crash.budget import FULL, few_or_many
 from tests.crash.delta import ROOT, DeltaProcess, an_add, commit_to
 from tests.crash.delta_reader import LOG, vector_id
 from tests.crash.delta_scenes import VERBS_ASKED, Scene
@@ -91,9 +91,9 @@ def outcome(kind: str, damaged: Mapping[str, bytes]) -> str:
 
 
 def damages(data: bytes, budget: int, seed: int) -> Iterator[bytes]:
-    """Cut short, and with a bit or a few flipped."""
+    """Cut short, at every place with ICEBERG_CLI_FULL=1, and with a bit or a few flipped."""
     chance = random.Random(seed)
-    for length in chance.sample(range(len(data)), min(budget, len(data))):
+    for length in range(len(data)) if FULL else chance.sample(range(len(data)), min(budget, len(data))):
         yield data[:length]
     for number in range(2 * budget):
         damaged = bytearray(data)
@@ -115,14 +115,14 @@ def outcomes(kind: str, path: str, budget: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("version", range(4))
-@few_or_many(6)
+@few_or_many(6, all_of=1_000)
 def test_a_damaged_commit_that_a_checkpoint_stands_for(version: int, budget: int) -> None:
     found = outcomes("classic", f"{LOG}{version:020}.json", budget)
     assert found.keys() <= {SAME, REFUSED}
 
 
 @pytest.mark.parametrize("kind", ["classic", "v2"])
-@few_or_many(20)
+@few_or_many(20, all_of=1_000)
 def test_a_damaged_checkpoint(kind: str, budget: int) -> None:
     """What the commits beside it say otherwise is told of, and most of it is never read at all."""
     for path in sorted(a_table(kind).files):
@@ -131,7 +131,7 @@ def test_a_damaged_checkpoint(kind: str, budget: int) -> None:
             assert found.keys() <= {SAME, REFUSED, TOLD, DETAIL}
 
 
-@few_or_many(60)
+@few_or_many(60, all_of=1_000)
 def test_a_page_of_a_checkpoint_with_a_flipped_bit_is_never_believed(budget: int) -> None:
     path = f"{NEWEST}.checkpoint.parquet"
     data = a_table("classic").files[path]
@@ -148,7 +148,7 @@ def test_a_page_of_a_checkpoint_with_a_flipped_bit_is_never_believed(budget: int
 @pytest.mark.parametrize(
     "fixture", ["30-delta-spark-v2-checkpoint-sidecars", "36-delta-spark-multipart-checkpoint-crc"]
 )
-@few_or_many(40)
+@few_or_many(40, all_of=1_000)
 def test_a_page_that_delta_spark_wrote_with_a_flipped_bit_is_never_believed(
     fixture: str, budget: int
 ) -> None:
@@ -171,14 +171,14 @@ def rows_of(name: str, data: bytes) -> Any:
 
 
 @pytest.mark.parametrize("name", [f"{3:020}.crc", "_last_checkpoint", f"{0:020}.{3:020}.compacted.json"])
-@few_or_many(12)
+@few_or_many(12, all_of=1_000)
 def test_a_damaged_file_that_is_advice_changes_nothing(name: str, budget: int) -> None:
     """The log is listed and the newest checkpoint read: neither hint nor checksum nor compaction is needed."""
     assert outcomes("classic", LOG + name, budget).keys() == {SAME}
 
 
 @pytest.mark.parametrize("version", range(4))
-@few_or_many(8)
+@few_or_many(8, all_of=1_000)
 def test_a_damaged_commit_that_nothing_stands_for(version: int, budget: int) -> None:
     """Refused for the most part; a digit that is another one is a version like any other."""
     found = outcomes("commits", f"{LOG}{version:020}.json", budget)
@@ -210,7 +210,7 @@ def test_a_commit_that_disagrees_with_its_version_checksum_is_told_of(was: bytes
     assert counts["error"] > 0
 
 
-@few_or_many(15)
+@few_or_many(15, all_of=1_000)
 def test_a_damaged_file_of_vectors_is_refused_by_the_verb_and_told_of_by_the_check(budget: int) -> None:
     world = a_table("commits")
     (path,) = (path for path in world.files if path.endswith("000000000002.bin"))
