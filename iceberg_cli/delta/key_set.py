@@ -16,8 +16,8 @@ from iceberg_cli.string_hashes import Hashes, hash_column
 class KeySet:
     """A set of strings, some of them perhaps more than once.
 
-    A look takes time by what is asked for, and hardly by the size of the set: hashes of its strings are kept in order,
-    8 bytes for each.
+    A look that finds nothing takes time by what is asked for, and hardly by the size of the set: hashes of its strings
+    are kept in order, 8 bytes for each.
     """
 
     keys: pa.ChunkedArray
@@ -29,7 +29,9 @@ class KeySet:
         hashes = hash_column(asked)
         places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
         same_hash = pa.array(self._hashes[places] == hashes)
-        # Of equal hashes the strings themselves are compared.
+        if not same_hash.true_count:
+            return same_hash
+        # Of equal hashes the strings themselves are compared, which takes time by the size of the set.
         found = pc.is_in(asked.filter(same_hash), value_set=self.keys)
         return pc.replace_with_mask(same_hash, same_hash, found)
 
