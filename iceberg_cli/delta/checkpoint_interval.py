@@ -6,8 +6,9 @@ from typing import Final
 
 from iceberg_cli.delta.log import Checkpoint, Listing
 from iceberg_cli.delta.protocol import Metadata
+from iceberg_cli.errors import InvalidMetadata
 
-INTERVAL_PROPERTY: Final = "delta.checkpointInterval"
+_PROPERTY: Final = "delta.checkpointInterval"
 _DEFAULT: Final = 10
 
 
@@ -17,7 +18,20 @@ def checkpoint_interval(metadata: Metadata) -> int:
     Raises:
         InvalidMetadata: the table's property is not a whole number.
     """
-    return metadata.property_int(INTERVAL_PROPERTY, _DEFAULT)
+    return metadata.property_int(_PROPERTY, _DEFAULT)
+
+
+def known_interval(metadata: Metadata) -> int | None:
+    """The number of commits, None where the table's property is not a whole number."""
+    try:
+        return checkpoint_interval(metadata)
+    except InvalidMetadata:
+        return None
+
+
+def in_words(since: int, interval: int) -> str:
+    """What is due, or not yet, by the commits since the last checkpoint."""
+    return f"commits since the last checkpoint: {since}, and {_PROPERTY} is {interval}"
 
 
 def newest_checkpoint(listing: Listing, version: int) -> Checkpoint | None:

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.checkpoint_interval import (
-    INTERVAL_PROPERTY,
-    checkpoint_interval,
     commits_since,
+    in_words,
+    known_interval,
     newest_checkpoint,
 )
 from iceberg_cli.delta.features import supports
@@ -182,11 +182,6 @@ def _tombstones(snapshot: Snapshot, retention_ms: int | None, *, as_of_ms: int) 
 def _log(snapshot: Snapshot, facts: Facts) -> Row:
     listing = facts.listing
     newest = newest_checkpoint(listing, snapshot.version)
-    interval: int | None
-    try:
-        interval = checkpoint_interval(snapshot.metadata)
-    except InvalidMetadata:
-        interval = None
     return {
         "latest_version": listing.latest,
         "oldest_commit": listing.commits[0].version if listing.commits else None,
@@ -195,7 +190,7 @@ def _log(snapshot: Snapshot, facts: Facts) -> Row:
         "checkpoints": len(listing.checkpoints),
         "newest_checkpoint": None if newest is None else _checkpoint(newest),
         "commits_since_checkpoint": commits_since(newest, snapshot.version),
-        "checkpoint_interval": interval,
+        "checkpoint_interval": known_interval(snapshot.metadata),
         "incomplete_checkpoint_files": len(listing.incomplete),
         "last_checkpoint": {
             "version": None if facts.hint is None else facts.hint.version,
@@ -258,7 +253,7 @@ def _due(tombstones: Row, log: Row, tracking: Row, read_only: str | None) -> lis
         found.append({"operation": "expire-snapshots", "reason": reason, "blocked_by": blocked})
     interval, since = log["checkpoint_interval"], log["commits_since_checkpoint"]
     if interval and since > interval:
-        reason = f"commits since the last checkpoint: {since}, and {INTERVAL_PROPERTY} is {interval}"
+        reason = in_words(since, interval)
         found.append({"operation": "rewrite-manifests", "reason": reason, "blocked_by": blocked})
     if tracking["supported"] and tracking["files_without_base_row_id"]:
         reason = f"files without a base row id: {tracking['files_without_base_row_id']}"

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from iceberg_cli.delta.checkpoint_columns import other_rows
 from iceberg_cli.delta.checkpoint_interval import (
-    INTERVAL_PROPERTY,
-    checkpoint_interval,
     commits_since,
+    in_words,
+    known_interval,
     newest_checkpoint,
 )
 from iceberg_cli.delta.checkpoint_writing import PART_SIZE, V2_FEATURE
@@ -27,7 +27,7 @@ from iceberg_cli.delta.snapshot import Snapshot, in_commit_timestamp
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs import checkpointing as checkpoints
 from iceberg_cli.delta_verbs.checkpointing import Checkpointing, checkpointing
-from iceberg_cli.errors import InvalidMetadata, Refused, UsageError
+from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.plan import Option, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.storage.putting import put_checked
 
@@ -167,14 +167,9 @@ def _there(listing: Listing, version: int, kind: str | None) -> str | None:
 
 def _early(listing: Listing, snapshot: Snapshot) -> str | None:
     """Why the table does not ask for a checkpoint yet, or None."""
-    try:
-        interval = checkpoint_interval(snapshot.metadata)
-    except InvalidMetadata:
-        return None
+    interval = known_interval(snapshot.metadata)
     since = commits_since(newest_checkpoint(listing, snapshot.version), snapshot.version)
-    if since > interval:
-        return None
-    return f"commits since the last checkpoint: {since}, and {INTERVAL_PROPERTY} is {interval}"
+    return None if interval is None or since > interval else in_words(since, interval)
 
 
 def _blocked(snapshot: Snapshot, kind: str) -> str | None:
