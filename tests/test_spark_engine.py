@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import iceberg_cli
@@ -20,6 +22,7 @@ from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.engines.spark import SparkEngine
 from iceberg_cli.engines.spark_opening import packed, prepare
 from iceberg_cli.engines.spark_session import Session
+from iceberg_cli.engines.travelling import pickled_data
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.routing import RoutedStorage, with_environment
@@ -321,6 +324,18 @@ def test_a_file_of_others_is_an_error_and_stays_as_it_is(
     with pytest.raises(FileExistsError):
         write(engine, paths, tmp_path)
     assert (tmp_path / "new/0").read_bytes() == theirs
+
+
+def test_of_a_table_that_is_cut_into_items_each_takes_its_own_rows_along() -> None:
+    whole = pa.table({"n": np.arange(100_000), "name": [f"name {n}" for n in range(100_000)]})
+    cut = {"rows": whole.slice(70_000, 3)}
+    data = pickled_data(cut)
+    assert len(data) < 2_000
+    (rows,) = pickle.loads(data).values()
+    assert rows.to_pydict() == {
+        "n": [70_000, 70_001, 70_002],
+        "name": [f"name {n}" for n in range(70_000, 70_003)],
+    }
 
 
 # -- storage and secrets -------------------------------------------------------------------------------------------

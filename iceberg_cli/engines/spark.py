@@ -15,9 +15,8 @@ secrets, are in no SQL, configuration, description or log: see `Session.parcel`.
 A task that runs again, or twice side by side, puts the same bytes under the same name, and workers never delete: they
 cannot know whether a commit names the file. Names of new files are in the journal before a task starts, so `resume`
 removes what workers wrote for a driver that died. Spark ends executors that lose their driver. One that cannot notice
-yet, on a machine that stands still, may write a file after `resume` has closed the operation: no table references that
-file, its name begins with the id of the operation, and no later run looks for it. So `resume` belongs after the end of
-the application's executors.
+yet, on a machine that stands still, may write a file after `resume` has removed those of its operation: no table
+references it, and as the journal stays for a day, `resume` and the first run after that day look for it again.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from typing import Any, NoReturn
 
 from iceberg_cli.engines import BATCH_BYTES, Event, Item, Loaded, OnEvent, Parsed, Source
 from iceberg_cli.engines.spark_session import Session, pickled
+from iceberg_cli.engines.travelling import pickled_data
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage import Storage
 
@@ -163,7 +163,7 @@ class SparkEngine:
         """Items in their order, pickled in shares as even as their bytes allow, at most a batch each."""
         even = sum(sizes) // (self.session.cores * _SHARES_PER_CORE)
         shares = _cut(sizes, min(max(even, _LEAST_SHARE_BYTES), batch_bytes))
-        return [pickle.dumps([items[place] for place in share], 5) for share in shares]
+        return [pickled_data([items[place] for place in share]) for share in shares]
 
 
 def _sizes(items: Sequence[Item], source: Callable[[Item], Source]) -> list[int]:

@@ -18,7 +18,7 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.engines.travelling import pickled_error
+from iceberg_cli.engines.travelling import pickled_data, pickled_error
 
 WHERE = "On a worker of Spark:"
 _KEPT = 4  # unpickled values that a worker process holds for its next tasks
@@ -133,7 +133,7 @@ def scanned(storage: Parcel, scan: Parcel, threads: int, items: pa.Buffer) -> by
         )
         for each in batches:
             parsed.append(each)  # noqa: PERF402 - list.extend promises nothing about errors
-        return pickle.dumps((_counted(parsed, done), None), 5)
+        return pickled_data((_counted(parsed, done), None))
     except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
         return _with_error(_counted(parsed, done), error)
 
@@ -145,7 +145,7 @@ def _counted(parsed: Sequence[Any], done: Sequence[int]) -> list[tuple[int, Any]
 def _with_error(found: list[tuple[int, Any]], error: BaseException) -> bytes:
     data = pickled_error(error, WHERE)
     try:
-        return pickle.dumps((found, data), 5)
+        return pickled_data((found, data))
     except Exception:  # noqa: BLE001 - the error is that what was parsed cannot travel
         return pickle.dumps(([], data), 5)
 

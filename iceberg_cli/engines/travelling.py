@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import traceback
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,6 +29,19 @@ def pickled_error(error: BaseException, where: str) -> bytes:
     except Exception:  # noqa: BLE001 - an error of another library may say anything here
         return pickle.dumps(RuntimeError(trace), 5)
     return pickle.dumps(RuntimeError(trace), 5)
+
+
+def pickled_data(value: Any) -> bytes:
+    """A pickle in which each table has its own rows only: Arrow's pickle of a slice has all that it was cut from."""
+    data = io.BytesIO()
+    _Pickler(data, 5).dump(value)
+    return data.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        """Tables as `to_ipc` writes them, all else as usual."""
+        return (from_ipc, (to_ipc(value),)) if isinstance(value, pa.Table) else NotImplemented
 
 
 def to_ipc(table: pa.Table) -> bytes:
