@@ -31,6 +31,7 @@ class OpenedTable(ABC):
     """
 
     send_again_ms: ClassVar[int | None] = None
+    workers_write: ClassVar[bool] = False
     name: str
     storage: Storage
     engine: Engine

@@ -29,6 +29,9 @@ class StepState:
     """
 
     staged: tuple[str, ...] = ()
+    by_workers: tuple[
+        str, ...
+    ] = ()  # those of `staged` that other processes write, which may outlive their driver
     litter: tuple[str, ...] = ()
     intent: Mapping[str, Any] | None = None
     outcome: str | None = None  # committed, conflict, unknown; None while the intent has no answer
@@ -55,6 +58,12 @@ class Operation:
     process_started: str  # tells a process from a later one with the same id; empty where it is not known
     step_names: tuple[str, ...] = ()  # all of the plan's, in order
     steps: Mapping[str, StepState] = field(default_factory=dict)  # those that have begun
+    late: tuple[
+        str, ...
+    ] = ()  # files that workers may still write, for a driver that something took over from
+    look_again: Mapping[str, Any] | None = (
+        None  # all is done but for these: `at_ms`, and the `status` to close with
+    )
     closed: str | None = None
 
     def uncommitted(self) -> tuple[str, ...]:
@@ -64,9 +73,11 @@ class Operation:
         )
 
     def next_action(self) -> str:
-        """What to do first: `clean-up`, `ask-the-catalog`, `wait`, `sweep`, `discard` or `go-on`."""
+        """What to do first: `clean-up`, `look-again`, `ask-the-catalog`, `wait`, `sweep`, `discard` or `go-on`."""
         if self.closed is not None:
             return "clean-up"
+        if self.look_again is not None:
+            return "look-again"
         if not self.steps:
             return "discard"
         last = list(self.steps.values())[-1]
@@ -103,7 +114,8 @@ def fold(operation_id: str, records: Sequence[Record]) -> Operation:
 def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
     begin = owner = records[0].body
     steps: dict[str, StepState] = {}
-    closed = None
+    late: tuple[str, ...] = ()
+    look_again = closed = None
     for record in records[1:]:
         body = record.body
         match record.kind:
@@ -111,6 +123,9 @@ def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
                 closed = body["status"]
             case "resume":
                 owner = body
+                late += tuple(path for s in steps.values() if s.intent is None for path in s.by_workers)
+            case "look-again":
+                look_again = body
             case _:
                 known = steps.get(body["step"], StepState())
                 steps[body["step"]] = _fold_step(known, record.kind, body)
@@ -125,6 +140,8 @@ def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
         process_id=int(owner["process_id"]),
         process_started=str(owner["process_started"]),
         steps=steps,
+        late=late,
+        look_again=look_again,
         closed=closed,
     )
 
@@ -134,9 +151,12 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
     match kind:
         case "stage":
             values["staged"] = (*state.staged, *body["paths"])
+            if body.get("by_workers"):
+                values["by_workers"] = (*state.by_workers, *body["paths"])
         case "discard":
             gone = set(body["paths"])
             values["staged"] = tuple(path for path in state.staged if path not in gone)
+            values["by_workers"] = tuple(path for path in state.by_workers if path not in gone)
             values["litter"] = (*state.litter, *body["paths"])
         case "leave":
             left = set(body["paths"])

@@ -105,6 +105,8 @@ def _state_of(operation: Operation, *, now_ms: int) -> str:
             return "finished; its journal is not deleted yet"
         case "discard":
             return "stopped before its commit; nothing was changed"
+        case "look-again":
+            return "over; its journal stays for a day, for files that Spark's executors may still write"
         case "ask-the-catalog":
             return "stopped inside its commit; resume finds out whether it happened"
         case "wait" if max(sweeps) > now_ms:
@@ -204,4 +206,7 @@ def _failed(listed: Listed, error: IcebergCliError) -> Settled:
 
 
 def _waits(operation: Operation, now_ms: int) -> bool:
-    return any((state.sweep_after_ms or 0) > now_ms for state in operation.steps.values())
+    ends_ms = [state.sweep_after_ms or 0 for state in operation.steps.values()]
+    if operation.look_again is not None:
+        ends_ms.append(operation.look_again["at_ms"])
+    return any(end_ms > now_ms for end_ms in ends_ms)

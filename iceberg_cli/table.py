@@ -18,7 +18,7 @@ from iceberg_cli import own_files
 from iceberg_cli.committers import Attempt, Committed, Committer, Conflict, Unknown
 from iceberg_cli.committers.pointer import metadata_folder
 from iceberg_cli.committers.retries import Retries
-from iceberg_cli.engines import Engine
+from iceberg_cli.engines import Engine, Exchanging
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.iceberg.known_keys import KnownKeys
@@ -59,6 +59,11 @@ class IcebergTable(OpenedTable):
     def __post_init__(self) -> None:
         """One memory of what was read, for the whole run."""
         self._liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists)
+
+    @property
+    def workers_write(self) -> bool:  # type: ignore[override]
+        """Whether the engine's workers write new files."""
+        return isinstance(self.engine, Exchanging)
 
     def use(self, engine: Engine) -> None:
         """Read with another engine from now on."""

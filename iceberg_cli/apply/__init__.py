@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from iceberg_cli.apply.closing import close, look_again
 from iceberg_cli.apply.kept import load_plan, removals_name
 from iceberg_cli.apply.ports import Table, Verb
 from iceberg_cli.apply.run import OperationRun
@@ -114,13 +115,16 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
             f"Cannot resume {operation_id}: the verb {operation.operation!r} is not known here",
             state="Its journal and its files stay as they are.",
         )
+    if operation.look_again is not None:
+        _take_over(journal, shell)
+        return look_again(table, journal, operation, shell)
     loaded = load_plan(journal)
     _take_over(journal, shell)
     marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
     table.discard([path for state in operation.steps.values() for path in state.litter], marks=marks)
     if loaded is None or operation.next_action() == "discard":
         table.discard([path for state in operation.steps.values() for path in state.staged], marks=marks)
-        journal.close("nothing was done")
+        close(journal, "nothing was done", shell)
         note = "It had stopped before its commit: the table was not changed, and nothing is left to do."
         return Report(
             operation=operation.operation, operation_id=operation_id, status="nothing_to_do", notes=(note,)
@@ -162,7 +166,7 @@ def abandon(table: Table, operation_id: str, shell: Shell) -> None:
         for state in states:
             unreferenced = state.intent is None or state.outcome == "conflict"
             table.discard([*state.litter, *(state.staged if unreferenced else ())], marks=marks)
-    journal.close("abandoned")
+    close(journal, "abandoned", shell)
 
 
 def _check_table(table: Table, operation: Operation) -> Base:

@@ -56,6 +56,11 @@ class Table(Protocol):
         """How long after it was decided a commit may be sent again as it is; None: always."""
         ...
 
+    @property
+    def workers_write(self) -> bool:
+        """Whether other processes write the files of a verb's `build`, which may outlive this one."""
+        ...
+
     def load(self) -> Base:
         """Look at the pointer and read what it points to."""
         ...

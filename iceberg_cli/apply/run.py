@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from iceberg_cli.apply.closing import close
 from iceberg_cli.apply.kept import load_removals, removals_name
 from iceberg_cli.apply.ports import Table, Verb
 from iceberg_cli.apply.reporting import report_of
@@ -54,7 +55,7 @@ class OperationRun:
                 return self._report("waiting" if waiting else "partial", started_ms)
             self.journal.append("step-done", {"step": step.name})
         report = self._report("done", started_ms)
-        self.journal.close("done")
+        close(self.journal, "done", self.shell)
         return report
 
     def _state(self, step: Step) -> StepState:
@@ -115,7 +116,7 @@ class OperationRun:
             if now_step is None:
                 self._discard(step, _paths(staged))
                 if first and not current.due:
-                    self.journal.close("nothing to do any more")
+                    close(self.journal, "nothing to do any more", self.shell)
                     return False
                 self.journal.append("sweep-only", self._no_sweep(step))
                 return True
@@ -139,7 +140,7 @@ class OperationRun:
                     wait_ms = next(waits, None)
                     if wait_ms is None:
                         self._discard(step, _paths(staged))
-                        self.journal.close("conflict")
+                        close(self.journal, "conflict", self.shell)
                         raise CommitConflict(
                             f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times"
                         )
@@ -186,7 +187,7 @@ class OperationRun:
             for step in self.shown.steps:
                 if not self._state(step).done:
                     self._discard(step, self._state(step).staged)
-            self.journal.close("refused")
+            close(self.journal, "refused", self.shell)
 
     def _keep_removals(self, current: Plan) -> str:
         assert current.removals is not None
@@ -205,7 +206,8 @@ class OperationRun:
         missing = [task for task in step.tasks if task not in files]
         if missing:
             paths = {task: self.table.staging_path(self._mark(), task) for task in missing}
-            self.journal.append("stage", {"step": step.name, "paths": list(paths.values())})
+            body = {"step": step.name, "paths": list(paths.values()), "by_workers": self.table.workers_write}
+            self.journal.append("stage", body)
             files |= self.verb.build(self.table, step, paths)
         return files
 

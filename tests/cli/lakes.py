@@ -84,6 +84,11 @@ def listing(folder: Path) -> dict[str, str]:
     }
 
 
+def listing_of_table(folder: Path) -> dict[str, str]:
+    """The same without the journals of operations."""
+    return {name: digest for name, digest in listing(folder).items() if not name.startswith("_iceberg_cli/")}
+
+
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
 
 

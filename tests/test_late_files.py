@@ -1,0 +1,133 @@
+"""Files that workers write for a driver that is gone, after another process has deleted those of its operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.apply import Shell, abandon, apply, resume
+from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
+from iceberg_cli.opening import open_table, verbs_of
+from iceberg_cli.settling import operations, settle_all
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.table import IcebergTable
+from tests.cli.lakes import listing, listing_of_table
+from tests.delta_builders import NOW_MS
+from tests.delta_opened import a_shell, unseen
+from tests.exchanging import HereExchanging
+from tests.manifest_tables import live_entries, of_folder
+from tests.test_iceberg_rewrite_manifests import a_lot
+
+DAY_MS = 86_400_000
+VERB = "rewrite-manifests"
+
+
+class Died(BaseException):
+    """The driver ends."""
+
+
+@dataclass(frozen=True)
+class Dying(HereExchanging):
+    """Workers whose driver dies when the first of them has written a file, which is remembered."""
+
+    written: list[str] = field(default_factory=list)
+
+    def exchange(self, items: Sequence[Any], source: Any, *arguments: Any, **others: Any) -> Iterator[Any]:
+        """See `Exchanging.exchange`."""
+        folder = Path(source(items[0]).path).parent
+        before = set(folder.iterdir())
+        for _ in super().exchange(items, source, *arguments, **others):
+            self.written.extend(str(path) for path in set(folder.iterdir()) - before)
+            raise Died
+        yield
+
+
+def opened(root: Path) -> IcebergTable:
+    table = open_table(str(root), storage_options={}, on_event=unseen)
+    assert isinstance(table, IcebergTable)
+    return table
+
+
+def shell_at(after_ms: int = 0) -> Shell:
+    return replace(a_shell(), now_ms=lambda: NOW_MS + after_ms)
+
+
+def rewrite(root: Path, engine: Any = None) -> None:
+    table = opened(root)
+    if engine is not None:
+        table.use(engine)
+    verb = verbs_of(table)[VERB]
+    policy = RewritePolicy(target_size_bytes=8 << 10).to_json()
+    apply(verb.plan(table, policy, as_of_ms=NOW_MS), table, verb, shell_at())
+
+
+def resumed(root: Path, *, after_ms: int) -> str:
+    table = opened(root)
+    (operation_id,) = table.open_operations()
+    return resume(table, operation_id, shell_at(after_ms), verbs=verbs_of(table)).status
+
+
+def abandoned(root: Path, *, after_ms: int) -> str:
+    table = opened(root)
+    (operation_id,) = table.open_operations()
+    abandon(table, operation_id, shell_at(after_ms))
+    return "nothing_to_do"
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> tuple[Path, dict[str, str], str, bytes]:
+    """A table on which a driver died, its files before, and a file that a worker had written with its bytes."""
+    root = tmp_path / "t"
+    a_lot(2, storage=LocalStorage(), location=str(root)).table()
+    before = listing(root)
+    engine = Dying(LocalStorage())
+    with pytest.raises(Died):
+        rewrite(root, engine)
+    (path,) = engine.written
+    return root, before, path, Path(path).read_bytes()
+
+
+@pytest.mark.parametrize("end", [resumed, abandoned])
+def test_what_a_worker_writes_within_a_day_the_next_resume_and_the_first_run_after_it_delete(
+    killed: tuple[Path, dict[str, str], str, bytes], end: Callable[..., str]
+) -> None:
+    root, before, path, data = killed
+    assert end(root, after_ms=0) == "nothing_to_do"
+    assert listing_of_table(root) == before
+    for after_ms in (5, DAY_MS - 1):
+        Path(path).write_bytes(data)
+        assert resumed(root, after_ms=after_ms) == "nothing_to_do"
+        assert listing_of_table(root) == before
+    assert "Spark's executors" in operations(opened(root), now_ms=NOW_MS)[0].state
+    Path(path).write_bytes(data)
+    assert list(settle_all(opened(root), shell_at(DAY_MS - 1))) == []
+    (settled,) = settle_all(opened(root), shell_at(DAY_MS))
+    assert (settled.report.status, settled.exit_code) == ("nothing_to_do", 0)
+    assert listing(root) == before
+
+
+def test_meanwhile_other_runs_commit_and_their_files_stay(
+    killed: tuple[Path, dict[str, str], str, bytes],
+) -> None:
+    root, before, path, data = killed
+    entries = live_entries(of_folder(root))
+    resumed(root, after_ms=0)
+    rewrite(root, HereExchanging(LocalStorage()))
+    assert len(opened(root).open_operations()) == 1
+    after = listing_of_table(root)
+    assert before.keys() < after.keys()
+    Path(path).write_bytes(data)
+    assert len(list(settle_all(opened(root), shell_at(DAY_MS)))) == 1
+    assert listing(root) == after
+    assert live_entries(of_folder(root)) == entries
+
+
+def test_a_driver_that_writes_alone_leaves_nothing_to_wait_for(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    a_lot(2, storage=LocalStorage(), location=str(root)).table()
+    rewrite(root)
+    assert opened(root).open_operations() == []
