@@ -114,7 +114,7 @@ def fold(operation_id: str, records: Sequence[Record]) -> Operation:
 def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
     begin = owner = records[0].body
     steps: dict[str, StepState] = {}
-    late: tuple[str, ...] = ()
+    late: dict[str, None] = {}
     look_again = closed = None
     for record in records[1:]:
         body = record.body
@@ -123,7 +123,9 @@ def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
                 closed = body["status"]
             case "resume":
                 owner = body
-                late += tuple(path for s in steps.values() if s.intent is None for path in s.by_workers)
+                late |= dict.fromkeys(
+                    path for s in steps.values() if s.intent is None for path in s.by_workers
+                )
             case "look-again":
                 look_again = body
             case _:
@@ -140,7 +142,7 @@ def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
         process_id=int(owner["process_id"]),
         process_started=str(owner["process_started"]),
         steps=steps,
-        late=late,
+        late=tuple(late),
         look_again=look_again,
         closed=closed,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,6 @@ def resumed(root: Path, *, after_ms: int) -> str:
     return resume(table, operation_id, shell_at(after_ms), verbs=verbs_of(table)).status
 
 
-def abandoned(root: Path, *, after_ms: int) -> str:
-    table = opened(root)
-    (operation_id,) = table.open_operations()
-    abandon(table, operation_id, shell_at(after_ms))
-    return "nothing_to_do"
-
-
 @pytest.fixture
 def killed(tmp_path: Path) -> tuple[Path, dict[str, str], str, bytes]:
     """A table on which a driver died, its files before, and a file that a worker had written with its bytes."""
@@ -91,12 +84,11 @@ def killed(tmp_path: Path) -> tuple[Path, dict[str, str], str, bytes]:
     return root, before, path, Path(path).read_bytes()
 
 
-@pytest.mark.parametrize("end", [resumed, abandoned])
 def test_what_a_worker_writes_within_a_day_the_next_resume_and_the_first_run_after_it_delete(
-    killed: tuple[Path, dict[str, str], str, bytes], end: Callable[..., str]
+    killed: tuple[Path, dict[str, str], str, bytes],
 ) -> None:
     root, before, path, data = killed
-    assert end(root, after_ms=0) == "nothing_to_do"
+    assert resumed(root, after_ms=0) == "nothing_to_do"
     assert listing_of_table(root) == before
     for after_ms in (5, DAY_MS - 1):
         Path(path).write_bytes(data)
@@ -107,6 +99,19 @@ def test_what_a_worker_writes_within_a_day_the_next_resume_and_the_first_run_aft
     assert list(settle_all(opened(root), shell_at(DAY_MS - 1))) == []
     (settled,) = settle_all(opened(root), shell_at(DAY_MS))
     assert (settled.report.status, settled.exit_code) == ("nothing_to_do", 0)
+    assert listing(root) == before
+
+
+@pytest.mark.parametrize("after_resume", [False, True])
+def test_whoever_abandons_the_operation_does_not_wait(
+    killed: tuple[Path, dict[str, str], str, bytes], after_resume: bool
+) -> None:
+    root, before, _, _ = killed
+    if after_resume:
+        resumed(root, after_ms=0)
+    table = opened(root)
+    (operation_id,) = table.open_operations()
+    abandon(table, operation_id, shell_at(5))
     assert listing(root) == before
 
 

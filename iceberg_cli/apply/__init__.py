@@ -166,7 +166,7 @@ def abandon(table: Table, operation_id: str, shell: Shell) -> None:
         for state in states:
             unreferenced = state.intent is None or state.outcome == "conflict"
             table.discard([*state.litter, *(state.staged if unreferenced else ())], marks=marks)
-    close(journal, "abandoned", shell)
+    journal.close("abandoned")
 
 
 def _check_table(table: Table, operation: Operation) -> Base:

@@ -23,7 +23,7 @@ def close(journal: Journal, status: str, shell: Shell) -> None:
     operation = journal.operation()
     if operation is None or not operation.late:
         journal.close(status)
-    elif operation.look_again is None:
+    else:
         journal.append("look-again", {"status": status, "at_ms": shell.now_ms() + _LATE_MS})
 
 
