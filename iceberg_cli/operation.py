@@ -25,13 +25,12 @@ class StepState:
 
     `swept` are row ranges `[start, stop)` of the step's removals whose deletion was tried and recorded;
     `failed` the rows among them that are still there. `litter` are files of ours that may be there and that nothing
-    will ever reference: their names are not used again.
+    will ever reference: their names are not used again. `by_workers` are files, staged or not any more, that processes
+    other than the journal's write, which may outlive it.
     """
 
     staged: tuple[str, ...] = ()
-    by_workers: tuple[
-        str, ...
-    ] = ()  # those of `staged` that other processes write, which may outlive their driver
+    by_workers: tuple[str, ...] = ()
     litter: tuple[str, ...] = ()
     intent: Mapping[str, Any] | None = None
     outcome: str | None = None  # committed, conflict, unknown; None while the intent has no answer
@@ -43,10 +42,21 @@ class StepState:
     deleted_bytes: int = 0
     done: bool = False
 
+    def orphaned(self) -> list[str]:
+        """Files of workers that no commit names and, once another process has taken over, none ever will."""
+        unnamed = self.outcome == "conflict" or (self.intent is None and self.outcome is None)
+        by_workers = frozenset(self.by_workers)
+        return [path for path in self.staged if path in by_workers] if unnamed else []
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation as its journal tells it: the answer to "what is safe now?"."""
+    """An operation as its journal tells it: the answer to "what is safe now?".
+
+    `late` are files that workers may still write for a process from which another one took over, and that nothing will
+    ever reference. `look_again` says that all is done but for these: `at_ms`, the time of the last look, and the
+    `status` to close with.
+    """
 
     operation_id: str
     operation: str
@@ -58,12 +68,8 @@ class Operation:
     process_started: str  # tells a process from a later one with the same id; empty where it is not known
     step_names: tuple[str, ...] = ()  # all of the plan's, in order
     steps: Mapping[str, StepState] = field(default_factory=dict)  # those that have begun
-    late: tuple[
-        str, ...
-    ] = ()  # files that workers may still write, for a driver that something took over from
-    look_again: Mapping[str, Any] | None = (
-        None  # all is done but for these: `at_ms`, and the `status` to close with
-    )
+    late: tuple[str, ...] = ()
+    look_again: Mapping[str, Any] | None = None
     closed: str | None = None
 
     def uncommitted(self) -> tuple[str, ...]:
@@ -123,9 +129,7 @@ def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
                 closed = body["status"]
             case "resume":
                 owner = body
-                late |= dict.fromkeys(
-                    path for s in steps.values() if s.intent is None for path in s.by_workers
-                )
+                late |= dict.fromkeys(path for state in steps.values() for path in state.orphaned())
             case "look-again":
                 look_again = body
             case _:
@@ -158,7 +162,6 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
         case "discard":
             gone = set(body["paths"])
             values["staged"] = tuple(path for path in state.staged if path not in gone)
-            values["by_workers"] = tuple(path for path in state.by_workers if path not in gone)
             values["litter"] = (*state.litter, *body["paths"])
         case "leave":
             left = set(body["paths"])

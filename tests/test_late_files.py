@@ -12,6 +12,7 @@ import pytest
 from iceberg_cli.apply import Shell, abandon, apply, resume
 from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
 from iceberg_cli.opening import open_table, verbs_of
+from iceberg_cli.operation import Record, fold
 from iceberg_cli.settling import operations, settle_all
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.table import IcebergTable
@@ -129,6 +130,51 @@ def test_meanwhile_other_runs_commit_and_their_files_stay(
     assert len(list(settle_all(opened(root), shell_at(DAY_MS)))) == 1
     assert listing(root) == after
     assert live_entries(of_folder(root)) == entries
+
+
+STAGE = Record(kind="stage", body={"step": "s", "paths": ["a", "b"], "by_workers": True})
+OWN = Record(kind="stage", body={"step": "s", "paths": ["own"], "by_workers": False})
+INTENT = Record(
+    kind="commit-intent", body={"step": "s", "removals_file": None, "scratch": [], "own_files": []}
+)
+SWEEP_ONLY = Record(
+    kind="sweep-only", body={"step": "s", "removals_file": None, "sweep_after_ms": None, "counts": []}
+)
+
+
+def outcome(text: str) -> Record:
+    body = {"step": "s", "outcome": text, "metadata_location": None, "sweep_after_ms": None}
+    return Record(kind="commit-outcome", body=body)
+
+
+def gone(kind: str, *paths: str) -> Record:
+    return Record(kind=kind, body={"step": "s", "paths": [*paths]})
+
+
+@pytest.mark.parametrize(
+    ("before", "late"),
+    [
+        ([STAGE, OWN], ("a", "b")),
+        ([STAGE, gone("discard", "a")], ("b",)),
+        ([STAGE, INTENT], ()),
+        ([STAGE, INTENT, outcome("unknown")], ()),
+        ([STAGE, INTENT, outcome("committed")], ()),
+        ([STAGE, INTENT, outcome("conflict")], ("a", "b")),
+        ([STAGE, INTENT, gone("leave", "a", "b"), outcome("conflict")], ()),
+        ([STAGE, INTENT, outcome("conflict"), INTENT], ()),
+        ([STAGE, SWEEP_ONLY], ()),
+    ],
+)
+def test_late_are_files_of_workers_that_no_commit_can_name_any_more(
+    before: list[Record], late: tuple[str, ...]
+) -> None:
+    who = {"at_ms": 0, "host": "here", "process_id": 1, "process_started": ""}
+    begin = {"version": 1, "operation": VERB, "table_uuid": "", "plan_digest": "", "steps": ["s"], **who}
+    resume_record = Record(kind="resume", body=who)
+    records = [Record(kind="begin", body=begin), *before]
+    assert fold("1", records).late == ()
+    assert fold("1", [*records, resume_record]).late == late
+    assert fold("1", [*records, resume_record, resume_record]).late == late
 
 
 def test_a_driver_that_writes_alone_leaves_nothing_to_wait_for(tmp_path: Path) -> None:
