@@ -152,6 +152,12 @@ def test_workers_that_do_not_see_the_table_are_an_error(spark_session: Session, 
 
 
 @pytest.mark.jvm
+def test_a_driver_without_memory_ends_rather_than_its_jobs_never(spark_session: Session) -> None:
+    beans = spark_session.spark._jvm.java.lang.management.ManagementFactory
+    assert "-XX:+ExitOnOutOfMemoryError" in list(beans.getRuntimeMXBean().getInputArguments())
+
+
+@pytest.mark.jvm
 def test_results_of_a_large_scan_come_in_order_too(engine: SparkEngine, paths: list[str]) -> None:
     found = scan(engine, paths, lambda batch: [data[:1] for _, data in batch if data], size_bytes=10 << 20)
     assert [each for batch in found for each in batch] == [bytes([number]) for number in range(12)]

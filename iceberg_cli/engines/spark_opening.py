@@ -44,6 +44,12 @@ class _Sent:
     found: frozenset[str] = frozenset()
 
 
+_SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # A driver whose dispatcher has no memory left would start no more tasks, and its jobs would never end.
+    "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+}
 _started: list[Session] = []
 _sent: WeakKeyDictionary[Any, _Sent] = WeakKeyDictionary()
 
@@ -64,7 +70,7 @@ def open_session(choice: EngineChoice) -> Session:
         ) from error
     ours = active_session() is None
     builder = SparkSession.builder.appName("iceberg-cli")
-    settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    settings = _SETTINGS
     remote = choice.remote or (None if choice.master else os.environ.get("SPARK_REMOTE"))
     master = None if remote else _master(choice)
     if remote:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _MOST_PARTITIONS = 1_000  # of answers that are fetched one partition after the other
 _INLINE_BYTES = 256 << 10  # of a parcel; above, it is broadcast where the session can
 
+_DRIVER_GONE = "Its driver may lack memory: --spark-conf spark.driver.memory=4g."
+
 _SHARES = "array<struct<bucket:int,data:binary>>"
 
 _RAISED = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt|Warning)\b")
@@ -127,7 +129,7 @@ class Session:
             # A JVM that has no memory left closes the connection, and PySpark takes that for the end.
             raise BackendUnavailable(
                 f"Cannot go on: Spark answered {answered} of {len(rows)} tasks ({description})",
-                next_step="Its driver may lack memory: --spark-conf spark.driver.memory=4g.",
+                next_step=_DRIVER_GONE,
             )
 
     def exchanged(
@@ -266,13 +268,16 @@ def pickled(value: Any) -> bytes:
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
     """Errors of Spark as one of ours that names the cause in one line."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise BackendUnavailable(f"Cannot {what}: Spark says: {cause_of(error)}") from error
+        gone = isinstance(error, ConnectionError | Py4JNetworkError)
+        raise BackendUnavailable(
+            f"Cannot {what}: Spark says: {cause_of(error)}", next_step=_DRIVER_GONE if gone else ""
+        ) from error
 
 
 def cause_of(error: BaseException) -> str:
