@@ -10,25 +10,19 @@ from typing import Any
 import pytest
 
 from iceberg_cli.apply import Shell, abandon, apply, resume
-from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
-from iceberg_cli.opening import open_table, verbs_of
+from iceberg_cli.opening import verbs_of
 from iceberg_cli.operation import Record, fold
 from iceberg_cli.settling import operations, settle_all
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.table import IcebergTable
 from tests.cli.lakes import listing, listing_of_table
 from tests.delta_builders import NOW_MS
-from tests.delta_opened import a_shell, unseen
+from tests.delta_opened import a_shell
 from tests.exchanging import HereExchanging
 from tests.manifest_tables import live_entries, of_folder
 from tests.test_iceberg_rewrite_manifests import a_lot
+from tests.test_stale_commits import DAY_MS, REWRITE, Died, opened
 
-DAY_MS = 86_400_000
 VERB = "rewrite-manifests"
-
-
-class Died(BaseException):
-    """The driver ends."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +41,16 @@ class Dying(HereExchanging):
         yield
 
 
-def opened(root: Path) -> IcebergTable:
-    table = open_table(str(root), storage_options={}, on_event=unseen)
-    assert isinstance(table, IcebergTable)
-    return table
-
-
 def shell_at(after_ms: int = 0) -> Shell:
     return replace(a_shell(), now_ms=lambda: NOW_MS + after_ms)
 
 
 def rewrite(root: Path, engine: Any = None) -> None:
-    table = opened(root)
+    table: Any = opened(root)
     if engine is not None:
         table.use(engine)
     verb = verbs_of(table)[VERB]
-    policy = RewritePolicy(target_size_bytes=8 << 10).to_json()
-    apply(verb.plan(table, policy, as_of_ms=NOW_MS), table, verb, shell_at())
+    apply(verb.plan(table, REWRITE, as_of_ms=NOW_MS), table, verb, shell_at())
 
 
 def resumed(root: Path, *, after_ms: int) -> str:
