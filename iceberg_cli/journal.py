@@ -64,7 +64,7 @@ class Journal:
             raise CorruptFile(self.folder, None, f"a record of this journal went away: {error}") from error
 
     def _read_all(self) -> Journal:
-        names = (info.path.rsplit("/", 1)[-1] for info in self._storage.list(self.folder))
+        names = (path.rsplit("/", 1)[-1] for path in self._storage.paths(self.folder))
         numbers = sorted(
             int(name.removesuffix(_SUFFIX))
             for name in names
@@ -169,7 +169,7 @@ class Journal:
         is left. Where a deletion fails the rest stays for the next try.
         """
         first, last = (self._storage.canonical(self._path(number)) for number in (0, self._next - 1))
-        others = [info.path for info in self._storage.list(self.folder) if info.path not in (first, last)]
+        others = [path for path in self._storage.paths(self.folder) if path not in (first, last)]
         for paths in ([first], others, [last]):
             if self._storage.delete(paths):
                 return
@@ -177,7 +177,7 @@ class Journal:
 
     def _delete_all(self) -> None:
         """Delete what this process wrote after another one had deleted the journal."""
-        self._storage.delete([info.path for info in self._storage.list(self.folder)])
+        self._storage.delete(list(self._storage.paths(self.folder)))
         self._storage.prune(self.folder.rsplit("/", 2)[0])
 
 
@@ -196,5 +196,5 @@ def open_operations(storage: Storage, table_location: str) -> list[str]:
     """The ids of the operations that have a folder under this table, oldest name first."""
     folder = f"{table_location.rstrip('/')}/{FOLDER}"
     prefix = storage.canonical(folder) + "/"
-    names = {info.path.removeprefix(prefix).split("/", 1)[0] for info in storage.list(folder)}
+    names = {path.removeprefix(prefix).split("/", 1)[0] for path in storage.paths(folder)}
     return sorted(name for name in names if name and not name.startswith("."))

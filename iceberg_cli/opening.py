@@ -102,9 +102,7 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
     opened = opened.removesuffix(f"/{_LOG_FOLDER}") or opened
     if not storage.holds_any(f"{opened}/{_LOG_FOLDER}"):
         return None
-    if not meant and any(
-        info.path.endswith(METADATA_SUFFIXES) for info in storage.list(f"{opened}/metadata")
-    ):
+    if not meant and any(path.endswith(METADATA_SUFFIXES) for path in storage.paths(f"{opened}/metadata")):
         raise UsageError(
             f"Cannot tell which table is meant: {opened} has the log of a Delta table in {_LOG_FOLDER}/ and the "
             "metadata of an Iceberg table in metadata/",

@@ -67,10 +67,13 @@ class Overlay:
         self.files[path] = data
 
     def list(self, folder: str) -> Iterable[FileInfo]:
-        return [self.stat(path) for path in sorted(self.files) if path.startswith(f"{folder}/")]
+        return [self.stat(path) for path in self.paths(folder)]
+
+    def paths(self, folder: str) -> Iterable[str]:
+        return [path for path in sorted(self.files) if path.startswith(f"{folder}/")]
 
     def holds_any(self, folder: str) -> bool:
-        return any(self.list(folder))
+        return any(self.paths(folder))
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         for path in paths:

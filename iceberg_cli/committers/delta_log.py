@@ -135,7 +135,7 @@ class DeltaLogCommitter:
             TableNotFound: there is none.
         """
         prefix = f"{self._folder}/"
-        names = (info.path.removeprefix(prefix) for info in self._storage.list(self._folder))
+        names = (path.removeprefix(prefix) for path in self._storage.paths(self._folder))
         found = {int(match[1]) for name in names if (match := _VERSION.fullmatch(name))}
         if not found:
             raise TableNotFound(f"Cannot find a Delta table: {self._folder} has no version.")

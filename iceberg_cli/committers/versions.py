@@ -81,7 +81,7 @@ def version_of(location: str) -> int | None:
 def of_catalog(folder: str, storage: Storage) -> str | None:
     """The newest metadata file with a catalog's kind of name, or None."""
     start = len(f"{folder}/metadata/")
-    names = (info.path[start:] for info in storage.list(f"{folder}/metadata"))
+    names = (path[start:] for path in storage.paths(f"{folder}/metadata"))
     return max((name for name in names if _OF_CATALOG.fullmatch(name)), default=None)
 
 

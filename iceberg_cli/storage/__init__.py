@@ -78,6 +78,10 @@ class Storage(Protocol):
         """Every object under `folder` + "/", at any depth, by path; nothing of a sibling with that prefix."""
         ...
 
+    def paths(self, folder: str) -> Iterator[str]:
+        """The paths of `list` in its order; cheaper where sizes and times must be asked for."""
+        ...
+
     def holds_any(self, folder: str) -> bool:
         """Whether `list` would find an object, told as soon as there is one."""
         ...

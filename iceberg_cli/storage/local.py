@@ -145,6 +145,17 @@ class LocalStorage:
         """Every file under the folder by path. Symbolic links to folders are not entered."""
         root = self.canonical(folder)
         with _translated("list", folder):
+            for key in _walk("" if root == "/" else root):
+                try:  # cheaper than a context manager, for each of very many
+                    status = os.stat(key)
+                except FileNotFoundError:
+                    continue
+                yield _info(key, status)
+
+    def paths(self, folder: str) -> Iterator[str]:
+        """Every file's path under the folder, as the folders name them; only links are looked at."""
+        root = self.canonical(folder)
+        with _translated("list", folder):
             yield from _walk("" if root == "/" else root)
 
     def holds_any(self, folder: str) -> bool:
@@ -213,12 +224,14 @@ def _version(status: os.stat_result) -> str:
     return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
 
-def _walk(folder: str) -> Iterator[FileInfo]:
-    """Files below `folder` in the order of their full paths."""
+def _walk(folder: str) -> Iterator[str]:
+    """Paths of the files below `folder` in the order of their full paths."""
     try:
         with os.scandir(folder or "/") as entries:
             found = [
-                (f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name) for entry in entries
+                f"{entry.name}/" if is_folder else entry.name
+                for entry in entries
+                if (is_folder := entry.is_dir(follow_symlinks=False)) or entry.is_file()
             ]
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -226,13 +239,8 @@ def _walk(folder: str) -> Iterator[FileInfo]:
         key = f"{folder}/{name}"
         if name.endswith("/"):
             yield from _walk(key[:-1])
-            continue
-        try:  # cheaper than a context manager, for each of very many
-            status = os.stat(key)
-        except FileNotFoundError:
-            continue
-        if stat_module.S_ISREG(status.st_mode):
-            yield _info(key, status)
+        else:
+            yield key
 
 
 def _holds_any(folder: str) -> bool:

@@ -190,9 +190,13 @@ class S3Storage:
         """Every object under the folder by key, page by page."""
         return (_info(path, item["Size"], item["LastModified"]) for path, item in self._items(folder))
 
+    def paths(self, folder: str) -> Iterator[str]:
+        """Every object's path under the folder, page by page."""
+        return (path for path, _ in self._items(folder))
+
     def holds_any(self, folder: str) -> bool:
         """Whether the first page has an object."""
-        return next(self.list(folder), None) is not None
+        return next(self.paths(folder), None) is not None
 
     def _items(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every object under the folder, by its path, with what a listing says of it."""

@@ -63,6 +63,10 @@ class RelocatedStorage:
         """The copy's files."""
         return self._storage.list(self._moved(folder))
 
+    def paths(self, folder: str) -> Iterator[str]:
+        """The copy's paths."""
+        return self._storage.paths(self._moved(folder))
+
     def holds_any(self, folder: str) -> bool:
         """Whether the copy has files there."""
         return self._storage.holds_any(self._moved(folder))

@@ -141,6 +141,10 @@ class RoutedStorage:
         """Every object under the folder by path."""
         return self.adapter(folder).list(folder)
 
+    def paths(self, folder: str) -> Iterator[str]:
+        """Every object's path under the folder."""
+        return self.adapter(folder).paths(folder)
+
     def holds_any(self, folder: str) -> bool:
         """Whether there is an object under the folder."""
         return self.adapter(folder).holds_any(folder)

@@ -87,6 +87,9 @@ class FaultyStorage:
     def list(self, folder: str) -> Iterator[FileInfo]:
         return self.inside.list(folder)
 
+    def paths(self, folder: str) -> Iterator[str]:
+        return self.inside.paths(folder)
+
     def holds_any(self, folder: str) -> bool:
         return self.inside.holds_any(folder)
 

@@ -43,8 +43,9 @@ class Place:
         return True
 
     def names(self, folder: str = "") -> list[str]:
-        listed = self.storage.list(f"{self.root}{folder}")
-        return [info.path.removeprefix(f"{self.root}/") for info in listed]
+        listed = [info.path for info in self.storage.list(f"{self.root}{folder}")]
+        assert list(self.storage.paths(f"{self.root}{folder}")) == listed
+        return [path.removeprefix(f"{self.root}/") for path in listed]
 
 
 @pytest.fixture(params=["local", "local, named temporaries", "routed to local", "s3", "routed to s3"])

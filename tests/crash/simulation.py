@@ -188,6 +188,9 @@ class SimStorage:
             if key.startswith(inside) and key in self.world.files:
                 yield self.stat(key)
 
+    def paths(self, folder: str) -> Iterator[str]:
+        return (info.path for info in self.list(folder))
+
     def holds_any(self, folder: str) -> bool:
         return next(self.list(folder), None) is not None
 

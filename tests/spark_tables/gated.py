@@ -81,6 +81,9 @@ class GatedStorage:
     def list(self, folder: str) -> Iterator[FileInfo]:
         return map(_above, self._local.list(_below(folder)))
 
+    def paths(self, folder: str) -> Iterator[str]:
+        return (SCHEME + path for path in self._local.paths(_below(folder)))
+
     def holds_any(self, folder: str) -> bool:
         return self._local.holds_any(_below(folder))
 
