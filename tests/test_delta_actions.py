@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +18,10 @@ from iceberg_cli.delta.actions import (
     combine,
     dv_ids,
 )
-from iceberg_cli.delta.columns import AS_JSON, lost_of_vectors
+from iceberg_cli.delta.columns import AS_JSON, concat, lost_of_vectors
 from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.encoding import file_lines
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused
 from tests.delta_builders import (
     NOW_MS,
     a_cdc,
@@ -127,6 +130,32 @@ def test_unknown_fields_and_actions_survive_reading_and_writing() -> None:
     assert [json.loads(line) for line in file_lines("remove", actions.removes)] == [
         a_remove(path="c", why=[1, "2"])
     ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\x00\xff",
+        datetime(2026, 1, 2, tzinfo=UTC),
+        date(2026, 1, 2),
+        Decimal("1.50"),
+        math.nan,
+        {"deep": [b"x"]},
+    ],
+    ids=["bytes", "time", "date", "decimal", "no number", "bytes inside"],
+)
+def test_what_a_checkpoint_has_and_json_has_not_is_never_made_into_text(value: Any) -> None:
+    seal = pa.array([value])
+    adds = parsed(an_add(path="a")).adds.append_column("seal", seal)
+    with pytest.raises(
+        Refused, match=r"Cannot keep seal(\.deep)?, which Delta's protocol does not name, as JSON"
+    ):
+        file_lines("add", adds)
+    with pytest.raises(Refused, match="Cannot keep seal"):
+        concat([adds, parsed(an_add(path="b", seal={"text": 1})).adds], ADD)
+    both = concat([adds, parsed(an_add(path="b")).adds], ADD)
+    assert both["seal"].type == seal.type
+    assert both["seal"].null_count == 1
 
 
 def test_fields_of_deletion_vectors_that_have_no_column_are_known_by_name_whatever_is_joined() -> None:

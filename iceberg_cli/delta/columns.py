@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused
 
 Place = Callable[[int], tuple[str, str]]
 """The file and the place in it of a row, for messages."""
@@ -275,7 +275,7 @@ def _unknown(name: str, values: Sequence[Any]) -> tuple[pa.Field, pa.Array]:
             pass
         else:
             return pa.field(name, column.type), column
-    return _json_field(name), _json_texts(values)
+    return _json_field(name), pa.array(json_texts(values, name), pa.string())
 
 
 def _unknown_in_vectors(rows: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -307,15 +307,26 @@ def _conformed(table: pa.Table, schema: pa.Schema, as_json: set[str]) -> pa.Tabl
             columns.append(pa.nulls(table.num_rows, field.type))
         elif field.name in as_json and table.schema.field(index).metadata != AS_JSON:
             values = plain_values(table.column(index))
-            columns.append(_json_texts(values))
+            columns.append(pa.array(json_texts(values, field.name), pa.string()))
         else:
             columns.append(table.column(index))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _json_texts(values: Sequence[Any]) -> pa.Array:
-    encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=str).encode
-    return pa.array([None if value is None else encode(value) for value in values], pa.string())
+def json_texts(values: Sequence[Any], name: str) -> list[str | None]:
+    """JSON of n values of a field; null stays None.
+
+    Raises:
+        Refused: one is nothing that JSON has, such as bytes or a time, which columns of a checkpoint can be.
+    """
+    encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+    try:
+        return [None if value is None else encode(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise Refused(
+            f"Cannot keep {name}, which Delta's protocol does not name, as JSON: {error}",
+            next_step="Leave this to the writer that knows the field.",
+        ) from None
 
 
 def plain_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:

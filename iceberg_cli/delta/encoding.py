@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from json.encoder import encode_basestring
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.columns import AS_JSON, plain_values
+from iceberg_cli.delta.columns import AS_JSON, json_texts, plain_values
 
 
 def file_lines(kind: str, table: pa.Table) -> list[str]:
@@ -18,9 +17,12 @@ def file_lines(kind: str, table: pa.Table) -> list[str]:
     Args:
         kind: of the action, such as `add`.
         table: its columns are fields of the action; null ones are left out.
+
+    Raises:
+        Refused: a field that the protocol does not name has a value that JSON has not.
     """
     columns = [
-        _named(field.name, _texts(table.column(index), as_json=field.metadata == AS_JSON))
+        _named(field.name, _texts(table.column(index), field.name, as_json=field.metadata == AS_JSON))
         for index, field in enumerate(table.schema)
         if table.column(index).null_count < table.num_rows
     ]
@@ -35,7 +37,7 @@ def _named(name: str, texts: list[str | None]) -> list[str | None]:
     return [None if text is None else start + text for text in texts]
 
 
-def _texts(column: Any, *, as_json: bool = False) -> list[str | None]:
+def _texts(column: Any, name: str, *, as_json: bool = False) -> list[str | None]:
     """JSON of n values; null stays None."""
     kind = column.type
     if pa.types.is_string(kind):
@@ -44,13 +46,15 @@ def _texts(column: Any, *, as_json: bool = False) -> list[str | None]:
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return column.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_struct(kind):
-        return _objects(column)
-    dumps = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=str).encode
-    return [None if value is None else dumps(value) for value in plain_values(column)]
+        return _objects(column, name)
+    return json_texts(plain_values(column), name)
 
 
-def _objects(column: Any) -> list[str | None]:
-    fields = [_named(field.name, _texts(pc.struct_field(column, field.name))) for field in column.type]
+def _objects(column: Any, name: str) -> list[str | None]:
+    fields = [
+        _named(field.name, _texts(pc.struct_field(column, field.name), f"{name}.{field.name}"))
+        for field in column.type
+    ]
     there = column.is_valid().to_pylist()
     return [
         f"{{{','.join(filter(None, values))}}}" if valid else None
