@@ -22,16 +22,23 @@ def checkpoint_interval(metadata: Metadata) -> int:
 
 
 def known_interval(metadata: Metadata) -> int | None:
-    """The number of commits, None where the table's property is not a whole number."""
+    """The number of commits, None where the table's property is no positive whole number."""
     try:
-        return checkpoint_interval(metadata)
+        found = checkpoint_interval(metadata)
     except InvalidMetadata:
         return None
+    return found if found > 0 else None
 
 
-def in_words(since: int, interval: int) -> str:
+def is_due(since: int, interval: int | None) -> bool:
+    """Whether a table asks for a checkpoint by now; at once after a commit where nothing says how long it may wait."""
+    return since > (interval or 0)
+
+
+def in_words(since: int, interval: int | None) -> str:
     """What is due, or not yet, by the commits since the last checkpoint."""
-    return f"commits since the last checkpoint: {since}, and {_PROPERTY} is {interval}"
+    known = "no positive whole number" if interval is None else interval
+    return f"commits since the last checkpoint: {since}, and {_PROPERTY} is {known}"
 
 
 def newest_checkpoint(listing: Listing, version: int) -> Checkpoint | None:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.checkpoint_interval import (
     commits_since,
     in_words,
+    is_due,
     known_interval,
     newest_checkpoint,
 )
@@ -252,7 +253,7 @@ def _due(tombstones: Row, log: Row, tracking: Row, read_only: str | None) -> lis
         reason = f"tombstones older than the retention of removed files: {tombstones['past_retention']}"
         found.append({"operation": "expire-snapshots", "reason": reason, "blocked_by": blocked})
     interval, since = log["checkpoint_interval"], log["commits_since_checkpoint"]
-    if interval and since > interval:
+    if is_due(since, interval):
         reason = in_words(since, interval)
         found.append({"operation": "rewrite-manifests", "reason": reason, "blocked_by": blocked})
     if tracking["supported"] and tracking["files_without_base_row_id"]:

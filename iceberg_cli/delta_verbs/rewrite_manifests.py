@@ -13,6 +13,7 @@ from iceberg_cli.delta.checkpoint_columns import other_rows
 from iceberg_cli.delta.checkpoint_interval import (
     commits_since,
     in_words,
+    is_due,
     known_interval,
     newest_checkpoint,
 )
@@ -169,7 +170,7 @@ def _early(listing: Listing, snapshot: Snapshot) -> str | None:
     """Why the table does not ask for a checkpoint yet, or None."""
     interval = known_interval(snapshot.metadata)
     since = commits_since(newest_checkpoint(listing, snapshot.version), snapshot.version)
-    return None if interval is None or since > interval else in_words(since, interval)
+    return None if is_due(since, interval) else in_words(since, interval)
 
 
 def _blocked(snapshot: Snapshot, kind: str) -> str | None:

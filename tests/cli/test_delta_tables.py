@@ -194,7 +194,15 @@ def test_new_table_features_are_a_decision_and_never_due_in_a_survey(tmp_path: P
 
 @pytest.mark.parametrize(
     ("interval", "commits", "due"),
-    [(None, 11, False), (None, 12, True), ("2", 3, False), ("2", 4, True), ("often", 2, True)],
+    [
+        (None, 11, False),
+        (None, 12, True),
+        ("2", 3, False),
+        ("2", 4, True),
+        ("often", 2, True),
+        ("0", 2, True),
+        ("-1", 2, True),
+    ],
 )
 def test_a_checkpoint_is_due_in_a_survey_once_the_table_asks_for_it(
     interval: str | None, commits: int, due: bool, tmp_path: Path
@@ -205,6 +213,8 @@ def test_a_checkpoint_is_due_in_a_survey_once_the_table_asks_for_it(
     a_log(root, first, *([an_add(path=f"{number}.parquet")] for number in range(1, commits)))
     ran = iceberg_cli("plan", root, "--exit-code", "--format", "json")
     assert (ran.code, ran.json["due"]) == (3 if due else 0, due)
+    suggestions = iceberg_cli("inspect", root, "--format", "json").json["suggestions"]
+    assert [each["operation"] for each in suggestions] == (["rewrite-manifests"] if due else [])
     assert iceberg_cli("plan", root, "rewrite-manifests", "--exit-code").code == 3
     shown = iceberg_cli("plan", root).out
     assert f"iceberg-cli rewrite-manifests {root}" in shown
