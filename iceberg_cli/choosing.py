@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from iceberg_cli.table import IcebergTable
 
 # An estimate: Spark takes some 10 s to start, one machine reads about 150 MB a second with two cores, and eight workers
-# three times as much. On the two cores of `python -m benchmarks spark` there is no crossover: local is always ahead.
+# three times as much.
 CROSSOVER_BYTES = 2 << 30
+# On these cores of one machine `python -m benchmarks spark` finds no crossover: the local engine, which uses as many,
+# is always ahead.
+_SAME_CORES = 2
 
 
 def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine:
@@ -40,11 +43,12 @@ def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine
         except CorruptFile:
             # The command itself will say what is wrong, and may be the one that looks for it.
             return table.engine
-        spark = size_bytes >= CROSSOVER_BYTES
-        choice.say(
-            f"engine: {'spark' if spark else 'local'}, for {read} {size_bytes:,} bytes"
-            f" ({'at least' if spark else 'less than'} {CROSSOVER_BYTES:,})"
-        )
+        large = size_bytes >= CROSSOVER_BYTES
+        cores = choice.cores_here if large else None
+        spark = large and (cores is None or cores > _SAME_CORES)
+        limit = f"{'at least' if large else 'less than'} {CROSSOVER_BYTES:,}"
+        but = f", but Spark has {cores} of this machine's cores and no others" if large and not spark else ""
+        choice.say(f"engine: {'spark' if spark else 'local'}, for {read} {size_bytes:,} bytes ({limit}){but}")
         if not spark:
             return table.engine
     from iceberg_cli.engines.spark import SparkEngine

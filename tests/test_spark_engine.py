@@ -17,13 +17,16 @@ import pyarrow as pa
 import pytest
 
 import iceberg_cli
-from iceberg_cli.engines import Event, Made, Source
+from iceberg_cli import choosing
+from iceberg_cli.engines import Event, Made, Source, choice
 from iceberg_cli.engines.choice import EngineChoice
+from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.spark import SparkEngine
 from iceberg_cli.engines.spark_opening import packed, prepare
 from iceberg_cli.engines.spark_session import Session
 from iceberg_cli.engines.travelling import pickled_data
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
+from iceberg_cli.opening import open_table
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.routing import RoutedStorage, with_environment
 from tests.cli.lakes import four_snapshots
@@ -56,6 +59,12 @@ def scan(
 @pytest.fixture
 def engine(spark_session: Session) -> SparkEngine:
     return SparkEngine(spark_session, LocalStorage())
+
+
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever session other tests have left in this process."""
+    monkeypatch.setattr(choice, "active_session", lambda: None)
 
 
 @pytest.fixture
@@ -105,6 +114,51 @@ def test_auto_reads_a_small_table_here_and_says_why(tmp_path: Path) -> None:
     assert ran.code == 0
     assert ran.err.startswith("engine: local, for the current manifests hold ")
     assert "bytes (less than " in ran.err
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [
+        ("local", 1),
+        ("local[2]", 2),
+        ("local[12,3]", 12),
+        ("local[*]", os.cpu_count()),
+        ("local-cluster[2,1,1024]", None),
+        ("spark://host:7077", None),
+        ("yarn", None),
+    ],
+)
+@pytest.mark.usefixtures("no_session")
+def test_the_cores_of_this_machine_alone_are_told_from_a_cluster(master: str, cores: int | None) -> None:
+    assert EngineChoice(master=master).cores_here == cores
+    assert EngineChoice(conf={"spark.master": master}).cores_here == cores
+    assert EngineChoice(remote="sc://host").cores_here is None
+
+
+@pytest.mark.jvm
+def test_the_cores_of_a_session_that_runs_are_those_of_its_master(spark_session: Session) -> None:
+    assert spark_session.spark.sparkContext.master == "local[2]"
+    assert EngineChoice(master="spark://host:7077").cores_here == 2
+    assert EngineChoice(remote="sc://host").cores_here is None
+
+
+@pytest.mark.usefixtures("no_session")
+def test_auto_leaves_a_large_table_to_the_local_engine_where_spark_has_no_more_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    four_snapshots(tmp_path / "t").publish()
+    monkeypatch.setattr(choosing, "CROSSOVER_BYTES", 1)
+    said: list[str] = []
+    table = open_table(
+        str(tmp_path / "t"),
+        storage_options={},
+        engine=EngineChoice(master="local[2]", say=said.append),
+        on_event=unseen,
+    )
+    assert isinstance(table.engine, LocalEngine)
+    [line] = said
+    assert line.startswith("engine: local, for the current manifests hold ")
+    assert line.endswith("bytes (at least 1), but Spark has 2 of this machine's cores and no others")
 
 
 @pytest.mark.jvm

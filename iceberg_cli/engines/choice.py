@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +11,11 @@ from typing import Any
 
 from iceberg_cli.errors import UsageError
 
-# Set by spark-submit, by whoever connects to a server, and by whoever submits.
-_VARIABLES = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # is set in what spark-submit runs
+# The others are set by whoever connects to a server, and by whoever submits.
+_VARIABLES = (SUBMITTED, "SPARK_REMOTE", "MASTER")
 _CONF = ("spark.master", "spark.remote")
+_HERE = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")  # masters that are this machine's own cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,29 @@ class EngineChoice:
         named = self.master or self.remote or any(name in self.conf for name in _CONF)
         return bool(named or any(os.environ.get(name) for name in _VARIABLES) or active_session() is not None)
 
+    @property
+    def named_remote(self) -> str | None:
+        """The Spark Connect server to use; None where a master was given, or none is named."""
+        return self.remote or (None if self.master else os.environ.get("SPARK_REMOTE"))
+
+    @property
+    def named_master(self) -> str | None:
+        """The master to use; None where spark-submit has chosen one, or Spark's own default is to be used."""
+        named = self.master or self.conf.get("spark.master")
+        return named or (None if SUBMITTED in os.environ else os.environ.get("MASTER"))
+
+    @property
+    def cores_here(self) -> int | None:
+        """How many cores Spark has where it is this machine alone; None where that is not known."""
+        session = active_session()
+        if self.named_remote or (session is not None and is_connect(session)):
+            return None
+        master = self.named_master if session is None else session.conf.get("spark.master", None)
+        found = _HERE.fullmatch(master or "")
+        if found is None:
+            return None
+        return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+
 
 def active_session() -> Any:
     """The Spark session that runs in this process, if any; asking does not import Spark."""
@@ -58,3 +84,8 @@ def active_session() -> Any:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
+
+
+def is_connect(spark: Any) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -21,7 +21,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from iceberg_cli import __version__
-from iceberg_cli.engines.choice import EngineChoice, active_session
+from iceberg_cli.engines.choice import SUBMITTED, EngineChoice, active_session, is_connect
 from iceberg_cli.engines.spark_session import Session, cause_of, translated
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.paths import scheme_of
@@ -32,7 +32,6 @@ _NEEDED = ("isal", "mmh3", "numpy", "pyarrow", "pyroaring")
 _NEEDED_FOR = dict.fromkeys(("s3", "s3a", "s3n"), frozenset({"s3fs"}))
 _MOST_LOOKS = 64  # tasks that look what workers have
 _LOG_LINES = 3
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # is set in what spark-submit runs
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: equal sources are equal bytes
 
 
@@ -71,8 +70,8 @@ def open_session(choice: EngineChoice) -> Session:
     ours = active_session() is None
     builder = SparkSession.builder.appName("iceberg-cli")
     settings = _SETTINGS
-    remote = choice.remote or (None if choice.master else os.environ.get("SPARK_REMOTE"))
-    master = None if remote else _master(choice)
+    remote = choice.named_remote
+    master = None if remote else choice.named_master
     if remote:
         builder, settings = builder.remote(remote), {}
     elif master:
@@ -90,7 +89,7 @@ def open_session(choice: EngineChoice) -> Session:
             ) from error
         except Exception as error:
             raise BackendUnavailable(f"Cannot start Spark: {cause_of(error)}{_tail(log)}") from error
-    session = Session(spark, connect=_is_connect(spark), ours=ours)
+    session = Session(spark, connect=is_connect(spark), ours=ours)
     if ours:
         _started.append(session)
     return session
@@ -135,18 +134,12 @@ def prepare(
                 )
 
 
-def _master(choice: EngineChoice) -> str | None:
-    """The master to use; None where spark-submit has chosen one, or Spark's own default is to be used."""
-    named = choice.master or choice.conf.get("spark.master")
-    return named or (None if _SUBMITTED in os.environ else os.environ.get("MASTER"))
-
-
 def _choose_python(choice: EngineChoice, master: str | None) -> None:
     """Which Python workers run. A classic session takes it from the environment, and else the first on the path."""
     wanted = choice.conf.get("spark.pyspark.python")
     if wanted is not None:
         os.environ["PYSPARK_PYTHON"] = wanted
-    elif (master or "local").startswith("local") and _SUBMITTED not in os.environ:
+    elif (master or "local").startswith("local") and SUBMITTED not in os.environ:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
@@ -226,10 +219,6 @@ def _look_for(names: tuple[str, ...]) -> Callable[[Any], str]:
         return json.dumps({"missing": missing, "version": version})
 
     return look
-
-
-def _is_connect(spark: Any) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 @contextlib.contextmanager
