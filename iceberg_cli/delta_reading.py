@@ -156,11 +156,11 @@ class DeltaLog:
         if not snapshot.segment.commits:
             return False
         last = snapshot.segment.commits[-1]
-        named = listing_of(self.folder, ((path, 0, 0) for path in self._storage.paths(self.folder)))
-        looked_up = [(last.size_bytes, last.modified_ms)]
-        return (
-            named.latest == snapshot.version and self._storage.sizes_and_times_many([last.path]) == looked_up
-        )
+        after = f"{self.folder}/{snapshot.version + 1:020}"  # names of versions are in the order of these
+        later = [path for path in self._storage.paths(self.folder) if path >= after]
+        if listing_of(self.folder, ((path, 0, 0) for path in later)).latest >= 0:
+            return False
+        return self._storage.sizes_and_times_many([last.path]) == [(last.size_bytes, last.modified_ms)]
 
     def snapshot_from(self, listing: Listing, version: int) -> Snapshot:
         """The table at a version, read from the files of a listing and from no others.

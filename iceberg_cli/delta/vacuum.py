@@ -178,10 +178,14 @@ def sift(
         kept[rule] = (count + len(stays), size_bytes + int(pc.sum(stays).as_py() or 0))
         return files.filter(pc.invert(mask)) if len(stays) else files
 
-    going = [_with_reasons(LISTING.empty_table().append_column("name", pa.array([], pa.string())), removed)]
     listing = listing.select(LISTING.names)
-    # Looked up for all at once: the table of the live keys is built but once.
-    listing = listing.append_column("needed", _held(liveness_key_column(strings(listing["path"])), live))
+    # Looked up for all at once: each table of keys is built but once.
+    keys = liveness_key_column(strings(listing["path"]))
+    tombstones = pc.index_in(keys, value_set=removed["key"].combine_chunks())
+    listing = listing.append_column("needed", _held(keys, live)).append_column("tombstone", tombstones)
+    del keys
+    going = [FILES.empty_table()]
+    deleted_ms = removed["deleted_ms"].combine_chunks()
     tables = _other_tables(listing["path"], root)
     for batch in listing.to_batches(max_chunksize=_SLICE_ROWS):
         files = pa.Table.from_batches([batch])
@@ -193,7 +197,7 @@ def sift(
         files = without(files, "live", files["needed"])
         files = without(files, "nested", _below(strings(files["name"]), tables))
         files = without(files, "young", pc.greater_equal(files["modified_ms"], cut_ms))
-        going.append(_with_reasons(files, removed))
+        going.append(_with_reasons(files, deleted_ms))
     return Sifted(files=pa.concat_tables(going), kept=kept, folders=len(folders))
 
 
@@ -233,13 +237,12 @@ def _add_folders(found: set[str], names: pa.Array) -> None:
             folder = folder.rpartition("/")[0]
 
 
-def _with_reasons(listing: pa.Table, removed: pa.Table) -> pa.Table:
-    """`FILES` for files that go."""
+def _with_reasons(listing: pa.Table, deleted_ms: pa.Array) -> pa.Table:
+    """`FILES` for files that go, some of which have a place among the tombstones, which were made at these times."""
     names = strings(listing["name"])
-    keys = liveness_key_column(strings(listing["path"]))
-    place = pc.index_in(keys, value_set=removed["key"].combine_chunks())
+    place = listing["tombstone"].combine_chunks()
     tombstone = pc.is_valid(place)
-    deleted_on = _day(removed["deleted_ms"].combine_chunks().take(place))
+    deleted_on = _day(deleted_ms.take(place))
     removed_text = pc.fill_null(
         pc.binary_join_element_wise("removed on ", deleted_on, ""), "removed, nobody knows when"
     )
