@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.delta.actions import Actions
 from iceberg_cli.delta.check_log import (
@@ -21,11 +21,11 @@ from iceberg_cli.delta.check_log import (
 )
 from iceberg_cli.delta.check_rules import Findings
 from iceberg_cli.delta.check_state import check_files, check_metadata, check_protocol, check_row_ids
-from iceberg_cli.delta.checkpoint_state import FILE_RETENTION
 from iceberg_cli.delta.checksum import differences, read_checksum
 from iceberg_cli.delta.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.log import MULTI_PART, Checkpoint, Listing, LogFile
 from iceberg_cli.delta.replay import reconcile
+from iceberg_cli.delta.retention_properties import FILES_DEFAULT_MS, FILES_PROPERTY
 from iceberg_cli.delta.sidecars import named_sidecars
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused, UsageError
@@ -33,8 +33,6 @@ from iceberg_cli.findings import reason_of
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
-
-_WEEK_MS: Final = 7 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +166,7 @@ class DeltaChecking:
 
     def _check_tombstones(self, said: Snapshot, replayed: Snapshot, checkpoint: Checkpoint) -> None:
         try:
-            retention_ms = replayed.metadata.property_interval_ms(FILE_RETENTION, _WEEK_MS)
+            retention_ms = replayed.metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
         except InvalidMetadata:
             return
         # A checkpoint is no younger than its file says, so what was in its retention then is in it.

@@ -24,12 +24,12 @@ from iceberg_cli.delta.log_cleanup import (
 from iceberg_cli.delta.sidecars import named_sidecars
 from iceberg_cli.delta.snapshot import Snapshot, has_in_commit_timestamps, in_commit_timestamp
 from iceberg_cli.delta.vacuum import FILES
+from iceberg_cli.delta_own_files import CHECKPOINT
 from iceberg_cli.delta_reading import DeltaLog
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.plan import Task, Verdict
 from iceberg_cli.times import iso
 
-CHECKPOINT_TASK: Final = "checkpoint"
 _IN_COMMIT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 _IN_COMMIT_TIME: Final = "delta.inCommitTimestampEnablementTimestamp"
 
@@ -129,7 +129,7 @@ def checkpoint_task(version: int) -> Task:
     """Writes the classic checkpoint of a version."""
     from iceberg_cli.delta.checkpoint_writing import classic_name
 
-    return Task(name=classic_name(version), kind=CHECKPOINT_TASK, inputs=(str(version),))
+    return Task(name=classic_name(version), kind=CHECKPOINT, inputs=(str(version),))
 
 
 def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> bytes:

@@ -14,6 +14,7 @@ from iceberg_cli.paths import Roots
 from iceberg_cli.plan import Task
 from iceberg_cli.storage import Storage
 
+CHECKPOINT = "checkpoint"  # kind of a task whose file is a checkpoint, or its top-level part
 DELETION_VECTOR = "deletion-vector"  # kind of a task whose file is one of deletion vectors
 LOG_KINDS = ("compacted_file", "checksum_file", "commit_file", "checkpoint_file", "sidecar_file")
 _DV_NAME = "deletion_vector_{uuid}.bin"

@@ -25,8 +25,8 @@ from iceberg_cli.delta.columns import lost_of_vectors
 from iceberg_cli.delta.draft import CommitDraft
 from iceberg_cli.delta.features import write_refusal
 from iceberg_cli.delta.snapshot import Snapshot, has_in_commit_timestamps
-from iceberg_cli.delta_log_cleanup import CHECKPOINT_TASK
 from iceberg_cli.delta_own_files import (
+    CHECKPOINT,
     discardable,
     kept_commit,
     own_removals,
@@ -133,7 +133,7 @@ class DeltaTable(OpenedTable):
                 f"neither a commit nor a version checksum tells the in-commit timestamp of version {snapshot.version}, "
                 "which that of the next version must exceed"
             )
-        checkpoint = any(task.kind == CHECKPOINT_TASK for task in step.tasks)
+        checkpoint = any(task.kind == CHECKPOINT for task in step.tasks)
         if checkpoint or _names_vectors(step.change):
             return lost_of_vectors(snapshot.adds, snapshot.removes)
         return None

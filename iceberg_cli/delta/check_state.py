@@ -25,7 +25,7 @@ from iceberg_cli.delta.inspect_rows import fields_of, is_enabled, last_row_id, l
 from iceberg_cli.delta.paths import dv_path_column, physical_column
 from iceberg_cli.delta.protocol import Metadata, Protocol
 from iceberg_cli.delta.record_counts import record_counts
-from iceberg_cli.delta.retention import FILES_PROPERTY, LOG_PROPERTY
+from iceberg_cli.delta.retention_properties import FILES_PROPERTY, LOG_PROPERTY
 from iceberg_cli.delta.row_tracking import MATERIALIZED
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, InvalidMetadata

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.protocol import Metadata, Protocol
+from iceberg_cli.delta.retention_properties import FILES_DEFAULT_MS, FILES_PROPERTY
 from iceberg_cli.delta.snapshot import Snapshot
 
-FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 _TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
-_WEEK_MS: Final = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +62,7 @@ def checkpoint_state(snapshot: Snapshot, *, as_of_ms: int) -> CheckpointState:
         InvalidMetadata: a retention property is no interval.
     """
     metadata = snapshot.metadata
-    removed_until_ms = as_of_ms - metadata.property_interval_ms(FILE_RETENTION, _WEEK_MS)
+    removed_until_ms = as_of_ms - metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
     expired = pc.less_equal(snapshot.removes["deletionTimestamp"], removed_until_ms)
     removes = snapshot.removes.filter(pc.invert(pc.fill_null(expired, fill_value=False)))
     transactions = tuple(snapshot.transactions.values())

@@ -26,16 +26,20 @@ from iceberg_cli.delta.last_checkpoint_reading import CheckpointHint
 from iceberg_cli.delta.log import Checkpoint, Listing
 from iceberg_cli.delta.paths import dv_path_column
 from iceberg_cli.delta.protocol import Metadata
-from iceberg_cli.delta.retention import FILES_PROPERTY, LOG_PROPERTY
+from iceberg_cli.delta.retention_properties import (
+    FILES_DEFAULT_MS,
+    FILES_PROPERTY,
+    LOG_DEFAULT_MS,
+    LOG_PROPERTY,
+)
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.delta.vectors import FIRST_OFFSET, FRAME_BYTES
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.times import iso
 
-_DAY_MS: Final = 86_400_000
 _RETENTIONS: Final[Mapping[str, tuple[str, int]]] = {
-    "deleted_file_retention": (FILES_PROPERTY, 7 * _DAY_MS),
-    "log_retention": (LOG_PROPERTY, 30 * _DAY_MS),
+    "deleted_file_retention": (FILES_PROPERTY, FILES_DEFAULT_MS),
+    "log_retention": (LOG_PROPERTY, LOG_DEFAULT_MS),
 }
 
 
@@ -141,10 +145,13 @@ def _vector_files(
             "offset": pc.struct_field(one_array(vectors["deletionVector"]), "offset"),
             "size": pc.struct_field(one_array(vectors["deletionVector"]), "sizeInBytes"),
         }
-    ).filter(pc.is_valid(pc.field("file")))
+    )
+    each = each.filter(pc.is_valid(each["file"]))
     count = len(pc.unique(each["file"]))
     if sizes is None or any(size is None for size in sizes):
         return count, None, None
+    if not count:  # grouping would load Arrow's query engine
+        return 0, 0, 0
     total = sum(size for size in sizes if size is not None)
     once = each.group_by(["file", "offset"]).aggregate([("size", "max")])
     used = (pc.sum(once["size_max"]).as_py() or 0) + FRAME_BYTES * once.num_rows + FIRST_OFFSET * count

@@ -22,10 +22,9 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from iceberg_cli.delta.log import Listing, LogFile
+from iceberg_cli.delta.retention_properties import DAY_MS
 from iceberg_cli.delta.vacuum import FILES
 
-DAY_MS: Final = 86_400_000
-DEFAULT_LOG_RETENTION_MS: Final = 30 * DAY_MS
 PROTECTION_FEATURE: Final = "checkpointProtection"
 PROTECTION_PROPERTY: Final = "delta.requireCheckpointProtectionBeforeVersion"
 _OF_HADOOP: Final = "Hadoop's checksum of a file that goes"

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from iceberg_cli.delta.actions import Metadata
-from iceberg_cli.delta.log_cleanup import DAY_MS, cut_off_ms
+from iceberg_cli.delta.log_cleanup import cut_off_ms
 from iceberg_cli.delta.policies import FULL, LITE, ExpirePolicy
+from iceberg_cli.delta.retention_properties import (
+    FILES_DEFAULT_MS,
+    FILES_PROPERTY,
+    LOG_DEFAULT_MS,
+    LOG_PROPERTY,
+)
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan import Option
 from iceberg_cli.times import iso
 
-FILES_PROPERTY: Final = "delta.deletedFileRetentionDuration"
-LOG_PROPERTY: Final = "delta.logRetentionDuration"
 CLEANUP_PROPERTY: Final = "delta.enableExpiredLogCleanup"
 UNSAFE_OPTION: Final = "--unsafe-allow-short-retention"
-_DEFAULT_FILES_MS: Final = 7 * DAY_MS
-_DEFAULT_LOG_MS: Final = 30 * DAY_MS
 _HOUR_MS: Final = 3_600_000
 
 
@@ -53,9 +55,9 @@ def retention_of(metadata: Metadata, policy: ExpirePolicy, *, as_of_ms: int) -> 
         raise UsageError(f"--mode must be {FULL} or {LITE}, not {policy.mode!r}")
     if policy.mode == LITE and policy.inventory is not None:
         raise UsageError("--inventory lists files for --mode full; --mode lite looks at the log alone")
-    files = _chosen(metadata, "--retention", policy.retention_ms, FILES_PROPERTY, _DEFAULT_FILES_MS)
-    log = _chosen(metadata, "--log-retention", policy.log_retention_ms, LOG_PROPERTY, _DEFAULT_LOG_MS)
-    promised_ms = metadata.property_interval_ms(FILES_PROPERTY, _DEFAULT_FILES_MS)
+    files = _chosen(metadata, "--retention", policy.retention_ms, FILES_PROPERTY, FILES_DEFAULT_MS)
+    log = _chosen(metadata, "--log-retention", policy.log_retention_ms, LOG_PROPERTY, LOG_DEFAULT_MS)
+    promised_ms = metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
     blocked = []
     if files.value < promised_ms and not policy.unsafe_short_retention:
         blocked.append(

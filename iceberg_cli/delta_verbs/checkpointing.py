@@ -25,11 +25,12 @@ from iceberg_cli.delta.checkpoint_writing import (
 from iceberg_cli.delta.last_checkpoint import NAME, LastCheckpoint, may_replace
 from iceberg_cli.delta.policies import CLASSIC, V2
 from iceberg_cli.delta.snapshot import Snapshot
+from iceberg_cli.delta_own_files import CHECKPOINT
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.plan import Staged, Task
 from iceberg_cli.storage.putting import put_checked
 
-CHECKPOINT, SIDECAR, HINT = "checkpoint", "sidecar", "last-checkpoint"
+SIDECAR, HINT = "sidecar", "last-checkpoint"
 _COUNTS: Final = {CHECKPOINT: "added_checkpoints_count", SIDECAR: "added_sidecars_count"}
 COLUMNS: Final = tuple(_COUNTS.values())
 _UNIQUE: Final = "{uuid}"  # takes its place in the names of files: see `DeltaTable.staging_path`
