@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LOOK_SECONDS = 0.03
+_REST = 10  # times as long as a look took: adding up the sizes of forked processes would slow down them alone
 
 PYTHON = sys.executable
 OURS = (PYTHON, "-m", "iceberg_cli")
@@ -96,6 +97,7 @@ class _Tree(threading.Thread):
         """Look until the process is gone."""
         started = time.monotonic()
         while os.path.exists(f"/proc/{self._process_id}/task"):
+            look_started = time.monotonic()
             try:
                 members = _descendants(self._process_id)
                 self.driver_kb = max(self.driver_kb, _field_kb(self._process_id, "status", "VmHWM:"))
@@ -103,8 +105,10 @@ class _Tree(threading.Thread):
                 self.peak_kb = max(self.peak_kb, together or self.driver_kb)
             except OSError:
                 pass  # one has ended meanwhile; the next look tells
+            now = time.monotonic()
             # Oftener at first, so that a short one is seen near its end.
-            time.sleep(min(_LOOK_SECONDS, 0.002 + (time.monotonic() - started) / 20))
+            usual = min(_LOOK_SECONDS, 0.002 + (now - started) / 20)
+            time.sleep(max(usual, _REST * (now - look_started)))
 
 
 def peak_mb_of(process_ids: Sequence[int]) -> float:

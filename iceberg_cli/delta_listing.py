@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.text_values import times
 from iceberg_cli.delta.vacuum import LISTING
 from iceberg_cli.errors import CorruptFile, UsageError
+from iceberg_cli.paths import liveness_key_column
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.strict_json import loads_lines
 
 _SLICE_FILES: Final = 1 << 16  # as objects, before they are columns
 _INVENTORY: Final = ("path", "length", "isDir", "modificationTime")
-_NOT_CANONICAL: Final = r"^[^/]|//|/\.?/|/\.?$"  # a local path that may have another spelling
 _PARQUET: Final = b"PAR1"
 _PART_BYTES: Final = 4 << 20  # of JSON, which takes ten times as much memory as objects
 
@@ -59,7 +59,7 @@ def _batch(paths: list[str], sizes: list[int], times: list[int]) -> pa.RecordBat
 def looked_up(storage: Storage, paths: pa.Array) -> pa.Table:
     """Those of n files that are there, columns of `LISTING`."""
     keys = paths.to_pylist()
-    if pc.any(pc.match_substring_regex(paths, _NOT_CANONICAL)).as_py():
+    if not pc.all(pc.starts_with(paths, "/")).as_py() or not liveness_key_column(paths).equals(paths):
         keys = [storage.canonical(path) for path in keys]
     found = storage.sizes_and_times_many(keys)
     there = [(key, *seen) for key, seen in zip(keys, found, strict=True) if seen is not None]

@@ -212,11 +212,9 @@ class DeltaLog:
         newer = [file for file in whole.replayed if file.version > since]
         # Before the checkpoint, which is large, and which Arrow decodes in threads: lanes fork.
         parts = [self._read_commits(newer)] if newer else []
-        if base is not None:
-            parts.append(as_actions(base))
-        elif whole.checkpoint is not None:
+        if base is None and whole.checkpoint is not None:
             parts += reversed(self._read_checkpoint(whole.checkpoint))
-        state = reconcile(parts)
+        state = reconcile(parts, None if base is None else as_actions(base))
         del parts
         pa.default_memory_pool().release_unused()  # twice what the state needs, in pieces
         modified_ms = listing.commit_times_ms().get(whole.version)

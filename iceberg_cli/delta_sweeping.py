@@ -53,11 +53,10 @@ class Needs:
     _live: tuple[Snapshot, int, KeySet] | None = None
     _removed: _Removed | None = None
 
-    def live(self, snapshot: Snapshot, *, cut_ms: int) -> pa.ChunkedArray:
-        """The liveness keys of the files that are needed."""
-        return pa.chunked_array(
-            [chunk for each in self._needed(snapshot, cut_ms) for chunk in each.keys.chunks], pa.string()
-        )
+    def hold(self, snapshot: Snapshot, keys: pa.Array, *, cut_ms: int) -> pa.Array:
+        """Which of n liveness keys are of files that are needed."""
+        live, removed = self._needed(snapshot, cut_ms)
+        return pc.or_(live.holds(keys), removed.holds(keys))
 
     def _needed(self, snapshot: Snapshot, cut_ms: int) -> tuple[KeySet, KeySet]:
         """The liveness keys of `live_places`, and of what commits removed since the cut-off.
@@ -133,8 +132,7 @@ class Needs:
         )
         cut_ms = int(plan.options[CUT_OPTION].value)
         keys = liveness_key_column(inside)
-        live, removed = self._needed(snapshot, cut_ms)
-        needed = pc.or_(live.holds(keys), removed.holds(keys))
+        needed = self.hold(snapshot, keys, cut_ms=cut_ms)
         unneeded = inside.filter(pc.invert(pc.or_(unseen, needed)))
         # A writer can put a file back long before it commits it, and an inventory can be wrong about ages.
         there = looked_up(self.log.storage, unneeded)

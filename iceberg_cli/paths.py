@@ -128,6 +128,30 @@ def _may_be_noisy(paths: Any) -> bool:
     return False
 
 
+def folder_column(paths: Any) -> Any:
+    """What stands before the last slash of n strings; all of one that has none."""
+    import pyarrow.compute as pc
+
+    return pc.list_element(pc.split_pattern(paths, "/", max_splits=1, reverse=True), 0)
+
+
+def may_have(paths: Any, characters: bytes) -> bool:
+    """False only if none of n strings has one of some ASCII characters."""
+    return any((data == character).any() for data in _bytes_of(paths) for character in characters)
+
+
+def may_begin_with(paths: Any, characters: bytes) -> bool:
+    """False only if none of the names that slashes part in n strings begins with one of some ASCII characters."""
+    import pyarrow.compute as pc
+
+    for character in characters:
+        if pc.any(pc.starts_with(paths, chr(character))).as_py():
+            return True
+        if any(((data[:-1] == _SLASH) & (data[1:] == character)).any() for data in _bytes_of(paths)):
+            return True
+    return False
+
+
 def _may_mean_more(paths: Any) -> bool:
     """False only if no path is suspicious or, but for how it ends, a table's own record; told by rare bytes."""
     import numpy as np

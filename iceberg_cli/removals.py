@@ -114,10 +114,12 @@ class Removals:
     def by_kind(self) -> Mapping[str, Mapping[str, int]]:
         """`{kind: {"count": n, "bytes": b}}`, in delete order, kinds without files left out."""
         found: dict[str, dict[str, int]] = {}
-        for kind in KINDS:  # few: grouping would load Arrow's query engine
-            sizes = self.table["size_bytes"].filter(pc.equal(self.table["kind"], kind))
-            if len(sizes):
-                found[kind] = {"count": len(sizes), "bytes": int(pc.sum(sizes).as_py() or 0)}
+        kinds = self.table["kind"]
+        for kind in sorted(
+            pc.unique(kinds).to_pylist(), key=KINDS.index
+        ):  # grouping would load a query engine
+            sizes = self.table["size_bytes"].filter(pc.equal(kinds, kind))
+            found[kind] = {"count": len(sizes), "bytes": int(pc.sum(sizes).as_py() or 0)}
         return found
 
     @cached_property

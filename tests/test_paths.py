@@ -11,9 +11,12 @@ from iceberg_cli.paths import (
     Roots,
     canonical,
     canonical_column,
+    folder_column,
     is_suspicious,
     liveness_key,
     liveness_key_column,
+    may_begin_with,
+    may_have,
     scheme_of,
 )
 
@@ -208,3 +211,26 @@ def test_noise_in_one_path_of_a_column_is_found_wherever_the_column_begins() -> 
             column = pa.array(paths, kind).slice(first)
             assert liveness_key_column(column).to_pylist() == [liveness_key(path) for path in paths[first:]]
             assert canonical_column(column).to_pylist() == [canonical(path) for path in paths[first:]]
+
+
+@given(st.lists(PATHS, max_size=6), st.integers(0, 3))
+def test_folders_of_a_column_are_what_stands_before_the_last_slash(paths: list[str], first: int) -> None:
+    column = pa.array(paths, pa.string()).slice(first)
+    expected = [path.rpartition("/")[0] if "/" in path else path for path in paths[first:]]
+    assert folder_column(column).to_pylist() == expected
+
+
+@given(st.lists(PATHS, max_size=6), st.integers(0, 3))
+def test_a_column_that_cannot_have_a_character_has_it_nowhere(paths: list[str], first: int) -> None:
+    for kind in (pa.string(), pa.large_string()):
+        column = pa.array(paths, kind).slice(first)
+        assert may_have(column, b"%:") == any("%" in path or ":" in path for path in paths[first:])
+        names = [name for path in paths[first:] for name in path.split("/")]
+        assert may_begin_with(column, b".?") or not any(name.startswith((".", "?")) for name in names)
+
+
+def test_names_that_begin_plainly_are_not_looked_at_again() -> None:
+    paths = pa.array(["k=1/part-0.parquet", "k_1/x._", "a"])
+    assert not may_begin_with(paths, b"._")
+    assert may_begin_with(pa.array(["k=1/_x", "a"]), b"._")
+    assert may_begin_with(pa.array(["a", ".x"]), b"._")

@@ -51,26 +51,31 @@ class Sweep:
             Interrupted: a signal asked to stop.
         """
         start, stop = self.removals.of_step(self.step)
-        batches = [*_batches(list(state.failed), self.shell.sweep_batch)]
-        for first, last in _gaps(start, stop, state.swept):
-            batches += _batches(range(first, last), self.shell.sweep_batch)
-        done = 0
-        for batch in batches:
-            allowed = batch if self.shell.deletes_left < 0 else batch[: self.shell.deletes_left]
-            if not allowed or self.shell.out_of_time():
+        waiting: list[Sequence[int]] = [list(state.failed)] if state.failed else []
+        waiting += [range(first, last) for first, last in _gaps(start, stop, state.swept)]
+        total = sum(map(len, waiting))
+        done, size = 0, self.shell.sweep_batch
+        while waiting:
+            rows = waiting.pop(0)
+            left = len(rows) if self.shell.deletes_left < 0 else self.shell.deletes_left
+            batch = rows[: min(size, left)]
+            if not batch or self.shell.out_of_time():
                 return self._stopped_at_limit()
             self.shell.check_stop("The commit is done. Some unreferenced files are still there.")
+            started_ms = self.shell.now_ms()
             try:
-                self._rows(allowed)
+                self._rows(batch)
             except (CorruptFile, BackendUnavailable) as error:
                 raise DeletesFailed(
                     f"Cannot go on deleting: {error.message}",
                     next_step=f"`resume` goes on with operation {self.journal.operation_id}.",
                 ) from error
-            done += len(allowed)
-            self.shell.on_event(Event(phase="deleting files", done=done, total=sum(map(len, batches))))
-            if len(allowed) < len(batch):
-                return self._stopped_at_limit()
+            done += len(batch)
+            self.shell.on_event(Event(phase="deleting files", done=done, total=total))
+            if len(batch) < len(rows):
+                waiting.insert(0, rows[len(batch) :])
+            if self.shell.now_ms() - started_ms < self.shell.quick_batch_ms:
+                size *= 2
         return not self.failed()
 
     def _stopped_at_limit(self) -> bool:
@@ -102,12 +107,6 @@ class Sweep:
         )
         if self.shell.deletes_left >= 0:
             self.shell.deletes_left -= len(batch)
-
-
-def _batches(rows: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    """Slices of at most `size` rows."""
-    for first in range(0, len(rows), size):
-        yield rows[first : first + size]
 
 
 def _gaps(start: int, stop: int, done: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

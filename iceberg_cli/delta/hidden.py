@@ -15,6 +15,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.paths import may_begin_with
+
 CHANGE_DATA: Final = "_change_data"
 _SEEN: Final = ("_delta_index", CHANGE_DATA)
 _UNIFORM: Final = "delta.universalFormat.enabledFormats"
@@ -43,9 +45,8 @@ def hidden(paths: pa.Array, *, partition_columns: Sequence[str], metadata: bool)
 
 
 def _any_hidden(paths: pa.Array, partition_columns: Sequence[str]) -> pa.Array:
-    suspects = pc.match_substring_regex(paths, r"(^|/)[._]")
-    if not pc.any(suspects).as_py():
-        return suspects
+    if not may_begin_with(paths, b"._"):
+        return pa.repeat(value=False, size=len(paths))
     seen = [re.escape(name) for name in _SEEN]
     seen += [f"{re.escape(name)}=" for name in partition_columns if name.startswith((".", "_"))]
     # What is not hidden gets another first letter, for the regular expressions at hand know no "but not".

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.paths import canonical
+from iceberg_cli.paths import canonical, may_have
 
 _ABSOLUTE: Final = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
 _Z85: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -45,8 +45,8 @@ def physical_column(paths: pa.Array | pa.ChunkedArray, root: str) -> pa.Array:
     whole = _one_chunk(paths)
     below = pc.binary_join_element_wise(pa.scalar(root.rstrip("/")), whole, "/")
     odd = pc.starts_with(whole, "/")
-    for part in ("%", ":"):  # an escape, a scheme
-        odd = pc.or_(odd, pc.match_substring(whole, part))
+    if may_have(whole, b"%:"):  # an escape, a scheme
+        odd = pc.or_(odd, pc.or_(pc.match_substring(whole, "%"), pc.match_substring(whole, ":")))
     if not pc.any(odd).as_py():  # null where there are no paths at all
         return below
     places = pa.array([physical(path, root) for path in whole.filter(odd).to_pylist()], whole.type)

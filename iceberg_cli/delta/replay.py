@@ -25,18 +25,19 @@ Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
 
-def reconcile(newest_first: Sequence[Actions]) -> Actions:
+def reconcile(newest_first: Sequence[Actions], base: Actions | None = None) -> Actions:
     """What is left of actions once newer ones have replaced older ones.
 
     Args:
         newest_first: parts whose ranges of versions do not overlap; parts of one checkpoint share its version.
+        base: what was left of all before them.
 
     Returns:
         Adds of active files and removes of tombstones, oldest parts first, with their versions and places; the newest
         protocol, metadata, transaction and domain of each; all commit infos, change data files and unknown lines.
     """
-    parts = list(reversed(newest_first))
-    kept = _newest(parts)
+    parts = [*([] if base is None else [base]), *reversed(newest_first)]
+    kept = _newest(parts) if base is None or any(map(_files, newest_first)) else _all(parts)
     adds, removes = kept[0::2], kept[1::2]
     small = combine([_without_files(part) for part in parts]) if parts else Actions()
     return Actions(
@@ -57,6 +58,16 @@ def reconcile(newest_first: Sequence[Actions]) -> Actions:
         commit_infos=small.commit_infos,
         unknown=small.unknown,
     )
+
+
+def _files(part: Actions) -> int:
+    """How many files are added and removed."""
+    return int(part.adds.num_rows + part.removes.num_rows)
+
+
+def _all(parts: Sequence[Actions]) -> list[Bools]:
+    """As `_newest` where every row is."""
+    return [np.ones(table.num_rows, np.bool_) for part in parts for table in (part.adds, part.removes)]
 
 
 def _newest(parts: Sequence[Actions]) -> list[Bools]:

@@ -17,7 +17,7 @@ below; it takes a tombstone without a time for one of 1970, and lists folders.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +30,7 @@ from iceberg_cli.delta.hidden import CHANGE_DATA, hidden
 from iceberg_cli.delta.log import LOG
 from iceberg_cli.delta.paths import dv_path_column, physical_column
 from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.paths import canonical, liveness_key_column
+from iceberg_cli.paths import canonical, folder_column, liveness_key_column, may_have
 
 LISTING: Final = pa.schema(
     [("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())]  # canonical path
@@ -108,7 +108,7 @@ def deletion_times(removes: pa.Table, commit_ms: pa.Array | None = None) -> pa.C
 def _keys(files: pa.Table, root: str) -> list[pa.Array]:
     """The places that rows of file actions may name: their files, decoded and as written, and their DV files."""
     paths = files["path"]
-    escaped = paths.filter(pc.match_substring(paths, "%")).to_pylist()
+    escaped = paths.filter(pc.match_substring(paths, "%")).to_pylist() if may_have(paths, b"%") else []
     plain = [canonical(path) if _ABSOLUTE.match(path) else f"{root}/{path}" for path in escaped]
     places = [physical_column(paths, root), pa.array(plain, pa.string())]
     if "deletionVector" in files.column_names:
@@ -152,7 +152,7 @@ def sift(
     listing: pa.Table,
     *,
     root: str,
-    live: pa.ChunkedArray,
+    needed: Callable[[pa.Array], pa.Array],
     removed: pa.Table,
     cut_ms: int,
     partition_columns: Sequence[str],
@@ -163,7 +163,7 @@ def sift(
     Args:
         listing: `LISTING`, of files below `root` and of others, which are left out of account.
         root: the table's folder, canonical, without a trailing slash.
-        live: `live_keys` and `removed_keys`.
+        needed: which of n liveness keys are among `live_keys` and `removed_keys`.
         removed: `removed_files`, for the reasons.
         cut_ms: files written at or after it stay.
         partition_columns: by their logical names.
@@ -182,7 +182,7 @@ def sift(
     # Looked up for all at once: each table of keys is built but once.
     keys = liveness_key_column(strings(listing["path"]))
     tombstones = pc.index_in(keys, value_set=removed["key"].combine_chunks())
-    listing = listing.append_column("needed", _held(keys, live)).append_column("tombstone", tombstones)
+    listing = listing.append_column("needed", needed(keys)).append_column("tombstone", tombstones)
     del keys
     going = [FILES.empty_table()]
     deleted_ms = removed["deleted_ms"].combine_chunks()
@@ -193,19 +193,12 @@ def sift(
         names = pc.utf8_slice_codeunits(strings(files["path"]), len(root) + 1)
         unseen = hidden(names, partition_columns=partition_columns, metadata=metadata_hidden)
         files = without(files.append_column("name", names), "hidden", unseen)
-        _add_folders(folders, strings(files["name"]))
+        _add_folders(folders, strings(files["path"]), root)
         files = without(files, "live", files["needed"])
         files = without(files, "nested", _below(strings(files["name"]), tables))
         files = without(files, "young", pc.greater_equal(files["modified_ms"], cut_ms))
         going.append(_with_reasons(files, deleted_ms))
     return Sifted(files=pa.concat_tables(going), kept=kept, folders=len(folders))
-
-
-def _held(keys: pa.Array, live: pa.ChunkedArray) -> pa.Array:
-    """Which of n liveness keys are among the live ones."""
-    if len(keys) < len(live):  # cheaper to look the many up among the few
-        live = live.filter(pc.is_in(live, value_set=keys))
-    return pc.is_in(keys, value_set=live)
 
 
 def _other_tables(paths: pa.ChunkedArray, root: str) -> frozenset[str]:
@@ -228,10 +221,10 @@ def _below(names: pa.Array, tables: frozenset[str]) -> pa.Array:
     return pa.array(inside, pa.bool_()).take(folders.indices)
 
 
-def _add_folders(found: set[str], names: pa.Array) -> None:
-    """Add the folders of n files, and those above them, up to the one that the names are relative to."""
-    for deepest in pc.unique(pc.replace_substring_regex(names, _LAST_NAME, "")).to_pylist():
-        folder = deepest
+def _add_folders(found: set[str], paths: pa.Array, root: str) -> None:
+    """Add the folders of n files below `root`, and those above them up to it, relative to it."""
+    for deepest in pc.unique(folder_column(paths)).to_pylist():
+        folder = deepest[len(root) + 1 :]
         while folder not in found:
             found.add(folder)
             folder = folder.rpartition("/")[0]

@@ -12,6 +12,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -124,7 +125,7 @@ def _sift(
     sifted = vacuum.sift(
         listing,
         root=root,
-        live=table.needs.live(snapshot, cut_ms=retention.cut_ms),
+        needed=partial(table.needs.hold, snapshot, cut_ms=retention.cut_ms),
         removed=removed,
         cut_ms=retention.cut_ms,
         partition_columns=snapshot.metadata.partition_columns,

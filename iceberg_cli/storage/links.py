@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.paths import folder_column
+
 
 class OtherNames:
     """Tells under which other names a table could list the same files.
@@ -32,7 +34,7 @@ class OtherNames:
             reached through a link spells the file; where that folder does not hold it, the resolved one again.
             None at all where no link is on the way.
         """
-        folders = pc.replace_substring_regex(keys, r"/[^/]*$", "").dictionary_encode()
+        folders = folder_column(keys).dictionary_encode()
         spelled_folders = folders.dictionary.to_pylist()
         real_folders = [self._real(folder) for folder in spelled_folders]
         if real_folders == spelled_folders and not self._linked:
@@ -53,7 +55,7 @@ class OtherNames:
         Args:
             keys: n liveness keys.
         """
-        found: list[str] = pc.unique(pc.replace_substring_regex(keys, r"/[^/]*$", "")).to_pylist()
+        found: list[str] = pc.unique(folder_column(keys)).to_pylist()
         return found
 
     def only_one(self, folders: Iterable[str]) -> bool:

@@ -77,7 +77,7 @@ def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> li
     def look_at_many(some: Sequence[str]) -> list[tuple[int, int] | None]:
         from pyarrow.fs import FileType, LocalFileSystem
 
-        if any(_is_odd(path) for path in some):
+        if _some_odd(some):
             return [look(path) for path in some]
         try:
             infos = LocalFileSystem().get_file_info([*some])
@@ -99,7 +99,7 @@ def status_of(path: str, canonical: Callable[[str], str]) -> os.stat_result | No
         BackendUnavailable: it does not say.
     """
     try:
-        status = os.stat(canonical(path) if _is_odd(path) else path)
+        status = os.stat(canonical(path) if _some_odd([path]) else path)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     except OSError as error:
@@ -107,6 +107,8 @@ def status_of(path: str, canonical: Callable[[str], str]) -> os.stat_result | No
     return status if not stat_module.S_ISDIR(status.st_mode) else None
 
 
-def _is_odd(path: str) -> bool:
-    """Whether a path may have another spelling. One expression, for it is asked of each of very many."""
-    return path[:1] != "/" or path[-1] == "/" or "//" in path or "/." in path or "\0" in path
+def _some_odd(paths: Sequence[str]) -> bool:
+    """Whether one of some paths may have another spelling. Asked of all as one text, for there are very many."""
+    text = "\0".join(["", *paths, ""])
+    whole = text.count("\0") == text.count("\0/") + 1 == len(paths) + 1
+    return not whole or any(noise in text for noise in ("//", "/.", "/\0"))

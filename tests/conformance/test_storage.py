@@ -516,6 +516,30 @@ def test_a_file_that_cannot_be_deleted_is_reported_and_the_others_go(tmp_path: P
     assert os.listdir(tmp_path) == ["folder"]
 
 
+def test_of_many_files_in_many_folders_all_go_but_those_that_cannot(tmp_path: Path) -> None:
+    folders = [tmp_path / f"k={number}" for number in range(41)]
+    for folder in folders:
+        folder.mkdir()
+        for number in range(50):
+            (folder / f"{number}").write_bytes(b"")
+        (folder / ".7.crc").write_bytes(b"")
+        (folder / "stays").write_bytes(b"")
+        (folder / "no file").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "0").write_bytes(b"")
+    (tmp_path / "link").symlink_to("elsewhere")
+    asked = [f"{folder}/{name}" for folder in folders for name in (*range(50), "no file", "gone")]
+    kept = LocalStorage(trusted_folders=[str(tmp_path)]).delete(
+        [*asked, f"{tmp_path}/link/0", f"{tmp_path}/x/y"]
+    )
+    assert kept == {
+        f"{tmp_path}/link/0": "it is reached through the symbolic link link",
+        **{f"{folder}/no file": "it is a folder" for folder in folders},
+    }
+    assert [sorted(os.listdir(folder)) for folder in folders] == [["no file", "stays"]] * 41
+    assert os.listdir(tmp_path / "elsewhere") == ["0"]
+
+
 def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BackendUnavailable, match="not a regular file"):

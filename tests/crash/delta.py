@@ -135,6 +135,7 @@ class DeltaProcess:
             host="a host that is not this one",
             process_id=1,
             sweep_batch=2,
+            quick_batch_ms=0,
         )
 
     @property

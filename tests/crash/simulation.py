@@ -289,7 +289,7 @@ class Process:
             process_id=1,
             sweep_batch=4,
             stop_requested=lambda: bool(self.stop),
-            **self.limits,  # type: ignore[arg-type]
+            **{"quick_batch_ms": 0, **self.limits},  # type: ignore[arg-type]
         )
 
     @property

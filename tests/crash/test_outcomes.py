@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 import pytest
 
@@ -334,6 +335,15 @@ def test_deadline_in_the_sweep_leaves_the_rest_for_resume(scene: Scene) -> None:
     assert process.expire().status == "partial"
     assert len(foreign_files_deleted(scene)) == 4
     finish(scene)
+
+
+@pytest.mark.parametrize(("quick_ms", "sizes"), [(0, [4, 4, 4, 2]), (1, [4, 8, 2])])
+def test_batches_grow_while_they_are_quick(scene: Scene, quick_ms: int, sizes: list[int]) -> None:
+    process = Process(world=scene.world, limits={"quick_batch_ms": quick_ms})
+    assert process.expire().status == "done"
+    content = [effect for effect in process.effects if "/_iceberg_cli/" not in effect or "put " in effect]
+    swept = [len([*some]) for deletes, some in groupby(content, lambda e: e.startswith("delete ")) if deletes]
+    assert swept == sizes
 
 
 # -- grace -----------------------------------------------------------------------------------------------------
