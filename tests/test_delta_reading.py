@@ -167,7 +167,7 @@ def test_replay_is_what_a_dictionary_of_files_says_and_can_be_done_in_two_steps(
     )
     assert keys(reconcile(parts[::-1])) == expected
     first = reconcile(parts[:cut][::-1])
-    assert keys(reconcile([*parts[cut:][::-1], first])) == expected
+    assert keys(reconcile(parts[cut:][::-1], first)) == expected
 
 
 def test_two_paths_with_one_hash_are_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -522,6 +522,10 @@ def test_advancing_reads_the_newer_commits_only_and_gives_what_a_whole_read_give
     assert after.domains == whole.domains == {}
     assert after.transactions == whole.transactions
     assert paths(log.advance(after)) == ["a", "b", "c"]
+    write_commit(tmp_path, 4, a_commit(a_commit_info(), a_txn(version=8)))
+    last = log.advance(after)
+    assert (last.version, paths(last), tombstones(last)) == (4, ["a", "b", "c"], tombstones(after))
+    assert last.transactions == log.snapshot().transactions != after.transactions
 
 
 @pytest.mark.parametrize("more", [[], [an_add(path="z")]], ids=["of the same version", "of a newer version"])
