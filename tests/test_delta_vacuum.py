@@ -584,6 +584,16 @@ def test_lite_mode_looks_again_at_commits_whose_files_it_kept(tmp_path: Path) ->
     assert going(root, mode="lite") == {"b"}
 
 
+def test_lite_mode_calls_a_file_by_its_one_name_however_the_log_spells_it(tmp_path: Path) -> None:
+    spelled, other = "d//./old", f"file:{tmp_path}//d/older"
+    adds = [an_add(path=path) for path in ("live", spelled, other)]
+    removes = [a_remove(path=path, deletionTimestamp=OLD_MS) for path in (spelled, other)]
+    a_log(tmp_path, adds, removes, age_ms=20 * DAY_MS)
+    for name in ("live", "d/old", "d/older"):
+        a_file(tmp_path, name)
+    assert going(tmp_path, mode="lite") == {"d/old", "d/older"}
+
+
 def test_a_remove_whose_name_is_spelled_by_numbers_keeps_its_file(tmp_path: Path) -> None:
     removed = a_commit(a_remove(path="a", deletionTimestamp=OLD_MS)).replace(b'"remove"', rb'"\u0072emove"')
     a_log(tmp_path, [an_add(path="a"), an_add(path="live")], removed)
