@@ -12,7 +12,7 @@ memory of `path` where both are the same: a row takes its path and some 30 bytes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -113,14 +113,23 @@ class Removals:
     @cached_property
     def by_kind(self) -> Mapping[str, Mapping[str, int]]:
         """`{kind: {"count": n, "bytes": b}}`, in delete order, kinds without files left out."""
-        found: dict[str, dict[str, int]] = {}
+        return {
+            kind: {"count": rows.num_rows, "bytes": int(pc.sum(rows["size_bytes"]).as_py() or 0)}
+            for kind, rows in self._of_kinds(["size_bytes"])
+        }
+
+    def paths_of_kinds(self) -> Iterator[list[str]]:
+        """The paths of each kind, in delete order: those of one kind may go in any order, before those of the next."""
+        return (rows["path"].to_pylist() for _, rows in self._of_kinds(["path"]))
+
+    def _of_kinds(self, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+        """The rows of each kind that is there."""
         kinds = self.table["kind"]
-        for kind in sorted(
-            pc.unique(kinds).to_pylist(), key=KINDS.index
-        ):  # grouping would load a query engine
-            sizes = self.table["size_bytes"].filter(pc.equal(kinds, kind))
-            found[kind] = {"count": len(sizes), "bytes": int(pc.sum(sizes).as_py() or 0)}
-        return found
+        present = pc.unique(kinds).to_pylist()
+        some = self.table.select(columns)
+        for kind in KINDS:  # few: grouping would load Arrow's query engine
+            if kind in present:
+                yield kind, some if len(present) == 1 else some.filter(pc.equal(kinds, kind))
 
     @cached_property
     def digest(self) -> str:

@@ -90,9 +90,10 @@ class Sweep:
         rows = self.table.not_live(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
         table = self.removals.rows(rows)
-        paths = table["path"].to_pylist()
-        failures = self.table.delete(paths)
-        gone = [path not in failures for path in paths]
+        failures: dict[str, str] = {}
+        for paths in Removals(table).paths_of_kinds():  # storages delete side by side
+            failures |= self.table.delete(paths)
+        gone = [path not in failures for path in table["path"].to_pylist()]
         deleted = Removals(table.filter(pa.array(gone)) if failures else table)
         self.journal.append(
             "sweep-outcome",

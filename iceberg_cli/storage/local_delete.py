@@ -71,11 +71,12 @@ class Deletions:
 
         def some_folders() -> Kept:
             still: Kept = {}
-            with contextlib.suppress(IndexError):  # the other thread has taken the last one
-                while waiting:
+            while True:
+                try:
                     folder, names = waiting.popleft()
-                    still |= self._delete_in(f"{folder}/", names)
-            return still
+                except IndexError:  # the other thread may have taken the last one
+                    return still
+                still |= self._delete_in(f"{folder}/", names)
 
         if len(folders) == 1 or len(paths) < _MANY_FILES:
             return kept | some_folders()

@@ -106,6 +106,7 @@ class SimStorage:
         self.world = world
         self.script = script
         self.trace: list[str] = []
+        self.deletions: list[list[str]] = []  # what was asked for at once
         self.dead = False
         self.held_at = -1
         self.held: dict[str, bytes] = {}
@@ -203,6 +204,7 @@ class SimStorage:
             elif self.world.files.pop(canonical(path), None) is not None:
                 self.world.deleted.append(canonical(path))
 
+        self.deletions.append([*paths])
         for path in paths:
             self.effect(f"delete {canonical(path)}", partial(delete, path))
         return failed
@@ -287,9 +289,8 @@ class Process:
             on_event=unseen,
             host="a host that is not this one",
             process_id=1,
-            sweep_batch=4,
             stop_requested=lambda: bool(self.stop),
-            **{"quick_batch_ms": 0, **self.limits},  # type: ignore[arg-type]
+            **{"sweep_batch": 4, "quick_batch_ms": 0, **self.limits},  # type: ignore[arg-type]
         )
 
     @property

@@ -337,6 +337,18 @@ def test_deadline_in_the_sweep_leaves_the_rest_for_resume(scene: Scene) -> None:
     finish(scene)
 
 
+def test_files_go_bottom_up_and_only_those_of_one_kind_at_once(scene: Scene) -> None:
+    process = Process(world=scene.world, limits={"sweep_batch": 100})
+    assert process.expire().status == "done"
+    assert process.shown is not None
+    assert process.shown.removals is not None
+    rows = process.shown.removals.table.select(["path", "kind"]).to_pylist()
+    kinds = {row["path"]: row["kind"] for row in rows}
+    asked = [[kinds[path] for path in paths if path in kinds] for paths in process.storage.deletions]
+    swept = [set(some) for some in asked if some]
+    assert swept == [{"data_file"}, {"statistics_file"}, {"manifest_file"}, {"manifest_list"}]
+
+
 @pytest.mark.parametrize(("quick_ms", "sizes"), [(0, [4, 4, 4, 2]), (1, [4, 8, 2])])
 def test_batches_grow_while_they_are_quick(scene: Scene, quick_ms: int, sizes: list[int]) -> None:
     process = Process(world=scene.world, limits={"quick_batch_ms": quick_ms})
