@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.tables import STEP_MS, Size, make_table
+from benchmarks.table_writer import STEP_MS
+from benchmarks.tables import Size, make_table
 
 
 def make_wide_table(location: str) -> None:
