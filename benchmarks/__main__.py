@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import delta, expire, growth, report, spark, v3
+from benchmarks import delta, driver, expire, growth, report, spark, v3
 from benchmarks.bench import opened
 
 BENCHMARKS = {
@@ -13,6 +13,7 @@ BENCHMARKS = {
     "delta": delta.main,
     "spark": spark.main,
     "growth": growth.main,
+    "driver": driver.main,
 }
 
 

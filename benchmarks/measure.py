@@ -26,6 +26,7 @@ class Run:
     cpu_seconds: float  # user and system, of all its processes
     peak_mb: float  # of all its processes together
     driver_mb: float  # peak of the first process alone
+    child_mb: float = 0  # peak of the process that it started first: a JVM where it is PySpark's
     output: bytes = b""
     said: str = ""  # on standard error
 
@@ -62,6 +63,7 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
         cpu_seconds=usage.ru_utime + usage.ru_stime,
         peak_mb=tree.peak_kb / 1024 or own_mb,
         driver_mb=tree.driver_kb / 1024 or own_mb,
+        child_mb=tree.child_kb / 1024,
         output=output,
         said=said,
     )
@@ -92,6 +94,7 @@ class _Tree(threading.Thread):
         self._process_id = process_id
         self.peak_kb = 0
         self.driver_kb = 0
+        self.child_kb = 0
 
     def run(self) -> None:
         """Look until the process is gone."""
@@ -101,6 +104,8 @@ class _Tree(threading.Thread):
             try:
                 members = _descendants(self._process_id)
                 self.driver_kb = max(self.driver_kb, _field_kb(self._process_id, "status", "VmHWM:"))
+                for child in members[1:2]:
+                    self.child_kb = max(self.child_kb, _field_kb(child, "status", "VmHWM:"))
                 together = 0 if len(members) == 1 else sum(map(_pss_kb, members))
                 self.peak_kb = max(self.peak_kb, together or self.driver_kb)
             except OSError:

@@ -35,6 +35,7 @@ def main(rows: str, page: str) -> None:
     text = [_ABOUT, *_machines(found)]
     text += _tables(pairs)
     text += _crossover(crossovers)
+    text += _driver(_last(found, "driver", ("work", "removals")))
     if points:
         drawn = slopes.plot(points)
         if drawn is None:
@@ -138,6 +139,36 @@ def _crossover(lines: list[dict[str, Any]]) -> list[str]:
             f"| {line['auto']} |"
             for line in sorted(lines, key=lambda each: int(each["entries"]))
         ),
+        "",
+    ]
+
+
+def _driver(lines: list[dict[str, Any]]) -> list[str]:
+    """Memory of the driver against the number of files that go."""
+    if not lines:
+        return []
+    rows = []
+    for line in lines:
+        together, most = line["python_mb"] + line["jvm_mb"], line["most_mb"]
+        rows.append(
+            f"| {line['work']} | {line['removals']:,} | {line['seconds']:.0f} | {line['python_mb']:.0f} "
+            f"| {line['jvm_mb']:.0f} | {together:.0f} | {most} MB {'met' if together <= most else '**missed**'} "
+            f"| {SAME[line['same']]} |"
+        )
+    about = (
+        "Two workers in processes of their own; the heap of the driver's JVM is 512 MB. MB are the peaks of our "
+        'process and of the JVM, added up. "Same": the plan of our local engine is equal.'
+    )
+    return [
+        "## Memory of Spark's driver",
+        "",
+        *_made_by(lines),
+        "",
+        about,
+        "",
+        "| work | files that go | s | Python MB | JVM MB | both | bar | same |",
+        "|---|---|---|---|---|---|---|---|",
+        *rows,
         "",
     ]
 

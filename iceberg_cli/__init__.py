@@ -2,7 +2,7 @@
 
     cli -> render -> settling, opening -> verbs, delta_verbs -> apply -> table, delta_table -> liveness, journal
         -> committers, engines -> storage -> iceberg | delta -> plan, operation, report
-        -> removals, paths, deletion_vector, row_ids -> errors
+        -> removals, removal_rows, paths, deletion_vector, row_ids -> errors
 
 `iceberg/` and `delta/` are sans-I/O and do not know each other: bytes and columns come in, values come out; the rules
 of each verb are there. `verbs/` and `delta_verbs/` read what a verb plans on, `plan(table, policy, ...) -> Plan`, and
@@ -29,6 +29,9 @@ Where building showed something better than the first design:
 - Engines run pure functions, and neither runs SQL: what Spark must do apart, the sets of keys that no one process can
   hold and the new files, is one more function of the port (`Exchanging.exchange`: rows to buckets, then each bucket by
   itself, and a file that is made of one is written where it is made). Both engines sift and build by the same code.
+- Files that go are one table in memory while they are few. Many are put in order and written through a file of this
+  machine (`sorted_runs.py`, `removal_parts.py`), as Parquet parts that plan, journal and sweep pass on one by one. So
+  Spark's driver holds no more for 20 million of them than for 2, and a local process 8 bytes for each.
 - Big scans of local disks run in forked lanes (`engines/lanes.py`): threads gain nothing under the interpreter's lock.
 - A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
   intent with the digest, and `resume` can send the very same swap again while all files that it names are there. One of

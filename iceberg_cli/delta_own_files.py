@@ -24,7 +24,7 @@ def own_removals(rows: pa.Table, root: str) -> pa.Array:
     """Which of n removals are the table's to delete: files of the log by their kinds, all others outside of the log.
 
     Args:
-        rows: columns of `removals.SCHEMA`.
+        rows: columns of `removal_rows.SCHEMA`.
         root: the table's folder.
     """
     roots = Roots.of([root])

@@ -99,7 +99,7 @@ class Needs:
 
         Args:
             snapshot: the newest.
-            asked: columns of `removals.SCHEMA`.
+            asked: columns of `removal_rows.SCHEMA`.
             plan: that was shown, with its cut-offs among its options.
 
         Returns:

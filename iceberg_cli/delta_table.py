@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -39,7 +40,8 @@ from iceberg_cli.errors import Refused
 from iceberg_cli.opened_table import OpenedTable
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
-from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.removal_rows import SCHEMA
+from iceberg_cli.removals import Removals
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_sweeping import Needs
@@ -151,11 +153,11 @@ class DeltaTable(OpenedTable):
 
         Args:
             plan: without removals.
-            rows: columns of `removals.SCHEMA` in any order, each path once; None: no file goes.
+            rows: columns of `removal_rows.SCHEMA` in any order, each path once; None: no file goes.
         """
         table = (SCHEMA.empty_table() if rows is None else rows).select(SCHEMA.names).cast(SCHEMA)
-        own = own_removals(table, self.root)
-        return self.with_own_removals(plan, table, own, folders="the table's own folder")
+        own = partial(own_removals, root=self.root)
+        return self.with_own_removals(plan, [table], own, folders="the table's own folder")
 
     # -- commit ------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.content_rows import held_or_sorted
 from iceberg_cli.engines import BATCH_BYTES, Engine, Exchanging, OnEvent, Source
 from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.expire_snapshots import Facts
@@ -53,13 +54,28 @@ from iceberg_cli.liveness_values import (
 )
 from iceberg_cli.paths import liveness_key_column
 from iceberg_cli.plan import Reach, SnapshotFiles
-from iceberg_cli.removals import SCHEMA
+from iceberg_cli.removal_rows import SCHEMA
 from iceberg_cli.storage.links import OtherNames
 
 Made = TypeVar("Made")
 
 _REMOVAL_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 _CONTENT_COLUMNS = [name for name in SCHEMA.names if name != "step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The files that go, as rows of `removal_rows.SCHEMA`, each path once.
+
+    Args:
+        content: the first of them in delete order, table by table, where they may be too many for memory.
+        rows: all others, in any order.
+        warnings: in words.
+    """
+
+    content: Iterator[pa.Table]
+    rows: pa.Table
+    warnings: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -279,11 +295,8 @@ class Liveness:
         inline = any(snapshot.manifest_list is None for snapshot in snapshots)
         return Facts(partition_spec_ids=None if inline else spec_ids, equality_field_ids=frozenset(field_ids))
 
-    def answer(self, reach: Reach, *, step: str) -> tuple[pa.Table, list[str]]:
+    def answer(self, reach: Reach, *, step: str) -> Answer:
         """Which files do the expired snapshots reach that the kept ones do not?
-
-        Returns:
-            Rows of `removals.SCHEMA`, each path once; and warnings.
 
         Raises:
             CorruptFile: anything that must be read cannot be read whole.
@@ -306,15 +319,14 @@ class Liveness:
             from iceberg_cli.reaching import reached_apart
 
             question = Question(kept.rows, only_expired, named, stays[0], self.other_names)
-            table = reached_apart(self.engine, question, on_event=self.on_event)
+            content, table = reached_apart(self.engine, question, on_event=self.on_event)
         else:
             if kept.uncounted or reads:
                 stays += self.live_keys(kept, phase="reading kept manifests")
             known = KnownKeys(stays)
-            parts = [*self._content(only_expired, known)] if reads else []
-            table = pa.concat_tables([*parts, named_removals(named, known)])
-        steps = pa.DictionaryArray.from_arrays(array_of(np.zeros(table.num_rows, np.int32)), pa.array([step]))
-        return table.add_column(0, "step", steps).select(SCHEMA.names).cast(SCHEMA), warnings
+            held, content = held_or_sorted(self._content(only_expired, known) if reads else ())
+            table = pa.concat_tables([*held, named_removals(named, known)])
+        return Answer((_of_step(rows, step) for rows in content), _of_step(table, step), warnings)
 
     def _content(self, rows: pa.Table, known: KnownKeys) -> Iterator[pa.Table]:
         """The live files of manifests that only expired snapshots list, without those that stay."""
@@ -339,3 +351,9 @@ class Liveness:
             if "as_written" not in going_now.column_names:
                 going_now = going_now.append_column("as_written", going_now["path"])
             yield going_now.select(_CONTENT_COLUMNS)
+
+
+def _of_step(rows: pa.Table, step: str) -> pa.Table:
+    """Rows of `removal_rows.SCHEMA`, of those that lack the step."""
+    steps = pa.DictionaryArray.from_arrays(array_of(np.zeros(rows.num_rows, np.int32)), pa.array([step]))
+    return rows.add_column(0, "step", steps).select(SCHEMA.names).cast(SCHEMA)

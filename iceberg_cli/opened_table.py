@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.journal import Journal, open_operations
 from iceberg_cli.plan import Plan
-from iceberg_cli.removals import Removals
+from iceberg_cli.removal_parts import collected
 from iceberg_cli.storage import Storage
 
 _EXAMPLES = 5
@@ -55,21 +55,34 @@ class OpenedTable(ABC):
             return plan
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
 
-    def with_own_removals(self, plan: Plan, rows: pa.Table, own: pa.Array, *, folders: str) -> Plan:
-        """The plan with those of n rows that are the table's own, and a warning about the others.
+    def with_own_removals(
+        self, plan: Plan, tables: Iterable[pa.Table], own: Callable[[pa.Table], pa.Array], *, folders: str
+    ) -> Plan:
+        """The plan with those rows that are the table's own, and a warning about the others.
 
         Args:
             plan: without removals.
-            rows: n rows of `removals.SCHEMA`, each path once.
-            own: n booleans: in a folder where this table's files may be deleted.
+            tables: see `removal_parts.collected`.
+            own: of n rows n booleans: in a folder where this table's files may be deleted.
             folders: these folders, in words.
         """
-        foreign = rows.filter(pc.invert(own))["as_written"]
-        if not len(foreign):
-            return plan.with_removals(Removals.of(rows))
-        examples = ", ".join(foreign.slice(0, _EXAMPLES).to_pylist())
-        warning = f"{len(foreign)} files that would go are outside {folders} and stay: {examples}"
-        return plan.with_removals(Removals.of(rows.filter(own)), warnings=[warning])
+        foreign: list[pa.Table] = []
+
+        def mine() -> Iterator[pa.Table]:
+            for rows in tables:
+                is_own = own(rows)
+                all_own = pc.all(is_own).as_py() is not False  # of no rows it is null
+                if not all_own:
+                    foreign.append(rows.filter(pc.invert(is_own)).select(["as_written"]))
+                yield rows if all_own else rows.filter(is_own)
+
+        removals = collected(mine())
+        if not foreign:
+            return plan.with_removals(removals)
+        others = pa.concat_tables(foreign)["as_written"]
+        examples = ", ".join(others.slice(0, _EXAMPLES).to_pylist())
+        warning = f"{len(others)} files that would go are outside {folders} and stay: {examples}"
+        return plan.with_removals(removals, warnings=[warning])
 
     # -- files and journals ------------------------------------------------------------------------------------
 

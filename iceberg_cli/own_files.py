@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.paths import Roots
-from iceberg_cli.removals import SCHEMA
+from iceberg_cli.removal_rows import SCHEMA
 
 _METADATA_FILE = r"\.metadata\.json(\.gz)?$"
 _LOCATIONS = ("write.data.path", "write.metadata.path")
@@ -43,7 +43,7 @@ def own_removals(rows: pa.Table, roots: Roots) -> pa.Array:
 
 
 def metadata_removals(paths: Sequence[str], *, step: str, canonical: Callable[[str], str]) -> pa.Table:
-    """Rows of `removals.SCHEMA` for metadata files that the table's own properties drop."""
+    """Rows of `removal_rows.SCHEMA` for metadata files that the table's own properties drop."""
     return pa.table(
         {
             "step": pa.array([step] * len(paths), pa.string()),

@@ -317,7 +317,7 @@ class Plan:
             and self.base.refs.get(verdict.id) != shown.base.refs.get(verdict.id)
         )
         if self.removals is not None and shown.removals is not None:
-            more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals).to_pylist())
+            more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals))
         return tuple(more)
 
 

@@ -1,8 +1,9 @@
 """Which files only expired snapshots reach, found on workers: the answer of `Liveness.answer` for very large tables.
 
-Keys of kept files and rows of expired ones go to buckets by their keys, each bucket is sifted by one task, and what is
-left goes to a file on this machine's disk, in delete order. So neither kept keys nor removals are in this process's
-memory. What is sifted out is what the local engine sifts out, by the same functions.
+Keys of kept files and rows of expired ones go to buckets by their keys, each bucket is sifted and put in order by one
+task, and what is left of the buckets goes to a file on this machine's disk, from which it is read in delete order. So
+neither kept keys nor removals are in this process's memory. What is sifted out is what the local engine sifts out, by
+the same functions.
 
 Marking fails closed here too: a kept manifest that is gone or cannot be read whole raises, and the kept files that all
 buckets together saw must be as many as the manifest lists say.
@@ -11,10 +12,8 @@ buckets together saw must be as many as the manifest lists say.
 from __future__ import annotations
 
 import pickle
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -40,17 +39,32 @@ from iceberg_cli.iceberg.reachability import (
 )
 from iceberg_cli.liveness_values import Question
 from iceberg_cli.paths import liveness_key_column
-from iceberg_cli.removals import SCHEMA, Removals
-from iceberg_cli.spilling import LEFT, Spill
+from iceberg_cli.removal_rows import SCHEMA
+from iceberg_cli.removals import PART_ROWS
+from iceberg_cli.sorted_runs import SortedRuns
 from iceberg_cli.storage.links import OtherNames
 
 _ROW_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
-_BUCKET_BYTES = 24 << 20
+_BUCKET_BYTES = 16 << 20
+_ENTRY_BYTES = (
+    100  # about what of an entry is sent on; manifests with metrics of columns have more bytes an entry
+)
 _KEY_BYTES, _ROW_BYTES = 8, 200
 _MOST_BITS = 14
+# What is left of expired manifests: `as_written` is null where it is `path`, `content` as the specification numbers
+# it, `owner` the place of the manifest that listed it last.
+_LEFT = pa.schema(
+    [
+        pa.field("path", pa.large_string()),
+        pa.field("as_written", pa.large_string()),
+        pa.field("content", pa.int32()),
+        pa.field("size_bytes", pa.int64()),
+        pa.field("owner", pa.int32()),
+    ]
+)
 _ROWS = pa.schema(
     [
-        *LEFT,
+        *_LEFT,
         pa.field("key", pa.uint64()),
         pa.field("place", pa.int64()),
     ]
@@ -64,7 +78,10 @@ Item = tuple[int, ManifestSource]  # place among the expired manifests, or `_KEP
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """What is left of a bucket: kept files it saw, those of the asked keys that are theirs, and the rows that go."""
+    """What is left of a bucket: kept files it saw, those of the asked keys that are theirs, and the rows that go.
+
+    Rows are ascending by content and path.
+    """
 
     kept_files: int
     kept_among_asked: Keys
@@ -143,7 +160,8 @@ class Sifting:
         np.not_equal(keys[order][1:], keys[order][:-1], out=first[1:])
         chosen = order[first]
         chosen = chosen[~among(keys[chosen], kept)]
-        left = table.select(LEFT.names).take(pa.array(chosen))
+        left = table.select(_LEFT.names).take(pa.array(chosen))
+        left = left.sort_by([("content", "ascending"), ("path", "ascending")]).combine_chunks()
         return Sifted(
             kept_files=sum(files for _, files, _ in found),
             kept_among_asked=self.asked[among(self.asked, content)],
@@ -153,7 +171,7 @@ class Sifting:
 
 def reached_apart(
     engine: Exchanging, question: Question, *, bucket_bytes: int = _BUCKET_BYTES, on_event: OnEvent
-) -> pa.Table:
+) -> tuple[Iterator[pa.Table], pa.Table]:
     """The files that only expired snapshots reach.
 
     Args:
@@ -163,8 +181,8 @@ def reached_apart(
         on_event: progress.
 
     Returns:
-        Columns of `removals.SCHEMA` but `step`, in delete order, each path once. Those of live files are in a file
-        without a name that this process maps.
+        Columns of `removal_rows.SCHEMA` but `step`, each path once: data and delete files in delete order, about as
+        many at a time as a part has; and what was asked for by name.
 
     Raises:
         CorruptFile: a manifest cannot be read whole, or a kept one is gone. BackendUnavailable: not all was seen.
@@ -189,28 +207,28 @@ def reached_apart(
     )
     seen = 0
     held = [question.stays]
-    with tempfile.TemporaryDirectory(prefix="iceberg-cli-") as folder:
-        spill = Spill(Path(folder))
-        for sifted in found:
-            seen += sifted.kept_files
-            held.append(sifted.kept_among_asked)
-            spill.add(sifted.rows)
-        if seen != expected:
-            raise BackendUnavailable(
-                f"Cannot go on: workers saw {seen} live files in the kept manifests, whose lists say {expected}"
-            )
-        content = _removals(spill.in_order(), question.expired)
-    return pa.concat_tables([content, _in_delete_order(named_removals(question.named, KnownKeys(held)))])
-
-
-def _in_delete_order(rows: pa.Table) -> pa.Table:
-    """The same few rows, sorted."""
-    steps = pa.array([""] * len(rows), pa.string())
-    return Removals.of(rows.append_column("step", steps)).table.select(_REMOVALS.names).cast(_REMOVALS)
+    runs = SortedRuns(("content", "path"), rows=PART_ROWS, block_rows=max(1, PART_ROWS >> bits))
+    for sifted in found:
+        seen += sifted.kept_files
+        held.append(sifted.kept_among_asked)
+        runs.add(from_ipc(sifted.rows))
+    if seen != expected:
+        raise BackendUnavailable(
+            f"Cannot go on: workers saw {seen} live files in the kept manifests, whose lists say {expected}"
+        )
+    reasons = pa.array(
+        [f"last reached by expired snapshot {each}" for each in question.expired["snapshot_id"].to_pylist()],
+        pa.large_string(),
+    )
+    content = (_removals(rows, reasons) for rows in runs.merged())
+    return content, named_removals(question.named, KnownKeys(held))
 
 
 def _source(item: Item) -> Source:
-    return Source(item[1].path, item[1].length or 0)
+    """The manifest, which weighs what its entries do once they are read where they compress very well."""
+    _, manifest = item
+    entries = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    return Source(manifest.path, max(manifest.length or 0, entries * _ENTRY_BYTES))
 
 
 def _opened(item: Item, data: bytes) -> ManifestSource:
@@ -257,10 +275,8 @@ def _places(keys: Keys, edges: Keys) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.searchsorted(keys, edges), [len(keys)]])
 
 
-def _removals(rows: pa.Table, expired: pa.Table) -> pa.Table:
-    """Rows as `removals.SCHEMA` has them, but `step`; what can be shared is not copied."""
-    reasons = [f"last reached by expired snapshot {each}" for each in expired["snapshot_id"].to_pylist()]
-    last = pa.array(reasons, pa.large_string())
+def _removals(rows: pa.Table, reasons: pa.Array) -> pa.Table:
+    """Rows as `removal_rows.SCHEMA` has them, but `step`; what can be shared is not copied."""
     columns = {
         "path": rows["path"],
         # Where no path is written in another way than it is stored, one column is enough.
@@ -269,7 +285,7 @@ def _removals(rows: pa.Table, expired: pa.Table) -> pa.Table:
         else pc.coalesce(rows["as_written"], rows["path"]),
         "kind": _encoded(rows["content"], _KINDS),
         "size_bytes": rows["size_bytes"],
-        "reason": _encoded(rows["owner"], last),
+        "reason": _encoded(rows["owner"], reasons),
     }
     return pa.table(columns, schema=_REMOVALS)
 

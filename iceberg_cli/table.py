@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -30,7 +32,8 @@ from iceberg_cli.liveness_cache import LivenessCache
 from iceberg_cli.opened_table import OpenedTable
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
-from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.removal_rows import SCHEMA
+from iceberg_cli.removals import Removals
 from iceberg_cli.storage.links import OtherNames
 
 
@@ -172,21 +175,24 @@ class IcebergTable(OpenedTable):
 
     def resolve(self, plan: Plan) -> Plan:
         """Answer what a plan asks: which files go."""
-        tables: list[pa.Table] = []
+        content: list[Iterator[pa.Table]] = []
+        tables = [SCHEMA.empty_table()]
         warnings: list[str] = []
         for step in plan.steps:
             if step.reach is not None:
-                table, found = self._liveness.answer(step.reach, step=step.name)
-                tables.append(table)
-                warnings += found
+                answer = self._liveness.answer(step.reach, step=step.name)
+                content.append(answer.content)
+                tables.append(answer.rows)
+                warnings += answer.warnings
             if step.change is not None:
                 tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
-        table = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
-        tables.clear()
-        table = table.cast(SCHEMA)
-        own = own_files.own_removals(table, self.roots())
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
-        return self.with_own_removals(plan, table, own, folders="the table's own locations")
+        return self.with_own_removals(
+            plan,
+            chain(*content, [pa.concat_tables(tables).cast(SCHEMA)]),
+            partial(own_files.own_removals, roots=self.roots()),
+            folders="the table's own locations",
+        )
 
     def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
         """The metadata files that the table's own properties drop with this commit."""

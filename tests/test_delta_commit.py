@@ -25,7 +25,8 @@ from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.opening import open_table
 from iceberg_cli.plan import Base, Change, Option, Plan, Staged, Step, Task
-from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.removal_rows import SCHEMA
+from iceberg_cli.removals import Removals
 from iceberg_cli.storage import open_storage
 from iceberg_cli.table import IcebergTable
 from tests.conformance.delta_logs import make_log

@@ -81,7 +81,8 @@ def reach(table: IcebergTable, kept: Sequence[int]) -> Reach:
 
 def going(table: IcebergTable, kept: Sequence[int]) -> tuple[list[dict[str, Any]], list[str]]:
     """What goes, and the warnings."""
-    rows, warnings = table.liveness.answer(reach(table, kept), step="expire")
+    found = table.liveness.answer(reach(table, kept), step="expire")
+    rows, warnings = found.rows, found.warnings
     return rows.to_pylist(), warnings
 
 

@@ -46,7 +46,7 @@ def reach(table: IcebergTable) -> Reach:
 
 
 def removals(table: IcebergTable) -> pa.Table:
-    return table.liveness.answer(reach(table), step="expire")[0]
+    return table.liveness.answer(reach(table), step="expire").rows
 
 
 def live(table: IcebergTable) -> bytes:

@@ -29,7 +29,7 @@ def data_files_that_go(table: Hazard) -> list[str]:
         for each in table.snapshots
     )
     liveness = Liveness(engine=LocalEngine(table.storage, threads=1), on_event=unseen)
-    rows, _ = liveness.answer(Reach(expired=(expired,), kept=(kept,)), step="expire")
+    rows = liveness.answer(Reach(expired=(expired,), kept=(kept,)), step="expire").rows
     content = rows.filter([kind == "data_file" for kind in rows["kind"].to_pylist()])
     found: list[str] = content["as_written"].to_pylist()
     return found

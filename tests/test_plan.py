@@ -11,7 +11,8 @@ import pytest
 
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.plan import Base, Change, Option, Plan, Reach, Step, Task, Verdict, encode
-from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.removal_rows import SCHEMA, from_parquet, to_parquet
+from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
 from iceberg_cli.saved_plan import plan_from_json
 
@@ -153,7 +154,7 @@ def test_a_metadata_file_that_drops_out_of_the_log_is_not_beyond_what_was_shown(
 def test_columns_of_paths_may_hold_more_than_two_gibibytes(column: str) -> None:
     # Offsets of 32 bits end at 2 GiB, which ten million paths of 216 characters reach.
     made = some_removals("/t/data/a")
-    again = Removals.from_parquet(made.to_parquet(), "p")
+    again = Removals.held(from_parquet(to_parquet(made.table), "p"))
     types = [removals.table.schema.field(column).type for removals in (made, again)]
     held = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in types]
     assert held == [pa.large_string()] * 2

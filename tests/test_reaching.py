@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from benchmarks.tables import Made, Size, make_table
+from iceberg_cli import content_rows, reaching, removal_parts
+from iceberg_cli import liveness as liveness_module
+from iceberg_cli.content_rows import held_or_sorted
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
@@ -22,12 +27,15 @@ from iceberg_cli.liveness_values import Question
 from iceberg_cli.opening import open_table
 from iceberg_cli.plan import NamedFile, Reach
 from iceberg_cli.reaching import reached_apart
-from iceberg_cli.removals import Removals
+from iceberg_cli.removal_parts import collected
+from iceberg_cli.removal_rows import SCHEMA
+from iceberg_cli.removals import Removals, Stored
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.links import OtherNames
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.table import IcebergTable
 from tests.exchanging import HereExchanging
+from tests.test_plan import a_plan
 
 KEPT = 4
 
@@ -52,12 +60,12 @@ def reach(table: IcebergTable, kept: int = KEPT) -> Reach:
     return Reach(expired=tuple(snapshots[:-kept]), kept=tuple(snapshots[-kept:]))
 
 
-def answers(storage: Storage, asked: Reach, **others: Any) -> tuple[pa.Table, pa.Table, list[str]]:
+def answers(storage: Storage, asked: Reach, **others: Any) -> tuple[pa.Table, pa.Table, Sequence[str]]:
     """The removals that are found apart and in one process, and the warnings."""
-    apart, warned = liveness(storage, apart=True, **others).answer(asked, step="expire")
-    whole, also_warned = liveness(storage, apart=False, **others).answer(asked, step="expire")
-    assert warned == also_warned
-    return apart, whole, warned
+    apart = liveness(storage, apart=True, **others).answer(asked, step="expire")
+    whole = liveness(storage, apart=False, **others).answer(asked, step="expire")
+    assert apart.warnings == whole.warnings
+    return pa.concat_tables([*apart.content, apart.rows]), whole.rows, apart.warnings
 
 
 def same(apart: pa.Table, whole: pa.Table) -> bool:
@@ -82,10 +90,11 @@ def test_the_number_of_buckets_changes_nothing(made: Made, bucket_bytes: int) ->
     expired = found.manifests(tuple(reversed(asked.expired)), phase="", required=False).rows
     question = Question(kept, expired, (), NO_KEYS, None)
     engine = HereExchanging(table.storage)
-    rows = reached_apart(engine, question, bucket_bytes=bucket_bytes, on_event=lambda _: None)
-    whole = found.answer(asked, step="expire")[0]
+    rows, named = reached_apart(engine, question, bucket_bytes=bucket_bytes, on_event=lambda _: None)
+    whole = found.answer(asked, step="expire").rows
     content = [row["path"] for row in whole.to_pylist() if row["kind"] == "data_file"]
-    assert rows["path"].to_pylist() == sorted(content)
+    assert [path for some in rows for path in some["path"].to_pylist()] == sorted(content)
+    assert len(named) == 0
 
 
 def test_links_to_folders_keep_what_they_keep_in_one_process(made: Made, tmp_path: Path) -> None:
@@ -178,3 +187,55 @@ def test_parts_that_do_not_arrive_stop_the_answer(made: Made, lost: int) -> None
     table = opened(made)  # kept manifests come first
     with pytest.raises(BackendUnavailable, match=r"workers saw \d+ live files in the kept manifests"):
         liveness(LocalStorage(), apart=True, lost=lost).answer(reach(table), step="expire")
+
+
+# -- too many for memory -------------------------------------------------------------------------------------------
+
+
+def test_what_is_too_much_for_one_part_goes_to_disk_and_is_the_same_plan(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = opened(made)
+    whole = liveness(table.storage, apart=False).answer(reach(table), step="expire")
+    expected = Removals.of(whole.rows)
+    monkeypatch.setattr(reaching, "PART_ROWS", 64)
+    monkeypatch.setattr(removal_parts, "PART_ROWS", 64)
+    apart = liveness(table.storage, apart=True).answer(reach(table), step="expire")
+    found = collected([*apart.content, apart.rows])
+    assert len(found.parts) > 4
+    assert all(isinstance(part, Stored) for part in found.parts)
+    assert max(part.count for part in found.parts) <= 64
+    assert found.table.to_pylist() == expected.table.to_pylist()
+    assert (found.digest, found.by_kind) == (expected.digest, expected.by_kind)
+
+
+def test_this_process_too_puts_many_rows_on_disk(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = opened(made)
+    held = liveness(table.storage, apart=False).answer(reach(table), step="expire")
+    assert not [*held.content]
+    monkeypatch.setattr(liveness_module, "held_or_sorted", partial(held_or_sorted, held_rows=50))
+    monkeypatch.setattr(content_rows, "PART_ROWS", 64)
+    monkeypatch.setattr(content_rows, "_RUN_ROWS", 40)
+    monkeypatch.setattr(content_rows, "_BLOCK_ROWS", 8)
+    found = liveness(table.storage, apart=False).answer(reach(table), step="expire")
+    content = [*found.content]
+    assert len(content) > 4
+    assert same(pa.concat_tables([*content, found.rows]), held.rows)
+
+
+def test_files_of_others_are_left_out_of_every_part_and_counted_once(made: Made) -> None:
+    def rows(*paths: str) -> pa.Table:
+        columns = {"step": "expire", "kind": "data_file", "size_bytes": 1, "reason": "r"}
+        return pa.Table.from_pylist(
+            [{**columns, "path": path, "as_written": path} for path in paths], schema=SCHEMA
+        )
+
+    def own(rows: pa.Table) -> pa.Array:
+        return pc.starts_with(rows["path"], "/own/").combine_chunks()
+
+    tables = iter([rows("/a", "/own/1"), rows("/b", "/c"), rows("/own/2"), rows()])
+    plan = opened(made).with_own_removals(a_plan(removals=Removals.none()), tables, own, folders="its folder")
+    assert plan.removals is not None
+    assert plan.removals.table["path"].to_pylist() == ["/own/1", "/own/2"]
+    *_, warning = plan.warnings
+    assert warning == "3 files that would go are outside its folder and stay: /a, /b, /c"

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 
 from iceberg_cli.apply.closing import close, look_again
-from iceberg_cli.apply.kept import load_plan, removals_name
+from iceberg_cli.apply.kept import keep, load_plan
 from iceberg_cli.apply.ports import Table, Verb
 from iceberg_cli.apply.run import OperationRun
 from iceberg_cli.apply.shell import Shell, system_shell
@@ -26,6 +27,8 @@ from iceberg_cli.errors import Refused
 from iceberg_cli.journal import PLAN_FILE, Journal
 from iceberg_cli.operation import VERSION, Operation
 from iceberg_cli.plan import Base, Plan, encode
+from iceberg_cli.removal_files import as_files
+from iceberg_cli.removal_parts import in_parts
 from iceberg_cli.report import Report
 
 __all__ = ["Shell", "Table", "Verb", "abandon", "apply", "resume", "system_shell"]
@@ -56,8 +59,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
     if not plan.due:
         counts = dict.fromkeys(verb.columns, 0)
         return Report(operation=plan.operation, operation_id=None, status="nothing_to_do", counts=counts)
-    removals = plan.removals
-    assert removals is not None
+    assert plan.removals is not None
     operation_id = shell.new_uuid()
     base = table.load()
     if base.table_uuid != plan.base.table_uuid:
@@ -67,8 +69,9 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
         )
     journal = table.journal(operation_id)
     shell.check_stop("Nothing was changed.", next_step="")
-    rows = removals.to_parquet()
-    document = encode(plan.to_json(removals_file=removals_name(rows)))
+    removals = in_parts(plan.removals)
+    plan, files = replace(plan, removals=removals), as_files(removals)
+    document = encode(plan.to_json(removals_file=files.name))
     journal.append(
         "begin",
         {
@@ -81,10 +84,11 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             **shell.process(),
         },
     )
-    name = removals_name(rows)
-    journal.put(name, rows)
+    keep(files, journal)
     journal.put(PLAN_FILE, document)
-    run = OperationRun(shown=plan, shown_file=name, table=table, verb=verb, shell=shell, journal=journal)
+    run = OperationRun(
+        shown=plan, shown_file=files.name, table=table, verb=verb, shell=shell, journal=journal
+    )
     return run.finish(started_ms)
 
 

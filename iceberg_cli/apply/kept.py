@@ -1,4 +1,4 @@
-"""The plan and the removals that an operation keeps beside its journal, each named by its content."""
+"""The plan and the removals that an operation keeps beside its journal, each checked against what names it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.journal import PLAN_FILE, Journal
 from iceberg_cli.plan import Plan
+from iceberg_cli.removal_files import RemovalFiles, load
 from iceberg_cli.removals import Removals
 from iceberg_cli.saved_plan import plan_from_json
 from iceberg_cli.strict_json import loads
@@ -34,21 +35,15 @@ def load_plan(journal: Journal) -> tuple[Plan, str] | None:
 
 
 def load_removals(journal: Journal, name: str) -> Removals:
-    """Removals that an operation has kept.
+    """Removals that an operation has kept, by the name of the file that stands for them.
 
     Raises:
         CorruptFile: they are not what they were named after.
     """
-    path = f"{journal.folder}/{name}"
-    try:
-        rows = journal.get(name)
-    except FileNotFoundError:
-        raise CorruptFile(path, None, "the journal names this file and it is not there") from None
-    if name != removals_name(rows):
-        raise CorruptFile(path, None, "it is not the file that was written under this name")
-    return Removals.from_parquet(rows, path)
+    return load(name, journal.get, journal.folder)
 
 
-def removals_name(rows: bytes) -> str:
-    """The name that says what the file holds."""
-    return f"removals-{hashlib.sha256(rows).hexdigest()[:32]}.parquet"
+def keep(removals: RemovalFiles, journal: Journal) -> None:
+    """Put the files of removals beside the journal."""
+    for name, data in removals.files:
+        journal.put(name, data)

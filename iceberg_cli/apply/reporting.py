@@ -34,10 +34,10 @@ def report_of(
     states = [known.get(step.name, StepState()) for step in shown.steps]
     intents = [s.intent for s in states if s.intent is not None and s.outcome == "committed"]
     failed = [
-        {"path": removals(state.removals_file).table["path"][row].as_py()}
+        {"path": path}
         for state in states
-        if state.removals_file is not None
-        for row in state.failed
+        if state.removals_file is not None and state.failed
+        for path in removals(state.removals_file).rows(state.failed)["path"].to_pylist()
     ]
     return Report(
         operation=shown.operation,

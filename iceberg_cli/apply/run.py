@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from iceberg_cli.apply.closing import close
-from iceberg_cli.apply.kept import load_removals, removals_name
+from iceberg_cli.apply.kept import keep, load_removals
 from iceberg_cli.apply.ports import Table, Verb
 from iceberg_cli.apply.reporting import report_of
 from iceberg_cli.apply.shell import Shell
@@ -17,6 +17,8 @@ from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused, Stal
 from iceberg_cli.journal import Journal
 from iceberg_cli.operation import StepState
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.removal_files import as_files
+from iceberg_cli.removal_parts import in_parts
 from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
 from iceberg_cli.times import age
@@ -193,11 +195,11 @@ class OperationRun:
         assert current.removals is not None
         if current is self.shown:
             return self.shown_file
-        rows = current.removals.to_parquet()
-        name = removals_name(rows)
-        self.journal.put(name, rows)
-        self.removals[name] = current.removals
-        return name
+        removals = in_parts(current.removals)
+        files = as_files(removals)
+        keep(files, self.journal)
+        self.removals[files.name] = removals
+        return files.name
 
     def _stage(self, step: Step, staged: Mapping[Task, Staged]) -> dict[Task, Staged]:
         """Build what this plan still lacks, discard what it no longer needs."""

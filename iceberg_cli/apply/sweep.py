@@ -14,7 +14,8 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed
 from iceberg_cli.journal import Journal
 from iceberg_cli.operation import StepState
 from iceberg_cli.plan import Plan
-from iceberg_cli.removals import Removals
+from iceberg_cli.removal_rows import of_kinds
+from iceberg_cli.removals import PART_ROWS, Removals
 
 
 @dataclass(kw_only=True)
@@ -75,7 +76,7 @@ class Sweep:
             if len(batch) < len(rows):
                 waiting.insert(0, rows[len(batch) :])
             if self.shell.now_ms() - started_ms < self.shell.quick_batch_ms:
-                size *= 2
+                size = min(2 * size, PART_ROWS)
         return not self.failed()
 
     def _stopped_at_limit(self) -> bool:
@@ -91,10 +92,10 @@ class Sweep:
         self.kept_again += len(batch) - len(rows)
         table = self.removals.rows(rows)
         failures: dict[str, str] = {}
-        for paths in Removals(table).paths_of_kinds():  # storages delete side by side
-            failures |= self.table.delete(paths)
+        for _, some in of_kinds(table, ["path"]):  # one kind before the next: storages delete side by side
+            failures |= self.table.delete(some["path"].to_pylist())
         gone = [path not in failures for path in table["path"].to_pylist()]
-        deleted = Removals(table.filter(pa.array(gone)) if failures else table)
+        deleted = Removals.held(table.filter(pa.array(gone)) if failures else table)
         self.journal.append(
             "sweep-outcome",
             {

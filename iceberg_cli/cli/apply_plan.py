@@ -23,7 +23,7 @@ def load(path: str) -> Plan:
     Raises:
         UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
     """
-    from iceberg_cli.removals import Removals
+    from iceberg_cli.cli.removals_beside import load_beside
     from iceberg_cli.saved_plan import plan_from_json
     from iceberg_cli.strict_json import loads
     from iceberg_cli.verbs import VERBS
@@ -35,9 +35,7 @@ def load(path: str) -> Plan:
         name = recorded.get("file") if isinstance(recorded, dict) else None
         if not isinstance(name, str) or not name or os.path.basename(name) != name:
             raise UsageError(f"{path} was not written by `plan --output`: it names no removals file")
-        beside = os.path.join(os.path.dirname(path), name)
-        with open(beside, "rb") as file:
-            removals = Removals.from_parquet(file.read(), beside)
+        removals = load_beside(os.path.join(os.path.dirname(path), name))
     except OSError as error:
         raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
     plan = plan_from_json(document, removals=removals, path=path)

@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
         """Show what maintenance is due, why, and what it would free. Writes nothing to the table.
 
         With a verb, --output saves its plan: the document in FILE, the files that go beside it in
-        FILE.removals.parquet. `apply FILE` carries it out.
+        FILE.removals.parquet, which is a folder of Parquet files where they are many. `apply FILE` carries it out.
         """
         from iceberg_cli.opening import verbs_of
 
@@ -114,19 +114,14 @@ def save(plan: Plan, path: str) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
+    from iceberg_cli.cli.removals_beside import save_beside, write_file
     from iceberg_cli.plan import encode
 
-    beside = f"{path}.removals.parquet"
     assert plan.removals is not None
+    beside = f"{path}.removals.parquet"
     try:
-        for name, data in (
-            (beside, plan.removals.to_parquet()),
-            (path, encode(plan.to_json(removals_file=os.path.basename(beside)))),
-        ):
-            with open(name, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        save_beside(plan.removals, beside)
+        write_file(path, encode(plan.to_json(removals_file=os.path.basename(beside))))
     except OSError as error:
         raise UsageError(f"Cannot write the plan to {error.filename or path}: {error.strerror}") from error
 

@@ -34,7 +34,8 @@ from iceberg_cli.delta_sweeping import (
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.plan import Change, Option, Plan, Staged, Step, Task, Verdict
-from iceberg_cli.removals import DELTA_KINDS, SCHEMA, Removals
+from iceberg_cli.removal_rows import DELTA_KINDS, SCHEMA
+from iceberg_cli.removals import Removals
 from iceberg_cli.strict_json import loads
 from iceberg_cli.times import iso
 
@@ -200,7 +201,7 @@ def _vacuumed_to(table: DeltaTable) -> int | None:
 
 
 def _removals(files: pa.Table, step: str) -> pa.Table:
-    """Rows of `removals.SCHEMA` for `vacuum.FILES`."""
+    """Rows of `removal_rows.SCHEMA` for `vacuum.FILES`."""
     columns = {
         "step": pa.repeat(pa.scalar(step), files.num_rows),
         "path": files["path"],
@@ -234,7 +235,7 @@ def _steps(
     steps = []
     start, stop = removals.of_step(START_STEP)
     if stop > start:
-        size_bytes = Removals(removals.rows(range(start, stop))).size_bytes
+        size_bytes = Removals.held(removals.rows(range(start, stop))).size_bytes
         started = _start(asked, retention, files=stop - start, size_bytes=size_bytes)
         steps.append(Step(name=START_STEP, change=Change(updates=(started,))))
         record = Task(name=INFO_FILE, kind=_INFO_TASK, inputs=(_text(info),))

@@ -12,7 +12,7 @@ from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.reachability import keys_of
 from iceberg_cli.paths import canonical, liveness_key
 from iceberg_cli.plan import NamedFile, Reach, SnapshotFiles
-from iceberg_cli.removals import SCHEMA
+from iceberg_cli.removal_rows import SCHEMA
 
 
 def inline_rows(snapshot: SnapshotFiles) -> pa.Table:

@@ -184,7 +184,7 @@ def content_removals(entries: pa.Table, kept: Keys, reasons: Sequence[str]) -> t
         reasons: by `manifest`.
 
     Returns:
-        Rows of `removals.SCHEMA` without `step`, each path once, and without `as_written` where it would be equal
+        Rows of `removal_rows.SCHEMA` without `step`, each path once, and without `as_written` where it would be equal
         to `path` in all of them; and their keys, in the same order.
     """
     rows = live(entries)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from iceberg_cli.iceberg import expire_snapshots
 from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
 from iceberg_cli.plan import Plan, Staged, Step, Task
-from iceberg_cli.removals import ICEBERG_KINDS
+from iceberg_cli.removal_rows import ICEBERG_KINDS
 from iceberg_cli.table import IcebergTable
 
 

@@ -18,7 +18,7 @@ from iceberg_cli.iceberg.preflight_finding import BLOCKING, WARNING, Finding
 from iceberg_cli.iceberg.snapshots import MAIN
 from iceberg_cli.iceberg.upgrade_v3 import ASSIGN, MERGE, REPAIR, UpgradePolicy
 from iceberg_cli.plan import Base, Change, Option, Plan, Staged, Step, Task, Verdict
-from iceberg_cli.removals import ICEBERG_KINDS
+from iceberg_cli.removal_rows import ICEBERG_KINDS
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import assign_row_ids, merge_dvs
 from iceberg_cli.verbs.assign_row_ids import Parts

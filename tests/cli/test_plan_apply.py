@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli import removals
+from iceberg_cli import removal_parts, removal_rows
+from iceberg_cli.removals import Removals
 from iceberg_cli.verbs import VERBS
 from tests.builders import a_tag
 from tests.cli.lakes import (
@@ -448,8 +449,8 @@ def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_
         {**found[0], "path": str(path), "as_written": str(path)}
         for path in (table.folder / "data/keep.parquet", table.folder / "metadata/v1.metadata.json", victim)
     ]
-    changed = removals.Removals.of(pa.Table.from_pylist([*found, *forged], schema=removals.SCHEMA))
-    beside.write_bytes(changed.to_parquet())
+    changed = Removals.of(pa.Table.from_pylist([*found, *forged], schema=removal_rows.SCHEMA))
+    beside.write_bytes(removal_rows.to_parquet(changed.table))
     document = json.loads(plan_file.read_text())
     document["removals"] |= {"count": changed.count, "digest": changed.digest}
     plan_file.write_text(json.dumps(document))
@@ -457,3 +458,101 @@ def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_
     assert victim.exists()
     assert (table.folder / "data/keep.parquet").exists()
     assert (table.folder / "metadata/v1.metadata.json").exists()
+
+
+# -- many files ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a few files that go were too many for one file of removals."""
+    monkeypatch.setattr(removal_parts, "PART_ROWS", 2)
+
+
+def test_many_removals_are_part_files_in_a_folder_that_other_readers_take_for_one(
+    table: FolderTable, tmp_path: Path, in_parts: None
+) -> None:
+    path = saved(str(table.folder), tmp_path / "plans", *AS_OF)
+    document = json.loads(path.read_text())
+    assert document["removals"]["file"] == "plan.json.removals.parquet"
+    beside = path.parent / "plan.json.removals.parquet"
+    parts = sorted(beside.glob("removals-*.parquet"))
+    assert len(parts) == -(-len(GONE) // 2)
+    rows = pq.read_table(beside)
+    assert {str(Path(each).relative_to(table.folder)) for each in rows["path"].to_pylist()} == GONE
+    before = table.files()
+    assert apply(path).code == 0
+    assert before - table.files() == GONE
+
+
+def test_a_plan_is_equal_however_its_removals_are_kept(
+    table: FolderTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = saved(str(table.folder), tmp_path / "whole", *AS_OF)
+    monkeypatch.setattr(removal_parts, "PART_ROWS", 2)
+    split = saved(str(table.folder), tmp_path / "split", *AS_OF)
+    assert whole.read_bytes() == split.read_bytes()
+
+
+def test_an_earlier_plan_is_replaced_with_all_its_parts_and_nothing_else(
+    table: FolderTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "plans"
+    beside = folder / "plan.json.removals.parquet"
+    saved(str(table.folder), folder, *AS_OF)
+    assert beside.is_file()
+    with monkeypatch.context() as patched:
+        patched.setattr(removal_parts, "PART_ROWS", 2)
+        saved(str(table.folder), folder, *AS_OF)
+        first = set(listing(beside))
+        saved(str(table.folder), folder, *AS_OF, "--snapshot-id", "1")
+        assert len(set(listing(beside)) - first) >= 1
+        named = {part["file"] for part in json.loads((beside / "_index.json").read_text())["parts"]}
+        assert set(listing(beside)) == {"_index.json", *named}
+    path = saved(str(table.folder), folder, *AS_OF)
+    assert beside.is_file()
+    assert apply(path).code == 0
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(
+    table: FolderTable, tmp_path: Path, in_parts: None
+) -> None:
+    path = saved(str(table.folder), tmp_path / "plans", *AS_OF)
+    beside = path.parent / "plan.json.removals.parquet"
+    (beside / "notes.txt").write_text("mine")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(removal_parts, "PART_ROWS", 1_000)
+        ran = iceberg_cli("plan", table.folder, "expire-snapshots", *AS_OF, "-o", path)
+    assert ran.code == 2
+    assert str(beside) in ran.err
+    assert (beside / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "other", "index gone", "index cut", "index of fewer"])
+def test_damaged_parts_stop_the_plan_before_anything_happens(
+    table: FolderTable, tmp_path: Path, in_parts: None, damage: str
+) -> None:
+    path = saved(str(table.folder), tmp_path / "plans", *AS_OF)
+    beside = path.parent / "plan.json.removals.parquet"
+    *_, other, part = sorted(beside.glob("removals-*.parquet"))
+    index = beside / "_index.json"
+    match damage:
+        case "gone":
+            part.unlink()
+        case "cut":
+            part.write_bytes(part.read_bytes()[:-1])
+        case "other":
+            part.write_bytes(other.read_bytes())
+        case "index gone":
+            index.unlink()
+        case "index cut":
+            index.write_bytes(index.read_bytes()[:-9])
+        case "index of fewer":
+            document = json.loads(index.read_text())
+            del document["parts"][-1]
+            index.write_text(json.dumps(document))
+    before = listing(table.folder)
+    ran = apply(path)
+    assert ran.code == (2 if damage == "index gone" else 15)
+    assert "plan.json" in ran.json["message"]
+    assert listing(table.folder) == before

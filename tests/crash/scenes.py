@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
+from iceberg_cli import removal_parts
 from iceberg_cli.committers.versions import find_current
 from tests.builders import DAY_MS, HOUR_MS, LOCATION, TableWriter, a_tag
 from tests.crash.checking import check_table
@@ -114,6 +117,11 @@ def a_scene(*, catalog: bool = True, properties: Mapping[str, str] | None = None
     location = writer.publish(None if catalog else "v1.metadata.json")
     world.pointer = location if catalog else None
     return Scene(world=world, writer=writer)
+
+
+def few_rows_in_a_part() -> AbstractContextManager[object]:
+    """As if a few files that go were too many for one file of removals."""
+    return patch.object(removal_parts, "PART_ROWS", 3)
 
 
 def finish(scene: Scene) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import socket
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -16,19 +17,23 @@ from iceberg_cli.apply import apply, resume
 from iceberg_cli.errors import IcebergCliError, Refused, TakenOver
 from iceberg_cli.verbs import VERBS
 from tests.crash.budget import few_or_many, some
-from tests.crash.scenes import Scene, a_scene, finish
+from tests.crash.scenes import Scene, a_scene, few_rows_in_a_part, finish
 from tests.crash.simulation import Process, Script, crash
 from tests.crash.test_outcomes import journal_files
 
 
-@pytest.fixture(scope="module")
-def interrupted() -> Scene:
+@pytest.fixture(scope="module", params=["one file of removals", "removals in parts"])
+def interrupted(request: pytest.FixtureRequest) -> Iterator[Scene]:
     """An expiry that was stopped in its second batch of deletions."""
-    scene = a_scene()
-    process = Process(world=scene.world, script=Script(before={15: crash}))
-    assert process.dies(process.expire)
-    scene.world.deleted.clear()
-    return scene
+    with few_rows_in_a_part() if request.param.endswith("parts") else contextlib.nullcontext():
+        scene = a_scene()
+        undisturbed = Process(world=scene.copy().world)
+        undisturbed.expire()
+        deletions = [n for n, effect in enumerate(undisturbed.effects) if effect.startswith("delete ")]
+        process = Process(world=scene.world, script=Script(before={deletions[5]: crash}))
+        assert process.dies(process.expire)
+        scene.world.deleted.clear()
+        yield scene
 
 
 def refuses_and_deletes_nothing(scene: Scene) -> None:

@@ -12,7 +12,8 @@ from iceberg_cli.apply import Verb, apply, resume
 from iceberg_cli.committers import Attempt
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.plan import Change, Plan, Staged, Step, Task
-from iceberg_cli.removals import SCHEMA, Removals
+from iceberg_cli.removal_rows import SCHEMA
+from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import VERBS as REAL_VERBS

@@ -1,0 +1,52 @@
+"""Rows of data and delete files that go, found batch by batch in this process: held, or on disk where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.removal_rows import FILE_SCHEMA, ICEBERG_KINDS
+from iceberg_cli.removals import PART_ROWS
+from iceberg_cli.sorted_runs import SortedRuns
+
+HELD_ROWS = 8 * PART_ROWS
+_RUN_ROWS = 4 * PART_ROWS
+_BLOCK_ROWS = 1 << 10
+_PLAIN = pa.schema([field for field in FILE_SCHEMA if field.name != "step"])
+
+
+def held_or_sorted(
+    batches: Iterable[pa.Table], *, held_rows: int = HELD_ROWS
+) -> tuple[list[pa.Table], Iterator[pa.Table]]:
+    """Rows as they came where they are few, or all of them in delete order.
+
+    Args:
+        batches: columns of `removal_rows.SCHEMA` but `step`, of kinds of `ICEBERG_KINDS`.
+        held_rows: so many are few.
+
+    Returns:
+        The same batches, or none; and none, or rows of plain columns, about as many at a time as a part has.
+    """
+    runs = SortedRuns(("rank", "path"), rows=PART_ROWS, block_rows=_BLOCK_ROWS)
+    waiting: list[pa.Table] = []
+    count, most = 0, held_rows
+    for batch in batches:
+        waiting.append(batch)
+        count += len(batch)
+        if count > most:
+            runs.add(_sorted(waiting))
+            waiting, count, most = [], 0, _RUN_ROWS
+    if most == held_rows:
+        return waiting, iter(())
+    if waiting:
+        runs.add(_sorted(waiting))
+    return [], (rows.drop_columns(["rank"]) for rows in runs.merged())
+
+
+def _sorted(batches: list[pa.Table]) -> pa.Table:
+    """A run."""
+    rows = pa.concat_tables(batches).select(_PLAIN.names).cast(_PLAIN)
+    rank = pc.index_in(rows["kind"], value_set=pa.array(ICEBERG_KINDS))
+    return rows.append_column("rank", rank).sort_by([("rank", "ascending"), ("path", "ascending")])

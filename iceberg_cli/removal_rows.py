@@ -1,0 +1,180 @@
+"""Rows of removals, the files that a plan removes, as Arrow tables.
+
+Columns: `step` string (name of the step), `path` large_string (canonical storage key), `as_written` large_string
+(the manifest's or log's own spelling), `kind` string, `size_bytes` int64 (null where nothing records it), `reason`
+large_string. Rows are in delete order: by step, then bottom-up by kind, then by path, of commits the last one first.
+Parents enumerate children, so a half-done deletion can be derived again.
+
+In memory, `step`, `kind` and `reason` are dictionary-encoded, for they have few values, and `as_written` shares the
+memory of `path` where both are the same: a row takes its path and some 30 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import CorruptFile
+
+# In delete order, bottom-up. The names are those of the result columns of the peers, `deleted_<kind>s_count`.
+ICEBERG_KINDS = (
+    "data_file",
+    "position_delete_file",
+    "equality_delete_file",
+    "statistics_file",
+    "manifest_file",
+    "manifest_list",
+    "metadata_file",
+)
+DELTA_KINDS = (
+    "data_file",
+    "deletion_vector_file",
+    "change_data_file",
+    "untracked_file",
+    "compacted_file",
+    "checksum_file",
+    "commit_file",
+    "checkpoint_file",
+    "sidecar_file",
+)
+KINDS = tuple(dict.fromkeys((*ICEBERG_KINDS, *DELTA_KINDS)))
+_LAST_FIRST = "commit_file"  # each stands on those before it, which must outlive it
+FILE_SCHEMA = pa.schema(
+    [
+        pa.field("step", pa.string(), nullable=False),
+        pa.field("path", pa.large_string(), nullable=False),
+        pa.field("as_written", pa.large_string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("size_bytes", pa.int64()),
+        pa.field("reason", pa.large_string(), nullable=False),
+    ]
+)
+_FEW_VALUES = ("step", "kind", "reason")
+SCHEMA = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in _FEW_VALUES else field
+        for field in FILE_SCHEMA
+    ]
+)
+_SLICE_ROWS = 1 << 16  # of what is written at once
+_HASHED_ROWS = 1 << 13  # of what is text at once
+
+
+def in_delete_order(table: pa.Table) -> pa.Table:
+    """Rows in any order, each path once. Rows in delete order already are not copied."""
+    if _in_order(table):
+        return _sharing(table.select(SCHEMA.names).cast(SCHEMA).unify_dictionaries())
+    columns = {name: table[name].cast(SCHEMA.field(name).type).combine_chunks() for name in SCHEMA.names}
+    rank = pc.index_in(columns["kind"], value_set=pa.array(KINDS))
+    if rank.null_count:
+        raise AssertionError("a removal has a kind without a place in the delete order")
+    steps = sorted(pc.unique(columns["step"]).to_pylist())
+    step = pc.index_in(columns["step"], value_set=pa.array(steps, pa.string()))
+    order = pc.sort_indices(
+        pa.table({"step": step, "rank": rank, "path": _places(columns["kind"], columns["path"])}),
+        sort_keys=[("step", "ascending"), ("rank", "ascending"), ("path", "ascending")],
+    )
+    same = columns["as_written"].equals(columns["path"])
+    if same:
+        del columns["as_written"]
+    for name in list(columns):
+        columns[name] = columns[name].take(order)  # one by one: the unsorted column goes at once
+    if same:
+        columns["as_written"] = columns["path"]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def of_kinds(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+    """Some columns of the rows of each kind that is there, in delete order."""
+    kinds = table["kind"]
+    present = pc.unique(kinds).to_pylist()
+    some = table.select(columns)
+    for kind in KINDS:  # few: grouping would load Arrow's query engine
+        if kind in present:
+            yield kind, some if len(present) == 1 else some.filter(pc.equal(kinds, kind))
+
+
+def row_digests(table: pa.Table) -> int:
+    """The sum modulo 2^256 of the SHA-256 of each row: independent of order and of how rows are split."""
+    divider, sha256 = pa.scalar("\x00", pa.large_string()), hashlib.sha256
+    words = np.zeros(8, np.uint64)  # sums of 32-bit words, the most significant first
+    for batch in table.to_batches(max_chunksize=_HASHED_ROWS):
+        fields = [column.cast(pa.large_string()) for column in batch.columns]
+        texts = pc.binary_join_element_wise(*fields, divider, null_handling="replace")
+        rows = texts.cast(pa.large_binary()).to_numpy(zero_copy_only=False).tolist()
+        hashes = b"".join([sha256(row).digest() for row in rows])
+        words += np.frombuffer(hashes, ">u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
+    return sum(int(word) << 32 * place for place, word in enumerate(reversed(words))) % 2**256
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    """The rows as one Parquet file, the same bytes for the same rows."""
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, FILE_SCHEMA, compression="zstd") as writer:
+        for start in range(0, table.num_rows, _SLICE_ROWS):
+            writer.write_table(table.slice(start, _SLICE_ROWS).cast(FILE_SCHEMA))
+    return bytes(sink.getvalue())
+
+
+def from_parquet(data: bytes, path: str) -> pa.Table:
+    """Read `to_parquet`.
+
+    Raises:
+        CorruptFile: `path` is no such file.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        file = pa.BufferReader(data)
+        if not pq.read_schema(file).equals(FILE_SCHEMA):
+            raise CorruptFile(path, None, "not a list of removals: its columns are others")
+        table = pq.read_table(file, read_dictionary=list(_FEW_VALUES)).cast(SCHEMA).combine_chunks()
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(path, None, f"not a list of removals: {error}") from error
+    return _sharing(table)
+
+
+def _sharing(table: pa.Table) -> pa.Table:
+    """The same rows, in which `as_written` takes no memory where it is `path`."""
+    if not table["as_written"].equals(table["path"]):
+        return table
+    place = SCHEMA.get_field_index("as_written")
+    return table.set_column(place, SCHEMA.field(place), table["path"])
+
+
+def _places(kinds: pa.Array, paths: pa.Array) -> pa.Array:
+    """What n rows of a kind are in order by: their paths, the last one first where that is the kind's order."""
+    last_first = pc.equal(kinds, _LAST_FIRST)
+    if not pc.any(last_first).as_py():
+        return paths
+    place = pc.rank(paths, sort_keys="ascending", tiebreaker="dense").cast(pa.int64())
+    return pc.if_else(last_first, pc.negate(place), place)
+
+
+def _in_order(table: pa.Table) -> bool:
+    """Whether rows of one step are in delete order, as far as that can be told without decoding them."""
+    kinds = table["kind"]
+    if not pa.types.is_dictionary(kinds.type) or len(pc.unique(table["step"])) > 1:
+        return False
+    if pc.any(pc.equal(kinds, _LAST_FIRST)).as_py():
+        return False
+    last: tuple[int, str] = (-1, "")
+    for batch in table.select(["kind", "path"]).to_batches():
+        if not len(batch):
+            continue
+        known = pc.fill_null(pc.index_in(batch["kind"].dictionary, value_set=pa.array(KINDS)), -1).to_numpy()
+        ranks = known[batch["kind"].indices.to_numpy()]
+        first = (int(ranks[0]), batch["path"][0].as_py())
+        ascending = pc.greater_equal(batch["path"].slice(1), batch["path"].slice(0, len(batch) - 1))
+        same = ranks[1:] == ranks[:-1]
+        steps = (ranks[1:] > ranks[:-1]) | (same & ascending.to_numpy(zero_copy_only=False))
+        if first < last or not steps.all() or ranks.min() < 0:
+            return False
+        last = (int(ranks[-1]), batch["path"][len(batch) - 1].as_py())
+    return True

@@ -1,0 +1,34 @@
+"""What is too much for memory, in a file of this machine without a name: it goes when the process ends, however."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+Place = tuple[int, int]  # [start, stop)
+
+
+class Spool:
+    """Bytes, piece by piece. They are not mapped: what was mapped counts as this process's memory."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="iceberg-cli-", buffering=0)  # noqa: SIM115 - it lives as this does
+        self._size_bytes = 0
+
+    def add(self, data: bytes) -> Place:
+        """Write a piece; where it is.
+
+        Raises:
+            OSError: it cannot be written, for the disk is full, say.
+        """
+        start = self._size_bytes
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+        self._size_bytes += len(data)
+        return start, self._size_bytes
+
+    def read(self, place: Place) -> bytes:
+        """A piece."""
+        start, stop = place
+        return os.pread(self._file.fileno(), stop - start, start)

@@ -1,0 +1,264 @@
+"""Removals that are too many for one part: what they say, and their files, are those of the same rows in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iceberg_cli import removal_parts
+from iceberg_cli.content_rows import held_or_sorted
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.removal_files import RemovalFiles, as_files, load
+from iceberg_cli.removal_parts import collected, in_parts
+from iceberg_cli.removal_rows import KINDS, SCHEMA
+from iceberg_cli.removals import Removals, Stored
+from iceberg_cli.sorted_runs import SortedRuns
+from iceberg_cli.spool import Spool
+
+Row = dict[str, Any]
+# Of one kind whose order is that of paths, and two others; steps in the order of their names.
+ROW = st.fixed_dictionaries(
+    {
+        "step": st.sampled_from(["expire", "sweep"]),
+        "path": st.text(min_size=1, max_size=6),
+        "as_written": st.text(max_size=6),
+        "kind": st.sampled_from(["data_file", "manifest_file", "manifest_list"]),
+        "size_bytes": st.none() | st.integers(0, 2**62),
+        "reason": st.text(max_size=4),
+    }
+)
+ROWS = st.lists(ROW, unique_by=lambda row: row["path"], min_size=2, max_size=24)
+
+
+@contextlib.contextmanager
+def parts_of(rows: int) -> Iterator[None]:
+    """Parts hold no more than so many rows."""
+    with patch.object(removal_parts, "PART_ROWS", rows):
+        yield
+
+
+def ordered(rows: Sequence[Row]) -> list[Row]:
+    """Delete order, by the words of `removal_rows.py`."""
+    return sorted(rows, key=lambda row: (row["step"], KINDS.index(row["kind"]), row["path"].encode()))
+
+
+def split(rows: Sequence[Row], part_rows: int) -> Removals:
+    with parts_of(part_rows):
+        return in_parts(Removals.of(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
+
+
+def written(files: RemovalFiles) -> tuple[str, dict[str, bytes]]:
+    return files.name, dict(files.files)
+
+
+def many(count: int = 10) -> list[Row]:
+    return [
+        {
+            "step": "expire",
+            "path": f"/t/data/{number:04}",
+            "as_written": f"/t/data/{number:04}",
+            "kind": "data_file",
+            "size_bytes": number,
+            "reason": "last reached by expired snapshot 1",
+        }
+        for number in range(count)
+    ]
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(1, 9), st.data())
+def test_parts_say_what_the_rows_say(rows: list[Row], part_rows: int, data: st.DataObject) -> None:
+    expected = ordered(rows)
+    found = split(rows, part_rows)
+    assert len(found.parts) == -(-len(rows) // part_rows)
+    assert found.table.to_pylist() == expected
+    assert found.count == len(rows)
+    assert found.size_bytes == sum(row["size_bytes"] or 0 for row in rows)
+    assert found.by_kind == {
+        kind: {"count": len(mine), "bytes": sum(row["size_bytes"] or 0 for row in mine)}
+        for kind in KINDS
+        if (mine := [row for row in rows if row["kind"] == kind])
+    }
+    assert list(found.by_kind) == [kind for kind in KINDS if kind in found.by_kind]
+    hashes = [
+        hashlib.sha256(
+            "\x00".join("" if row[name] is None else str(row[name]) for name in SCHEMA.names).encode()
+        ).digest()
+        for row in rows
+    ]
+    assert int(found.digest, 16) == sum(int.from_bytes(each) for each in hashes) % 2**256
+    for step in ("expire", "sweep"):
+        start, stop = found.of_step(step)
+        assert expected[start:stop] == [row for row in expected if row["step"] == step]
+    start, stop = sorted(data.draw(st.tuples(st.integers(0, len(rows)), st.integers(0, len(rows)))))
+    assert found.rows(range(start, stop)).to_pylist() == expected[start:stop]
+    numbers = data.draw(st.lists(st.integers(0, len(rows) - 1), unique=True))
+    assert found.rows(numbers).to_pylist() == [expected[number] for number in numbers]
+
+
+@settings(deadline=None)
+@given(ROWS, ROWS, st.integers(1, 5), st.integers(1, 30))
+def test_paths_outside_are_told_part_by_part(now: list[Row], shown: list[Row], few: int, others: int) -> None:
+    known = {row["path"] for row in shown}
+    expected = [row["path"] for row in ordered(now) if row["path"] not in known]
+    assert list(split(now, few).paths_outside(split(shown, others))) == expected
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(1, 9))
+def test_files_hold_what_the_parts_hold(rows: list[Row], part_rows: int) -> None:
+    made = split(rows, part_rows)
+    name, files = written(as_files(made))
+    assert list(files)[-1] == name
+    assert len(files) == (len(made.parts) + 1 if len(made.parts) > 1 else 1)
+    back = load(name, files.__getitem__, "/folder")
+    assert back.table.to_pylist() == ordered(rows)
+    assert (back.count, back.digest, back.by_kind) == (made.count, made.digest, made.by_kind)
+    assert back.of_step("sweep") == made.of_step("sweep")
+    assert written(as_files(back)) == (name, files)
+
+
+def test_rows_that_fit_into_one_part_are_one_parquet_file_as_ever() -> None:
+    name, files = written(as_files(split(many(3), 3)))
+    (data,) = files.values()
+    assert name == f"removals-{hashlib.sha256(data).hexdigest()[:32]}.parquet"
+
+
+def damaged(files: dict[str, bytes], name: str, how: str) -> dict[str, bytes]:
+    part = sorted(each for each in files if each.endswith(".parquet"))[1]
+    match how:
+        case "a part is gone":
+            return {each: data for each, data in files.items() if each != part}
+        case "a part is cut short":
+            return {**files, part: files[part][:-1]}
+        case "a part has a flipped bit":
+            data = bytearray(files[part])
+            data[len(data) // 2] ^= 1
+            return {**files, part: bytes(data)}
+        case "a part is another one":
+            other = next(each for each in files if each.endswith(".parquet") and each != part)
+            return {**files, part: files[other]}
+        case "the index is cut short":
+            return {**files, name: files[name][:-2]}
+        case "the index lacks a part":
+            index = json.loads(files[name])
+            del index["parts"][0]
+            return {**files, name: json.dumps(index).encode()}
+    raise AssertionError(how)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "a part is gone", "a part is cut short", "a part has a flipped bit", "a part is another one",
+        "the index is cut short", "the index lacks a part",
+    ],
+)  # fmt: skip
+def test_files_that_are_not_as_they_were_written_are_corrupt_by_name(how: str) -> None:
+    name, files = written(as_files(split(many(), 3)))
+    left = damaged(files, name, how)
+
+    def read(asked: str) -> bytes:
+        if asked not in left:
+            raise FileNotFoundError(asked)
+        return left[asked]
+
+    with pytest.raises(CorruptFile, match="/folder/removals-"):
+        load(name, read, "/folder")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"file": "../../etc/passwd"}, {"file": "other.parquet"}, {"file": 7}, {"count": "3"}, {"digest": "g"},
+        {"paths": ["a"]}, {"by_step": {"expire": "3"}}, {"by_kind": {"data_file": [3]}}, {"by_kind": {"data_file": 3}},
+    ],
+)  # fmt: skip
+def test_an_index_of_another_shape_is_corrupt(change: dict[str, object]) -> None:
+    name, files = written(as_files(split(many(), 3)))
+    index = json.loads(files[name])
+    index["parts"][1] |= change
+    data = json.dumps(index).encode()
+    forged = f"removals-{hashlib.sha256(data).hexdigest()[:32]}.json"
+    with pytest.raises(CorruptFile, match=forged):
+        load(forged, {**files, forged: data}.__getitem__, "/folder")
+
+
+def test_tables_that_come_one_after_the_other_are_collected_part_by_part() -> None:
+    rows = ordered([*many(), {**many(1)[0], "path": "/t/m", "as_written": "/t/m", "kind": "manifest_file"}])
+    tables = [pa.Table.from_pylist(some, schema=SCHEMA) for some in (rows[:4][::-1], rows[4:9], [], rows[9:])]
+    with parts_of(3):
+        found = collected(tables)
+    assert [part.count for part in found.parts] == [3, 1, 3, 2, 2]
+    assert all(isinstance(part, Stored) for part in found.parts)
+    assert found.table.to_pylist() == rows
+    with parts_of(3), pytest.raises(AssertionError):
+        collected(reversed(tables))
+
+
+def test_few_rows_are_held_however_they_come() -> None:
+    tables = [pa.Table.from_pylist(some, schema=SCHEMA) for some in (many(4)[2:], many(2))]
+    found = collected(tables)
+    assert not any(isinstance(part, Stored) for part in found.parts)
+    assert found.table.to_pylist() == many(4)
+
+
+# -- on disk -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_spooled_is_read_back_from_a_file_that_has_no_name(
+    tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    spool = Spool()
+    pieces = [b"one", b"", b"x" * 100_000, b"last"]
+    places = [spool.add(piece) for piece in pieces]
+    assert [spool.read(place) for place in reversed(places)] == pieces[::-1]
+    assert os.listdir(tmp_path) == []
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 2), st.text(max_size=3)), st.integers(0, 5), max_size=60),
+    st.integers(1, 8),
+    st.integers(1, 5),
+)
+def test_sorted_runs_are_merged_in_order_and_within_bounds(
+    runs: dict[tuple[int, str], int], rows: int, block_rows: int
+) -> None:
+    merged = SortedRuns(("a", "b"), rows=rows, block_rows=block_rows)
+    schema = pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.large_string())])
+    for run in range(6):
+        mine = sorted(key for key, number in runs.items() if number == run)
+        merged.add(pa.table({"a": [a for a, _ in mine], "b": [b for _, b in mine]}, schema=schema))
+    found = [[(row["a"], row["b"]) for row in table.to_pylist()] for table in merged.merged()]
+    assert [key for some in found for key in some] == sorted(runs)
+    # Of each run one block waits at most, and the last block that is read may go beyond.
+    assert max(map(len, found), default=0) <= rows + (6 + 1) * block_rows
+
+
+@pytest.mark.parametrize("held_rows", [0, 3, 9, 10, 1_000])
+def test_rows_of_batches_are_held_while_they_are_few_and_else_come_in_delete_order(held_rows: int) -> None:
+    kinds = ["equality_delete_file", "data_file", "position_delete_file"]
+    rows = [{**row, "kind": kinds[number % 3]} for number, row in enumerate(many())][::-1]
+    schema = pa.schema([field for field in SCHEMA if field.name != "step"])
+    without_step = [{name: row[name] for name in schema.names} for row in rows]
+    batches = [pa.Table.from_pylist(without_step[at : at + 3], schema=schema) for at in range(0, 10, 3)]
+    held, content = held_or_sorted(iter(batches), held_rows=held_rows)
+    found = [row for table in content for row in table.to_pylist()]
+    if held_rows >= 10:
+        assert (held, found) == (batches, [])
+    else:
+        assert held == []
+        expected = [{name: row[name] for name in schema.names} for row in ordered(rows)]
+        assert [{name: row[name] for name in schema.names} for row in found] == expected
