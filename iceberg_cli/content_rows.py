@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from iceberg_cli.removal_rows import FILE_SCHEMA, ICEBERG_KINDS
 from iceberg_cli.removals import PART_ROWS
-from iceberg_cli.sorted_runs import SortedRuns
 
 HELD_ROWS = 8 * PART_ROWS
 _RUN_ROWS = 4 * PART_ROWS
@@ -29,20 +28,31 @@ def held_or_sorted(
     Returns:
         The same batches, or none; and none, or rows of plain columns, about as many at a time as a part has.
     """
-    runs = SortedRuns(("rank", "path"), rows=PART_ROWS, block_rows=_BLOCK_ROWS)
     waiting: list[pa.Table] = []
-    count, most = 0, held_rows
-    for batch in batches:
+    coming, count = iter(batches), 0
+    for batch in coming:
         waiting.append(batch)
         count += len(batch)
-        if count > most:
+        if count > held_rows:
+            return [], _in_order(waiting, coming)
+    return waiting, iter(())
+
+
+def _in_order(waiting: list[pa.Table], coming: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Batches that were taken already, and all others: read at once, put in order while they are asked for."""
+    from iceberg_cli.sorted_runs import SortedRuns
+
+    runs = SortedRuns(("rank", "path"), rows=PART_ROWS, block_rows=_BLOCK_ROWS)
+    runs.add(_sorted(waiting))
+    waiting.clear()
+    for batch in coming:
+        waiting.append(batch)
+        if sum(map(len, waiting)) > _RUN_ROWS:
             runs.add(_sorted(waiting))
-            waiting, count, most = [], 0, _RUN_ROWS
-    if most == held_rows:
-        return waiting, iter(())
+            waiting.clear()
     if waiting:
         runs.add(_sorted(waiting))
-    return [], (rows.drop_columns(["rank"]) for rows in runs.merged())
+    return (rows.drop_columns(["rank"]) for rows in runs.merged())
 
 
 def _sorted(batches: list[pa.Table]) -> pa.Table:

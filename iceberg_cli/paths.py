@@ -158,11 +158,7 @@ def _may_mean_more(paths: Any) -> bool:
 
     rare = np.zeros(256, np.bool_)
     rare[[*range(0x20), ord("%"), ord("\\"), *range(0x7F, 0x100)]] = True
-    for data in _bytes_of(paths):
-        after_slash = data[1:][data[:-1] == _SLASH]
-        if rare.take(data).any() or (after_slash == _DOT).any() or (after_slash == ord("_")).any():
-            return True
-    return False
+    return any(rare.take(data).any() for data in _bytes_of(paths)) or may_begin_with(paths, b"._")
 
 
 def _bytes_of(paths: Any) -> Iterator[Any]:

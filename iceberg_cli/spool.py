@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 
 Place = tuple[int, int]  # [start, stop)
 
@@ -12,6 +11,8 @@ class Spool:
     """Bytes, piece by piece. They are not mapped: what was mapped counts as this process's memory."""
 
     def __init__(self) -> None:
+        import tempfile  # with what it imports it takes longer than most commands have for it
+
         self._file = tempfile.TemporaryFile(prefix="iceberg-cli-", buffering=0)  # noqa: SIM115 - it lives as this does
         self._size_bytes = 0
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import iceberg_cli
 from iceberg_cli import choosing
@@ -23,7 +24,7 @@ from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.spark import SparkEngine
 from iceberg_cli.engines.spark_opening import packed, prepare
-from iceberg_cli.engines.spark_session import Session
+from iceberg_cli.engines.spark_session import Session, translated
 from iceberg_cli.engines.travelling import pickled_data
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.opening import open_table
@@ -176,6 +177,37 @@ def test_a_spark_that_does_not_start_is_an_error_of_the_backend(tmp_path: Path) 
     assert json.loads(done.stdout)["message"].startswith("Cannot start Spark: ")
     assert "Master must" in done.stdout
     assert done.stderr == ""
+
+
+# As Spark 4.1 says it; the first where executors ended for lack of memory, their heap being 1 GB.
+LOST_OUTPUT = """\
+org.apache.spark.SparkException: Job aborted due to stage failure: ShuffleMapStage 10 (toLocalIterator) has failed the \
+maximum allowable number of times: 4. Most recent failure reason:
+org.apache.spark.shuffle.MetadataFetchFailedException: Missing an output location for shuffle 2 partition 0
+\tat org.apache.spark.MapOutputTracker$.validateStatus(MapOutputTracker.scala:1779)
+"""
+NO_COLUMN = "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `x` cannot be resolved.\nSQLSTATE: 42703"
+
+
+@pytest.mark.parametrize(
+    ("text", "ends", "memory"),
+    [
+        (
+            LOST_OUTPUT,
+            "MetadataFetchFailedException: Missing an output location for shuffle 2 partition 0",
+            True,
+        ),
+        (NO_COLUMN, "A column with name `x` cannot be resolved.", False),
+    ],
+)
+def test_the_reason_that_spark_gives_is_told_whole_and_memory_where_executors_ended(
+    text: str, ends: str, memory: bool
+) -> None:
+    with pytest.raises(BackendUnavailable) as caught, translated("go on (reading)"):
+        raise PySparkException(text)
+    assert caught.value.message.startswith("Cannot go on (reading): Spark says: ")
+    assert caught.value.message.endswith(ends)
+    assert ("spark.executor.memory" in caught.value.next_step) is memory
 
 
 # -- workers -------------------------------------------------------------------------------------------------------

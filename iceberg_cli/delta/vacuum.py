@@ -42,7 +42,6 @@ _NAMED: Final = pa.schema([("key", pa.string()), ("deleted_ms", pa.int64())])
 _NAMES: Final = ["path", "deletionVector"]
 _SLICE_ROWS: Final = 1 << 15  # of what is derived of paths at once
 _ABSOLUTE = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
-_LAST_NAME = r"(^|/)[^/]*$"
 _VECTOR_FILE = r"(^|/)deletion_vector_[^/]*\.bin$"
 _OF_A_TABLE = rf"/(?:{LOG}/|metadata/[^/]*\.metadata\.json(?:\.gz)?$)"
 _CHANGE_FILE = rf"^{CHANGE_DATA}[^/]*/|(^|/)cdc-[^/]*$"
@@ -211,14 +210,10 @@ def _other_tables(paths: pa.ChunkedArray, root: str) -> frozenset[str]:
 
 def _below(names: pa.Array, tables: frozenset[str]) -> pa.Array:
     """Which of n names are in one of some folders, or deeper."""
-    if not tables:
-        return pa.repeat(value=False, size=len(names))
-    folders = pc.replace_substring_regex(names, _LAST_NAME, "").dictionary_encode()
-    inside = [
-        any(f"{folder}/".startswith(f"{table}/") for table in tables)
-        for folder in folders.dictionary.to_pylist()
-    ]
-    return pa.array(inside, pa.bool_()).take(folders.indices)
+    inside = pa.repeat(value=False, size=len(names))
+    for table in tables:
+        inside = pc.or_(inside, pc.starts_with(names, f"{table}/"))
+    return inside
 
 
 def _add_folders(found: set[str], paths: pa.Array, root: str) -> None:

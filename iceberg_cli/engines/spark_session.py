@@ -25,9 +25,12 @@ _MOST_PARTITIONS = 1_000  # of answers that are fetched one partition after the 
 _INLINE_BYTES = 256 << 10  # of a parcel; above, it is broadcast where the session can
 
 _DRIVER_GONE = "Its driver may lack memory: --spark-conf spark.driver.memory=4g."
+_EXECUTORS_GONE = "Its executors may lack memory: --spark-conf spark.executor.memory=4g."
 
 _SHARES = "array<struct<bucket:int,data:binary>>"
 
+# What is left of one that ended: the tasks it ran, and what it had for others.
+_EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|MetadataFetchFailed|FetchFailed|OutOfMemoryError")
 _RAISED = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt|Warning)\b")
 
 OverColumn = Callable[[pa.Array], pa.Array]
@@ -274,10 +277,12 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
-        gone = isinstance(error, ConnectionError | Py4JNetworkError)
-        raise BackendUnavailable(
-            f"Cannot {what}: Spark says: {cause_of(error)}", next_step=_DRIVER_GONE if gone else ""
-        ) from error
+        cause, next_step = cause_of(error), ""
+        if isinstance(error, ConnectionError | Py4JNetworkError):
+            next_step = _DRIVER_GONE
+        elif _EXECUTOR_LOST.search(cause):
+            next_step = _EXECUTORS_GONE
+        raise BackendUnavailable(f"Cannot {what}: Spark says: {cause}", next_step=next_step) from error
 
 
 def cause_of(error: BaseException) -> str:
@@ -292,4 +297,6 @@ def cause_of(error: BaseException) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     raised = [line for line in lines if _RAISED.match(line)] if "Traceback (most" in text else []
     line = (raised or lines or [type(error).__name__])[-1 if raised else 0]
+    if line.endswith(":") and not raised:  # the reason stands below
+        line = " ".join(lines[:2])
     return redact(line)
