@@ -156,8 +156,8 @@ def _driver(lines: list[dict[str, Any]]) -> list[str]:
             f"| {SAME[line['same']]} |"
         )
     about = (
-        "Two workers in processes of their own; the heap of the driver's JVM is 512 MB. MB are the peaks of our "
-        'process and of the JVM, added up. "Same": the plan of our local engine is equal.'
+        "Two workers in processes of their own; the driver's JVM has a heap of 512 MB and the serial collector. MB are "
+        'the peaks of our process and of the JVM, added up. "Same": the plan of our local engine is equal.'
     )
     return [
         "## Memory of Spark's driver",

@@ -8,11 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.removal_rows import FILE_SCHEMA, ICEBERG_KINDS
-from iceberg_cli.removals import PART_ROWS
+from iceberg_cli.removals import HELD_ROWS, PART_ROWS
 
-HELD_ROWS = 8 * PART_ROWS
-_RUN_ROWS = 4 * PART_ROWS
-_BLOCK_ROWS = 1 << 10
 _PLAIN = pa.schema([field for field in FILE_SCHEMA if field.name != "step"])
 
 
@@ -42,21 +39,16 @@ def _in_order(waiting: list[pa.Table], coming: Iterator[pa.Table]) -> Iterator[p
     """Batches that were taken already, and all others: read at once, put in order while they are asked for."""
     from iceberg_cli.sorted_runs import SortedRuns
 
-    runs = SortedRuns(("rank", "path"), rows=PART_ROWS, block_rows=_BLOCK_ROWS)
-    runs.add(_sorted(waiting))
-    waiting.clear()
+    runs = SortedRuns(("rank", "path"), rows=PART_ROWS)
+    while waiting:
+        runs.add(_ranked(waiting.pop()))
     for batch in coming:
-        waiting.append(batch)
-        if sum(map(len, waiting)) > _RUN_ROWS:
-            runs.add(_sorted(waiting))
-            waiting.clear()
-    if waiting:
-        runs.add(_sorted(waiting))
+        runs.add(_ranked(batch))
     return (rows.drop_columns(["rank"]) for rows in runs.merged())
 
 
-def _sorted(batches: list[pa.Table]) -> pa.Table:
-    """A run."""
-    rows = pa.concat_tables(batches).select(_PLAIN.names).cast(_PLAIN)
+def _ranked(batch: pa.Table) -> pa.Table:
+    """Plain columns, and the place of the kind in the delete order."""
+    rows = batch.select(_PLAIN.names).cast(_PLAIN)
     rank = pc.index_in(rows["kind"], value_set=pa.array(ICEBERG_KINDS))
-    return rows.append_column("rank", rank).sort_by([("rank", "ascending"), ("path", "ascending")])
+    return rows.append_column("rank", rank)

@@ -66,22 +66,22 @@ class OpenedTable(ABC):
             own: of n rows n booleans: in a folder where this table's files may be deleted.
             folders: these folders, in words.
         """
-        foreign: list[pa.Table] = []
+        count = 0
+        examples: list[str] = []
 
         def mine() -> Iterator[pa.Table]:
+            nonlocal count
             for rows in tables:
                 is_own = own(rows)
-                all_own = pc.all(is_own).as_py() is not False  # of no rows it is null
-                if not all_own:
-                    foreign.append(rows.filter(pc.invert(is_own)).select(["as_written"]))
-                yield rows if all_own else rows.filter(is_own)
+                foreign = rows.filter(pc.invert(is_own))["as_written"]
+                count += len(foreign)
+                examples.extend(foreign.slice(0, _EXAMPLES - len(examples)).to_pylist())
+                yield rows.filter(is_own) if len(foreign) else rows
 
         removals = collected(mine())
-        if not foreign:
+        if not count:
             return plan.with_removals(removals)
-        others = pa.concat_tables(foreign)["as_written"]
-        examples = ", ".join(others.slice(0, _EXAMPLES).to_pylist())
-        warning = f"{len(others)} files that would go are outside {folders} and stay: {examples}"
+        warning = f"{count} files that would go are outside {folders} and stay: {', '.join(examples)}"
         return plan.with_removals(removals, warnings=[warning])
 
     # -- files and journals ------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
 """Which files only expired snapshots reach, found on workers: the answer of `Liveness.answer` for very large tables.
 
-Keys of kept files and rows of expired ones go to buckets by their keys, each bucket is sifted and put in order by one
-task, and what is left of the buckets goes to a file on this machine's disk, from which it is read in delete order. So
-neither kept keys nor removals are in this process's memory. What is sifted out is what the local engine sifts out, by
-the same functions.
+Keys of kept files and rows of expired ones go to buckets by their keys, each bucket is sifted by one task, and what is
+left goes through a file of this machine's disk, which puts it in delete order. So neither kept keys nor removals are in
+this process's memory. What is sifted out is what the local engine sifts out, by the same functions.
 
 Marking fails closed here too: a kept manifest that is gone or cannot be read whole raises, and the kept files that all
 buckets together saw must be as many as the manifest lists say.
@@ -45,7 +44,7 @@ from iceberg_cli.sorted_runs import SortedRuns
 from iceberg_cli.storage.links import OtherNames
 
 _ROW_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
-_BUCKET_BYTES = 16 << 20
+_BUCKET_BYTES = 8 << 20
 _ENTRY_BYTES = (
     100  # about what of an entry is sent on; manifests with metrics of columns have more bytes an entry
 )
@@ -78,10 +77,7 @@ Item = tuple[int, ManifestSource]  # place among the expired manifests, or `_KEP
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """What is left of a bucket: kept files it saw, those of the asked keys that are theirs, and the rows that go.
-
-    Rows are ascending by content and path.
-    """
+    """What is left of a bucket: kept files it saw, those of the asked keys that are theirs, and the rows that go."""
 
     kept_files: int
     kept_among_asked: Keys
@@ -161,7 +157,6 @@ class Sifting:
         chosen = order[first]
         chosen = chosen[~among(keys[chosen], kept)]
         left = table.select(_LEFT.names).take(pa.array(chosen))
-        left = left.sort_by([("content", "ascending"), ("path", "ascending")]).combine_chunks()
         return Sifted(
             kept_files=sum(files for _, files, _ in found),
             kept_among_asked=self.asked[among(self.asked, content)],
@@ -207,7 +202,7 @@ def reached_apart(
     )
     seen = 0
     held = [question.stays]
-    runs = SortedRuns(("content", "path"), rows=PART_ROWS, block_rows=max(1, PART_ROWS >> bits))
+    runs = SortedRuns(("content", "path"), rows=PART_ROWS)
     for sifted in found:
         seen += sifted.kept_files
         held.append(sifted.kept_among_asked)

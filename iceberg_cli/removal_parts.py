@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from iceberg_cli.removal_files import stored_part
 from iceberg_cli.removal_rows import KINDS, in_delete_order, to_parquet
-from iceberg_cli.removals import PART_ROWS, Held, Part, Removals, Stored
+from iceberg_cli.removals import HELD_ROWS, PART_ROWS, Held, Part, Removals, Stored
 from iceberg_cli.spool import Spool
 
 
@@ -33,10 +33,9 @@ def collected(tables: Iterable[pa.Table]) -> Removals:
 
 
 def in_parts(removals: Removals) -> Removals:
-    """The same removals, on disk where they are too many for one part."""
-    if removals.count <= PART_ROWS and len(removals.parts) == 1:
-        return removals
-    if all(isinstance(part, Stored) for part in removals.parts):
+    """The same removals, in parts on disk where they are many."""
+    few = len(removals.parts) == 1 and removals.count <= HELD_ROWS
+    if few or all(isinstance(part, Stored) for part in removals.parts):
         return removals
     return Removals(tuple(_on_disk(part.read() for part in removals.parts)))
 

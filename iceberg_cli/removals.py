@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from iceberg_cli.removal_rows import KINDS, SCHEMA, from_parquet, in_delete_order, of_kinds, row_digests
 
-PART_ROWS = 1 << 16  # of a part in a file
+PART_ROWS = 1 << 16  # of each of several parts
+HELD_ROWS = 8 * PART_ROWS  # so many are few: one part in memory, one file
 
 
 class Part(Protocol):

@@ -8,51 +8,71 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from iceberg_cli.engines.travelling import from_ipc, to_ipc
-from iceberg_cli.spool import Place, Spool
+from iceberg_cli.spool import Spool
 
 Key = tuple[int, str]
 
 
 class SortedRuns:
-    """Sorted runs of rows, each written in blocks.
+    """Rows on their way through runs, each of which is written in blocks.
+
+    In memory is a run while it is made; then, of each run, up to a block, and the keys of the first rows of all blocks.
 
     Args:
-        keys: two columns, one of integers and one of strings, by which rows are ascending.
-        rows: about so many are in memory when they are merged, and as many as one block of each run beside them.
-        block_rows: of a block.
+        keys: two columns, one of integers and one of strings, by which rows are to be ascending.
+        rows: about how many come out at a time; a run has twice as many, a block a 128th.
     """
 
-    def __init__(self, keys: tuple[str, str], *, rows: int, block_rows: int) -> None:
+    def __init__(self, keys: tuple[str, str], *, rows: int) -> None:
         self._keys = keys
         self._rows = rows
-        self._block_rows = block_rows
+        self._run_rows = 2 * rows
+        self._block_rows = max(1, rows >> 7)
         self._spool = Spool()
-        self._blocks: list[tuple[Key, int, Place]] = []  # with the key of the first row and their number
+        self._waiting: list[pa.Table] = []  # for a run
+        self._blocks: list[
+            pa.Table
+        ] = []  # of each run, a row for each block: the keys of its first row, and its place
 
-    def add(self, run: pa.Table) -> None:
-        """Add a run."""
-        for start in range(0, len(run), self._block_rows):
-            block = run.slice(start, self._block_rows)
-            self._blocks.append((self._key(block, 0), len(block), self._spool.add(to_ipc(block))))
+    def add(self, rows: pa.Table) -> None:
+        """Add rows in any order."""
+        self._waiting.append(rows)
+        if sum(map(len, self._waiting)) >= self._run_rows:
+            self._write_run()
 
     def merged(self) -> Iterator[pa.Table]:
         """All rows in their order, some at a time."""
-        self._blocks.sort()
+        self._write_run()
+        if not self._blocks:
+            return
+        blocks = self._sorted(self._blocks)
+        self._blocks.clear()
+        places = zip(*(blocks[end].to_pylist() for end in ("start", "stop")), strict=True)
         waiting: list[pa.Table] = []
-        rows = 0
-        for number, (_, count, place) in enumerate(self._blocks, start=1):
+        new = 0  # rows that came since some went
+        for number, place in enumerate(places):
             waiting.append(from_ipc(self._spool.read(place)))
-            rows += count
-            if number == len(self._blocks):
+            new += len(waiting[-1])
+            if number + 1 == len(blocks):
                 yield self._sorted(waiting)
-            elif rows >= self._rows:
+            elif new >= self._rows:
                 found = self._sorted(waiting)
                 # Nothing that was not read yet is before the first row of the next block.
-                stop = self._place(found, self._blocks[number][0])
+                stop = self._place(found, self._key(blocks, number + 1))
+                waiting, new = [found.slice(stop)], 0
                 if stop:
                     yield found.slice(0, stop)
-                waiting = [found.slice(stop)]
-                rows = 0
+
+    def _write_run(self) -> None:
+        if not any(map(len, self._waiting)):
+            return
+        run = self._sorted(self._waiting).combine_chunks()
+        self._waiting.clear()
+        firsts = range(0, len(run), self._block_rows)
+        places = [self._spool.add(to_ipc(run.slice(first, self._block_rows))) for first in firsts]
+        starts, stops = (pa.array(ends, pa.int64()) for ends in zip(*places, strict=True))
+        keys = run.select(self._keys).take(pa.array(firsts, pa.int64()))
+        self._blocks.append(keys.append_column("start", starts).append_column("stop", stops))
 
     def _sorted(self, tables: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(tables).sort_by([(key, "ascending") for key in self._keys])

@@ -215,8 +215,6 @@ def test_this_process_too_puts_many_rows_on_disk(made: Made, monkeypatch: pytest
     assert not [*held.content]
     monkeypatch.setattr(liveness_module, "held_or_sorted", partial(held_or_sorted, held_rows=50))
     monkeypatch.setattr(content_rows, "PART_ROWS", 64)
-    monkeypatch.setattr(content_rows, "_RUN_ROWS", 40)
-    monkeypatch.setattr(content_rows, "_BLOCK_ROWS", 8)
     found = liveness(table.storage, apart=False).answer(reach(table), step="expire")
     content = [*found.content]
     assert len(content) > 4

@@ -42,8 +42,8 @@ ROWS = st.lists(ROW, unique_by=lambda row: row["path"], min_size=2, max_size=24)
 
 @contextlib.contextmanager
 def parts_of(rows: int) -> Iterator[None]:
-    """Parts hold no more than so many rows."""
-    with patch.object(removal_parts, "PART_ROWS", rows):
+    """Parts hold no more than so many rows, and more than these are many."""
+    with patch.multiple(removal_parts, PART_ROWS=rows, HELD_ROWS=rows):
         yield
 
 
@@ -227,24 +227,35 @@ def test_what_is_spooled_is_read_back_from_a_file_that_has_no_name(
     assert os.listdir(tmp_path) == []
 
 
+def sorted_apart(batches: Sequence[Sequence[tuple[int, str]]], rows: int) -> list[list[tuple[int, str]]]:
+    """What `SortedRuns` gives, table by table."""
+    runs = SortedRuns(("a", "b"), rows=rows)
+    schema = pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.large_string())])
+    for batch in batches:
+        runs.add(pa.table({"a": [a for a, _ in batch], "b": [b for _, b in batch]}, schema=schema))
+    return [[(row["a"], row["b"]) for row in table.to_pylist()] for table in runs.merged()]
+
+
 @settings(deadline=None)
 @given(
     st.dictionaries(st.tuples(st.integers(0, 2), st.text(max_size=3)), st.integers(0, 5), max_size=60),
     st.integers(1, 8),
-    st.integers(1, 5),
 )
-def test_sorted_runs_are_merged_in_order_and_within_bounds(
-    runs: dict[tuple[int, str], int], rows: int, block_rows: int
+def test_rows_are_put_in_order_and_come_out_within_bounds(
+    keys: dict[tuple[int, str], int], rows: int
 ) -> None:
-    merged = SortedRuns(("a", "b"), rows=rows, block_rows=block_rows)
-    schema = pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.large_string())])
-    for run in range(6):
-        mine = sorted(key for key, number in runs.items() if number == run)
-        merged.add(pa.table({"a": [a for a, _ in mine], "b": [b for _, b in mine]}, schema=schema))
-    found = [[(row["a"], row["b"]) for row in table.to_pylist()] for table in merged.merged()]
-    assert [key for some in found for key in some] == sorted(runs)
-    # Of each run one block waits at most, and the last block that is read may go beyond.
-    assert max(map(len, found), default=0) <= rows + (6 + 1) * block_rows
+    batches = [[key for key, number in keys.items() if number == batch] for batch in range(6)]
+    found = sorted_apart(batches, rows)
+    assert [key for some in found for key in some] == sorted(keys)
+    # Of each run one block, a row here, waits at most, and the last block that is read may go beyond.
+    assert max(map(len, found), default=0) <= rows + len(keys) // (2 * rows) + 2
+
+
+def test_blocks_of_many_rows_are_put_in_order_too() -> None:
+    keys = [(number % 2, f"{number * 7919 % 10_007:05}") for number in range(10_007)]
+    found = sorted_apart([keys[at : at + 1_000] for at in range(0, len(keys), 1_000)], 1_000)
+    assert [key for some in found for key in some] == sorted(keys)
+    assert max(map(len, found)) <= 1_000 + 7 * 7 + 7
 
 
 @pytest.mark.parametrize("held_rows", [0, 3, 9, 10, 1_000])

@@ -463,10 +463,15 @@ def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_
 # -- many files ------------------------------------------------------------------------------------------------
 
 
+def split_by(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if more files than these were too many for one file of removals."""
+    for name in ("PART_ROWS", "HELD_ROWS"):
+        monkeypatch.setattr(removal_parts, name, rows)
+
+
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if a few files that go were too many for one file of removals."""
-    monkeypatch.setattr(removal_parts, "PART_ROWS", 2)
+    split_by(2, monkeypatch)
 
 
 def test_many_removals_are_part_files_in_a_folder_that_other_readers_take_for_one(
@@ -489,7 +494,7 @@ def test_a_plan_is_equal_however_its_removals_are_kept(
     table: FolderTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = saved(str(table.folder), tmp_path / "whole", *AS_OF)
-    monkeypatch.setattr(removal_parts, "PART_ROWS", 2)
+    split_by(2, monkeypatch)
     split = saved(str(table.folder), tmp_path / "split", *AS_OF)
     assert whole.read_bytes() == split.read_bytes()
 
@@ -502,7 +507,7 @@ def test_an_earlier_plan_is_replaced_with_all_its_parts_and_nothing_else(
     saved(str(table.folder), folder, *AS_OF)
     assert beside.is_file()
     with monkeypatch.context() as patched:
-        patched.setattr(removal_parts, "PART_ROWS", 2)
+        split_by(2, patched)
         saved(str(table.folder), folder, *AS_OF)
         first = set(listing(beside))
         saved(str(table.folder), folder, *AS_OF, "--snapshot-id", "1")
@@ -521,7 +526,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(
     beside = path.parent / "plan.json.removals.parquet"
     (beside / "notes.txt").write_text("mine")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(removal_parts, "PART_ROWS", 1_000)
+        split_by(1_000, patched)
         ran = iceberg_cli("plan", table.folder, "expire-snapshots", *AS_OF, "-o", path)
     assert ran.code == 2
     assert str(beside) in ran.err

@@ -121,7 +121,7 @@ def a_scene(*, catalog: bool = True, properties: Mapping[str, str] | None = None
 
 def few_rows_in_a_part() -> AbstractContextManager[object]:
     """As if a few files that go were too many for one file of removals."""
-    return patch.object(removal_parts, "PART_ROWS", 3)
+    return patch.multiple(removal_parts, PART_ROWS=3, HELD_ROWS=3)
 
 
 def finish(scene: Scene) -> None:
