@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from iceberg_cli.errors import BackendUnavailable
+
 Place = tuple[int, int]  # [start, stop)
 
 
@@ -20,12 +22,18 @@ class Spool:
         """Write a piece; where it is.
 
         Raises:
-            OSError: it cannot be written, for the disk is full, say.
+            BackendUnavailable: the disk is full, say.
         """
         start = self._size_bytes
         view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise BackendUnavailable(
+                f"Cannot go on: the folder for temporary files takes no more than {start} bytes: {error.strerror}",
+                next_step="TMPDIR names another one.",
+            ) from error
         self._size_bytes += len(data)
         return start, self._size_bytes
 

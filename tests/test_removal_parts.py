@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import resource
 from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from iceberg_cli import removal_parts
 from iceberg_cli.content_rows import held_or_sorted
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.removal_files import RemovalFiles, as_files, load
 from iceberg_cli.removal_parts import collected, in_parts
 from iceberg_cli.removal_rows import KINDS, SCHEMA
@@ -225,6 +226,19 @@ def test_what_is_spooled_is_read_back_from_a_file_that_has_no_name(
     places = [spool.add(piece) for piece in pieces]
     assert [spool.read(place) for place in reversed(places)] == pieces[::-1]
     assert os.listdir(tmp_path) == []
+
+
+def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do() -> None:
+    spool = Spool()
+    spool.add(b"x" * 500)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        with pytest.raises(BackendUnavailable, match="no more than 500 bytes") as caught:
+            spool.add(b"y" * 1_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "TMPDIR" in caught.value.next_step
 
 
 def sorted_apart(batches: Sequence[Sequence[tuple[int, str]]], rows: int) -> list[list[tuple[int, str]]]:
