@@ -231,9 +231,9 @@ def test_files_of_others_are_left_out_of_every_part_and_counted_once(made: Made)
     def own(rows: pa.Table) -> pa.Array:
         return pc.starts_with(rows["path"], "/own/").combine_chunks()
 
-    tables = iter([rows("/a", "/own/1"), rows("/b", "/c"), rows("/own/2"), rows()])
+    tables = iter([rows("/a", "/own/1"), rows("/b", "/c"), rows("/own/2"), rows(), rows("/d", "/e", "/f")])
     plan = opened(made).with_own_removals(a_plan(removals=Removals.none()), tables, own, folders="its folder")
     assert plan.removals is not None
     assert plan.removals.table["path"].to_pylist() == ["/own/1", "/own/2"]
     *_, warning = plan.warnings
-    assert warning == "3 files that would go are outside its folder and stay: /a, /b, /c"
+    assert warning == "6 files that would go are outside its folder and stay: /a, /b, /c, /d, /e"
