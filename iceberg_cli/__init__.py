@@ -31,7 +31,7 @@ Where building showed something better than the first design:
   itself, and a file that is made of one is written where it is made). Both engines sift and build by the same code.
 - Files that go are one table in memory while they are few. Many are put in order and written through a file of this
   machine (`sorted_runs.py`, `removal_parts.py`), as Parquet parts that plan, journal and sweep pass on one by one. So
-  Spark's driver holds no more for 20 million of them than for 2, and a local process 8 bytes for each.
+  Spark's driver holds a tenth more for 20 million of them than for 2, and a local process 8 bytes for each.
 - Big scans of local disks run in forked lanes (`engines/lanes.py`): threads gain nothing under the interpreter's lock.
 - A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
   intent with the digest, and `resume` can send the very same swap again while all files that it names are there. One of
