@@ -80,10 +80,8 @@ class Writer:
             "content": b"data",
         }
         self.parsed = fastavro.parse_schema(json.loads(self.schema))
-        self.heads: dict[tuple[int, int, int], bytes] = {}
         full = self._encode(1, 7, 7)
-        self.head_length = len(self._head_of(full))
-        self.template = full[self.head_length :]
+        self.template = full[len(self._head_of(full)) :]
         self.place = self.template.index(_PLACE.encode())
         self.marks = [i for i in range(len(self.template)) if self.template.startswith(_MARK, i)][
             : 2 * COLUMNS

@@ -45,9 +45,8 @@ from iceberg_cli.storage.links import OtherNames
 
 _ROW_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 _BUCKET_BYTES = 8 << 20
-_ENTRY_BYTES = (
-    100  # about what of an entry is sent on; manifests with metrics of columns have more bytes an entry
-)
+# About what of an entry is sent on. Manifests with metrics of columns have more bytes an entry.
+_ENTRY_BYTES = 100
 _KEY_BYTES, _ROW_BYTES = 8, 200
 _MOST_BITS = 14
 # What is left of expired manifests: `as_written` is null where it is `path`, `content` as the specification numbers

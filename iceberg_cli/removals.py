@@ -101,7 +101,7 @@ class Stored:
 
     Args:
         file: name that says what the file holds, see `removal_files.file_name`.
-        data: reads the file, and checks that it is the one of this name.
+        data: reads the file; one that others can change is checked against its name.
     """
 
     file: str

@@ -30,9 +30,8 @@ class SortedRuns:
         self._block_rows = max(1, rows >> 7)
         self._spool = Spool()
         self._waiting: list[pa.Table] = []  # for a run
-        self._blocks: list[
-            pa.Table
-        ] = []  # of each run, a row for each block: the keys of its first row, and its place
+        # Of each run, a row for each block: the keys of its first row, and its place.
+        self._blocks: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
         """Add rows in any order."""
