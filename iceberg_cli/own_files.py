@@ -5,13 +5,13 @@ Nothing outside the table's locations, and a metadata file only where the table'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.paths import Roots
+from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.removal_rows import SCHEMA
 
 _METADATA_FILE = r"\.metadata\.json(\.gz)?$"
@@ -24,12 +24,34 @@ def folders(metadata: TableMetadata) -> list[str]:
     return [metadata.location, *(properties[name] for name in _LOCATIONS if name in properties)]
 
 
+def metadata_folders(metadata: TableMetadata, location: str) -> frozenset[str]:
+    """The canonical folders that hold the table's metadata files, by its properties and by its log.
+
+    Args:
+        metadata: current.
+        location: of `metadata`.
+    """
+    files = [location, *(entry.metadata_file for entry in metadata.metadata_log)]
+    own = metadata.properties.get("write.metadata.path", f"{metadata.location.rstrip('/')}/metadata")
+    return frozenset([*(canonical(file).rpartition("/")[0] for file in files), canonical(own).rstrip("/")])
+
+
 def named_files(metadata: TableMetadata, location: str) -> list[str]:
     """The files that metadata names itself: its own, those of its log, statistics."""
     logged = [entry.metadata_file for entry in metadata.metadata_log]
     statistics = [entry.statistics_path for entry in metadata.statistics]
     by_partition = [entry.statistics_path for entry in metadata.partition_statistics]
     return [location, *logged, *statistics, *by_partition]
+
+
+def earlier_folders(metadata: TableMetadata) -> dict[str, list[str]]:
+    """The files of the metadata log by their folders, without those in `metadata` of the location of today."""
+    now = f"{canonical(metadata.location).rstrip('/')}/metadata"
+    found: dict[str, list[str]] = {}
+    for entry in metadata.metadata_log:
+        found.setdefault(canonical(entry.metadata_file).rpartition("/")[0], []).append(entry.metadata_file)
+    found.pop(now, None)
+    return found
 
 
 def own_removals(rows: pa.Table, roots: Roots) -> pa.Array:
@@ -64,6 +86,7 @@ def discardable(
     location: str,
     marks: Sequence[str],
     canonical: Callable[[str], str],
+    earlier: Iterable[str] = (),
 ) -> list[str]:
     """Those of `paths` that this tool made and that cannot be another's or the table's.
 
@@ -73,9 +96,10 @@ def discardable(
         location: of `metadata`.
         marks: operation id or commit UUIDs; one of them is in each file's name.
         canonical: the storage's.
+        earlier: locations of the table at which an open operation began.
     """
     kept = {canonical(path) for path in (location, *(entry.metadata_file for entry in metadata.metadata_log))}
-    own = Roots.of(folders(metadata))
+    own = Roots.of((), allowed=[*folders(metadata), *earlier])
     keys = {path: canonical(path) for path in paths}
     return [
         path

@@ -23,13 +23,16 @@ METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//([^/]*))?")
 _SCHEME_PATTERN = r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
 _S3_ALIASES = frozenset({"s3", "s3a", "s3n"})
-# A slash inside a partition value is written as %2F and is harmless; a dot segment between encoded slashes is not.
-_DOT_SEGMENT = r"(^|/|%2f|%5c)(\.|%2e){1,2}(/|%2f|%5c|$)"
-_SUSPICIOUS = re.compile(_DOT_SEGMENT + r"|\\|[\x00-\x1f\x7f]|[\u2044\u2215\u29f8\uff0f]", re.IGNORECASE)
-_SUSPICIOUS_PATTERN = "(?i)" + _DOT_SEGMENT + r"|\\|[\x00-\x1f\x7f]|[\x{2044}\x{2215}\x{29f8}\x{ff0f}]"
+# Local disks resolve dot segments, as may what stands before an object store: clients send them as they are, all else
+# of a key encoded once more. So %2F, a backslash or a U+FF0F parts nothing there. No local name has a NUL.
+_DOT_SEGMENT = r"(?:^|/)\.{1,2}(?:/|END)|\x00"
+_LITERAL_SCHEMES = frozenset({"file", "s3"})
+_ODD = r"|[\\\x01-\x1f\x7f]"  # what a storage makes of these that is not known here: Azure's a slash of a backslash
+_SUSPICIOUS_PATTERN = _DOT_SEGMENT.replace("END", r"\z")
+_SUSPICIOUS = re.compile(_DOT_SEGMENT.replace("END", r"\Z"))
+_SUSPICIOUS_ELSEWHERE = re.compile(_SUSPICIOUS.pattern + _ODD)
 _HINT = "/version-hint.text"
-_RECORD_PATTERN = r"/version-hint\.text$|/_iceberg_cli/"
-_RECORD = re.compile(_RECORD_PATTERN)
+_RECORD = "/_iceberg_cli/"
 _LOCAL_NOISE = re.compile(r"/(?:\.?/)+")
 _END_NOISE_PATTERN = r"(/\.?)+\z"
 _END_NOISE = re.compile(r"(?:/\.?)+\Z")
@@ -70,9 +73,10 @@ def liveness_key(path: str) -> str:
 
 
 def is_suspicious(path: str) -> bool:
-    """Whether a path could mean another place than it says: dot segments, encoded ones, control characters."""
+    """Whether the path's storage could take it for another place than the key that it spells."""
     match = _SCHEME.match(path)
-    return _SUSPICIOUS.search(path[match.end() :] if match else path) is not None
+    odd = _SUSPICIOUS if scheme_of(path) in _LITERAL_SCHEMES else _SUSPICIOUS_ELSEWHERE
+    return odd.search(path[match.end() :] if match else path) is not None
 
 
 def canonical_column(paths: Any) -> Any:
@@ -135,6 +139,21 @@ def folder_column(paths: Any) -> Any:
     return pc.list_element(pc.split_pattern(paths, "/", max_splits=1, reverse=True), 0)
 
 
+def common_folders(folders: Sequence[str]) -> tuple[str, ...]:
+    """For each bucket or disk that canonical folders are in, the deepest folder that holds all of those, in order."""
+    common: dict[str, list[str]] = {}
+    for folder in folders:
+        match = _SCHEME.match(folder)
+        store = match.group(0) if match else ""
+        parts = folder[len(store) :].split("/")
+        known = common.get(store, parts)
+        differs = (
+            place for place, (one, other) in enumerate(zip(known, parts, strict=False)) if one != other
+        )
+        common[store] = known[: next(differs, min(len(known), len(parts)))]
+    return tuple(store + "/".join(parts) or "/" for store, parts in sorted(common.items()))
+
+
 def may_have(paths: Any, characters: bytes) -> bool:
     """False only if none of n strings has one of some ASCII characters."""
     return any((data == character).any() for data in _bytes_of(paths) for character in characters)
@@ -153,12 +172,8 @@ def may_begin_with(paths: Any, characters: bytes) -> bool:
 
 
 def _may_mean_more(paths: Any) -> bool:
-    """False only if no path is suspicious or, but for how it ends, a table's own record; told by rare bytes."""
-    import numpy as np
-
-    rare = np.zeros(256, np.bool_)
-    rare[[*range(0x20), ord("%"), ord("\\"), *range(0x7F, 0x100)]] = True
-    return any(rare.take(data).any() for data in _bytes_of(paths)) or may_begin_with(paths, b"._")
+    """False only if no local path or key of S3 is suspicious or, but for how it ends, a table's own record."""
+    return may_have(paths, b"\0") or may_begin_with(paths, b"._")
 
 
 def _bytes_of(paths: Any) -> Iterator[Any]:
@@ -175,21 +190,46 @@ def _bytes_of(paths: Any) -> Iterator[Any]:
         yield np.frombuffer(data, np.uint8)[ends[0] : ends[1]]
 
 
+def whole_store(location: str) -> str | None:
+    """The bucket that a location is all of, such as `s3://bucket`, or `/` for a local disk; None for a folder."""
+    folder = canonical(location).rstrip("/")
+    if not folder and location:
+        return "/"
+    match = _SCHEME.fullmatch(folder)
+    return folder if match is not None and match.group(3) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The canonical folders that a table owns, each without a trailing slash and at least one segment deep."""
+    """The canonical folders in which a table's files may be deleted, each without a trailing slash."""
 
     folders: tuple[str, ...]
 
     @classmethod
-    def of(cls, locations: Sequence[str]) -> Roots:
-        """Roots from a table's locations; those that name a whole bucket, `/` or nothing are left out."""
+    def of(cls, locations: Sequence[str], *, allowed: Sequence[str] = ()) -> Roots:
+        """Roots from a table's locations.
+
+        Args:
+            locations: of the table; those that name a whole bucket, `/` or nothing are left out.
+            allowed: folders that the operator names besides; a bucket may be among them, and no local disk.
+        """
         kept: list[str] = []
-        for location in locations:
+        for location in [*locations, *allowed]:
             folder = canonical(location).rstrip("/")
-            if not is_suspicious(location) and _depth(folder) >= 1 and folder not in kept:
+            bucket = location in allowed and folder == whole_store(location)
+            if not is_suspicious(location) and (bucket or _depth(folder) >= 1) and folder not in kept:
                 kept.append(folder)
         return cls(tuple(kept))
+
+    def inside_column(self, paths: Any) -> Any:
+        """Which of n canonical paths, an Arrow string array, begin with one of the folders; n booleans."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        inside = pa.repeat(value=False, size=len(paths))
+        for folder in self.folders:
+            inside = pc.or_(inside, pc.starts_with(paths, f"{folder}/"))
+        return inside
 
     def own(self, path: str) -> bool:
         """Whether a canonical path is inside one of the folders, means what it says, and is no table's own record.
@@ -198,7 +238,8 @@ class Roots:
         path that ends in a slash names a folder, or on a local disk a file by another name than its own.
         """
         inside = any(path.startswith(folder + "/") for folder in self.folders) and not path.endswith("/")
-        return inside and not is_suspicious(path) and _RECORD.search(path) is None
+        record = path.endswith(_HINT) or _RECORD in path
+        return inside and not is_suspicious(path) and not record
 
     def own_column(self, paths: Any) -> Any:
         """`own` over an Arrow string array of canonical paths.
@@ -206,20 +247,18 @@ class Roots:
         Returns:
             n booleans.
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        inside = pa.repeat(value=False, size=len(paths))
-        for folder in self.folders:
-            inside = pc.or_(inside, pc.starts_with(paths, folder + "/"))
-        inside = pc.and_(inside, pc.invert(pc.ends_with(paths, "/")))
-        if not _may_mean_more(paths):
+        inside = pc.and_(self.inside_column(paths), pc.invert(pc.ends_with(paths, "/")))
+        elsewhere = [folder for folder in self.folders if scheme_of(folder) not in _LITERAL_SCHEMES]
+        if not (elsewhere or _may_mean_more(paths)):
             return pc.and_(inside, pc.invert(pc.ends_with(paths, _HINT)))
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
-        kept = pc.or_(
-            pc.match_substring_regex(keys, _SUSPICIOUS_PATTERN),
-            pc.match_substring_regex(keys, _RECORD_PATTERN),
-        )
+        kept = pc.or_(pc.ends_with(paths, _HINT), pc.match_substring(paths, _RECORD))
+        kept = pc.or_(kept, pc.match_substring_regex(keys, _SUSPICIOUS_PATTERN))
+        for folder in elsewhere:
+            odd = pc.match_substring_regex(keys, _ODD.removeprefix("|"))
+            kept = pc.or_(kept, pc.and_(pc.starts_with(paths, f"{folder}/"), odd))
         return pc.and_(inside, pc.invert(kept))
 
 

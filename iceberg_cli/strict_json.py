@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -99,19 +99,28 @@ class Lines(NamedTuple):
         values: one dict for each line that is not blank.
         numbers: of those lines, the first is 1.
         fractions: whether any number was written with a fraction or an exponent.
+        repeated: numbers of the lines where the last of several equal keys counts.
     """
 
     values: list[dict[str, Any]]
     numbers: list[int]
     fractions: bool
+    repeated: list[int]
 
 
-def loads_lines(data: bytes, path: str) -> Lines:
+class _Repeating(dict[str, Any]):
+    """An object that has a key twice, of which the last counts."""
+
+
+def loads_lines(
+    data: bytes, path: str, *, repeats_allowed: Callable[[Mapping[str, Any]], bool] | None = None
+) -> Lines:
     """The JSON objects that `data` spells, one on each line; lines may end in CR LF, and the last one in nothing.
 
     Args:
         data: UTF-8 without byte order mark, of any length.
         path: file it came from, for messages.
+        repeats_allowed: of a line, whether a key may be twice in an object inside of it; None: of no line.
 
     Raises:
         CorruptFile: a line is not one JSON object, or is one with a second meaning. Integers may be of any size.
@@ -133,15 +142,25 @@ def loads_lines(data: bytes, path: str) -> Lines:
     decoder = json.JSONDecoder(
         object_pairs_hook=_to_object, parse_float=to_float, parse_constant=_no_constant
     )
+    repeating = json.JSONDecoder(
+        object_pairs_hook=_to_last, parse_float=to_float, parse_constant=_no_constant
+    )
     values: list[dict[str, Any]] = []
     numbers: list[int] = []
+    repeated: list[int] = []
     for number, whole in enumerate(text.split("\n"), 1):
         line = whole.strip(" \t\r")
         if not line:
             continue
         place = f"line {number}"
         try:
-            value, end = decoder.raw_decode(line)
+            try:
+                value, end = decoder.raw_decode(line)
+            except _RefusedError:
+                value, end = repeating.raw_decode(line)
+                if repeats_allowed is None or type(value) is _Repeating or not repeats_allowed(value):
+                    raise
+                repeated.append(number)
         except _RefusedError as refused:
             raise CorruptFile(path, f"{place}, {refused.place or 'a number'}", refused.reason) from None
         except json.JSONDecodeError as error:
@@ -153,7 +172,7 @@ def loads_lines(data: bytes, path: str) -> Lines:
             raise CorruptFile(path, place, f"one JSON object is expected on the line, not {found}")
         values.append(value)
         numbers.append(number)
-    return Lines(values, numbers, bool(fractions))
+    return Lines(values, numbers, bool(fractions), repeated)
 
 
 def dumps(value: Mapping[str, Any]) -> bytes:
@@ -261,6 +280,11 @@ def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise _RefusedError(_first_duplicate(pairs), "the key appears twice in one object")
     return value
+
+
+def _to_last(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    return value if len(value) == len(pairs) else _Repeating(value)
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from iceberg_cli.paths import (
     Roots,
     canonical,
     canonical_column,
+    common_folders,
     folder_column,
     is_suspicious,
     liveness_key,
@@ -18,6 +19,7 @@ from iceberg_cli.paths import (
     may_begin_with,
     may_have,
     scheme_of,
+    whole_store,
 )
 
 STARTS = [
@@ -32,6 +34,8 @@ STARTS = [
     "",
 ]
 SEGMENTS = ["", ".", "..", "a", "b=1", "%2e%2e", "%2F", "%5C", "k=50%25", "é漢", ":", "?versionId=", "\n"]
+SEGMENTS += ["..\n", "\\", "a\\..\\b", "k=1\u20442", "東京\uff0f大阪", "\0", "\x7f"]
+SEGMENTS += ["_iceberg_cli", "version-hint.text"]
 PIECES = st.sampled_from([*STARTS, *SEGMENTS, "/", "//", "/./"])
 PATHS = st.lists(PIECES, max_size=6).map("".join)
 WHOLE_PATHS = st.builds(
@@ -88,29 +92,70 @@ def test_the_scheme_is_in_lower_case_and_aliases_of_s3_are_one(path: str, scheme
         "s3://b/t/../u",
         "/t/..",
         "/t/./x",
-        "/t/%2e%2e/u",
-        "/t/%2E%2E/u",
-        "/t/.%2e/u",
-        "/t/a%2F..%2Fb",
-        "/t/a%5c%2E%2e%5cb",
-        "/t/a\\b",
+        "s3://b/t/./x",
+        "s3://b/t/..",
         "/t/a\x00b",
-        "/t/a\nb",
-        "/t/a\x7f",
-        "/t/a\u2215b",
-        "/t/a\uff0fb",
+        "s3://b/t/a\x00b",
+        "abfss://b@c/t/a/../b",
+        "abfss://b@c/t/a\\b",
+        "abfss://b@c/t/a\nb",
     ],
 )
 def test_a_path_that_could_mean_another_place_is_suspicious(path: str) -> None:
     assert is_suspicious(path)
-    assert not Roots.of(["/t", "s3://b/t"]).own(path)
+    assert not Roots.of(["/t", "s3://b/t", "abfss://b@c/t"]).own(path)
 
 
-@pytest.mark.parametrize(
-    "path", ["/t/a..b", "/t/k=07%3A45%2Fb", "/t/.hidden", "/t/k=50%25", "/t/...", "/t/é漢", "s3://b/t/a b"]
-)
-def test_odd_but_honest_names_are_not_suspicious(path: str) -> None:
-    assert not is_suspicious(path)
+ODD_NAMES = [
+    *(
+        "a..b",
+        "k=07%3A45%2Fb",
+        ".hidden",
+        "k=50%25",
+        "...",
+        "é漢",
+        "a b",
+        "a+b",
+        "a?b#c",
+        "..;",
+        "..\n",
+        "\n",
+        " ..",
+    ),
+    *(
+        "k=東京\uff0f大阪",
+        "k=1\u20442",
+        "a\u2215b",
+        "a\u29f8b",
+        "\uff0e\uff0e",
+        "\u2025",
+        "a\x7fb",
+        "a\x01b",
+        "a\rb",
+    ),
+    *(
+        "a\\b",
+        "a\\..\\b",
+        "%2e%2e",
+        "%2E%2e",
+        ".%2e",
+        "k=a%2F.%2Fb",
+        "k=a%2f..%2fb",
+        "a%5c%2E%2e%5cb",
+        "%00",
+        "~",
+    ),
+]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+@pytest.mark.parametrize("folder", ["/t", "s3://b/t"])
+def test_a_name_that_the_storage_takes_as_it_is_spelled_is_the_table_s_own(folder: str, name: str) -> None:
+    roots = Roots.of(["/t", "s3://b/t"])
+    for path in (f"{folder}/{name}", f"{folder}/{name}/x", f"{folder}/data/{name}/{name}"):
+        assert not is_suspicious(path)
+        assert roots.own(path)
+        assert roots.own_column(pa.array([f"{folder}/plain", path])).to_pylist() == [True, True]
 
 
 def test_a_table_owns_what_is_below_its_folder_and_nothing_beside_it() -> None:
@@ -134,6 +179,34 @@ def test_a_whole_bucket_or_disk_is_no_table_s_folder(location: str) -> None:
     assert Roots.of([location]).folders == ()
 
 
+@pytest.mark.parametrize("spelled", ["s3://bucket", "s3a://bucket/", "S3N://bucket//"])
+def test_a_whole_bucket_is_a_root_once_it_is_allowed(spelled: str) -> None:
+    assert whole_store(spelled) == "s3://bucket"
+    roots = Roots.of(["s3://bucket", "/t"], allowed=[spelled])
+    assert set(roots.folders) == {"/t", "s3://bucket"}
+    assert roots.own("s3://bucket/data/x")
+    assert not roots.own("s3://bucket-2/data/x")
+
+
+@pytest.mark.parametrize("spelled", ["/", "//", "file:///", "file:/"])
+def test_a_whole_disk_is_never_allowed(spelled: str) -> None:
+    assert whole_store(spelled) == "/"
+    assert Roots.of([spelled], allowed=[spelled]).folders == ()
+
+
+@pytest.mark.parametrize("spelled", ["s3://b/t", "/t", "t", "", "s3://", "s3:"])
+def test_a_folder_is_no_whole_bucket(spelled: str) -> None:
+    assert whole_store(spelled) is None
+
+
+def test_the_deepest_folder_that_holds_all_is_told_for_each_bucket_and_disk() -> None:
+    folders = ["/a/b/k=1", "/a/b/k=2/x", "s3://b/t", "/a/b", "s3://c", "s3://b/t/u"]
+    assert common_folders(folders) == ("/a/b", "s3://b/t", "s3://c")
+    assert common_folders(["/a", "/b"]) == ("/",)
+    assert common_folders(["/ab", "/abc"]) == ("/",)
+    assert common_folders([]) == ()
+
+
 def test_locations_that_are_the_same_folder_count_once() -> None:
     assert Roots.of(["file:/a/t/", "/a/t", "/a//t"]).folders == ("/a/t",)
 
@@ -143,6 +216,8 @@ def test_columns_answer_as_single_paths_do(paths: list[str]) -> None:
     column = pa.array(paths, pa.string())
     assert canonical_column(column).to_pylist() == [canonical(path) for path in paths]
     assert liveness_key_column(column).to_pylist() == [liveness_key(path) for path in paths]
+    roots = Roots.of(["/a", "s3://bucket/a"])
+    assert roots.own_column(column).to_pylist() == [roots.own(path) for path in paths]
     roots = Roots.of(["/a", "s3://bucket/a", "hdfs://nn:8020/a"])
     assert roots.own_column(column).to_pylist() == [roots.own(path) for path in paths]
 

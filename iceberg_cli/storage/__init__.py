@@ -86,6 +86,14 @@ class Storage(Protocol):
         """Whether `list` would find an object, told as soon as there is one."""
         ...
 
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Which of some names are folders directly in each of n folders, in their order; of a folder not there, none.
+
+        Told without listing what else is there. A local link to a folder counts; an empty folder, or an object store's
+        marker of one, may count.
+        """
+        ...
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete objects, never folders, never through a symbolic link to a folder.
 

@@ -1,4 +1,4 @@
-"""The other names of local files: symbolic links to folders give one file several."""
+"""The other names of local files: symbolic links to folders give one file several, and links to files another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.paths import folder_column
+from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.paths import folder_column, liveness_key_column
+from iceberg_cli.storage.local_delete import reason_of
+
+_MOST_HOPS = 40  # as the system follows
 
 
 class OtherNames:
@@ -20,6 +24,7 @@ class OtherNames:
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._real_folders: dict[str, str] = {}
+        self._links: dict[str, list[str]] = {}  # by folder
         pairs = [(self._real(folder), folder) for folder in folders]
         self._linked = [(real, spelled) for real, spelled in pairs if real != spelled]
 
@@ -47,6 +52,60 @@ class OtherNames:
             rest = pc.utf8_slice_codeunits(resolved, len(folder))
             renamed = pc.binary_join_element_wise(pa.scalar(spelled, keys.type), rest, "")
             found.append(pc.if_else(pc.starts_with(resolved, f"{folder}/"), renamed, resolved))
+        return found
+
+    def resolved(self, paths: pa.Array) -> pa.Array:
+        """The liveness keys of n paths with every link to a folder resolved: one file has one key.
+
+        Args:
+            paths: n strings without nulls.
+        """
+        keys = liveness_key_column(paths)
+        others = self.of(keys) if len(keys) else []
+        return others[0] if others else keys
+
+    def behind_links(self, keys: pa.Array) -> pa.Array:
+        """The files that stand behind those of n files that are symbolic links: each link on the way, and its end.
+
+        Args:
+            keys: n liveness keys. Their folders are looked through, each once.
+
+        Returns:
+            Liveness keys by all names, of no file where there is no such link.
+
+        Raises:
+            BackendUnavailable: a folder cannot be looked through.
+        """
+        links = [link for folder in self.folders(keys) for link in self._links_in(folder)]
+        linked = pc.is_in(keys, value_set=pa.array(links, keys.type)) if links else None
+        if linked is None or not linked.true_count:
+            return keys.slice(0, 0)
+        hops = [hop for link in pc.unique(keys.filter(linked)).to_pylist() for hop in self._hops(link)]
+        found = pa.array(hops, keys.type)
+        return pa.concat_arrays([found, *self.of(found)])
+
+    def _links_in(self, folder: str) -> list[str]:
+        """The symbolic links directly in a folder; none where no folder is."""
+        if folder not in self._links:
+            try:
+                with os.scandir(folder or "/") as entries:
+                    links = [f"{folder}/{entry.name}" for entry in entries if entry.is_symlink()]
+            except (FileNotFoundError, NotADirectoryError, ValueError):
+                links = []
+            except OSError as error:
+                raise BackendUnavailable(f"Cannot look through {folder}: {reason_of(error)}.") from error
+            self._links[folder] = [os.fsencode(link).decode("utf-8", "backslashreplace") for link in links]
+        return self._links[folder]
+
+    def _hops(self, link: str) -> list[str]:
+        """Where a link leads, link by link."""
+        found: list[str] = []
+        at = link
+        while os.path.islink(at) and len(found) < _MOST_HOPS:
+            folder = at.rpartition("/")[0]
+            target = os.path.join(folder, os.readlink(at))
+            at = f"{self._real(target.rpartition('/')[0])}/{target.rpartition('/')[2]}"
+            found.append(at)
         return found
 
     def folders(self, keys: pa.Array) -> list[str]:

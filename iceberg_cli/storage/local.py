@@ -27,6 +27,7 @@ from iceberg_cli.storage.local_write import (
     replace_file,
     unlink_quietly,
 )
+from iceberg_cli.storage.obstacles import Obstacle
 
 _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
@@ -37,16 +38,27 @@ class LocalStorage:
     Args:
         trusted_folders: folders that the operator named. `delete` accepts symbolic links in them and above
             them, and none below them. Without any, no part of a deleted path may be a symbolic link.
+        link_targets: folders to which links below a trusted one may lead.
         unnamed_temporaries: write new files without a name first, where the system can, so that a crash
             leaves nothing behind. Otherwise a crash can leave `.iceberg-cli-<uuid>.tmp`, which the cleaners
             of all engines treat as hidden.
     """
 
-    def __init__(self, *, trusted_folders: Sequence[str] = (), unnamed_temporaries: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        trusted_folders: Sequence[str] = (),
+        link_targets: Sequence[str] = (),
+        unnamed_temporaries: bool = True,
+    ) -> None:
         self._working_folder = os.getcwd()
         self._unnamed = unnamed_temporaries and hasattr(os, "O_TMPFILE")
         trusted = {"/", *(self.canonical(folder) for folder in trusted_folders)}
-        self._deletions = Deletions(self.canonical, sorted(trusted, key=len, reverse=True))
+        self._deletions = Deletions(
+            self.canonical,
+            sorted(trusted, key=len, reverse=True),
+            targets=[self.canonical(folder) for folder in link_targets],
+        )
 
     def canonical(self, path: str) -> str:
         """`/a/b` for `/a/b`, `file:/a/b`, `file:///a/b` and `file://localhost/a/b`.
@@ -164,9 +176,23 @@ class LocalStorage:
         with _translated("list", folder):
             return _holds_any(root)
 
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Which of some names are folders, or links to some, in each of n folders: a system call for each."""
+
+        def look(folder: str) -> frozenset[str]:
+            with _translated("look into", folder):
+                return frozenset(name for name in names if _is_folder(f"{self.canonical(folder)}/{name}"))
+
+        return side_by_side(folders, look)
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Unlink files and Hadoop's hidden checksum files beside them, see `local_delete.py`."""
         return self._deletions.delete(paths)
+
+    def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
+        """Those of some folders in which no file can be deleted, each with the reason."""
+        found = ((folder, self._deletions.obstacle(self.canonical(folder))) for folder in folders)
+        return {folder: obstacle for folder, obstacle in found if obstacle is not None}
 
     def prune(self, folder: str) -> None:
         """Remove empty folders from the bottom up; links to folders are neither entered nor removed."""
@@ -213,6 +239,13 @@ def _open_file(key: str) -> int:
     if stat_module.S_ISDIR(mode):
         raise FileNotFoundError(errno.ENOENT, "a folder is there, no file", key)
     raise OSError(errno.EINVAL, "it is not a regular file", key)
+
+
+def _is_folder(key: str) -> bool:
+    try:
+        return stat_module.S_ISDIR(os.stat(key).st_mode)
+    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError, ValueError):
+        return False
 
 
 def _info(key: str, status: os.stat_result) -> FileInfo:

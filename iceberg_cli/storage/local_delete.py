@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.storage.local_write import FOLDER, unlink_quietly
+from iceberg_cli.storage.obstacles import Obstacle
 
 _NO_NAMES = {"", ".", ".."}
 _A_FOLDER = "it is a folder"
@@ -39,11 +40,15 @@ class Deletions:
     Args:
         canonical: of a path, see `LocalStorage.canonical`.
         trusted: canonical folders, the longest first and `/` among them: links in and above them are followed.
+        targets: canonical folders that links below a trusted folder may lead to.
     """
 
-    def __init__(self, canonical: Callable[[str], str], trusted: Sequence[str]) -> None:
+    def __init__(
+        self, canonical: Callable[[str], str], trusted: Sequence[str], *, targets: Sequence[str] = ()
+    ) -> None:
         self._canonical = canonical
         self._trusted = trusted
+        self._targets = targets
         self._checksums: dict[str, bool] = {}
         self._asked = Counter[str]()  # files of each folder, until a look has told of its checksums
 
@@ -128,25 +133,72 @@ class Deletions:
         return self._checksums[folder]
 
     def open_folder(self, folder: str) -> int:
-        """A descriptor of the folder; `OSError` with ELOOP when a link is met below the trusted folders."""
+        """A descriptor of the folder; `OSError` with ELOOP when a link is met below the trusted folders.
+
+        A link is followed if it leads to one of the targets: the folder is then opened from there, again without links.
+        """
         inside = f"{folder.rstrip('/')}/"
         root = next(trusted for trusted in self._trusted if inside.startswith(f"{trusted.rstrip('/')}/"))
-        descriptor = os.open(root, FOLDER)
-        for part in inside[len(root) :].split("/"):
-            if not part:
-                continue
-            try:
-                deeper = os.open(part, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
-            except OSError:
-                with contextlib.suppress(FileNotFoundError):
-                    if stat_module.S_ISLNK(os.lstat(part, dir_fd=descriptor).st_mode):
-                        text = f"it is reached through the symbolic link {part}"
-                        raise OSError(errno.ELOOP, text) from None
+        try:
+            return _open_below(root, inside[len(root) :])
+        except OSError as error:
+            if error.errno != errno.ELOOP or not self._targets:
                 raise
-            finally:
-                os.close(descriptor)
-            descriptor = deeper
-        return descriptor
+            real = f"{os.path.realpath(folder)}/"
+            for target in map(os.path.realpath, self._targets):
+                if real.startswith(f"{target.rstrip('/')}/"):
+                    return _open_below(target, real[len(target) :])
+            raise
+
+    def obstacle(self, folder: str) -> Obstacle | None:
+        """Why no file can be deleted in a canonical folder, as far as that can be seen; None where nothing is."""
+        try:
+            descriptor = self.open_folder(folder)
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # no file is there
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP and (link := _first_link(folder, self._trusted)) is not None:
+                target = os.path.realpath(link)
+                return Obstacle(reason=f"the symbolic link {link} leads to {target}", target=target)
+            return Obstacle(reason=reason_of(error))
+        try:
+            effective = os.access in os.supports_effective_ids
+            if os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor, effective_ids=effective):
+                return None
+            return Obstacle(reason="it may not be written to")
+        finally:
+            os.close(descriptor)
+
+
+def _open_below(root: str, rest: str) -> int:
+    """A descriptor of the folder `rest` below `root`, opened part by part; see `Deletions.open_folder`."""
+    descriptor = os.open(root, FOLDER)
+    for part in rest.split("/"):
+        if not part:
+            continue
+        try:
+            deeper = os.open(part, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+        except OSError:
+            with contextlib.suppress(FileNotFoundError):
+                if stat_module.S_ISLNK(os.lstat(part, dir_fd=descriptor).st_mode):
+                    text = f"it is reached through the symbolic link {part}"
+                    raise OSError(errno.ELOOP, text) from None
+            raise
+        finally:
+            os.close(descriptor)
+        descriptor = deeper
+    return descriptor
+
+
+def _first_link(folder: str, trusted: Sequence[str]) -> str | None:
+    """The symbolic link nearest to the trusted folder on the way to a canonical folder below it, or None."""
+    inside = f"{folder.rstrip('/')}/"
+    path = next(root for root in trusted if inside.startswith(f"{root.rstrip('/')}/")).rstrip("/")
+    for part in inside[len(path) + 1 :].split("/"):
+        path = f"{path}/{part}"
+        if os.path.islink(path):
+            return path
+    return None
 
 
 def reason_of(error: OSError | UnicodeEncodeError) -> str:

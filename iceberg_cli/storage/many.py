@@ -9,7 +9,7 @@ from typing import TypeVar
 
 Told = TypeVar("Told")
 
-_THREADS = 32
+THREADS = 32
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
 _LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than are asked for
 
@@ -38,7 +38,7 @@ def look_at_many(
 
     if all(key in known for key in keys):
         return [known[key] for key in keys]
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(look, keys))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.storage import Storage
 
 _RANGE_BYTES = 8 << 20
@@ -17,6 +17,7 @@ def put_checked(storage: Storage, path: str, data: bytes) -> None:
     Raises:
         FileExistsError: it holds other bytes.
         CorruptFile: it was created, and other bytes are read.
+        BackendUnavailable: it was created, and was gone when it was read back.
     """
     try:
         storage.put_if_absent(path, data)
@@ -24,7 +25,12 @@ def put_checked(storage: Storage, path: str, data: bytes) -> None:
         if _other_from(storage, path, data) is not None:
             raise
         return
-    at = _other_from(storage, path, data)
+    try:
+        at = _other_from(storage, path, data)
+    except FileNotFoundError as error:
+        raise BackendUnavailable(
+            f"Cannot write {path}: it was written, and was gone when it was read back"
+        ) from error
     if at is not None:
         raise CorruptFile(path, at, "read back: other bytes than were written")
 

@@ -27,7 +27,7 @@ class RelocatedStorage:
     def _moved(self, path: str) -> str:
         for original in self._originals:
             for spelling in (path, canonical(path)):
-                if spelling.startswith(original + "/"):
+                if spelling == original or spelling.startswith(original + "/"):
                     return self._copy + spelling[len(original) :]
         return path
 
@@ -70,6 +70,10 @@ class RelocatedStorage:
     def holds_any(self, folder: str) -> bool:
         """Whether the copy has files there."""
         return self._storage.holds_any(self._moved(folder))
+
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Folders of the copy."""
+        return self._storage.subfolders_many([self._moved(folder) for folder in folders], names)
 
     def put_if_absent(self, path: str, data: bytes) -> None:  # noqa: ARG002 - the port's signature
         """Refused: a copy has no committer."""

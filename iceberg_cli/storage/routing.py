@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from iceberg_cli.errors import UsageError
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.obstacles import Obstacle
 
 Told = TypeVar("Told")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -27,27 +28,38 @@ class RoutedStorage:
     Args:
         options: passed to every adapter, which takes what it knows.
         trusted_folders: local folders that the operator named, see `LocalStorage`.
+        link_targets: local folders to which links below these may lead.
     """
 
-    def __init__(self, options: Mapping[str, str], *, trusted_folders: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        *,
+        trusted_folders: Sequence[str] = (),
+        link_targets: Sequence[str] = (),
+    ) -> None:
         self._options = dict(options)
-        self._local = LocalStorage(trusted_folders=trusted_folders)
+        self._link_targets = tuple(link_targets)
+        self._local = LocalStorage(trusted_folders=trusted_folders, link_targets=link_targets)
         self._adapters: dict[str, Storage] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process, maybe on another machine, makes the same storage of; credentials go along."""
-        return {"_options": with_environment(self._options, os.environ), "_local": self._local}
+        options = with_environment(self._options, os.environ)
+        return {"_options": options, "_link_targets": self._link_targets, "_local": self._local}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The same storage, whose adapters are yet to be made."""
-        self._options, self._local = state["_options"], state["_local"]
+        self._options, self._link_targets, self._local = (
+            state[name] for name in ("_options", "_link_targets", "_local")
+        )
         self._adapters = {}
         self._lock = threading.Lock()
 
     def trusting(self, *folders: str) -> RoutedStorage:
         """The same storage, whose deletions accept symbolic links in and above these local folders."""
-        return RoutedStorage(self._options, trusted_folders=folders)
+        return RoutedStorage(self._options, trusted_folders=folders, link_targets=self._link_targets)
 
     def adapter(self, path: str) -> Storage:
         """The adapter for the path's scheme.
@@ -149,6 +161,11 @@ class RoutedStorage:
         """Whether there is an object under the folder."""
         return self.adapter(folder).holds_any(folder)
 
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Which of some names are folders in each of n folders of any schemes."""
+        answers = self._each(folders, lambda adapter, own: [*adapter.subfolders_many(own, names)])
+        return [found or frozenset() for found in answers]
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete objects of any schemes; those of unknown ones are reported."""
         if all(path.startswith("/") for path in paths):
@@ -165,6 +182,10 @@ class RoutedStorage:
         for adapter, batch in batches.values():
             kept.update(adapter.delete(batch))
         return kept
+
+    def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
+        """Those of some local folders in which no file can be deleted, each with the reason."""
+        return self._local.obstacles(folders)
 
     def prune(self, folder: str) -> None:
         """Remove empty folders."""

@@ -93,6 +93,9 @@ class FaultyStorage:
     def holds_any(self, folder: str) -> bool:
         return self.inside.holds_any(folder)
 
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        return self.inside.subfolders_many(folders, names)
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         return self.inside.delete(paths)
 

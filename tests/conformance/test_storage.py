@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
+import posixpath
 import subprocess
 import sys
 import threading
 import time
+import unicodedata
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.paths import Roots, is_suspicious
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.object_store import S3Storage
@@ -254,11 +261,16 @@ def test_a_listing_of_nothing_is_empty(place: Place) -> None:
 
 
 def test_a_listing_goes_on_after_the_first_page(place: Place) -> None:
+    names = [f"d{number:05}" for number in range(1100)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: place.storage.put_if_absent(f"{place.root}/{n:05}", b""), range(1100)))
-    assert place.names() == [f"{number:05}" for number in range(1100)]
-    assert place.storage.delete([f"{place.root}/{number:05}" for number in range(1, 1100)]) == {}
-    assert place.names() == ["00000"]
+        list(pool.map(lambda name: place.storage.put_if_absent(f"{place.root}/{name}", b""), names))
+    assert place.names() == names
+    asked = ("_delta_log", "metadata", "metadata2")
+    assert place.storage.subfolders_many([place.root], asked) == [frozenset()]
+    place.storage.put_if_absent(f"{place.root}/metadata/object", b"")
+    assert place.storage.subfolders_many([place.root], asked) == [{"metadata"}]
+    assert place.storage.delete([f"{place.root}/{name}" for name in [*names[1:], "metadata/object"]]) == {}
+    assert place.names() == ["d00000"]
 
 
 def test_deleting_what_is_gone_succeeds(place: Place) -> None:
@@ -295,6 +307,25 @@ def test_a_folder_holds_what_is_at_any_depth_and_nothing_of_a_sibling(place: Pla
     assert place.storage.holds_any(place.root)
 
 
+def test_subfolders_are_told_by_their_names_and_files_and_siblings_are_none(place: Place) -> None:
+    for name in (
+        "a/_delta_log/0",
+        "a/metadata-old/0",
+        "a/metadata.x",
+        "b/metadata/d/0",
+        "c/metadata",
+        "d/x/metadata/0",
+    ):
+        place.storage.put_if_absent(f"{place.root}/{name}", b"x")
+    folders = [f"{place.root}/{name}" for name in ("nowhere", "c", "b", "a", "b/metadata", "a/metadata.x")]
+    none = frozenset[str]()
+    names = ("metadata", "_delta_log")
+    told = [none, none, {"metadata"}, {"_delta_log"}, none, none]
+    assert place.storage.subfolders_many(folders, names) == told
+    assert place.storage.subfolders_many([folders[2]] * 70, names) == [{"metadata"}] * 70
+    assert place.storage.subfolders_many([], names) == []
+
+
 def test_pruning_removes_empty_folders_and_no_object(place: Place) -> None:
     place.storage.put_if_absent(f"{place.root}/a/b/c/object", b"x")
     place.storage.put_if_absent(f"{place.root}/a/d/object", b"x")
@@ -306,6 +337,63 @@ def test_pruning_removes_empty_folders_and_no_object(place: Place) -> None:
     place.storage.prune(f"{place.root}/a")
     assert place.names() == []
     assert not os.path.exists(f"{place.root}/a")
+
+
+ODD = st.sampled_from(
+    [
+        *("ab.%\\ ~;:?#+&=_\n\r\t\x01\x7f\u00e9\u2044\u2215\u29f8\uff0f\uff0e\u2025\u2024"),
+        *("..", "%2F", "%2e", "%5C", "%252F", "e\u0301", "k="),
+    ]
+)
+KEYS = st.lists(st.lists(ODD, min_size=1, max_size=4).map("".join), min_size=1, max_size=3).map("/".join)
+
+
+def other_readings(key: str) -> set[str]:
+    """The keys that somebody could take for `key` who decodes, folds or resolves what it has."""
+    spelled = {key, unquote(key), unquote(unquote(key)), unicodedata.normalize("NFKC", key)}
+    spelled |= {each.replace("\\", "/") for each in spelled}
+    spelled |= {posixpath.normpath(f"/{each}").removeprefix("/") for each in spelled}
+    return {each for each in spelled - {key} if each and "\0" not in each and each[-1] != "/"}
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_a_key_that_is_not_suspicious_is_one_object_of_that_very_name(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    base, storage = str(tmp_path), open_storage()
+    if kind == "s3":
+        server: S3Server = request.getfixturevalue("s3_server")
+        base, storage = f"s3://{server.bucket}/{uuid.uuid4()}", open_storage(server.options)
+
+    @settings(max_examples=40, deadline=None, derandomize=True)
+    @given(KEYS)
+    @example("k=東京\uff0f大阪")
+    @example("k=1\u20442/x")
+    @example("k=a\\b")
+    @example("k=a%2F.%2Fb/x")
+    @example("a\\..\\b")
+    @example("%2e%2e/x")
+    def each_key(key: str) -> None:
+        root = f"{base}/{uuid.uuid4()}/t"
+        path = f"{root}/{key}"
+        assume(not is_suspicious(path))
+        assume(kind == "local" or "\n" not in key)  # moto finds no place for such a request
+        assert Roots.of([root]).own(storage.canonical(path))
+        others = [f"{root}/{other}" for other in other_readings(key) if not is_suspicious(f"{root}/{other}")]
+        storage.put_if_absent(path, b"it")
+        there = set()
+        for other in others:
+            # On a disk a file cannot be a folder too, and a doubled slash is one.
+            with contextlib.suppress(BackendUnavailable, FileExistsError):
+                storage.put_if_absent(other, b"another")
+                there.add(storage.canonical(other))
+        assert set(storage.paths(root)) == {path, *there}
+        assert storage.read(path) == b"it"
+        assert storage.stat_many([path]) == [2]
+        assert storage.delete([path]) == {}
+        assert set(storage.paths(root)) == there
+
+    each_key()
 
 
 # Canonical paths
