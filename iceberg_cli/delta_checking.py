@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from iceberg_cli.checking_leftovers import check_leftovers
 from iceberg_cli.delta.actions import Actions
 from iceberg_cli.delta.check_log import (
     check_hint,
@@ -21,12 +22,14 @@ from iceberg_cli.delta.check_log import (
 )
 from iceberg_cli.delta.check_rules import Findings
 from iceberg_cli.delta.check_state import check_files, check_metadata, check_protocol, check_row_ids
+from iceberg_cli.delta.checkpoint import lost_partition_values
 from iceberg_cli.delta.checksum import differences, read_checksum
+from iceberg_cli.delta.irregularities import Irregularity, clash_of
 from iceberg_cli.delta.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.log import MULTI_PART, Checkpoint, Listing, LogFile
 from iceberg_cli.delta.replay import reconcile
 from iceberg_cli.delta.retention_properties import FILES_DEFAULT_MS, FILES_PROPERTY
-from iceberg_cli.delta.sidecars import named_sidecars
+from iceberg_cli.delta.sidecars import sidecar_sizes
 from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused, UsageError
 from iceberg_cli.findings import reason_of
@@ -70,11 +73,13 @@ class DeltaChecking:
         table: opened.
         snapshot: the version whose files are looked at; the log is checked whole.
         deep: hold every checkpoint against the commits, not the newest alone, and look into Parquet files too.
+        now_ms: by which leftovers are old, since the epoch.
     """
 
     table: DeltaTable
     snapshot: Snapshot
     deep: bool
+    now_ms: int = 0
     findings: Findings = field(default_factory=Findings)
 
     def run(self) -> DeltaChecked:
@@ -97,6 +102,7 @@ class DeltaChecking:
         check_metadata(snapshot.metadata, findings)
         check_files(snapshot, self.table.location, findings)
         check_row_ids(snapshot, findings)
+        check_leftovers(self.table, findings, now_ms=self.now_ms)
         files = 0
         if "deletion-vector-path-unreadable" not in findings.totals:
             from iceberg_cli.delta_checking_files import check_stored
@@ -121,15 +127,26 @@ class DeltaChecking:
             if found is not None and upto:
                 check_times(found, upto, self.snapshot, self.findings)
 
+    def _add_irregular(self, found: Sequence[Irregularity]) -> None:
+        """Take what the commits do wrong that the version is read from: a checkpoint is one reading of those before."""
+        checkpoint = self.snapshot.segment.checkpoint
+        first = 0 if checkpoint is None else checkpoint.version + 1
+        for each in found:
+            if first <= each.version <= self.snapshot.version:
+                self.findings.add(each.rule, each.path, f"{each.where}: {each.message}", times=each.times)
+
     def _commits(self, files: Sequence[LogFile], listing: Listing) -> Actions | None:
         """The actions of commits without a gap; where some cannot be read, these are findings and it is None."""
         log = self.table.log
         try:
-            return log.commits(files[0].version, files[-1].version, listing=listing)
+            found = log.commits(files[0].version, files[-1].version, listing=listing)
         except CorruptFile as error:
             if len(files) == 1:
                 self.findings.add("commit-unreadable", files[0].path, reason_of(error))
                 return None
+        else:
+            self._add_irregular(found.irregular)
+            return found
         for file in files:
             self._commits([file], listing)
         return None
@@ -155,14 +172,42 @@ class DeltaChecking:
         except (CorruptFile, Refused) as error:
             self.findings.add("checkpoint-unreadable", where, _reason(error))
             return
+        if said.metadata.partition_columns:
+            self._check_partition_values(checkpoint)
         before = tuple(each for each in listing.checkpoints if each.version < version)
         try:
             replayed = log.snapshot_from(replace(listing, checkpoints=before, compactions=()), version)
         except (CorruptFile, UsageError, Refused):
             return  # the commits are gone or damaged, and nobody can tell
+        if clash_of(replayed.irregular) is not None:
+            return  # the checkpoint is one reading of the commits, and there is another
         for difference in state_differences(said, replayed):
             self.findings.add("checkpoint-differs", where, difference)
         self._check_tombstones(said, replayed, checkpoint)
+
+    def _check_partition_values(self, checkpoint: Checkpoint) -> None:
+        """Look for partition values that the typed ones, which nothing else here reads, do not hold."""
+        storage, folder = self.table.storage, self.table.log.folder
+        for file in checkpoint.files:
+            data = storage.read(file.path)
+            self._check_typed(file.path, data)
+            if checkpoint.kind != MULTI_PART:
+                for path in sidecar_sizes(file.path, file.version, data, folder=folder):
+                    self._check_typed(path, storage.read(path))
+
+    def _check_typed(self, path: str, data: bytes) -> None:
+        if not path.endswith(".parquet"):
+            return
+        try:
+            count, first = lost_partition_values(path, data)
+        except CorruptFile as error:
+            self.findings.add("checkpoint-unreadable", path, reason_of(error))
+            return
+        if count:
+            message = (
+                f"partitionValues_parsed lacks values that partitionValues has ({count:,}), such as {first}"
+            )
+            self.findings.add("checkpoint-partition-value-lost", path, message)
 
     def _check_tombstones(self, said: Snapshot, replayed: Snapshot, checkpoint: Checkpoint) -> None:
         try:
@@ -180,12 +225,12 @@ class DeltaChecking:
             )
 
     def _check_sidecars(self, listing: Listing) -> set[str]:
-        """Sidecars that checkpoints name and that are not there, and the other way round.
+        """Sidecars that checkpoints name and that are not there, and the other way round; with `deep` their sizes.
 
         Returns:
             The files of the checkpoints that are broken.
         """
-        there = {file.path for file in listing.sidecars}
+        there = {file.path: file.size_bytes for file in listing.sidecars}
         named: set[str] = set()
         broken: set[str] = set()
         whole = True
@@ -195,20 +240,24 @@ class DeltaChecking:
             (file,) = checkpoint.files
             try:
                 data = self.table.storage.read(file.path)
-                own = named_sidecars(file.path, file.version, data, folder=self.table.log.folder)
+                own = sidecar_sizes(file.path, file.version, data, folder=self.table.log.folder)
             except (CorruptFile, FileNotFoundError) as error:
                 whole = False
                 broken.add(file.path)
                 self.findings.add("checkpoint-unreadable", file.path, _reason(error))
                 continue
-            named |= own
-            for path in sorted(own - there):
+            named |= own.keys()
+            for path in sorted(own.keys() & there.keys() if self.deep else ()):
+                if own[path] != there[path]:
+                    message = f"it has {there[path]} bytes, the checkpoint of version {file.version} says {own[path]}"
+                    self.findings.add("sidecar-size-differs", path, message)
+            for path in sorted(own.keys() - there.keys()):
                 broken.add(file.path)
                 self.findings.add(
                     "sidecar-missing", path, f"the checkpoint of version {file.version} names it"
                 )
         if whole:
-            for path in sorted(there - named):
+            for path in sorted(there.keys() - named):
                 self.findings.add("sidecar-dangling", path, "no checkpoint names it")
         return broken
 

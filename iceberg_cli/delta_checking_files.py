@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.checking_sizes import GONE, OUT_OF_REACH, stored_sizes
+from iceberg_cli.checking_sizes import GONE, stored_sizes, within_reach
 from iceberg_cli.delta.check_rules import Findings
 from iceberg_cli.delta.inspect_files import num_records, one_array, with_vectors
 from iceberg_cli.delta.log import LOG
@@ -25,7 +25,6 @@ from iceberg_cli.delta_listing import listed
 from iceberg_cli.engines import Event, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.findings import Ints, reason_of
-from iceberg_cli.paths import scheme_of
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
@@ -88,7 +87,8 @@ def _sizes(table: DeltaTable, there: pa.Table, paths: pa.Array, findings: Findin
     # What a listing does not show may be somewhere else, or behind a link.
     rest = np.flatnonzero(sizes == GONE)
     if len(rest):
-        sizes[rest] = stored_sizes(table.storage, [paths[int(place)].as_py() for place in rest], findings)
+        others = [paths[int(place)].as_py() for place in rest]
+        sizes[rest] = stored_sizes(table.storage, others, findings, root=table.location)
     return sizes
 
 
@@ -111,6 +111,7 @@ def _check_dangling(there: pa.Table, snapshot: Snapshot, root: str, findings: Fi
 def _footers(table: DeltaTable, names: Sequence[str], stored: Ints, counts: Ints, findings: Findings) -> Ints:
     """The rows of n Parquet files by their footers, or else as the log says."""
     from iceberg_cli.checking_content import footer_rows
+    from iceberg_cli.iceberg.check_content import Uncounted
 
     found = counts.copy()
     chosen = np.flatnonzero(stored >= 0)
@@ -120,8 +121,8 @@ def _footers(table: DeltaTable, names: Sequence[str], stored: Ints, counts: Ints
             part = chosen[start : start + _AT_ONCE].tolist()
             counted = pool.map(lambda row: footer_rows(table.storage, names[row], int(stored[row])), part)
             for row, rows in zip(part, counted, strict=True):
-                if isinstance(rows, str):
-                    findings.add("parquet-unreadable", names[row], rows)
+                if isinstance(rows, Uncounted):
+                    findings.add(rows.rule, names[row], rows.reason)
                 elif rows is not None:
                     found[row] = rows
                     if counts[row] not in {_NO_COUNT, rows}:
@@ -151,21 +152,23 @@ def _check_vectors(table: DeltaTable, vectors: pa.Table, rows: Ints, findings: F
             _check_inline(path, said["pathOrInlineDv"], vector, findings)
         else:
             files.setdefault(file, []).append((path, vector))
-    elsewhere = [file for file in files if scheme_of(file) != scheme_of(table.location)]
-    for file, size in zip(elsewhere, stored_sizes(table.storage, elsewhere, findings).tolist(), strict=True):
-        if size == OUT_OF_REACH:
-            del files[file]
-    scanned = table.engine.scan(
-        list(files.items()),
-        lambda item: Source(item[0]),
-        _check_file,
-        _as_told,
-        phase="reading deletion vectors",
-        missing_ok=True,
-        on_event=table.on_event,
-    )
-    for batch in scanned:
-        for found in batch:
+
+    def read(some: Sequence[_OfFile]) -> list[Findings]:
+        scanned = table.engine.scan(
+            some,
+            lambda item: Source(item[0]),
+            _check_file,
+            _as_told,
+            phase="reading deletion vectors",
+            missing_ok=True,
+            on_event=table.on_event,
+        )
+        return [found for batch in scanned for found in batch]
+
+    for answers in within_reach(
+        list(files.items()), lambda item: item[0], read, findings, root=table.location
+    ):
+        for found in answers:
             findings.merge(found)
 
 

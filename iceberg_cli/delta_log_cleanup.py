@@ -7,9 +7,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from iceberg_cli.delta.checkpoint_interval import checkpoint_interval
+from iceberg_cli.delta.checkpoint_interval import DEFAULT_INTERVAL, known_interval
 from iceberg_cli.delta.checkpoint_state import checkpoint_state
 from iceberg_cli.delta.features import write_refusal
+from iceberg_cli.delta.irregularities import clash_of
 from iceberg_cli.delta.log import V2, Checkpoint, Listing
 from iceberg_cli.delta.log_cleanup import (
     PROTECTION_PROPERTY,
@@ -48,12 +49,13 @@ class LogCleanup:
     """
 
     def __init__(self, log: DeltaLog, snapshot: Snapshot, *, cut_ms: int | None, as_of_ms: int) -> None:
-        self._log, self._snapshot = log, snapshot
+        self._log, self._snapshot, self._as_of_ms = log, snapshot, as_of_ms
         self.kept_version: int | None = None
         self.versions: pa.Table = FILES.empty_table()
         self.sidecars: pa.Table = FILES.empty_table()
         self.tasks: tuple[Task, ...] = ()
         self.warnings: list[str] = []
+        self.blocked_by: tuple[str, ...] = ()
         self._why = "kept: delta.enableExpiredLogCleanup is false, and --log-retention was not given"
         if cut_ms is not None:
             self._decide(cut_ms, as_of_ms)
@@ -76,7 +78,7 @@ class LogCleanup:
             return
         expired = expired_files(listing, kept)
         if expired.num_rows and (reason := protected(self._snapshot, kept)):
-            self._why, self.tasks = f"kept: {reason}", ()
+            self._why, self.tasks, self.blocked_by = f"kept: {reason}", (), ()
             return
         self._why = (
             f"kept: checkpoint {kept} is the newest at or before version {cutoff}, that of {iso(cut_ms)}"
@@ -103,15 +105,23 @@ class LogCleanup:
 
     def _with_new_checkpoint(self, listing: Listing, kept: int | None, cutoff: int) -> int | None:
         """The version that is kept once a checkpoint was written where that is worth it."""
-        interval = checkpoint_interval(self._snapshot.metadata)
+        interval = known_interval(self._snapshot.metadata) or DEFAULT_INTERVAL
         if not new_checkpoint_frees_more(listing, kept, cutoff, interval=interval):
             return kept
         try:
             before = self._log.snapshot(cutoff)
+            clash = clash_of(before.irregular)
+            warnings = () if clash else self._of_checkpoint(before)
         except (CorruptFile, Refused, UsageError):
             return kept
         if write_refusal(before.protocol, before.metadata) is not None:
             return kept
+        if clash:
+            reason = (
+                f"no checkpoint can be written of version {cutoff}, to which the log would be cut: {clash}"
+            )
+            self.blocked_by = (reason,)
+        self.warnings += warnings
         self.tasks = (checkpoint_task(cutoff),)
         return cutoff
 
@@ -121,8 +131,17 @@ class LogCleanup:
         A reader that does not know the others would take the log for one that begins after a gap; in this one it finds
         the protocol, and that the table is not for it.
         """
-        kinds = {checkpoint.kind for checkpoint in _staying(listing.checkpoints, kept)}
-        return (checkpoint_task(kept),) if kinds == {V2} else ()
+        if {checkpoint.kind for checkpoint in _staying(listing.checkpoints, kept)} != {V2}:
+            return ()
+        self.warnings += self._of_checkpoint(self._log.snapshot(kept))
+        return (checkpoint_task(kept),)
+
+    def _of_checkpoint(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """What a classic checkpoint of this snapshot will lack, in words."""
+        from iceberg_cli.delta.checkpoint_columns import left_out_warnings, partition_warnings
+
+        state = checkpoint_state(snapshot, as_of_ms=self._as_of_ms)
+        return (*left_out_warnings(snapshot.unknown), *partition_warnings(state))
 
 
 def checkpoint_task(version: int) -> Task:
@@ -132,13 +151,13 @@ def checkpoint_task(version: int) -> Task:
     return Task(name=classic_name(version), kind=CHECKPOINT, inputs=(str(version),))
 
 
-def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> bytes:
-    """The file of a `checkpoint_task`."""
+def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> tuple[bytes, tuple[str, ...]]:
+    """The file of a `checkpoint_task`, and what it lacks, in words."""
     from iceberg_cli.delta.checkpoint_writing import writing
 
     (version,) = task.inputs
-    data, _ = writing(checkpoint_state(log.snapshot(int(version)), as_of_ms=as_of_ms)).classic()
-    return data
+    made = writing(checkpoint_state(log.snapshot(int(version)), as_of_ms=as_of_ms))
+    return made.classic()[0], made.columns.warnings
 
 
 def _staying(checkpoints: Sequence[Checkpoint], kept: int) -> list[Checkpoint]:

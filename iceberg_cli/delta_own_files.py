@@ -20,14 +20,14 @@ LOG_KINDS = ("compacted_file", "checksum_file", "commit_file", "checkpoint_file"
 _DV_NAME = "deletion_vector_{uuid}.bin"
 
 
-def own_removals(rows: pa.Table, root: str) -> pa.Array:
+def own_removals(rows: pa.Table, *, root: str, roots: Roots) -> pa.Array:
     """Which of n removals are the table's to delete: files of the log by their kinds, all others outside of the log.
 
     Args:
         rows: columns of `removal_rows.SCHEMA`.
         root: the table's folder.
+        roots: where the table's files may be deleted.
     """
-    roots = Roots.of([root])
     log_folder = f"{root}/{LOG_FOLDER}/"
     parts = [pa.array([], pa.bool_())]
     for batch in rows.to_batches():

@@ -6,7 +6,7 @@ gone and listed still, or needed by a checkpoint, is a `CorruptFile`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -17,6 +17,7 @@ from iceberg_cli.delta.actions import Actions, combine
 from iceberg_cli.delta.checkpoint import Part, read_part, sidecar_path
 from iceberg_cli.delta.checksum import in_commit_timestamp_in
 from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.irregularities import CLASH
 from iceberg_cli.delta.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.last_checkpoint_reading import CheckpointHint, read_hint
 from iceberg_cli.delta.log import (
@@ -209,9 +210,9 @@ class DeltaLog:
     def _replay(self, listing: Listing, whole: Segment, base: Snapshot | None) -> Snapshot:
         """Read what a segment has after `base`, and the checkpoint where there is no base."""
         since = -1 if base is None else base.version
-        newer = [file for file in whole.replayed if file.version > since]
         # Before the checkpoint, which is large, and which Arrow decodes in threads: lanes fork.
-        parts = [self._read_commits(newer)] if newer else []
+        newer, whole, warnings = self._read_since(whole, since)
+        parts = [] if newer is None else [newer]
         if base is None and whole.checkpoint is not None:
             parts += reversed(self._read_checkpoint(whole.checkpoint))
         state = reconcile(parts, None if base is None else as_actions(base))
@@ -222,7 +223,28 @@ class DeltaLog:
             modified_ms = whole.checkpoint.files[0].modified_ms if whole.checkpoint else 0
         if self._lacks_timestamp(state, whole):
             state = self._with_commit_info(listing, state, whole.version)
-        return snapshot_of(state, whole, root=self.root, modified_ms=modified_ms)
+        warnings = (*(() if base is None else base.warnings), *warnings)
+        return snapshot_of(state, whole, root=self.root, modified_ms=modified_ms, warnings=warnings)
+
+    def _read_since(self, whole: Segment, since: int) -> tuple[Actions | None, Segment, tuple[str, ...]]:
+        """What a segment has after a version, None if nothing; as it was read, and warnings.
+
+        A log compaction that cannot be read, or that is not reconciled, is passed over: its commits are there.
+        """
+        files = [file for file in whole.replayed if file.version > since]
+        compactions = {file.path for file in files}.difference(file.path for file in whole.commits)
+        try:
+            found = self._read_commits(files) if files else None
+            clash = None if found is None else _clash_in(found, compactions)
+        except CorruptFile as error:
+            if error.path not in compactions:
+                raise
+            clash = error
+        if clash is None:
+            return found, whole, ()
+        warning = f"log compaction files are passed over, and commits read: {clash.message}"
+        commits = [file for file in whole.commits if file.version > since]
+        return self._read_commits(commits), replace(whole, replayed=whole.commits), (warning,)
 
     def _lacks_timestamp(self, state: Actions, whole: Segment) -> bool:
         if state.protocol is None or state.metadata is None:
@@ -335,6 +357,12 @@ def _continues(listing: Listing, snapshot: Snapshot) -> bool:
     following = [file for file in listing.commits if file.version > snapshot.version]
     whole = len(following) == listing.latest - snapshot.version
     return whole and last in listing.commits
+
+
+def _clash_in(actions: Actions, compactions: Collection[str]) -> CorruptFile | None:
+    """What is not reconciled in one of some log compactions, None where all are."""
+    clashes = (each for each in actions.irregular if each.rule == CLASH and each.path in compactions)
+    return next((CorruptFile(each.path, each.where, each.message) for each in clashes), None)
 
 
 def _all_there(parsed: Iterable[tuple[str | None, T | None]]) -> list[T]:

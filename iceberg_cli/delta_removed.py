@@ -16,6 +16,7 @@ from iceberg_cli.delta.vacuum import strings
 from iceberg_cli.delta_reading import DeltaLog
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.paths import liveness_key_column
 
 # A line that has none of these names no file that a commit removed: JSON may spell a letter by its number.
 _MARKS: Final = (b'"remove"', b'"cdc"', b"\\u00")
@@ -100,6 +101,31 @@ def named_paths(actions: Actions, *, root: str) -> pa.Array:
         physical_column(actions.cdc["path"], root),
     )
     return pc.unique(pa.concat_arrays([strings(column) for column in columns]))
+
+
+def oldest_of(actions: Actions, keys: pa.Array, *, root: str) -> int | None:
+    """The oldest commit that removed one of some files, or wrote it as change data; None where none did.
+
+    Args:
+        actions: of a range of commits.
+        keys: liveness keys of the files.
+        root: the table's folder.
+    """
+    removes, cdc = actions.removes, actions.cdc
+    named = (
+        (physical_column(removes["path"], root), actions.remove_versions),
+        (dv_path_column(removes, root), actions.remove_versions),
+        (physical_column(cdc["path"], root), actions.cdc_versions),
+    )
+    versions = []
+    for column, of_rows in named:
+        places = strings(column)
+        named_keys = liveness_key_column(places.drop_null())
+        versions.append(
+            pa.array(of_rows).filter(pc.is_valid(places)).filter(pc.is_in(named_keys, value_set=keys))
+        )
+    oldest: int | None = pc.min(pa.concat_arrays(versions)).as_py()
+    return oldest
 
 
 def _source(file: LogFile) -> Source:

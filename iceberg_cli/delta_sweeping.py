@@ -23,6 +23,7 @@ from iceberg_cli.delta_reading import DeltaLog
 from iceberg_cli.delta_removed import removed_by, young_commits
 from iceberg_cli.paths import liveness_key_column, scheme_of
 from iceberg_cli.plan import Plan
+from iceberg_cli.shared_folders import IcebergFiles
 from iceberg_cli.storage.links import OtherNames
 
 VERSION_STEP: Final = "log cleanup"
@@ -53,10 +54,25 @@ class Needs:
     _live: tuple[Snapshot, int, KeySet] | None = None
     _removed: _Removed | None = None
 
+    def __post_init__(self) -> None:
+        """UniForm's metadata is read with the storage and engine of the log."""
+        log = self.log
+        self.iceberg = IcebergFiles(
+            storage=log.storage, engine=log.engine, root=log.root, on_event=log.on_event
+        )
+
     def hold(self, snapshot: Snapshot, keys: pa.Array, *, cut_ms: int) -> pa.Array:
-        """Which of n liveness keys are of files that are needed."""
+        """Which of n liveness keys are of files that are needed, by the table or by Iceberg metadata in its folder.
+
+        Raises:
+            Refused: what that metadata reaches cannot be told.
+        """
         live, removed = self._needed(snapshot, cut_ms)
-        return pc.or_(live.holds(keys), removed.holds(keys))
+        return pc.or_(pc.or_(live.holds(keys), removed.holds(keys)), self.iceberg.hold(keys))
+
+    def metadata_hidden(self, snapshot: Snapshot) -> bool:
+        """Whether the folder `metadata` is another's: UniForm's, or that of an Iceberg table."""
+        return hides_metadata(snapshot.metadata.configuration) or bool(self.iceberg.tables())
 
     def _needed(self, snapshot: Snapshot, cut_ms: int) -> tuple[KeySet, KeySet]:
         """The liveness keys of `live_places`, and of what commits removed since the cut-off.
@@ -128,7 +144,7 @@ class Needs:
         unseen = hidden(
             pc.utf8_slice_codeunits(inside, len(root) + 1),
             partition_columns=snapshot.metadata.partition_columns,
-            metadata=hides_metadata(snapshot.metadata.configuration),
+            metadata=self.metadata_hidden(snapshot),
         )
         cut_ms = int(plan.options[CUT_OPTION].value)
         keys = liveness_key_column(inside)
@@ -177,11 +193,15 @@ def live_places(log: DeltaLog, snapshot: Snapshot, *, cut_ms: int) -> pa.Chunked
 
 
 def _by_all_names(log: DeltaLog, keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Liveness keys, and the same by every other name that links to local folders give them."""
+    """Liveness keys, the same by every other name that links to local folders give them, and what links stand for."""
     if scheme_of(log.root) != "file":
         return keys
     names = OtherNames([log.root])
-    others = [strings(other) for chunk in keys.chunks for other in names.of(chunk)]
+    others = [
+        strings(other)
+        for chunk in keys.chunks
+        for other in (*names.of(chunk), names.behind_links(strings(chunk)))
+    ]
     return pa.chunked_array([*keys.chunks, *others], pa.string())
 
 

@@ -24,8 +24,10 @@ from iceberg_cli.committers.retries import Retries
 from iceberg_cli.delta.bind import LogCommit, Summary, bind
 from iceberg_cli.delta.columns import lost_of_vectors
 from iceberg_cli.delta.draft import CommitDraft
-from iceberg_cli.delta.features import write_refusal
-from iceberg_cli.delta.snapshot import Snapshot, has_in_commit_timestamps
+from iceberg_cli.delta.features import supports, write_refusal
+from iceberg_cli.delta.irregularities import clash_of
+from iceberg_cli.delta.log import SIDECARS
+from iceberg_cli.delta.snapshot import IN_COMMIT_TIMESTAMPS, Snapshot, has_in_commit_timestamps
 from iceberg_cli.delta_own_files import (
     CHECKPOINT,
     discardable,
@@ -36,9 +38,10 @@ from iceberg_cli.delta_own_files import (
 )
 from iceberg_cli.delta_reading import DeltaLog
 from iceberg_cli.engines import Engine
-from iceberg_cli.errors import Refused
+from iceberg_cli.errors import InvalidMetadata, Refused
+from iceberg_cli.nested_tables import NestedTables
 from iceberg_cli.opened_table import OpenedTable
-from iceberg_cli.paths import scheme_of
+from iceberg_cli.paths import Roots, scheme_of
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
 from iceberg_cli.removal_rows import SCHEMA
 from iceberg_cli.removals import Removals
@@ -58,12 +61,15 @@ class DeltaTable(OpenedTable):
         name, storage, engine, on_event: see `OpenedTable`.
         root: its folder in canonical spelling.
         committer: how versions are added.
+        allow_roots: its root, where that is a whole bucket in which files may be deleted.
     """
 
     format: ClassVar[Literal["delta"]] = "delta"
     send_again_ms: ClassVar[int | None] = 3_600_000  # a vacuum goes by the times that a commit's removes tell
+    takes_roots: ClassVar[bool] = False
     root: str
     committer: DeltaLogCommitter
+    allow_roots: tuple[str, ...] = ()
     log: DeltaLog = field(init=False)
     _snapshot: Snapshot | None = None
     _needs: Needs | None = None
@@ -96,6 +102,11 @@ class DeltaTable(OpenedTable):
         """The table's folder."""
         return self.root
 
+    @property
+    def table_uuid(self) -> str:
+        """The id in the table's metadata."""
+        return self.snapshot.metadata.id
+
     def load(self) -> Base:
         """Look at the log, and read the commits that are new.
 
@@ -122,6 +133,14 @@ class DeltaTable(OpenedTable):
             "format_version": self.snapshot.protocol.min_writer_version,
         }
 
+    def roots(self) -> Roots:
+        """The folder in which this table's files may be deleted; none where it is a whole bucket or disk."""
+        return Roots.of([self.root], allowed=self.allow_roots)
+
+    def written_folders(self) -> list[str]:
+        """The table's folder, and those of its log and of sidecars."""
+        return [self.root, self.log.folder, f"{self.log.folder}/{SIDECARS}"]
+
     def read_only_reason(self) -> str | None:
         """Why this table, as loaded last, is not written to, or None."""
         return write_refusal(self.snapshot.protocol, self.snapshot.metadata)
@@ -129,12 +148,19 @@ class DeltaTable(OpenedTable):
     def _refusal(self, step: Step) -> str | None:
         """Why one step is not carried out on the table as loaded last, or None."""
         snapshot = self.snapshot
+        if step.change is not None and supports(snapshot.protocol, "inCommitTimestamp"):
+            try:
+                snapshot.metadata.property_bool(IN_COMMIT_TIMESTAMPS, default=False)
+            except InvalidMetadata as error:
+                return f"whether commits must tell their time is not known: {error.message}"
         timed = has_in_commit_timestamps(snapshot.protocol, snapshot.metadata)
         if step.change is not None and timed and snapshot.in_commit_timestamp_ms is None:
             return (
                 f"neither a commit nor a version checksum tells the in-commit timestamp of version {snapshot.version}, "
                 "which that of the next version must exceed"
             )
+        if _says_more_than_what_happened(step.change) and (clash := clash_of(snapshot.irregular)):
+            return clash
         checkpoint = any(task.kind == CHECKPOINT for task in step.tasks)
         if checkpoint or _names_vectors(step.change):
             return lost_of_vectors(snapshot.adds, snapshot.removes)
@@ -143,10 +169,17 @@ class DeltaTable(OpenedTable):
     # -- plans -------------------------------------------------------------------------------------------------
 
     def blocked(self, plan: Plan) -> Plan:
-        """The plan, blocked where it would write or delete and the table, or one of the steps, does not allow that."""
+        """The plan, blocked where it would write or delete and the table, or one of the steps, does not allow that.
+
+        It tells what was passed over in reading the table, too.
+        """
         found = super().blocked(plan)
         reasons = (reason for step in plan.steps if (reason := self._refusal(step)))
-        return replace(found, blocked_by=tuple(dict.fromkeys([*found.blocked_by, *reasons])))
+        return replace(
+            found,
+            warnings=(*found.warnings, *self.snapshot.warnings),
+            blocked_by=tuple(dict.fromkeys([*found.blocked_by, *reasons])),
+        )
 
     def resolve(self, plan: Plan, rows: pa.Table | None = None) -> Plan:
         """The plan with its removals: those of `rows` that are below the table's root.
@@ -156,8 +189,8 @@ class DeltaTable(OpenedTable):
             rows: columns of `removal_rows.SCHEMA` in any order, each path once; None: no file goes.
         """
         table = (SCHEMA.empty_table() if rows is None else rows).select(SCHEMA.names).cast(SCHEMA)
-        own = partial(own_removals, root=self.root)
-        return self.with_own_removals(plan, [table], own, folders="the table's own folder")
+        own = partial(own_removals, root=self.root, roots=self.roots())
+        return self.with_own_removals(plan, [table], own, roots=self.roots(), locations=[self.root])
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -248,6 +281,10 @@ class DeltaTable(OpenedTable):
             self._needs = Needs(log=self.log)
         return self._needs
 
+    def nested_tables(self) -> NestedTables:
+        """The other tables in the table's folder, as they are from now on."""
+        return NestedTables(storage=self.storage, roots=[self.root], own=[self.root])
+
     def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         """Those of `rows` that the table, looked at now, does not need by the rules of `plan`.
 
@@ -261,7 +298,9 @@ class DeltaTable(OpenedTable):
                 state="What was committed stays. Some unreferenced files are still there.",
             )
         asked = removals.rows(rows)
-        gone = pc.and_(self.needs.deletable(self.snapshot, asked, plan), own_removals(asked, self.root))
+        own = own_removals(asked, root=self.root, roots=self.roots())
+        gone = pc.and_(self.needs.deletable(self.snapshot, asked, plan), own)
+        gone = pc.and_(gone, self.nested_tables().holding(asked["path"]).is_null())
         return [rows[int(place)] for place in gone.to_numpy(zero_copy_only=False).nonzero()[0]]
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
@@ -289,6 +328,15 @@ class DeltaTable(OpenedTable):
     def staging_path(self, mark: str, task: Task) -> str:
         """Where a task's new file goes."""
         return staging_path(self.root, mark, task)
+
+
+def _says_more_than_what_happened(change: Change | None) -> bool:
+    """Whether a commit would have more than a commitInfo, and so repeat some of the table's state."""
+    if change is None:
+        return False
+    return change.draft is not None or any(
+        kind != "commitInfo" for update in change.updates for kind in update
+    )
 
 
 def _names_vectors(change: Change | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -226,7 +227,13 @@ def _mark(configuration: str) -> Callable[[Table], None]:
     return lambda table: _change(table.action("domainMetadata", 3), configuration=configuration)
 
 
+def _seen_twice(table: Table) -> None:
+    table.commits[3] += [a_txn(app_id="other", version=1), a_txn(app_id="other", version=2)]
+
+
 LOG_CHANGES: dict[str, Callable[[Table], None]] = {
+    "commit-actions-clash": _seen_twice,
+    "commit-number-with-fraction": _c(modificationTime=float(T_MS)),
     "in-commit-timestamp-missing": _info(1, inCommitTimestamp=None),
     "in-commit-timestamp-not-increasing": _info(1, inCommitTimestamp=T_MS - 3_000),
     "property-needs-feature": _property("delta.enableChangeDataFeed", "true"),
@@ -255,6 +262,7 @@ LOG_CHANGES: dict[str, Callable[[Table], None]] = {
     "row-ids-overlap": _c(baseRowId=19),
     "row-commit-version-too-high": _c(defaultRowCommitVersion=4),
     "file-out-of-reach": _c(path="gopher://host/c.parquet"),
+    "file-not-looked-at": _c(path=f"{'x' * 300}.parquet"),  # no system takes such a name
     "record-count-differs": _c(stats='{"numRecords":9}'),
 }
 
@@ -271,6 +279,12 @@ def _commit_unreadable(table: Table) -> None:
     (table.log / name(1, "json")).write_bytes(b'{"add":')
 
 
+def _key_repeated(table: Table) -> None:
+    table.checkpoint()
+    commit = (table.log / name(3, "json")).read_bytes()
+    table.put("json", commit.replace(b'"operation":', b'"operation":"DELETE","operation":', 1), version=3)
+
+
 def _old_checkpoint_unreadable(table: Table) -> None:
     table.checkpoint()
     table.put("checkpoint.parquet", b"PAR1", version=1)
@@ -280,6 +294,20 @@ def _sidecar_missing(table: Table) -> None:
     table.checkpoint()
     sidecar = {"sidecar": {"path": "gone.parquet", "sizeInBytes": 10, "modificationTime": T_MS}}
     lines = a_commit({"checkpointMetadata": {"version": 1}}, *table.commits[0][1:3], sidecar)
+    table.put(f"checkpoint.{UNIQUE}.json", lines, version=1)
+
+
+def _sidecar_of_another_size(table: Table) -> None:
+    table.checkpoint()
+    data = a_checkpoint(*(action for action in table.commits[1] if "add" in action))
+    write_log_file(table.root, "_sidecars/own.parquet", data)
+    sidecar = {"sidecar": {"path": "own.parquet", "sizeInBytes": len(data) + 1, "modificationTime": T_MS}}
+    others = [
+        action
+        for action in (*table.commits[0], *table.commits[1])
+        if not {"add", "commitInfo"} & action.keys()
+    ]
+    lines = a_commit({"checkpointMetadata": {"version": 1}}, *others, sidecar)
     table.put(f"checkpoint.{UNIQUE}.json", lines, version=1)
 
 
@@ -339,6 +367,32 @@ def _flipped(file: str, place: int) -> Callable[[Table], None]:
     return flip
 
 
+def _unopenable(table: Table) -> None:
+    """A footer that begins and ends as it must, and says what no reader here knows."""
+    path = table.root / "c.parquet"
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    path.write_bytes(data[: -8 - length] + b"\x7f" * length + data[-8:])
+
+
+def _partition_value_lost(table: Table) -> None:
+    """The typed value of `a` is null in the checkpoint, that of `b` is there."""
+    table.action("metaData", 0)["partitionColumns"] = ["n"]
+    for commit in table.commits:
+        for action in commit:
+            if "add" in action:
+                action["add"]["partitionValues"] = {"n": "7"}
+    table.publish()
+    typed = {"a.parquet": None, "b.parquet": 7}
+    state = [
+        {"add": {**action["add"], "partitionValues_parsed": {"n": typed[action["add"]["path"]]}}}
+        if "add" in action
+        else action
+        for action in table.state()
+    ]
+    table.put("checkpoint.parquet", a_checkpoint(*state))
+
+
 def _dangling(table: Table) -> None:
     (table.root / f"deletion_vector_{UNIQUE}.bin").write_bytes(b"\x01")
 
@@ -351,12 +405,18 @@ def _longer(table: Table) -> None:
 FILE_CHANGES: dict[str, Callable[[Table], object]] = {
     "commit-missing": _commit_missing,
     "commit-unreadable": _commit_unreadable,
+    "commit-key-repeated": _key_repeated,
     "checkpoint-unreadable": _old_checkpoint_unreadable,
     "checkpoint-differs": lambda table: table.checkpoint("add b.parquet"),
+    "checkpoint-partition-value-lost": _partition_value_lost,
     "checkpoint-tombstone-missing": lambda table: table.checkpoint("remove a.parquet"),
     "checkpoint-incomplete": lambda table: table.put("checkpoint.0000000001.0000000002.parquet", b"PAR1"),
     "sidecar-missing": _sidecar_missing,
+    "sidecar-size-differs": _sidecar_of_another_size,
     "sidecar-dangling": lambda table: write_log_file(table.root, "_sidecars/nobody.parquet", b"PAR1"),
+    "leftover-temporary-file": lambda table: write_log_file(
+        table.root, f".iceberg-cli-{UUID(int=7)}.tmp", b"half of", modified_ms=T_MS
+    ),
     "compaction-differs": _compaction_without_a_file,
     "compaction-unreadable": _compaction(),
     "last-checkpoint-unsound": _hint('{"version":7,"size":6}'),
@@ -369,10 +429,17 @@ FILE_CHANGES: dict[str, Callable[[Table], object]] = {
     "deletion-vector-unsound": _flipped(VECTOR_FILE, -1),
     "deletion-vector-file-dangling": _dangling,
     "parquet-unreadable": _flipped("c.parquet", -1),
+    "parquet-cannot-be-read-here": _unopenable,
 }
 
 TOO_HIGH = "deletion-vector-position-too-high"
-DEEP = {TOO_HIGH, "parquet-unreadable", "record-count-differs"}
+DEEP = {
+    TOO_HIGH,
+    "sidecar-size-differs",
+    "parquet-unreadable",
+    "parquet-cannot-be-read-here",
+    "record-count-differs",
+}
 BREAKABLE = [*LOG_CHANGES, *FILE_CHANGES, TOO_HIGH]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from iceberg_cli.delta.check_rules import RULES
 from iceberg_cli.delta.paths import z85_encode
 from iceberg_cli.findings import ERROR, EXAMPLES
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import Action, a_dv, a_log, a_metadata, a_protocol, an_add, the_log
+from tests.delta_builders import Action, a_commit, a_dv, a_log, a_metadata, a_protocol, an_add, the_log
 from tests.delta_check_tables import (
     BREAKABLE,
     DEEP,
@@ -28,10 +29,11 @@ from tests.delta_check_tables import (
 
 
 def check(root: Path, *arguments: object) -> dict[str, Any]:
-    """The document of `inspect --check`; its exit code is 15 if there is an error, and else 0."""
+    """The document of `inspect --check`; its exit code is 15 if there is an error, 16 if a storage did not answer."""
     ran = iceberg_cli("inspect", root, "--check", "--format", "json", *arguments)
     document = ran.json
-    assert ran.code == (15 if document["counts"][ERROR] else 0), ran.out
+    code = 15 if document["counts"][ERROR] else 0
+    assert ran.code == (16 if "file-not-looked-at" in found(document) else code), ran.out
     return document
 
 
@@ -195,6 +197,48 @@ def test_a_checkpoint_that_says_otherwise_of_the_table_differs(
     assert said in row["message"]
 
 
+def test_a_log_compaction_that_cannot_be_read_ends_no_answer(tmp_path: Path) -> None:
+    table = a_sound_table(tmp_path / "t")
+    table.publish()
+    table.put(f"{3:020}.compacted.json", b"{", version=0)
+    assert found(check(table.root)) == ["compaction-unreadable"]
+    for arguments in (("inspect",), ("rewrite-manifests", "--dry-run"), ("expire-snapshots", "--dry-run")):
+        ran = iceberg_cli(arguments[0], table.root, *arguments[1:])
+        assert ran.code == 0
+        said = " ".join((ran.out + ran.err).split())
+        assert "log compaction files are passed over, and commits read" in said
+    assert iceberg_cli("rewrite-manifests", table.root, "--yes").code == 0
+
+
+def test_white_space_and_the_order_of_keys_in_a_schema_are_no_difference(tmp_path: Path) -> None:
+    table = a_sound_table(tmp_path / "t")
+    table.publish()
+    metadata = table.action("metaData", 0)
+    schema = json.loads(metadata["schemaString"])
+    for other in (json.dumps(schema, indent=2), json.dumps(dict(reversed(schema.items())))):
+        assert other != metadata["schemaString"]
+        metadata["schemaString"] = other
+        table.checkpoint()
+        table.put("crc", a_checksum(table), version=3)
+        table.put(f"{2:020}.compacted.json", a_commit(*table.state()), version=0)
+        assert found(check(table.root, "--deep")) == ["last-checkpoint-stale"]
+    schema["fields"][0]["type"] = "integer"
+    metadata["schemaString"] = json.dumps(schema)
+    table.checkpoint()
+    rules = {"checkpoint-differs", "compaction-differs", "checksum-differs", "last-checkpoint-stale"}
+    table.put(f"{2:020}.compacted.json", a_commit(*table.state()), version=0)
+    assert set(found(check(table.root))) == rules
+
+
+def test_a_checkpoint_over_two_readings_of_a_commit_is_one_of_them(tmp_path: Path) -> None:
+    table = a_sound_table(tmp_path / "t")
+    table.publish()
+    table.checkpoint()
+    table.commits[1] += [a_metadata(name="first"), a_metadata(name="second")]
+    table.publish()
+    assert "checkpoint-differs" not in found(check(table.root, "--deep"))
+
+
 def test_a_vector_in_a_storage_that_is_not_known_is_out_of_reach_and_the_check_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -207,6 +251,36 @@ def test_a_vector_in_a_storage_that_is_not_known_is_out_of_reach_and_the_check_g
     assert rows.keys() == {"file-out-of-reach", "deletion-vector-file-dangling"}
     totals = iceberg_cli("inspect", table.root, "--format", "json").json["totals"]
     assert (totals["deletion_vector_files"], totals["deletion_vector_file_bytes"]) == (1, None)
+
+
+@pytest.mark.parametrize("deep", [(), ("--deep",)])
+def test_files_of_a_clone_that_are_out_of_reach_are_named_and_all_others_are_checked(
+    tmp_path: Path, deep: tuple[str, ...]
+) -> None:
+    source, root = tmp_path / "source", tmp_path / "t"
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    table = a_sound_table(source)
+    table.root = root
+    table.action("add", 3)["path"] = f"file://{tmp_path}/loop/c.parquet"
+    table.action("add", 1, 1)["path"] = f"file://{source}/gone.parquet"
+    for version in (1, 2):
+        table.action("add", version)["path"] = f"file://{source}/a.parquet"
+    table.action("remove", 2)["path"] = f"file://{source}/a.parquet"
+    vector = table.action("add", 2)["deletionVector"]
+    vector |= {"storageType": "p", "pathOrInlineDv": f"file://{tmp_path}/loop/{VECTOR_FILE}"}
+    table.publish()
+    document = check(root, *deep)
+    told = {row["where"]: row for row in document["findings"]}
+    assert {where: row["id"] for where, row in told.items()} == {
+        f"{tmp_path}/loop/c.parquet": "file-not-looked-at",
+        f"{tmp_path}/loop/{VECTOR_FILE}": "file-not-looked-at",
+        f"{source}/gone.parquet": "file-missing",
+    }
+    assert "it was not looked at: Cannot" in told[f"{tmp_path}/loop/c.parquet"]["message"]
+    ran = iceberg_cli("inspect", root, "--check", *deep)
+    assert ran.code == 16
+    assert "error: file-missing (1)" in ran.out
+    assert "did not answer: 2 files; all others were" in ran.err
 
 
 def test_a_vector_in_the_log_is_read_too(tmp_path: Path) -> None:

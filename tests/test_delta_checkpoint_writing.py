@@ -185,18 +185,23 @@ def test_actions_of_unknown_kind_survive(tmp_path: Path) -> None:
     [{"deep": {}}, {"deep": [1, "x"]}, {"deep": [None]}, {"deep": 2**70}, {"deep": {"a": {}}}],
     ids=json.dumps,
 )
-def test_what_parquet_cannot_hold_is_refused_and_named(tmp_path: Path, value: dict[str, Any]) -> None:
-    with pytest.raises(Refused, match=r"novelty\.deep"):
-        made(tmp_path / "action", [{"novelty": value}]).classic()
+def test_a_field_that_parquet_cannot_hold_is_refused_and_named_and_an_unknown_action_left_out(
+    tmp_path: Path, value: dict[str, Any]
+) -> None:
     with pytest.raises(Refused, match=r"add\.deep"):
         made(tmp_path / "field", [an_add(**value)]).classic()
+    with pytest.raises(Refused, match=r"txn\.deep"):
+        made(tmp_path / "known", [a_txn(**value)]).classic()
+    data, hint = made(tmp_path / "action", [{"novelty": value}, an_add()]).classic()
+    assert read_back(data).unknown == ()
+    assert hint.actions == pq.read_metadata(pa.BufferReader(data)).num_rows == 3
 
 
-def test_an_action_without_fields_is_refused_in_parquet_and_kept_in_json(tmp_path: Path) -> None:
-    writer = made(tmp_path, [{"novelty": {}}])
-    with pytest.raises(Refused, match="novelty"):
-        writer.classic()
-    assert b'{"novelty":{}}\n' in writer.top_level([])
+@pytest.mark.parametrize("value", [{}, 7, "x", [1, "x"]])
+def test_an_action_without_fields_is_left_out_in_parquet_and_kept_in_json(tmp_path: Path, value: Any) -> None:
+    writer = made(tmp_path, [{"novelty": value}, {"other": {"a": 1}}])
+    assert read_back(writer.classic()[0]).unknown == ({"other": {"a": 1}},)
+    assert json.dumps({"novelty": value}, separators=(",", ":")).encode() + b"\n" in writer.top_level([])
 
 
 # -- statistics ------------------------------------------------------------------------------------------------
@@ -225,6 +230,29 @@ def test_statistics_are_written_in_the_forms_that_the_table_asks_for(tmp_path: P
     assert written_stats(tmp_path / "2", JSON_ONLY, an_add()) == [(STATS, ...)]
     assert written_stats(tmp_path / "3", STRUCT_ONLY, an_add()) == [(..., 10)]
     assert written_stats(tmp_path / "4", NEITHER, an_add()) == [(..., ...)]
+
+
+def test_no_footer_bounds_floating_point_numbers_for_parquet_leaves_nan_out_of_bounds(
+    tmp_path: Path,
+) -> None:
+    types = {"f": "float", "d": "double", "n": "long", "p": "double"}
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    bounds = {"n": 1, "f": "NaN", "d": "NaN"}
+    stats = json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds})
+    add = an_add(stats=stats, partitionValues={"p": "NaN"})
+    writer = made(
+        tmp_path,
+        [a_protocol(), a_metadata(schemaString=schema, partitionColumns=["p"]), add, an_add(path="b")],
+    )
+    for data in (writer.classic()[0], writer.sidecar(0)):
+        group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+        columns = [group.column(place) for place in range(group.num_columns)]
+        unbounded = {
+            column.path_in_schema.removeprefix("add.") for column in columns if column.statistics is None
+        }
+        inside = {f"stats_parsed.{kind}Values.{name}" for kind in ("min", "max") for name in "fd"}
+        assert unbounded == {"partitionValues_parsed.p", *inside}
 
 
 def test_statistics_that_a_struct_does_not_hold_stay_as_json(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from iceberg_cli.delta.actions import Metadata, Protocol
 from iceberg_cli.delta.features import check_readable, reader_features, unwritable, writer_features
-from iceberg_cli.delta.intervals import interval_ms
+from iceberg_cli.delta.intervals import interval, interval_ms
 from iceberg_cli.delta.log import Listing, listing_of, segment
 from iceberg_cli.delta.paths import dv_path, physical, physical_column, z85_decode, z85_encode
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused, UsageError
@@ -335,6 +336,9 @@ def test_properties_are_typed() -> None:
         ("interval 86400000000 microseconds", 1),
         ("interval 2 days -1 day", 1),
         ("interval 0 hours", 0),
+        ("interval 43200.5 seconds 43199.5 seconds", 1),
+        ("interval 0 months 7 days", 7),
+        ("  interval + 7 days ", 7),
     ],
 )
 def test_intervals_are_milliseconds(text: str, days: float) -> None:
@@ -347,3 +351,49 @@ def test_intervals_are_milliseconds(text: str, days: float) -> None:
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="interval"):
         interval_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("interval '7' day", 7),
+        ("interval '7 days'", 7),
+        ("interval '-1' days 3 days", 2),
+        ("interval 1 month", 31),
+        ("interval 1 year 2 months", 366 + 62),
+        ("interval 1 month -30 days", 1),
+    ],
+)
+def test_what_delta_spark_does_not_read_as_a_length_of_time_is_the_longest_that_it_can_mean(
+    text: str, days: int
+) -> None:
+    assert interval(text).length_ms == days * 86_400_000
+    metadata = Metadata.from_json(a_metadata(configuration={"t": text})["metaData"])
+    assert metadata.property_interval_ms("t", 0) == days * 86_400_000
+    assert metadata.property_interval_ms("t", 10**12) == 10**12
+    assert repr(text) in (metadata.interval_problem("t") or "")
+
+
+@pytest.mark.parametrize(
+    "text", ["interval 1.5 days", "interval '1 12:00:00' day to second", "seven days", "7 d"]
+)
+def test_what_means_no_length_of_time_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="no interval of"):
+        interval(text)
+
+
+def test_properties_that_are_null_are_not_set_and_survive() -> None:
+    """Delta Spark has it so."""
+    value = a_metadata()["metaData"] | {"configuration": {"x": None, "delta.appendOnly": "true"}}
+    metadata = Metadata.from_json(value)
+    assert metadata.configuration == {"delta.appendOnly": "true"}
+    assert metadata.property_interval_ms("x", 5) == 5
+    assert metadata.to_json()["configuration"] == {"x": None, "delta.appendOnly": "true"}
+    changed = replace(metadata, configuration={**metadata.configuration, "x": "set"})
+    assert changed.to_json()["configuration"] == {"x": "set", "delta.appendOnly": "true"}
+
+
+def test_what_a_flag_counts_as_that_is_neither_true_nor_false_is_said_by_who_reads_it() -> None:
+    metadata = Metadata.from_json(a_metadata(configuration={"b": "yes"})["metaData"])
+    for unreadable in (True, False):
+        assert metadata.property_bool("b", default=not unreadable, unreadable=unreadable) is unreadable

@@ -272,6 +272,39 @@ def test_a_compaction_is_read_in_the_place_of_its_commits(tmp_path: Path) -> Non
     assert log.snapshot().timestamp_ms == plain.timestamp_ms
 
 
+@pytest.mark.parametrize(
+    "compacted",
+    [
+        b"{",
+        b"",
+        a_commit(an_add(path="b"), an_add(path="c", dv=a_dv()), an_add(path="c")),
+        a_commit(an_add(path="b"), an_add(path="b")),
+        a_commit(a_remove(path="a"), an_add(path="a"), an_add(path="c")),
+    ],
+    ids=["torn", "empty", "two vectors", "two adds", "add and remove"],
+)
+def test_a_compaction_that_does_not_reconcile_is_passed_over_for_its_commits_with_a_warning(
+    tmp_path: Path, compacted: bytes
+) -> None:
+    log = a_log(tmp_path, [an_add(path="a")], [an_add(path="b")], [a_remove(path="a"), an_add(path="c")])
+    plain = log.snapshot()
+    assert plain.warnings == ()
+    write_log_file(tmp_path, f"{1:020}.{2:020}.compacted.json", compacted)
+    found = log.snapshot()
+    assert (paths(found), tombstones(found)) == (paths(plain), tombstones(plain)) == (["b", "c"], ["a"])
+    (warning,) = found.warnings
+    assert f"{1:020}.{2:020}.compacted.json" in warning
+    write_commit(tmp_path, 3, a_commit(an_add(path="d")))
+    assert (paths(log.advance(found)), log.advance(found).warnings) == (["b", "c", "d"], (warning,))
+
+
+def test_a_damaged_commit_beside_a_damaged_compaction_is_an_error(tmp_path: Path) -> None:
+    log = a_log(tmp_path, [an_add(path="a")], [an_add(path="b")], b"{")
+    write_log_file(tmp_path, f"{1:020}.{2:020}.compacted.json", b"{")
+    with pytest.raises(CorruptFile, match=f"{2:020}.json"):
+        log.snapshot()
+
+
 def test_columns_of_other_types_and_unknown_ones_are_read_from_a_checkpoint(tmp_path: Path) -> None:
     table = pq.read_table(pa.BufferReader(a_checkpoint(*STATE)))
     adds = table["add"].combine_chunks()

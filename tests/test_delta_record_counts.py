@@ -30,6 +30,8 @@ def counted(*stats: str | None) -> list[int]:
     ("stats", "expected"),
     [
         (None, '{"numRecords":7}'),
+        ("null", '{"numRecords":7}'),
+        (" null\n", '{"numRecords":7}'),
         ("{}", '{"numRecords":7}'),
         (" \n{ }", ' \n{"numRecords":7 }'),
         ('{"nullCount":{"d":0}}', '{"numRecords":7,"nullCount":{"d":0}}'),
@@ -56,7 +58,7 @@ def test_the_count_is_put_into_the_text_and_nothing_else_changes(
     found = with_record_count(stats, 7)
     assert found == expected
     assert counted(found) == [7]
-    assert json.loads(found) == {**json.loads(stats or "{}"), "numRecords": 7}
+    assert json.loads(found) == {**(json.loads(stats or "{}") or {}), "numRecords": 7}
 
 
 @pytest.mark.parametrize("stats", ["", "[]", "{", '{"a":1,"a":2}', '{"a":NaN}', '{"a":"\n"}', '{"a":1} {}'])
@@ -80,7 +82,9 @@ def test_the_count_is_read_wherever_it_stands_and_whatever_bounds_are_beside_it(
         '{"minValues":{"numRecords":5}}',
         '{"numRecords":9223372036854775807}',
         None,
-    ) == [1, 2, 3, UNKNOWN, UNKNOWN, 2**63 - 1, UNKNOWN]
+        "null",
+        "\tnull ",
+    ) == [1, 2, 3, UNKNOWN, UNKNOWN, 2**63 - 1, UNKNOWN, UNKNOWN, UNKNOWN]
 
 
 @pytest.mark.parametrize("count", ["-1", "1.5", '"1"', "true", "9223372036854775808", "[1]"])

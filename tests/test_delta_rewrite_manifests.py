@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.apply import apply
@@ -31,6 +32,7 @@ from tests.delta_builders import (
     a_metadata,
     a_protocol_with,
     a_remove,
+    a_txn,
     an_add,
     the_log,
     write_commit,
@@ -158,11 +160,35 @@ def test_a_table_with_an_unknown_writer_feature_is_not_written_to(tmp_path: Path
     assert "fromTheFuture" in planned(tmp_path)[1].blocked_by[0]
 
 
-def test_what_parquet_cannot_hold_blocks_the_plan_and_a_v2_checkpoint_keeps_it(tmp_path: Path) -> None:
-    a_v2_table(tmp_path, [an_add(), {"novelty": {}}])
-    assert "novelty" in planned(tmp_path, checkpoint="classic")[1].blocked_by[0]
+@pytest.mark.parametrize(
+    "novelties",
+    [
+        [{"novelty": {}}],
+        [{"novelty": {"a": 1}}, {"novelty": {"a": "x"}}],
+        [{"novelty": 7}],
+        [{"novelty": ["a"]}],
+    ],
+)
+def test_unknown_actions_that_parquet_cannot_hold_are_left_out_as_by_delta_spark_and_a_v2_checkpoint_keeps_them(
+    tmp_path: Path, novelties: list[Action]
+) -> None:
+    a_v2_table(tmp_path, [an_add(), *novelties, {"other": {"a": 1}}])
+    _, plan = planned(tmp_path)
+    assert (plan.blocked_by, plan.warnings) == ((), ())
     assert rewritten(tmp_path).status == "done"
-    assert the_log(tmp_path).snapshot().unknown == ({"novelty": {}},)
+    assert the_log(tmp_path).snapshot().unknown == (*novelties, {"other": {"a": 1}})
+    _, plan = planned(tmp_path, checkpoint="classic")
+    (warning,) = plan.warnings
+    assert "leaves out the actions novelty, which" in warning
+    assert rewritten(tmp_path, checkpoint="classic").status == "done"
+    path = tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet"
+    assert {"novelty", "other", "add"} & set(pq.read_schema(path).names) == {"other", "add"}
+    assert len(deltalake.DeltaTable(str(tmp_path)).file_uris()) == 1
+
+
+def test_a_field_of_a_known_action_that_parquet_cannot_hold_blocks_the_plan(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add()], [a_txn(novelty={})])
+    assert "txn.novelty" in planned(tmp_path)[1].blocked_by[0]
 
 
 def test_a_version_with_a_checkpoint_needs_none_unless_another_kind_is_asked_for(tmp_path: Path) -> None:

@@ -297,6 +297,16 @@ def test_a_file_that_goes_on_behind_its_footer_is_not_counted(tmp_path: Path) ->
         planned(tmp_path, count_rows=True)
 
 
+def test_a_footer_that_pyarrow_does_not_understand_is_no_damage(tmp_path: Path) -> None:
+    size = a_parquet(tmp_path, "a.parquet", 7)
+    data = (tmp_path / "a.parquet").read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    (tmp_path / "a.parquet").write_bytes(data[: -8 - length] + b"\x7f" * length + data[-8:])
+    a_supporting_table(tmp_path, an_add(path="a.parquet", rows=None, size=size))
+    with pytest.raises(Refused, match=r"a\.parquet: its footer cannot be read here, pyarrow says"):
+        planned(tmp_path, count_rows=True)
+
+
 def test_a_file_that_is_gone_is_not_counted(tmp_path: Path) -> None:
     a_supporting_table(tmp_path, an_add(path="a.parquet", rows=None))
     with pytest.raises(CorruptFile, match="not there"):

@@ -15,11 +15,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from iceberg_cli.delta.statistics_columns import partition_values_parsed, stats_parsed, stats_parsed_whole
+from iceberg_cli.delta.statistics_columns import (
+    AmbiguousPartitionValue,
+    ambiguous_partition_value,
+    partition_values_parsed,
+    stats_parsed,
+    stats_parsed_whole,
+)
 from iceberg_cli.delta.statistics_types import partition_type, statistics_type
+from iceberg_cli.delta.text_values import times
 from iceberg_cli.errors import InvalidMetadata
 
 INT64_MAX = 2**63 - 1
+INF = float("inf")
 
 
 def a_field(name: str, kind: Any, **metadata: Any) -> dict[str, Any]:
@@ -192,7 +200,10 @@ UNTYPED = [
     smallest(at="2024-02-29T12:30:00.1234567Z"),
     smallest(local="2024-02-29T12:30:00Z"),
     smallest(local="2024-02-29T12:30"),
-    smallest(day="0000-01-01"),
+    smallest(day="0000-13-01"),
+    smallest(day="24-01-01"),
+    smallest(at="+300000-01-01T00:00:00Z"),
+    smallest(f="-nan"),
     smallest(f="many"),
     smallest(f=True),
     smallest(inside=5),
@@ -266,6 +277,9 @@ VALUES = st.one_of(
             "2024-02-29",
             "2024-02-30",
             "0000-01-01",
+            "2024-2-9",
+            "-inf",
+            "+10109-07-08 1:2:3",
             "2024-01-01T00:00:00.5Z",
             "0001-01-01T00:00:00Z",
             "2024-01-01 12",
@@ -285,12 +299,26 @@ DOCUMENTS = st.fixed_dictionaries(
 )
 
 
+def in_units(structs: pa.StructArray) -> list[Any]:
+    """Days and microseconds for dates and times, of which Python has none before the year 1."""
+
+    def of(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            return pa.struct([(member.name, of(member.type)) for member in kind])
+        if pa.types.is_date32(kind):
+            return pa.int32()
+        return pa.int64() if pa.types.is_timestamp(kind) else kind
+
+    found: list[Any] = structs.cast(of(structs.type)).to_pylist()
+    return found
+
+
 @settings(max_examples=150, deadline=None)
 @given(documents=st.lists(st.one_of(st.none(), DOCUMENTS.map(json.dumps)), min_size=1, max_size=40))
 def test_a_row_is_read_the_same_whatever_stands_beside_it(documents: list[str | None]) -> None:
     together, lost = stats_parsed_whole(pa.array(documents, pa.string()), TYPE)
     alone = [stats_parsed_whole(pa.array([document], pa.string()), TYPE) for document in documents]
-    assert repr(together.to_pylist()) == repr([struct.to_pylist()[0] for struct, _ in alone])
+    assert repr(in_units(together)) == repr([in_units(struct)[0] for struct, _ in alone])
     assert lost.to_pylist() == [each.to_pylist()[0] for _, each in alone]
 
 
@@ -337,18 +365,20 @@ def partitioned(kind: str, *texts: str | None) -> list[Any]:
         ("integer", ["7", "-7", "2147483648", "x", ""], [7, -7, None, None, None]),
         ("long", ["9223372036854775807", "1.0"], [INT64_MAX, None]),
         ("double", ["1e3", "-0.5", "1_0", "Infinity"], [1000.0, -0.5, None, float("inf")]),
+        ("double", ["inf", "-INF", "+infinity", "1e400"], [INF, -INF, INF, INF]),
+        ("float", ["1.00000017881393432617187499", "3.4e39"], [1 + 2**-23, INF]),
         ("decimal(38,2)", ["1" * 36 + ".25", "1.234", "0"], [Decimal("1" * 36 + ".25"), None, Decimal(0)]),
         ("decimal(2,2)", ["0", "0.25", "1"], [Decimal(0), Decimal("0.25"), None]),
         ("boolean", ["true", "FALSE", "1"], [True, False, None]),
         ("binary", ["\x01\x02", ""], [b"\x01\x02", None]),
-        ("date", ["2024-02-29", "2024-2-9"], [date(2024, 2, 29), None]),
+        ("date", ["2024-02-29", "2024-2-9", "24-2-9"], [date(2024, 2, 29), date(2024, 2, 9), None]),
         (
             "timestamp",
             ["2024-02-29 12:30:00.123456", "2024-02-29T12:30:00Z", "2024-02-29T12:30:00+02:00", "12:30"],
             [
                 datetime(2024, 2, 29, 12, 30, 0, 123_456, tzinfo=UTC),
                 datetime(2024, 2, 29, 12, 30, tzinfo=UTC),
-                datetime(2024, 2, 29, 10, 30, tzinfo=UTC),
+                None,
                 None,
             ],
         ),
@@ -358,6 +388,35 @@ def test_partition_values_are_typed_and_what_is_none_is_null(
     kind: str, texts: list[str | None], expected: list[Any]
 ) -> None:
     assert partitioned(kind, *texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("0000-01-01", -719_528),
+        ("-0001-12-31", -719_529),
+        ("-0400-01-01", -719_528 - 146_097),
+        ("10000-01-01", 2_932_897),
+        ("+10400-03-01", 11_017 + 21 * 146_097),
+        ("+2000-3-1", 11_017),
+    ],
+)
+def test_days_outside_of_four_digit_years_are_counted_in_the_same_calendar(text: str, days: int) -> None:
+    """By hand: 400 years have 146,097 days, and 2000-03-01 is day 11,017."""
+    for kind, in_units in ((pa.date32(), days), (pa.timestamp("us"), days * 86_400_000_000)):
+        values = times(pa.array([text]), kind)
+        assert values.cast(pa.int32() if kind == pa.date32() else pa.int64()).to_pylist() == [in_units]
+
+
+def test_the_first_ambiguous_value_is_named_and_each_file_with_one_counts_once() -> None:
+    kind = pa.struct([("p", pa.int64()), ("q", pa.string())])
+    maps = pa.map_(pa.string(), pa.string())
+    alike = [[("p", "1"), ("q", "a")], [("p", ""), ("q", None)], [("p", "+07")], None]
+    odd = [[("p", "x"), ("q", "")], [("p", "1.0"), ("q", "a")], [("p", "2"), ("q", "")]]
+    assert ambiguous_partition_value(pa.chunked_array([pa.array(alike, maps)]), kind) is None
+    assert ambiguous_partition_value(pa.chunked_array([], maps), kind) is None
+    found = ambiguous_partition_value(pa.chunked_array([pa.array(alike, maps), pa.array(odd, maps)]), kind)
+    assert found == AmbiguousPartitionValue(row=4, column="p", text="x", files=3)
 
 
 def test_a_table_without_partitions_has_no_such_type() -> None:

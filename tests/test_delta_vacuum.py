@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.apply import apply
+from iceberg_cli.apply import apply, resume
 from iceberg_cli.delta.hidden import hidden, hides_metadata
 from iceberg_cli.delta.paths import z85_encode
 from iceberg_cli.delta.snapshot import Snapshot
@@ -299,6 +299,10 @@ def test_a_deletion_vector_below_a_prefix_or_at_an_absolute_path_stays(tmp_path:
         ("p=12%253A30", "p=12%3A30"),
         ("p=it's&~", "p=it's&~"),
         ("p=%23%3F", "p=#?"),
+        ("p=東京\uff0f大阪", "p=東京\uff0f大阪"),
+        ("p=1%E2%81%842", "p=1\u20442"),
+        ("p=a%5Cb", "p=a\\b"),
+        ("p=a%252F.%252Fb", "p=a%2F.%2Fb"),
     ],
 )
 def test_escapes_in_partition_values_delete_nothing_live(tmp_path: Path, logged: str, folder: str) -> None:
@@ -380,6 +384,66 @@ def test_a_file_that_the_log_names_through_a_linked_folder_stays(tmp_path: Path)
     assert going(root) == {"real/b"}
 
 
+def test_a_file_behind_a_link_out_of_the_table_blocks_the_vacuum_that_would_leave_it(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "t", tmp_path / "disk"
+    removed = a_remove(path="k=1/gone", deletionTimestamp=OLD_MS)
+    a_log(root, [an_add(path="k=1/gone"), an_add(path="live")], [removed], age_ms=20 * DAY_MS)
+    a_file(elsewhere, "gone")
+    (root / "k=1").symlink_to(elsewhere)
+    plan = planned(root, mode="lite")
+    link = f"the symbolic link {root}/k=1 leads to {elsewhere}"
+    assert plan.blocked_by == (
+        f"files cannot be deleted: {link}; mount {elsewhere} there instead of the link",
+    )
+    table = opened(root)
+    with pytest.raises(Refused):
+        apply(plan, table, VERB, a_shell())
+    assert table.snapshot.version == 1
+    assert planned(root).blocked_by == ()
+
+
+@pytest.mark.parametrize("mode", ["full", "lite", "inventory"])
+def test_what_a_link_that_the_log_names_leads_to_stays_inside_the_table(tmp_path: Path, mode: str) -> None:
+    root = tmp_path / "t"
+    old = ["real", "d/second", "third", "gone"]
+    links = {"first": "real", "d/link": "../d/second", "chain": str(root / "d" / "hop"), "d/hop": "../third"}
+    adds = [an_add(path=name) for name in [*old, "first", "d/link", "chain"]]
+    a_log(root, adds, [a_remove(path=name, deletionTimestamp=OLD_MS) for name in old], age_ms=20 * DAY_MS)
+    for name in old:
+        a_file(root, name)
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    (root / "dangling").symlink_to(root / "nowhere")
+    policy = {"inventory": every_file(root, tmp_path / "i.jsonl")} if mode == "inventory" else {"mode": mode}
+    assert going(root, **policy) == {"gone"}
+    run(root, **policy)
+    assert [(root / name).read_bytes() for name in ("first", "d/link", "chain")] == [b"data"] * 3
+
+
+def test_what_a_link_that_a_young_commit_removed_leads_to_stays(tmp_path: Path) -> None:
+    removed = a_remove(path="link", deletionTimestamp=YOUNG_MS)
+    a_log(tmp_path, [an_add(path="live"), an_add(path="link")], [removed])
+    a_file(tmp_path, "real")
+    (tmp_path / "link").symlink_to("real")
+    assert going(tmp_path) == set()
+
+
+def test_a_log_that_is_a_link_is_cleaned_up_where_it_is(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "t", tmp_path / "elsewhere"
+    a_log(root, [an_add(path="live")], [an_add(path="more")], [an_add(path="most")], age_ms=60 * DAY_MS)
+    checkpoint = a_checkpoint(a_protocol(), a_metadata(), *(an_add(path=n) for n in ("live", "more", "most")))
+    write_log_file(root, f"{2:020}.checkpoint.parquet", checkpoint, modified_ms=NOW_MS - 60 * DAY_MS)
+    (root / LOG).rename(elsewhere)
+    (root / LOG).symlink_to(elsewhere)
+    for name in ("live", "more", "most"):
+        a_file(root, name)
+    assert run(root).status == "done"
+    assert sorted(path.name for path in elsewhere.iterdir()) == [
+        f"{2:020}.checkpoint.parquet",
+        f"{2:020}.json",
+    ]
+
+
 def test_a_table_that_is_opened_through_a_link_keeps_what_it_names_by_its_real_folder(tmp_path: Path) -> None:
     real = tmp_path / "real"
     a_log(real, [an_add(path=f"file:{real}/a")])
@@ -408,6 +472,19 @@ def test_change_data_goes_by_its_age_also_where_it_lies_beside_the_data(tmp_path
     a_file(tmp_path, "_change_data/cdc-2", modified_ms=YOUNG_MS)
     assert going(tmp_path) == {"_change_data/cdc-0", "y0/cdc-1", "_change_data/orphan"}
     assert {kind for kind, _ in reasons(tmp_path).values()} == {"change_data_file"}
+    assert {reason for _, reason in reasons(tmp_path).values()} == {"change data, last written on 2026-12-26"}
+
+
+def test_a_removed_file_that_is_named_like_change_data_goes_for_its_removal(tmp_path: Path) -> None:
+    removes = [a_remove(path=path, deletionTimestamp=OLD_MS) for path in ("cdc-0", "b")]
+    a_log(tmp_path, [an_add(path="cdc-0"), an_add(path="b")], removes, age_ms=20 * DAY_MS)
+    for name in ("cdc-0", "b", "orphan"):
+        a_file(tmp_path, name)
+    assert reasons(tmp_path) == {
+        "cdc-0": ("change_data_file", "removed on 2026-12-26"),
+        "b": ("data_file", "removed on 2026-12-26"),
+        "orphan": ("untracked_file", "nothing in the log names it, last written on 2026-12-26"),
+    }
 
 
 def test_folders_are_never_listed_and_only_those_that_a_run_empties_are_removed(tmp_path: Path) -> None:
@@ -648,7 +725,8 @@ def test_everything_in_the_folder_of_another_table_stays(tmp_path: Path, mode: s
     policy = {"inventory": every_file(root, tmp_path / "i.jsonl")} if mode == "inventory" else {}
     assert going(root, **policy) == {"i/orphan", "n2/orphan", "metadata/a.json", "m/metadata/a.json"}
     verdicts = {v.reason: v.id for v in planned(root, **policy).verdicts if v.subject == "files"}
-    assert verdicts["kept: they are in the folder of another table"] == "6 of 24 bytes"
+    below = ", ".join(str(root / name) for name in ("i/w", "n", "z"))
+    assert verdicts[f"kept: they are in the folder of another table, {below}"] == "6 of 24 bytes"
     assert (
         verdicts["kept: the table needs them, or a version that is younger than the cut-off"]
         == "2 of 8 bytes"
@@ -780,6 +858,20 @@ def test_what_was_specified_is_in_the_log(tmp_path: Path) -> None:
     }
 
 
+def test_the_end_of_a_vacuum_tells_how_many_folders_were_looked_at(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live")])
+    for name in ("live", "orphan", "a=1/b=2/orphan", "a=1/b=3/orphan", "c/orphan"):
+        a_file(tmp_path, name)
+    run(tmp_path)
+    (line,) = (tmp_path / LOG / f"{2:020}.json").read_text().splitlines()
+    folders = {"", "a=1", "a=1/b=2", "a=1/b=3", "c"}
+    metrics = json.loads(line)["commitInfo"]["operationMetrics"]
+    assert {name: int(value) for name, value in metrics.items()} == {
+        "numDeletedFiles": 4,
+        "numVacuumedDirectories": len(folders),
+    }
+
+
 def test_nothing_to_delete_commits_nothing(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="live")])
     a_file(tmp_path, "live")
@@ -798,6 +890,16 @@ def test_every_kept_file_is_counted_by_the_rule_that_keeps_it(tmp_path: Path) ->
     }
     log_bytes = (tmp_path / LOG / f"{0:020}.json").stat().st_size
     assert found == {"the": "1 of 5 bytes", "written": "1 of 3 bytes", "their": f"2 of {1 + log_bytes} bytes"}
+
+
+def test_a_kept_file_without_a_byte_is_counted_with_none(tmp_path: Path) -> None:
+    a_log(tmp_path, [an_add(path="live")])
+    a_file(tmp_path, "live", data=b"")
+    verdicts = {v.reason: v.id for v in planned(tmp_path).verdicts if v.subject == "files"}
+    assert (
+        verdicts["kept: the table needs them, or a version that is younger than the cut-off"]
+        == "1 of 0 bytes"
+    )
 
 
 # -- lite ------------------------------------------------------------------------------------------------------
@@ -826,6 +928,77 @@ def test_lite_mode_finds_what_old_commits_removed_and_leaves_a_record(tmp_path: 
     record = json.loads((root / LOG / "_last_vacuum_info").read_text())
     assert record == {"latestCommitVersionOutsideOfRetentionWindow": 1}
     assert going(root, mode="lite") == set()
+
+
+def recorded(root: Path) -> dict[str, int]:
+    """What a VACUUM in lite mode left for the next one."""
+    found: dict[str, int] = json.loads((root / LOG / "_last_vacuum_info").read_text())
+    return found
+
+
+def a_row_of_removals(root: Path, ages_ms: Mapping[str, int]) -> Path:
+    """Commits 1, 2 and so on, each of which removed one file long ago by its own time, if not by its tombstone's."""
+    commits: list[list[Action]] = [[a_protocol(), a_metadata(), *(an_add(path=name) for name in ages_ms)]]
+    commits += [[a_remove(path=name, deletionTimestamp=NOW_MS - age_ms)] for name, age_ms in ages_ms.items()]
+    a_log(root, *commits, age_ms=20 * DAY_MS)
+    for name in ages_ms:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        a_file(root, name)
+    return root
+
+
+LONG_AGO = {"a": 20 * DAY_MS, "n/b": 20 * DAY_MS, "d//./c": 20 * DAY_MS, "e": 20 * DAY_MS}
+
+
+def test_lite_mode_records_no_commit_whose_file_a_tombstone_with_a_fast_clock_keeps(tmp_path: Path) -> None:
+    root = a_row_of_removals(tmp_path, {**LONG_AGO, "d//./c": DAY_MS})
+    assert going(root, mode="lite") == {"a", "n/b", "e"}
+    run(root, mode="lite")
+    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
+    later = VERB.plan(opened(root), {"mode": "lite"}, as_of_ms=NOW_MS + 10 * DAY_MS)
+    assert later.removals is not None
+    assert later.removals.table["path"].to_pylist() == [f"{root}/d/c"]
+    apply(later, opened(root), VERB, a_shell())
+    assert recorded(root)["latestCommitVersionOutsideOfRetentionWindow"] >= 4
+
+
+def test_lite_mode_records_no_commit_whose_file_was_written_lately(tmp_path: Path) -> None:
+    root = a_row_of_removals(tmp_path, LONG_AGO)
+    a_file(root, "a", modified_ms=YOUNG_MS)
+    run(root, mode="lite")
+    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 0}
+    a_file(root, "a")
+    assert going(root, mode="lite") == {"a"}
+
+
+def test_lite_mode_records_no_commit_whose_file_the_second_look_keeps(tmp_path: Path) -> None:
+    root = a_row_of_removals(tmp_path, LONG_AGO)
+    plan = planned(root, mode="lite")
+    a_file(root, "e", modified_ms=YOUNG_MS)
+    (root / "n" / LOG).mkdir()
+    assert apply(plan, opened(root), VERB, a_shell()).kept_again == 2
+    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 1}
+    (root / "n" / LOG).rmdir()
+    a_file(root, "e")
+    assert going(root, mode="lite") == {"n/b", "e"}
+
+
+def test_lite_mode_passes_a_commit_whose_file_is_active_again(tmp_path: Path) -> None:
+    root = a_row_of_removals(tmp_path, LONG_AGO)
+    a_log(root, [an_add(path="a")], first=5, age_ms=19 * DAY_MS)
+    run(root, mode="lite")
+    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 5}
+
+
+def test_lite_mode_records_nothing_before_its_last_deletion(tmp_path: Path) -> None:
+    root = a_row_of_removals(tmp_path, LONG_AGO)
+    table = opened(root)
+    report = apply(planned(root, mode="lite"), table, VERB, a_shell(limit_deletes=1))
+    assert report.status == "partial"
+    assert not (root / LOG / "_last_vacuum_info").exists()
+    (operation,) = table.open_operations()
+    assert resume(table, operation, a_shell(), verbs={VERB.operation: VERB}).status == "done"
+    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 4}
 
 
 def test_lite_mode_does_not_list_what_is_gone_already(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from iceberg_cli.delta.columns import (
     concat,
     dv_ids,
 )
+from iceberg_cli.delta.irregularities import Irregularity
 from iceberg_cli.delta.protocol import Metadata, Protocol
 from iceberg_cli.errors import CorruptFile
 
@@ -65,7 +66,8 @@ class Actions:
         transactions: the newest `txn` action of each `appId`.
         domains: the newest `domainMetadata` action of each domain, removed ones included.
         commit_infos: versions and `commitInfo` actions.
-        unknown: whole lines of action kinds that the protocol does not name.
+        unknown: actions of kinds that the protocol does not name, each as a line of its own.
+        irregular: what the commits do that the protocol does not allow; nothing of checkpoints.
     """
 
     adds: pa.Table = field(default_factory=ADD.empty_table)
@@ -82,6 +84,7 @@ class Actions:
     domains: Mapping[str, Json] = field(default_factory=dict)
     commit_infos: tuple[tuple[int, Json], ...] = ()
     unknown: tuple[Json, ...] = ()
+    irregular: tuple[Irregularity, ...] = ()
 
 
 def combine(parts: Sequence[Actions]) -> Actions:
@@ -103,6 +106,7 @@ def combine(parts: Sequence[Actions]) -> Actions:
         domains={key: item for part in parts for key, item in part.domains.items()},
         commit_infos=tuple(chain.from_iterable(part.commit_infos for part in parts)),
         unknown=tuple(chain.from_iterable(part.unknown for part in parts)),
+        irregular=tuple(chain.from_iterable(part.irregular for part in parts)),
     )
 
 

@@ -145,7 +145,7 @@ def _in_commit_time(
     if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata):
         since = {_SINCE_VERSION: str(version), _SINCE_TIME: str(value)}
         told = metadata or actions.setdefault("metaData", [after.to_json()])
-        told[-1]["configuration"] = {**after.configuration, **since}
+        told[-1]["configuration"] = {**after.to_json()["configuration"], **since}
     return value
 
 

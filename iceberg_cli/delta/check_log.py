@@ -11,17 +11,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.actions import Actions, dv_ids
+from iceberg_cli.delta.actions import Actions, Metadata, dv_ids
 from iceberg_cli.delta.check_rules import Findings
 from iceberg_cli.delta.inspect_files import one_array
 from iceberg_cli.delta.inspect_summary import hint_problem
 from iceberg_cli.delta.last_checkpoint_reading import CheckpointHint
 from iceberg_cli.delta.log import Listing, LogFile
+from iceberg_cli.delta.retention_properties import TRANSACTIONS_PROPERTY
 from iceberg_cli.delta.snapshot import Snapshot, has_in_commit_timestamps
 from iceberg_cli.errors import InvalidMetadata
 
 _ENABLED_AT: Final = "delta.inCommitTimestampEnablementVersion"
-_TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
 _NUMBERS: Final = ("size", "modificationTime", "baseRowId", "defaultRowCommitVersion")
 _EXAMPLES: Final = 3
 _NO_NUMBER: Final = -(2**63)
@@ -99,12 +99,13 @@ def state_differences(said: Snapshot, replayed: Snapshot, *, keeps_transactions:
         found.append(
             f"its protocol is {said.protocol.to_json()}, the commits say {replayed.protocol.to_json()}"
         )
-    if said.metadata != replayed.metadata:
-        found.append(_mapping_difference("metaData", said.metadata.to_json(), replayed.metadata.to_json()))
+    mine, theirs = said.metadata.with_plain_schema(), replayed.metadata.with_plain_schema()
+    if mine != theirs:
+        found.append(_mapping_difference("metaData", mine.to_json(), theirs.to_json()))
     found += file_differences(said.adds, replayed.adds)
     transactions = {key: item.get("version") for key, item in said.transactions.items()}
     expected = {key: item.get("version") for key, item in replayed.transactions.items()}
-    if not keeps_transactions or _TRANSACTION_RETENTION in replayed.metadata.configuration:
+    if not keeps_transactions or TRANSACTIONS_PROPERTY in replayed.metadata.configuration:
         expected = {key: item for key, item in expected.items() if key in transactions}
     if transactions != expected:
         found.append(_mapping_difference("txn", transactions, expected))
@@ -157,13 +158,17 @@ def compaction_differences(said: Actions, replayed: Actions) -> list[str]:
         found.append(f"files that it removes and the commits do not: {_named(extra)}")
     if said.protocol != replayed.protocol:
         found.append("its protocol is another one")
-    if said.metadata != replayed.metadata:
+    if _plain(said.metadata) != _plain(replayed.metadata):
         found.append("its metaData is another one")
     if said.transactions != replayed.transactions:
         found.append(_mapping_difference("txn", said.transactions, replayed.transactions))
     if said.domains != replayed.domains:
         found.append(_mapping_difference("domainMetadata", said.domains, replayed.domains))
     return found
+
+
+def _plain(metadata: Metadata | None) -> Metadata | None:
+    return None if metadata is None else metadata.with_plain_schema()
 
 
 def missing_tombstones(said: pa.Table, replayed: pa.Table, *, since_ms: int) -> pa.Array:

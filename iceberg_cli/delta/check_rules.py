@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from iceberg_cli.findings import ERROR, INFO, WARNING, Rule, RuleFindings
+from iceberg_cli.delta.irregularities import CLASH, FRACTION, REPEATED_KEY
+from iceberg_cli.findings import ERROR, INFO, LEFTOVER, UNANSWERED, WARNING, Rule, RuleFindings
 
 _RESTORE = (
     "Restore the file from a backup or an earlier object version, or RESTORE the table to a sound version."
@@ -28,6 +29,11 @@ _READERS = (
     "List it for readers too with an engine (ALTER TABLE), or by an `upgrade-v3` that adds a feature; then "
     "`rewrite-manifests`, for some readers judge every protocol since the last checkpoint."
 )
+_ONE_READING = (
+    "Stop the writer, and let the engine whose reading is right write a checkpoint of that version or a later one; "
+    "until then no verb writes a checkpoint or repeats the state in a commit."
+)
+_WHOLE = "Correct the writer; `rewrite-manifests` writes a checkpoint with whole numbers, and readers begin with that."
 _ROW_IDS = "RESTORE the table to a version before the clash; ids that were read meanwhile name two rows."
 
 
@@ -46,10 +52,21 @@ def _info(section: str, remedy: str) -> Rule:
 _LOG: Final = {
     "commit-missing": _error("Delta Log Entries", _RESTORE),
     "commit-unreadable": _error("Delta Log Entries", _RESTORE),
+    CLASH: _error("Delta Log Entries", _ONE_READING),
+    FRACTION: _error("Delta Log Entries", _WHOLE),
+    REPEATED_KEY: _warning(
+        "Commit Provenance Information",
+        "Correct the writer: other readers may let another of the values count.",
+    ),
     "in-commit-timestamp-missing": _error("Writer Requirements for In-Commit Timestamps", _WRITER),
     "in-commit-timestamp-not-increasing": _error("Writer Requirements for In-Commit Timestamps", _WRITER),
     "checkpoint-unreadable": _error("Checkpoints", _CHECKPOINT),
     "checkpoint-differs": _error("Checkpoints", _CHECKPOINT),
+    "checkpoint-partition-value-lost": _error(
+        "Checkpoint Schema",
+        "Readers that filter by partition miss rows. Once a newer version is committed, `rewrite-manifests` writes a "
+        "checkpoint of it without the fault, and readers begin with that.",
+    ),
     "checkpoint-tombstone-missing": _warning(
         "Checkpoints",
         "Keep VACUUM away until the retention of removed files is over: it would delete them early.",
@@ -58,7 +75,11 @@ _LOG: Final = {
         "Multi-part checkpoint", "Nothing has to be done: readers pass it over. Log cleanup deletes it."
     ),
     "sidecar-missing": _error("Sidecar Files", _CHECKPOINT),
-    "sidecar-dangling": _info("Metadata Cleanup", "Log cleanup deletes it: `expire-snapshots`."),
+    "sidecar-size-differs": _error("Sidecar File Information", _CHECKPOINT),
+    "sidecar-dangling": _info(
+        "Metadata Cleanup",
+        "Log cleanup, which needs a checkpoint in the log, deletes it: `expire-snapshots`.",
+    ),
     "compaction-differs": _error(
         "Log Compaction Files", "Delete the compacted file: readers then read the commits themselves."
     ),
@@ -117,11 +138,18 @@ _STORAGE: Final = {
     "file-missing": _error("Data Files", _RESTORE),
     "file-size-differs": _error("Add File and Remove File", _RESTORE),
     "file-out-of-reach": _warning("Data Files", "Install or name a storage for this scheme and check again."),
+    UNANSWERED: _warning(
+        "Data Files", "Let its storage answer, with the credentials it asks for, and check again."
+    ),
     "deletion-vector-file-missing": _error("Deletion Vector Files", _RESTORE),
     "deletion-vector-unsound": _error("Deletion Vector Format", _RESTORE),
     "deletion-vector-position-too-high": _error("Deletion Vector Format", _WRITER),
     "deletion-vector-file-dangling": _info("Deletion Vector Files", "VACUUM deletes it: `expire-snapshots`."),
+    "leftover-temporary-file": _info("Delta Log Entries", LEFTOVER),
     "parquet-unreadable": _error("Data Files", _RESTORE),
+    "parquet-cannot-be-read-here": _warning(
+        "Data Files", "Nothing is known of it: read the file with the engine that wrote it."
+    ),
     "record-count-differs": _error("Per-file Statistics", "Rewrite the file with an engine."),
 }
 

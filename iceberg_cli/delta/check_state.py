@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.check_rules import Findings
+from iceberg_cli.delta.checkpoint_columns import STATS_AS_JSON, STATS_AS_STRUCT
 from iceberg_cli.delta.features import (
     READER_VERSION,
     WRITER_VERSION,
@@ -25,9 +26,9 @@ from iceberg_cli.delta.inspect_rows import fields_of, is_enabled, last_row_id, l
 from iceberg_cli.delta.paths import dv_path_column, physical_column
 from iceberg_cli.delta.protocol import Metadata, Protocol
 from iceberg_cli.delta.record_counts import record_counts
-from iceberg_cli.delta.retention_properties import FILES_PROPERTY, LOG_PROPERTY
+from iceberg_cli.delta.retention_properties import FILES_PROPERTY, LOG_PROPERTY, TRANSACTIONS_PROPERTY
 from iceberg_cli.delta.row_tracking import MATERIALIZED
-from iceberg_cli.delta.snapshot import Snapshot
+from iceberg_cli.delta.snapshot import IN_COMMIT_TIMESTAMPS, Snapshot
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.findings import Bools, Ints, reason_of
 
@@ -50,8 +51,15 @@ _NEEDED_BY_FEATURE: Final[Mapping[str, str]] = {
     "icebergCompatV1": "columnMapping",
     "icebergCompatV2": "columnMapping",
 }
-_INTERVALS: Final = (FILES_PROPERTY, LOG_PROPERTY)
-_BOOLEANS: Final = ("delta.enableExpiredLogCleanup", "delta.enableRowTracking", "delta.enableDeletionVectors")
+_INTERVALS: Final = (FILES_PROPERTY, LOG_PROPERTY, TRANSACTIONS_PROPERTY)
+_BOOLEANS: Final = (
+    "delta.enableExpiredLogCleanup",
+    "delta.enableRowTracking",
+    "delta.enableDeletionVectors",
+    IN_COMMIT_TIMESTAMPS,
+    STATS_AS_JSON,
+    STATS_AS_STRUCT,
+)
 _UNKNOWN: Final = -1
 
 
@@ -84,13 +92,18 @@ def check_protocol(protocol: Protocol, metadata: Metadata, findings: Findings) -
 
 def check_metadata(metadata: Metadata, findings: Findings) -> None:
     """Properties that are read here, and partition columns."""
-    readers: list[tuple[str, Any]] = [(name, metadata.property_interval_ms) for name in _INTERVALS]
-    readers += [(name, metadata.property_bool) for name in _BOOLEANS]
-    for name, read in readers:
+    where = "metaData.configuration."
+    for name in sorted(metadata.null_properties):
+        message = "its value is null, as if it were not set, and delta-kernel reads no such metadata"
+        findings.add("property-unreadable", f"{where}{name}", message)
+    for name in _INTERVALS:
+        if problem := metadata.interval_problem(name):
+            findings.add("property-unreadable", f"{where}{name}", problem)
+    for name in _BOOLEANS:
         try:
-            read(name, 0)
+            metadata.property_bool(name, default=False)
         except InvalidMetadata as error:
-            findings.add("property-unreadable", f"metaData.configuration.{name}", error.message)
+            findings.add("property-unreadable", f"{where}{name}", error.message)
     try:
         names = {field["name"] for field in fields_of(metadata)}
     except CorruptFile as error:
@@ -129,6 +142,15 @@ def check_files(snapshot: Snapshot, root: str, findings: Findings) -> None:
         record_counts(adds)
     except CorruptFile as error:
         findings.add("statistics-unreadable", error.path, reason_of(error))
+    findings.add_rows(
+        "statistics-unreadable",
+        _bools(
+            pc.fill_null(
+                pc.equal(pc.utf8_trim_whitespace(one_array(adds["stats"])), "null"), fill_value=False
+            )
+        ),
+        tell("its statistics are the text null: it has none here, and delta-kernel may fail on the text"),
+    )
     _check_vectors(snapshot, findings)
     removed = one_array(snapshot.removes["path"])
     findings.add_rows(

@@ -36,7 +36,8 @@ from iceberg_cli.errors import CorruptFile
 
 _FILES: Final = {"add": ADD, "remove": REMOVE}
 _KNOWN: Final = ("txn", "metaData", "protocol", "domainMetadata", "commitInfo", "cdc", *CHECKPOINT_ONLY)
-_DERIVED: Final = ("stats_parsed", "partitionValues_parsed")
+_PARTITIONS: Final = "partitionValues_parsed"
+_DERIVED: Final = ("stats_parsed", _PARTITIONS)
 _BATCH_ROWS: Final = 1 << 13
 _THREADS: Final = 2
 _PARSED_PREFIX: Final = "add.stats_parsed."
@@ -73,6 +74,42 @@ def read_part(path: str, version: int, data: bytes) -> Part:
     return _of_parquet(path, version, data)
 
 
+def lost_partition_values(path: str, data: bytes) -> tuple[int, str]:
+    """The adds of which `partitionValues_parsed` does not hold a partition value, though readers skip files by it.
+
+    Args:
+        path: of a Parquet file of a checkpoint, for messages.
+        data: the whole file.
+
+    Returns:
+        How many there are, and the first of them in words.
+
+    Raises:
+        CorruptFile: it is damaged.
+    """
+    try:
+        file = _opened(data)
+        kind = file.schema_arrow.field("add").type if "add" in file.schema_arrow.names else pa.struct([])
+        if not pa.types.is_struct(kind) or kind.get_field_index(_PARTITIONS) < 0:
+            return 0, ""
+        structs, _ = _structs(data, file, "add", ["path", "partitionValues", _PARTITIONS])
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptFile(path, None, f"no readable Parquet: {error}") from None
+    count, first = 0, ""
+    for chunk in structs.chunks:
+        values, parsed = chunk.field("partitionValues"), chunk.field(_PARTITIONS)
+        for name in pc.unique(values.keys).to_pylist():
+            texts = pc.map_lookup(values, name, "first")
+            held = parsed.type.get_field_index(name) >= 0
+            absent = pc.struct_field(parsed, name).is_null() if held else True
+            lost = pc.and_(pc.fill_null(pc.not_equal(texts, ""), fill_value=False), absent)
+            place = pc.index(lost, pa.scalar(value=True)).as_py()
+            if place >= 0:
+                first = first or f"{name}={texts[place].as_py()!r} of {chunk.field('path')[place].as_py()}"
+                count += pc.sum(lost).as_py()
+    return count, first
+
+
 def sidecar_path(sidecar: Json, folder: str, checkpoint: str) -> tuple[str, int]:
     """Storage path and size of a sidecar.
 
@@ -98,7 +135,7 @@ def _of_json(path: str, version: int, data: bytes) -> Part:
     actions, special = parse_checkpoint(CommitBytes(path, version, data))
     metadata = [line["checkpointMetadata"] for line in special if line.get("checkpointMetadata") is not None]
     return Part(
-        actions=replace(actions, commit_infos=()),
+        actions=replace(actions, commit_infos=(), irregular=()),
         sidecars=tuple(line["sidecar"] for line in special if line.get("sidecar") is not None),
         checkpoint_metadata=metadata[-1] if metadata else None,
     )

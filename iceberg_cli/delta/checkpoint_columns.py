@@ -14,13 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.checkpoint_state import CheckpointState
-from iceberg_cli.delta.checkpoint_types import ADD_FIELDS, REMOVE_FIELDS, action_column, other_column
+from iceberg_cli.delta.checkpoint_types import ACTIONS, ADD_FIELDS, REMOVE_FIELDS, action_column, other_column
 from iceberg_cli.delta.columns import ADD, REMOVE
 from iceberg_cli.delta.features import supports
 from iceberg_cli.delta.protocol import Metadata
-from iceberg_cli.delta.statistics_columns import partition_values_parsed, stats_parsed, stats_parsed_whole
+from iceberg_cli.delta.statistics_columns import (
+    ambiguous_partition_value,
+    partition_values_parsed,
+    stats_parsed,
+    stats_parsed_whole,
+)
 from iceberg_cli.delta.statistics_types import partition_type, statistics_type
-from iceberg_cli.errors import InvalidMetadata
+from iceberg_cli.errors import InvalidMetadata, Refused
 
 STATS_AS_JSON: Final = "delta.checkpoint.writeStatsAsJson"
 STATS_AS_STRUCT: Final = "delta.checkpoint.writeStatsAsStruct"
@@ -37,6 +42,7 @@ class FileColumns:
     documents: pa.ChunkedArray  # the statistics of each add as it has them, whether these are written or not
     statistics: pa.StructType | None  # None: `stats_parsed` is not written
     partitions: pa.StructType | None
+    warnings: tuple[str, ...]  # what the checkpoint lacks, in words
     add_type: pa.StructType
     remove_type: pa.StructType
 
@@ -64,11 +70,12 @@ def file_columns(state: CheckpointState) -> FileColumns:
     """How the adds and removes of a state are written, by the table's schema and properties.
 
     Raises:
-        InvalidMetadata: the schema cannot be read, or a property is wrong.
+        InvalidMetadata: the schema cannot be read.
         Refused: a field that Delta does not name has no type that Parquet can hold.
     """
     metadata = state.metadata
-    struct = metadata.property_bool(STATS_AS_STRUCT, default=True)
+    struct = metadata.property_bool(STATS_AS_STRUCT, default=True, unreadable=True)
+    as_json = metadata.property_bool(STATS_AS_JSON, default=True, unreadable=True)
     schema = _schema(metadata) if struct else {}
     vectors = supports(state.protocol, "deletionVectors")
     statistics = (
@@ -76,13 +83,13 @@ def file_columns(state: CheckpointState) -> FileColumns:
         if struct
         else None
     )
-    partitions = partition_type(schema, metadata.partition_columns) if struct else None
+    partitions, warnings = _partitions(schema, state) if struct else (None, ())
     adds = state.adds
     fields = list(ADD_FIELDS)
-    if not metadata.property_bool(STATS_AS_JSON, default=True):
+    if not as_json:
         place = adds.schema.get_field_index("stats")
         adds = adds.set_column(place, "stats", _needed(adds, statistics))
-    if metadata.property_bool(STATS_AS_JSON, default=True) or adds["stats"].null_count < adds.num_rows:
+    if as_json or adds["stats"].null_count < adds.num_rows:
         fields.append(ADD.field("stats"))
     if partitions is not None:
         fields.append(pa.field(_PARTITIONS, partitions))
@@ -96,9 +103,46 @@ def file_columns(state: CheckpointState) -> FileColumns:
         documents=state.adds["stats"],
         statistics=statistics,
         partitions=partitions,
+        warnings=warnings,
         add_type=pa.struct([*fields, *others]),
         remove_type=pa.struct([*REMOVE_FIELDS, *removed_others]),
     )
+
+
+def partition_warnings(state: CheckpointState) -> tuple[str, ...]:
+    """Why a checkpoint of a state lacks `partitionValues_parsed`, in words; nothing where it has all it should have.
+
+    Raises:
+        InvalidMetadata: the schema cannot be read, or a property is wrong.
+    """
+    if not state.metadata.property_bool(STATS_AS_STRUCT, default=True):
+        return ()
+    return _partitions(_schema(state.metadata), state)[1]
+
+
+def _partitions(
+    schema: Mapping[str, Any], state: CheckpointState
+) -> tuple[pa.StructType | None, tuple[str, ...]]:
+    """The type of `partitionValues_parsed`, None where it is not written, and why, in words.
+
+    Readers skip the files that a null in it rules out, and take a column that it lacks for nulls. So one value that
+    is no null, and that they do not all take for the same, forbids the whole of it.
+    """
+    names = state.metadata.partition_columns
+    kind = partition_type(schema, names)
+    if kind is None:
+        return None, ()
+    found = ambiguous_partition_value(state.adds["partitionValues"], kind)
+    if found is None:
+        return kind, ()
+    name = names[kind.get_field_index(found.column)]
+    path = state.adds["path"][found.row].as_py()
+    warning = (
+        f"checkpoint {state.version} is written without partitionValues_parsed: readers do not agree on partition "
+        f"values of {found.files:,} of {state.adds.num_rows:,} files, such as {name}={found.text!r} of {path}; they "
+        "parse partitionValues instead, and miss no row"
+    )
+    return None, (warning,)
 
 
 def _schema(metadata: Metadata) -> Mapping[str, Any]:
@@ -149,13 +193,38 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def other_rows(actions: Sequence[Mapping[str, Any]]) -> dict[str, pa.StructArray]:
-    """Actions that are no file actions, as structs by kind.
+    """Actions that are no file actions, as structs by kind, without those that `left_out_warnings` names.
 
     Raises:
-        Refused: one has a field that Parquet cannot hold.
+        Refused: one that Delta names has a field that Parquet cannot hold.
     """
-    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    return {kind: rows for kind, rows in _columns_of(actions) if rows is not None}
+
+
+def left_out_warnings(actions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The actions that Parquet cannot hold, for they are empty or of types that differ, in words; nothing without them.
+
+    Readers pass over actions that they do not know, and checkpoints of Delta Spark and delta-kernel leave out all such.
+    """
+    left_out = sorted(kind for kind, rows in _columns_of(actions) if rows is None)
+    if not left_out:
+        return ()
+    warning = (
+        f"the checkpoint leaves out the actions {', '.join(left_out)}, which Delta's protocol does not name and "
+        "Parquet cannot hold; checkpoints of other writers leave out all such"
+    )
+    return (warning,)
+
+
+def _columns_of(actions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, pa.StructArray | None]]:
+    by_kind: dict[str, list[Any]] = {}
     for action in actions:
         for kind, value in action.items():
             by_kind.setdefault(kind, []).append(value)
-    return {kind: action_column(kind, values) for kind, values in by_kind.items()}
+    for kind, values in by_kind.items():
+        try:
+            yield kind, action_column(kind, values)
+        except Refused:
+            if kind in ACTIONS:
+                raise
+            yield kind, None

@@ -9,22 +9,13 @@ from iceberg_cli.delta.protocol import Metadata
 from iceberg_cli.errors import InvalidMetadata
 
 _PROPERTY: Final = "delta.checkpointInterval"
-_DEFAULT: Final = 10
-
-
-def checkpoint_interval(metadata: Metadata) -> int:
-    """The number of commits.
-
-    Raises:
-        InvalidMetadata: the table's property is not a whole number.
-    """
-    return metadata.property_int(_PROPERTY, _DEFAULT)
+DEFAULT_INTERVAL: Final = 10
 
 
 def known_interval(metadata: Metadata) -> int | None:
     """The number of commits, None where the table's property is no positive whole number."""
     try:
-        found = checkpoint_interval(metadata)
+        found = metadata.property_int(_PROPERTY, DEFAULT_INTERVAL)
     except InvalidMetadata:
         return None
     return found if found > 0 else None

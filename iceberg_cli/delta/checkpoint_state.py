@@ -12,11 +12,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.delta.irregularities import clash_of
 from iceberg_cli.delta.protocol import Metadata, Protocol
-from iceberg_cli.delta.retention_properties import FILES_DEFAULT_MS, FILES_PROPERTY
+from iceberg_cli.delta.retention_properties import FILES_DEFAULT_MS, FILES_PROPERTY, TRANSACTIONS_PROPERTY
 from iceberg_cli.delta.snapshot import Snapshot
+from iceberg_cli.errors import Refused
 
-_TRANSACTION_RETENTION: Final = "delta.setTransactionRetentionDuration"
+_FOREVER_MS: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +62,18 @@ def checkpoint_state(snapshot: Snapshot, *, as_of_ms: int) -> CheckpointState:
 
     Raises:
         InvalidMetadata: a retention property is no interval.
+        Refused: readers disagree about what the commits since the last checkpoint say.
     """
+    if clash := clash_of(snapshot.irregular):
+        raise Refused(f"Cannot write a checkpoint of version {snapshot.version}: {clash}")
     metadata = snapshot.metadata
     removed_until_ms = as_of_ms - metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
     expired = pc.less_equal(snapshot.removes["deletionTimestamp"], removed_until_ms)
     removes = snapshot.removes.filter(pc.invert(pc.fill_null(expired, fill_value=False)))
     transactions = tuple(snapshot.transactions.values())
-    if _TRANSACTION_RETENTION in metadata.configuration:
-        seen_after_ms = as_of_ms - metadata.property_interval_ms(_TRANSACTION_RETENTION, 0)
+    if TRANSACTIONS_PROPERTY in metadata.configuration:
+        # Without the property no transaction expires.
+        seen_after_ms = as_of_ms - metadata.property_interval_ms(TRANSACTIONS_PROPERTY, _FOREVER_MS)
         transactions = tuple(each for each in transactions if _updated(each, seen_after_ms))
     return CheckpointState(
         version=snapshot.version,

@@ -85,7 +85,7 @@ _SPARK_NAMES: Final[Sequence[tuple[pa.DataType, str]]] = (
 )
 
 
-def action_column(kind: str, values: Sequence[Mapping[str, Any]]) -> pa.Array:
+def action_column(kind: str, values: Sequence[Any]) -> pa.Array:
     """Actions of one kind as structs: the fields that Delta names, then the others.
 
     Args:
@@ -93,8 +93,10 @@ def action_column(kind: str, values: Sequence[Mapping[str, Any]]) -> pa.Array:
         values: their objects.
 
     Raises:
-        Refused: a field that is not Delta's has no type that Parquet can hold.
+        Refused: a field that is not Delta's has no type that Parquet can hold, or an action is no object.
     """
+    if not all(isinstance(value, Mapping) for value in values):
+        raise Refused(f"Cannot write a Parquet checkpoint: an action {kind!r} is no object")
     known = list(ACTIONS.get(kind, pa.struct([])))
     columns = [
         pa.array([_plain(value.get(field.name), field.type) for value in values], field.type)

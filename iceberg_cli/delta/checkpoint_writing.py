@@ -84,7 +84,7 @@ class Writing:
         """The one file of a classic checkpoint, and its hint.
 
         Raises:
-            Refused: an action or a field that Delta does not name has no type that Parquet can hold.
+            Refused: a field that Delta does not name has no type that Parquet can hold.
         """
         others = other_rows(self.state.other_actions)
         schema = self._schema(CLASSIC, others)
@@ -92,7 +92,7 @@ class Writing:
         data = _parquet(schema, _batches(schema, rows))
         hint = LastCheckpoint(
             version=self.state.version,
-            actions=self.state.file_actions + len(self.state.other_actions),
+            actions=self.state.file_actions + sum(map(len, others.values())),
             size_bytes=len(data),
             adds=self.state.adds.num_rows,
             schema=_short(schema),
@@ -199,6 +199,7 @@ def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
         schema,
         compression="snappy",
         store_schema=False,
+        write_statistics=_bounded(schema),
         use_dictionary=False,
         write_page_checksum=True,
     ) as writer:
@@ -206,6 +207,18 @@ def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
             writer.write_table(pa.Table.from_batches(group, schema), row_group_size=2 * _GROUP_ROWS)
     data: bytes = sink.getvalue().to_pybytes()
     return data
+
+
+def _bounded(schema: pa.Schema) -> list[str]:
+    """The columns of which a footer tells the smallest and the largest value: all but floating point numbers.
+
+    Parquet leaves NaN out of such bounds, and readers that skip row groups by them would miss the files that hold one.
+    """
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink, store_schema=False)
+    leaves = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    columns = (leaves.column(place) for place in range(len(leaves.names)))
+    return [column.path for column in columns if column.physical_type not in ("FLOAT", "DOUBLE")]
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

@@ -67,7 +67,10 @@ def differences(fields: Mapping[str, Any], snapshot: Snapshot, path: str) -> tup
         "numFiles": (_same, lambda: snapshot.adds.num_rows),
         "numMetadata": (_same, lambda: 1),
         "numProtocol": (_same, lambda: 1),
-        "metadata": (lambda said: Metadata.from_json(said, path=path), lambda: snapshot.metadata),
+        "metadata": (
+            lambda said: Metadata.from_json(said, path=path).with_plain_schema(),
+            snapshot.metadata.with_plain_schema,
+        ),
         "protocol": (lambda said: Protocol.from_json(said, path=path), lambda: snapshot.protocol),
         "inCommitTimestampOpt": (_same, lambda: snapshot.in_commit_timestamp_ms),
         "setTransactions": (_by("appId"), lambda: _by("appId")(snapshot.transactions.values())),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.features import supports
+from iceberg_cli.delta.retention_properties import TRANSACTIONS_PROPERTY
 from iceberg_cli.delta.snapshot import Snapshot, has_in_commit_timestamps
 
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -59,7 +60,7 @@ def version_checksum(snapshot: Snapshot, *, in_commit_ms: int | None) -> bytes |
     value: dict[str, Any] = {"tableSizeBytes": int(sizes.sum()), "numFiles": len(sizes)}
     vectors = snapshot.adds["deletionVector"]
     wide = supports(snapshot.protocol, "deletionVectors") and metadata.property_bool(
-        "delta.enableDeletionVectors", default=False
+        "delta.enableDeletionVectors", default=False, unreadable=False
     )
     deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0).to_numpy()
     if wide:
@@ -69,7 +70,7 @@ def version_checksum(snapshot: Snapshot, *, in_commit_ms: int | None) -> bytes |
     if timed:
         value["inCommitTimestampOpt"] = in_commit_ms
     # Which of them have expired depends on the clock of whoever looks.
-    if "delta.setTransactionRetentionDuration" not in configuration:
+    if TRANSACTIONS_PROPERTY not in configuration:
         value["setTransactions"] = [dict(each) for each in snapshot.transactions.values()]
     value["domainMetadata"] = [dict(each) for each in snapshot.domains.values()]
     value |= {"metadata": metadata.to_json(), "protocol": snapshot.protocol.to_json()}

@@ -78,6 +78,7 @@ _UNNAMED: Final = b"iceberg_cli.unknown"  # of the field `deletionVector`: JSON 
 _WRONG_TYPE: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
 _DV_KINDS: Final = pa.array(["u", "i", "p"])
 _UUID_CHARACTERS: Final = 20
+_EXACT: Final = 2**53  # up to it a double holds every integer
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place) -> pa.Table:
@@ -120,21 +121,44 @@ def lost_of_vectors(*tables: pa.Table) -> str | None:
     )
 
 
-def no_fractions(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place) -> None:
-    """Refuse numbers with a fraction or an exponent, which Arrow would make whole.
+def whole_numbers(
+    rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place
+) -> tuple[list[Mapping[str, Any]], list[tuple[int, str]]]:
+    """The rows, with integers where a column of these was written as 7.0 or 7e2, and which rows and fields these are.
 
     Raises:
-        CorruptFile: there is one in a column of whole numbers.
+        CorruptFile: a number has a fraction indeed, which Arrow would cut off, or more digits than a double holds.
     """
     names = [field.name for field in schema if pa.types.is_integer(field.type)]
     inner = [field.name for field in DELETION_VECTOR if pa.types.is_integer(field.type)]
+    whole, changed = [], []
     for index, row in enumerate(rows):
-        vector = row.get("deletionVector")
-        for values, keys in ((row, names), (vector if isinstance(vector, dict) else {}, inner)):
-            for key in keys:
-                if isinstance(values.get(key), float):
-                    path, where = place(index)
-                    raise CorruptFile(path, f"{where}.{key}", f"{values[key]} is not a whole number")
+        vector = row.get(_VECTOR)
+        made = _integers(row, names, index, place)
+        if isinstance(vector, dict) and (made_inside := _integers(vector, inner, index, place)):
+            made[_VECTOR] = {**vector, **made_inside}
+        changed += [(index, name) for name in list(made)[:1]]
+        whole.append({**row, **made} if made else row)
+    return whole, changed
+
+
+def _integers(values: Mapping[str, Any], names: Sequence[str], index: int, place: Place) -> dict[str, Any]:
+    """The fields that are whole numbers in the form of fractions, as integers."""
+    found = {}
+    for name in names:
+        value = values.get(name)
+        if isinstance(value, float):
+            number = whole_number(value)
+            if number is None:
+                path, where = place(index)
+                raise CorruptFile(path, f"{where}.{name}", f"{value} is not a whole number")
+            found[name] = number
+    return found
+
+
+def whole_number(value: float) -> int | None:
+    """A number of JSON that was written with a fraction or an exponent, where it is an integer for certain."""
+    return int(value) if value.is_integer() and abs(value) <= _EXACT else None
 
 
 def concat(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -6,6 +6,8 @@ Spec: "Delta Log Entries", "Actions".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,13 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.actions import Actions, Json, domain_key, fields_of, transaction_key
-from iceberg_cli.delta.columns import ADD, CDC, REMOVE, Place, check_files, dv_ids, no_fractions, table_of
+from iceberg_cli.delta.columns import ADD, CDC, REMOVE, Place, check_files, dv_ids, table_of, whole_numbers
+from iceberg_cli.delta.features import ADAPTIVE, newer_feature
+from iceberg_cli.delta.irregularities import CLASH, FRACTION, REPEATED_KEY, Irregularity, clashing_files
 from iceberg_cli.delta.ordinary_lines import file_actions, may_be_ordinary, opening
 from iceberg_cli.delta.protocol import Metadata, Protocol
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.strict_json import loads_lines
 
 _FILES: Final = {"add": ADD, "remove": REMOVE, "cdc": CDC}
+_MANIFEST_COMMIT: Final = "checkpoint"  # an array of what the table is from then on
+_OF_CHECKPOINTS: Final = ("sidecar", "checkpointMetadata")
+_NAMED: Final = frozenset(
+    {*_FILES, *_OF_CHECKPOINTS, "commitInfo", "protocol", "metaData", "txn", "domainMetadata"}
+)
 
 Parsed = tuple[Actions, tuple[Json, ...]]
 
@@ -36,6 +45,10 @@ def parse_commits(commits: Sequence[CommitBytes]) -> Actions:
     """All actions of commits, given in the order of their versions.
 
     What only checkpoints have says nothing in a commit, and is left out: Delta does not read it there either.
+
+    Of a line the one action that the protocol names counts, whatever unknown ones are beside it, and in a commitInfo
+    or an unknown action the last of several equal keys, as Delta Spark and delta-kernel read them. A whole number that
+    is written as 7.0 is 7, as delta-kernel reads it. What the protocol does not allow of this is in `irregular`.
 
     Raises:
         CorruptFile: a file is empty or no newline-delimited JSON; a line is not one action; a field has another type
@@ -87,8 +100,9 @@ def _line_by_line(commits: Sequence[CommitBytes]) -> Parsed:
     for commit in commits:
         if not rest.read(commit, files):
             raise CorruptFile(commit.path, None, "it has no action")
-    tables = {kind: of_kind.table(fractions=rest.fractions) for kind, of_kind in files.items()}
-    return _together(files, tables, rest)
+    found = {kind: of_kind.table(fractions=rest.fractions) for kind, of_kind in files.items()}
+    rest.irregular += chain.from_iterable(irregular for _, irregular in found.values())
+    return _together(files, {kind: table for kind, (table, _) in found.items()}, rest)
 
 
 class _FileActions:
@@ -96,12 +110,12 @@ class _FileActions:
 
     def __init__(self, kind: str, paths: Mapping[int, str]) -> None:
         self.kind = kind
+        self.paths = paths
         self.versions: list[int] = []
         self.line_numbers: list[int] = []  # from 1
-        self._paths = paths
 
     def place(self, index: int) -> tuple[str, str]:
-        return self._paths[self.versions[index]], f"line {self.line_numbers[index]}, {self.kind}"
+        return self.paths[self.versions[index]], f"line {self.line_numbers[index]}, {self.kind}"
 
 
 class _Lines(_FileActions):
@@ -141,15 +155,33 @@ class _Objects(_FileActions):
         self.versions.append(version)
         self.line_numbers.append(line_number)
 
-    def table(self, *, fractions: bool) -> pa.Table:
+    def table(self, *, fractions: bool) -> tuple[pa.Table, list[Irregularity]]:
+        """The actions in columns, and the commits that write whole numbers as fractions."""
         for index, action in enumerate(self.objects):
             if not isinstance(action, dict):
                 path, where = self.place(index)
                 raise CorruptFile(path, where, "an object is expected")
         schema = _FILES[self.kind]
+        rows, found = self.objects, []
         if fractions:
-            no_fractions(self.objects, schema, self.place)
-        return table_of(self.objects, schema, self.place)
+            rows, changed = whole_numbers(rows, schema, self.place)
+            versions = np.array([self.versions[index] for index, _ in changed], np.int64)
+            _, first, counts = np.unique(versions, return_index=True, return_counts=True)
+            for place, times in zip(first.tolist(), counts.tolist(), strict=True):
+                index, field = changed[place]
+                found.append(self._with_fraction(index, field, times))
+        return table_of(rows, schema, self.place), found
+
+    def _with_fraction(self, index: int, field: str, times: int) -> Irregularity:
+        path, where = self.place(index)
+        return Irregularity(
+            rule=FRACTION,
+            version=self.versions[index],
+            path=path,
+            where=f"{where}.{field}",
+            message="a whole number is written with a fraction or an exponent, which Delta Spark does not read",
+            times=times,
+        )
 
 
 class _Rest:
@@ -164,36 +196,64 @@ class _Rest:
         self.unknown: list[Json] = []
         self.of_checkpoints: list[Json] = []
         self.fractions = False  # whether a number of any line has one
+        self.irregular: list[Irregularity] = []
+        self._lines: dict[tuple[str, str], int] = {}  # of the commit that is read: kind and key to the line
 
     def read(self, commit: CommitBytes, files: Mapping[str, _Objects]) -> int:
         """Take the lines of a commit, those of files into `files`; how many there are."""
-        lines = loads_lines(commit.data, commit.path)
+        lines = loads_lines(commit.data, commit.path, repeats_allowed=_says_nothing_of_the_table)
         self.fractions = self.fractions or lines.fractions
+        self._lines = {}
+        for number in lines.repeated[:1]:
+            message = "a key appears twice in one object, and the last one counts"
+            self._note(REPEATED_KEY, commit, f"line {number}", message, times=len(lines.repeated))
         for line, place in zip(lines.values, lines.numbers, strict=True):
-            kind, action = _single(line, commit.path, place)
-            if kind in files:
-                files[kind].add(action, commit.version, place)
-            else:
-                self._take(line, kind, action, commit.version, (commit.path, f"line {place}, {kind}"))
+            actions, beside = _actions_of(line, commit.path, place)
+            if any(each.get(_MANIFEST_COMMIT) is not None for each in beside):
+                raise newer_feature(commit.path, f"line {place} has an action {_MANIFEST_COMMIT}", ADAPTIVE)
+            self.unknown += beside
+            for kind, action in actions.items():
+                if kind in files:
+                    files[kind].add(action, commit.version, place)
+                else:
+                    self._take(kind, action, commit, place)
         return len(lines.values)
 
-    def _take(self, line: Json, kind: str, action: Any, version: int, place: tuple[str, str]) -> None:
-        path, where = place
+    def _take(self, kind: str, action: Any, commit: CommitBytes, line: int) -> None:
+        path, where = commit.path, f"line {line}, {kind}"
         match kind:
             case "commitInfo":
-                self.infos.append((version, fields_of(action, path, where)))
+                self.infos.append((commit.version, fields_of(action, path, where)))
             case "protocol":
                 self.protocol = Protocol.from_json(action, path=path, where=where)
+                self._once(kind, "", commit, line)
             case "metaData":
                 self.metadata = Metadata.from_json(action, path=path, where=where)
+                self._once(kind, "", commit, line)
             case "txn":
-                self.transactions[transaction_key(action, path, where)] = action
+                key = transaction_key(action, path, where)
+                self.transactions[key] = action
+                self._once(kind, key, commit, line)
             case "domainMetadata":
-                self.domains[domain_key(action, path, where)] = action
-            case "sidecar" | "checkpointMetadata":
-                self.of_checkpoints.append(line)
+                key = domain_key(action, path, where)
+                self.domains[key] = action
+                self._once(kind, key, commit, line)
             case _:
-                self.unknown.append(line)
+                self.of_checkpoints.append({kind: action})
+
+    def _once(self, kind: str, key: str, commit: CommitBytes, line: int) -> None:
+        """Note an action that reconciles with an earlier one of the same commit."""
+        before = self._lines.setdefault((kind, key), line)
+        if before != line:
+            named = f"{kind} of {key}" if key else kind
+            self._note(CLASH, commit, f"line {line}", f"it has a second {named}, after that of line {before}")
+
+    def _note(self, rule: str, commit: CommitBytes, where: str, message: str, *, times: int = 1) -> None:
+        self.irregular.append(
+            Irregularity(
+                rule=rule, version=commit.version, path=commit.path, where=where, message=message, times=times
+            )
+        )
 
 
 def _paths_of(commits: Sequence[CommitBytes]) -> Mapping[int, str]:
@@ -222,21 +282,33 @@ def _together(files: Mapping[str, _FileActions], tables: Mapping[str, pa.Table],
         domains=rest.domains,
         commit_infos=tuple(rest.infos),
         unknown=tuple(rest.unknown),
+        irregular=tuple(rest.irregular),
     )
     for kind, of_kind in files.items():
         check_files(tables[kind], of_kind.place, sized=kind == "add")
     _refuse_two_vectors(found, files["add"].place)
-    return found, tuple(rest.of_checkpoints)
+    clashes = clashing_files(
+        (found.adds, found.removes),
+        (found.add_versions, found.remove_versions),
+        (found.add_places, found.remove_places),
+        files["add"].paths,
+    )
+    return replace(found, irregular=(*found.irregular, *clashes)), tuple(rest.of_checkpoints)
 
 
-def _single(line: Mapping[str, Any], path: str, place: int) -> tuple[str, Any]:
-    """Kind and object of the one action of a line."""
+def _actions_of(line: Json, path: str, place: int) -> tuple[Json, list[Json]]:
+    """The action of a line that the protocol names, if it has one, and those beside it that nobody knows."""
     if len(line) != 1:
         line = {kind: action for kind, action in line.items() if action is not None}
-    if len(line) != 1:
-        raise CorruptFile(path, f"line {place}", f"one action is expected, not {len(line)}")
-    ((kind, action),) = line.items()
-    return kind, action
+    named = {kind: action for kind, action in line.items() if kind in _NAMED}
+    if not line or len(named) > 1:
+        raise CorruptFile(path, f"line {place}", f"one action is expected, not {len(named)}")
+    return named, [{kind: action} for kind, action in line.items() if kind not in _NAMED]
+
+
+def _says_nothing_of_the_table(line: Json) -> bool:
+    """Whether a line has no action but a commitInfo and unknown ones."""
+    return _NAMED.isdisjoint(kind for kind in line if kind != "commitInfo")
 
 
 def _refuse_two_vectors(actions: Actions, place: Place) -> None:

@@ -53,6 +53,9 @@ WRITER_FEATURES: Final = READER_FEATURES | {
 }
 """All features that are known here."""
 
+ADAPTIVE: Final = "adaptiveMetadata-preview"
+"""Commits may hold what the table is, and all of its files, in one action: who passes over it reads another table."""
+
 CATALOG_FEATURES: Final = frozenset({"catalogManaged", "catalogOwned-preview"})
 """A catalog decides which commits count: what is published can be read, and nothing written."""
 
@@ -127,7 +130,25 @@ def check_readable(protocol: Protocol, table: str) -> None:
     if unknown := sorted(reader_features(protocol) - READER_FEATURES):
         reasons.append(f"it needs the reader feature {', '.join(unknown)}, which is not known here")
     if reasons:
-        raise Refused(f"Cannot read {table}: {'; '.join(reasons)}")
+        raise _newer(table, "; ".join(reasons))
+
+
+def newer_feature(path: str, sign: str, feature: str) -> Refused:
+    """The error of a file of the log that shows a feature that is newer than this tool.
+
+    Args:
+        path: of the file.
+        sign: what is in it.
+        feature: that needs it.
+    """
+    return _newer(path, f"{sign}, which belongs to the table feature {feature}")
+
+
+def _newer(what: str, reasons: str) -> Refused:
+    return Refused(
+        f"Cannot read {what}: {reasons}; this is newer than this iceberg-cli",
+        next_step="Use a newer iceberg-cli.",
+    )
 
 
 def unwritable(protocol: Protocol) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ def _retention(metadata: Metadata, name: str, default_ms: int) -> Row:
         return {
             "value_ms": metadata.property_interval_ms(name, default_ms),
             "source": source,
-            "problem": None,
+            "problem": metadata.interval_problem(name),
         }
     except InvalidMetadata as error:
         return {"value_ms": None, "source": source, "problem": error.message}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
-from iceberg_cli.delta.intervals import interval_ms
+from iceberg_cli.delta.intervals import interval, interval_ms
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 
 _PROTOCOL: Final = ("minReaderVersion", "minWriterVersion", "readerFeatures", "writerFeatures")
@@ -77,6 +78,8 @@ class Protocol:
 class Metadata:
     """Schema, partitioning and properties of the table; `schema_string` is empty where the log has none.
 
+    `configuration` has no properties whose value is null: as for Delta Spark they are not set. Their names survive.
+
     Spec: "Change Metadata".
     """
 
@@ -88,6 +91,7 @@ class Metadata:
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     created_time_ms: int | None = None
+    null_properties: frozenset[str] = frozenset()
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -102,7 +106,9 @@ class Metadata:
         if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
             raise CorruptFile(path, f"{where}.partitionColumns", "an array of strings is expected")
         configuration = _object(fields.get("configuration") or {}, path, f"{where}.configuration")
-        if not all(isinstance(text, str) for item in configuration.items() for text in item):
+        if not all(
+            isinstance(key, str) and isinstance(text, str | None) for key, text in configuration.items()
+        ):
             raise CorruptFile(path, f"{where}.configuration", "an object of strings is expected")
         created = fields.get("createdTime")
         return cls(
@@ -112,7 +118,8 @@ class Metadata:
             description=_optional_string(fields, "description", path, where),
             format=_object(fields.get("format") or {}, path, f"{where}.format"),
             partition_columns=tuple(columns),
-            configuration=configuration,
+            configuration={key: text for key, text in configuration.items() if text is not None},
+            null_properties=frozenset(key for key, text in configuration.items() if text is None),
             created_time_ms=None
             if created is None
             else _integer(fields, "createdTime", path, where, _INT64_MAX),
@@ -128,19 +135,44 @@ class Metadata:
             "format": dict(self.format),
             "schemaString": self.schema_string or None,
             "partitionColumns": list(self.partition_columns),
-            "configuration": dict(self.configuration),
+            "configuration": dict.fromkeys(sorted(self.null_properties)) | dict(self.configuration),
             "createdTime": self.created_time_ms,
         }
         return {key: item for key, item in value.items() if item is not None} | dict(self.unknown)
 
-    def property_bool(self, name: str, default: bool) -> bool:  # noqa: FBT001 - the default of a flag is one
-        """A property that is `true` or `false` in any case."""
+    def with_plain_schema(self) -> Self:
+        """The same with a schema in one spelling, by which metadata can be compared; one that is no JSON stays."""
+        try:
+            value = json.loads(self.schema_string)
+        except (ValueError, RecursionError):
+            return self
+        return replace(self, schema_string=json.dumps(value, sort_keys=True))
+
+    def property_bool(
+        self,
+        name: str,
+        default: bool,  # noqa: FBT001 - the default of a flag is one
+        *,
+        unreadable: bool | None = None,
+    ) -> bool:
+        """A property that is `true` or `false` in any case.
+
+        Args:
+            name: of the property.
+            default: what holds where it is not set.
+            unreadable: what holds where it is neither; None: that is an error.
+
+        Raises:
+            InvalidMetadata: it is neither.
+        """
         text = self.configuration.get(name)
         if text is None:
             return default
-        if text.strip().lower() not in {"true", "false"}:
+        if text.strip().lower() in {"true", "false"}:
+            return text.strip().lower() == "true"
+        if unreadable is None:
             raise self._wrong(name, "neither true nor false")
-        return text.strip().lower() == "true"
+        return unreadable
 
     def property_int(self, name: str, default: int) -> int:
         """A property that is a whole number."""
@@ -153,14 +185,32 @@ class Metadata:
             raise self._wrong(name, "not a whole number") from None
 
     def property_interval_ms(self, name: str, default: int) -> int:
-        """A property such as `interval 7 days`, in milliseconds."""
+        """A property such as `interval 7 days`, in milliseconds.
+
+        What Delta Spark does not read, `interval 1 month`, is no less than the default, which holds for delta-kernel.
+
+        Raises:
+            InvalidMetadata: it is no interval.
+        """
         text = self.configuration.get(name)
         if text is None:
             return default
         try:
-            return interval_ms(text)
+            found = interval(text)
         except ValueError as error:
             raise self._wrong(name, str(error)) from None
+        return found.length_ms if found.problem is None else max(found.length_ms, default)
+
+    def interval_problem(self, name: str) -> str | None:
+        """Why Delta Spark does not read a property as a length of time, None where it does or there is none."""
+        text = self.configuration.get(name)
+        if text is None:
+            return None
+        try:
+            interval_ms(text)
+        except ValueError as error:
+            return f"{text!r} is {error}: Delta Spark does not read it"
+        return None
 
     def _wrong(self, name: str, reason: str) -> InvalidMetadata:
         return InvalidMetadata(

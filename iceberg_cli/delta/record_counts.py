@@ -56,9 +56,9 @@ def with_record_count(stats: str | None, count: int) -> str:
     Raises:
         CorruptFile: the statistics are no JSON object.
     """
-    if stats is None:
+    members = None if stats is None else _object(stats, "stats")
+    if stats is None or members is None:
         return f'{{"{_FIELD}":{count}}}'
-    members = _object(stats, "stats")
     if _FIELD in members:
         start, end = _place_of_count(stats)
         return f"{stats[:start]}{count}{stats[end:]}"
@@ -76,8 +76,10 @@ def _place_of_count(text: str) -> tuple[int, int]:
     raise AssertionError(text)
 
 
-def _object(text: str, path: str) -> dict[str, Any]:
-    """Statistics as a value; a bound may be a number of any size."""
+def _object(text: str, path: str) -> dict[str, Any] | None:
+    """Statistics as a value, None where they are null; a bound may be a number of any size."""
+    if text.strip(" \t\n\r") == "null":
+        return None
     # Between the parts of JSON a carriage return is a blank as a line feed is, and ends no line.
     values = loads_lines(text.replace("\n", "\r").encode(), path).values
     if not values:
@@ -86,7 +88,7 @@ def _object(text: str, path: str) -> dict[str, Any]:
 
 
 def _count(text: str, path: str) -> int:
-    count: Any = _object(text, path).get(_FIELD)
+    count: Any = (_object(text, path) or {}).get(_FIELD)
     if count is None:
         return UNKNOWN
     if type(count) is not int or not 0 <= count <= _INT64_MAX:

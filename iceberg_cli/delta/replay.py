@@ -57,6 +57,7 @@ def reconcile(newest_first: Sequence[Actions], base: Actions | None = None) -> A
         domains=small.domains,
         commit_infos=small.commit_infos,
         unknown=small.unknown,
+        irregular=small.irregular,
     )
 
 
@@ -149,4 +150,5 @@ def _without_files(part: Actions) -> Actions:
         domains=part.domains,
         commit_infos=part.commit_infos,
         unknown=part.unknown,
+        irregular=part.irregular,
     )

@@ -70,7 +70,7 @@ def retention_of(metadata: Metadata, policy: ExpirePolicy, *, as_of_ms: int) -> 
             f"--log-retention {_hours(log.value)} is less than the {_hours(files.value)} for which removed files "
             f"are kept, so versions would go whose files are still there; {UNSAFE_OPTION} allows it"
         )
-    cleaned = asked or metadata.property_bool(CLEANUP_PROPERTY, default=True)
+    cleaned = asked or metadata.property_bool(CLEANUP_PROPERTY, default=True, unreadable=False)
     return Retention(
         retention_ms=files,
         table_retention_ms=promised_ms,

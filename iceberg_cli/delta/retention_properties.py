@@ -12,3 +12,4 @@ FILES_PROPERTY: Final = "delta.deletedFileRetentionDuration"
 FILES_DEFAULT_MS: Final = 7 * DAY_MS
 LOG_PROPERTY: Final = "delta.logRetentionDuration"
 LOG_DEFAULT_MS: Final = 30 * DAY_MS
+TRANSACTIONS_PROPERTY: Final = "delta.setTransactionRetentionDuration"

@@ -15,7 +15,12 @@ _COLUMN = "sidecar"
 
 
 def named_sidecars(path: str, version: int, data: bytes, *, folder: str) -> frozenset[str]:
-    """The storage paths of the sidecars that a top-level file names.
+    """The storage paths of the sidecars that a top-level file names; see `sidecar_sizes`."""
+    return frozenset(sidecar_sizes(path, version, data, folder=folder))
+
+
+def sidecar_sizes(path: str, version: int, data: bytes, *, folder: str) -> dict[str, int]:
+    """The storage paths of the sidecars that a top-level file names, and the bytes that it says of each.
 
     Args:
         path: of the file, which ends in `.json` or `.parquet`; a classic checkpoint may name sidecars too.
@@ -36,4 +41,4 @@ def named_sidecars(path: str, version: int, data: bytes, *, folder: str) -> froz
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(path, None, f"no readable Parquet: {error}") from None
         actions = tuple(row for row in rows if row is not None)
-    return frozenset(sidecar_path(action, folder, path)[0] for action in actions)
+    return dict(sidecar_path(action, folder, path) for action in actions)

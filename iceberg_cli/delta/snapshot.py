@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from iceberg_cli.delta.actions import Actions, Int64s, Json, Metadata, Protocol
 from iceberg_cli.delta.features import check_readable, supports
+from iceberg_cli.delta.irregularities import Irregularity
 from iceberg_cli.delta.log import Segment
 from iceberg_cli.errors import CorruptFile
 
@@ -33,6 +34,8 @@ class Snapshot:
         domains: the newest `domainMetadata` action of each domain that is not removed.
         unknown: lines of action kinds that the protocol does not name, oldest first.
         segment: the files it was read from.
+        irregular: what commits after the checkpoint do that the protocol does not allow.
+        warnings: which files could not be read, and were not needed, in words.
     """
 
     version: int
@@ -48,9 +51,13 @@ class Snapshot:
     domains: Mapping[str, Json]
     unknown: tuple[Json, ...]
     segment: Segment
+    irregular: tuple[Irregularity, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def snapshot_of(state: Actions, segment: Segment, *, root: str, modified_ms: int) -> Snapshot:
+def snapshot_of(
+    state: Actions, segment: Segment, *, root: str, modified_ms: int, warnings: tuple[str, ...] = ()
+) -> Snapshot:
     """The snapshot that reconciled actions make.
 
     Args:
@@ -58,6 +65,7 @@ def snapshot_of(state: Actions, segment: Segment, *, root: str, modified_ms: int
         segment: what it was read from.
         root: the table's storage path, for messages.
         modified_ms: of the version's commit file, see `Listing.commit_times_ms`.
+        warnings: of reading.
 
     Raises:
         CorruptFile: there is no protocol or no metadata.
@@ -84,6 +92,8 @@ def snapshot_of(state: Actions, segment: Segment, *, root: str, modified_ms: int
         domains={name: action for name, action in state.domains.items() if not action.get("removed", False)},
         unknown=state.unknown,
         segment=segment,
+        irregular=state.irregular,
+        warnings=warnings,
     )
 
 
@@ -101,13 +111,14 @@ def as_actions(snapshot: Snapshot) -> Actions:
         transactions=snapshot.transactions,
         domains=snapshot.domains,
         unknown=snapshot.unknown,
+        irregular=snapshot.irregular,
     )
 
 
 def has_in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether commits say their own time."""
     return supports(protocol, "inCommitTimestamp") and metadata.property_bool(
-        IN_COMMIT_TIMESTAMPS, default=False
+        IN_COMMIT_TIMESTAMPS, default=False, unreadable=False
     )
 
 

@@ -9,6 +9,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -17,12 +18,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from iceberg_cli.delta.text_values import fitting, times, typed, value_of
+from iceberg_cli.delta.text_values import fitting, partition_values, times, value_of
 
 _FEW_ROWS = 16
 _LF, _CR, _BRACE = b"\n\r{"
 _BLOCK_BYTES = 1 << 20
 _EMPTY, _NOTHING, _NEWLINE = (pa.scalar(each, pa.large_binary()) for each in (b"{}", b"", b"\n"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmbiguousPartitionValue:
+    """The first partition value of which readers make different values, or none."""
+
+    row: int
+    column: str  # its physical name
+    text: str
+    files: int  # with such a value in any column
 
 
 def partition_values_parsed(values: pa.Array, kind: pa.StructType) -> pa.StructArray:
@@ -33,10 +44,39 @@ def partition_values_parsed(values: pa.Array, kind: pa.StructType) -> pa.StructA
         kind: see `statistics_types.partition_type`.
 
     Returns:
-        n structs; a value that is no value of its type is null.
+        n structs; a value that is no value of its type, or an ambiguous one, is null.
     """
-    columns = [typed(pc.map_lookup(values, member.name, "first"), member.type) for member in kind]
+    columns = [partition_values(_texts(values, member), member.type)[0] for member in kind]
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=values.is_null())
+
+
+def ambiguous_partition_value(values: pa.ChunkedArray, kind: pa.StructType) -> AmbiguousPartitionValue | None:
+    """A partition value that a struct would hold as null though readers do not agree that it is.
+
+    Args:
+        values: n maps of strings under physical names.
+        kind: see `statistics_types.partition_type`.
+    """
+    first, files, before = None, 0, 0
+    for chunk in values.chunks:
+        marks = pa.repeat(pa.scalar(value=False), len(chunk))
+        for member in kind:
+            texts = _texts(chunk, member)
+            ambiguous = partition_values(texts, member.type)[1]
+            place = pc.index(ambiguous, pa.scalar(value=True)).as_py()
+            if first is None and place >= 0:
+                first = (before + place, member.name, texts[place].as_py())
+            marks = pc.or_(marks, ambiguous)
+        files += pc.sum(marks).as_py() or 0
+        before += len(chunk)
+    if first is None:
+        return None
+    row, column, text = first
+    return AmbiguousPartitionValue(row=row, column=column, text=text, files=files)
+
+
+def _texts(values: pa.Array, member: pa.Field) -> pa.Array:
+    return pc.map_lookup(values, member.name, "first")
 
 
 def stats_parsed(stats: pa.Array, kind: pa.StructType) -> pa.StructArray:

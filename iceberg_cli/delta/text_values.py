@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -18,14 +18,53 @@ import pyarrow.compute as pc
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
-_DAY: Final = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
-_DATE = re.compile(_DAY)
-_TIME = re.compile(
-    rf"({_DAY})(?:[ T]([0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}})(?:\.([0-9]{{1,6}})0*)?(Z|[+-][0-9]{{2}}:[0-9]{{2}})?)?"
+_DAY: Final = r"(?P<year>[+-]?[0-9]{4,6})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
+_CLOCK: Final = (
+    r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{1,2}):(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]{1,6})0*)?"
 )
-_NOT_FINITE: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_ZONE: Final = r"(?P<zone>[Zz]|(?P<sign>[+-])(?P<away_hours>[0-9]{2}):?(?P<away_minutes>[0-9]{2}))"
+_DATE = re.compile(_DAY)
+_TIME = re.compile(f"{_DAY}(?:[ Tt]{_CLOCK}{_ZONE}?)?")
+_OFFSET: Final = r"[+-][0-9]{2}:?[0-9]{2}$"
+_NO_OFFSET: Final = r"[+-]00:?00$"
+# What Arrow reads as it is read here. It takes other texts as well, which would make a value depend on its neighbours.
+_PLAIN_DAY: Final = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
+_PLAIN_CLOCK: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})?"
+_PLAIN_TIME: Final = f"{_PLAIN_DAY}(?:[ T]{_PLAIN_CLOCK})?"
+_NOT_FINITE: Final = re.compile(r"nan|([+-]?)inf(?:inity)?", re.IGNORECASE)
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097  # after which the calendar repeats itself
+_SECOND: Final = 1_000_000  # in microseconds
+_MICROS: Final = 1 << 63  # beyond what a column of them holds
+
+
+def partition_values(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    """Texts of a partition column as values.
+
+    Args:
+        texts: n strings.
+        kind: one of the primitive types.
+
+    Returns:
+        n values of `kind`, and n booleans: whether there is a text of which readers make different values, or none.
+        The value is null then, as it is where the text is null or empty. An empty string or binary is such a text: by
+        the specification it is null, and readers take it for what it is.
+    """
+    empty = pc.fill_null(pc.equal(texts, ""), fill_value=True)
+    if pa.types.is_temporal(kind):
+        encoded = texts.dictionary_encode()
+        values = times(encoded.dictionary, kind).take(encoded.indices)
+    else:
+        values = typed(texts, kind)
+    if pa.types.is_timestamp(kind):
+        # Delta Kernel read the local time of such a text as UTC before it knew better.
+        offset = pc.match_substring_regex(texts, _OFFSET)
+        shifted = pc.and_not(offset, pc.match_substring_regex(texts, _NO_OFFSET))
+        values = pc.if_else(pc.fill_null(shifted, fill_value=False), pa.scalar(None, kind), values)
+    unknown = values.is_null()
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return values, pc.and_(unknown, texts.is_valid())
+    return values, pc.and_(unknown, pc.invert(empty))
 
 
 def typed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -38,6 +77,8 @@ def typed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     Returns:
         n values of `kind`, null where the text is null, empty, or no such value.
     """
+    if pa.types.is_string(kind):
+        return pc.if_else(pc.equal(texts, ""), pa.scalar(None, kind), texts)
     encoded = texts.dictionary_encode()
     values = pa.array([value_of(text, kind) for text in encoded.dictionary.to_pylist()], kind)
     return values.take(encoded.indices)
@@ -72,10 +113,11 @@ def _integer(text: str, kind: pa.DataType) -> int | None:
     return value if -bound <= value < bound else None
 
 
-def _floating(text: str, _kind: pa.DataType) -> float | None:
-    if text in _NOT_FINITE:
-        return _NOT_FINITE[text]
-    return float(text) if _NUMBER.fullmatch(text) else None
+def _floating(text: str, kind: pa.DataType) -> float | None:
+    if found := _NOT_FINITE.fullmatch(text):
+        return float("nan") if found[1] is None else float(f"{found[1]}inf")
+    # Arrow rounds once, to the type at hand; Python would round to a double first.
+    return pa.scalar(text.removeprefix("+")).cast(kind).as_py() if _NUMBER.fullmatch(text) else None
 
 
 def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
@@ -96,27 +138,36 @@ def fitting(value: Decimal, kind: pa.DataType) -> Decimal | None:
     return Decimal((sign, digits, exponent))
 
 
-def _day(text: str, _kind: pa.DataType) -> date | None:
-    if not _DATE.fullmatch(text):
-        return None
+def _day(text: str, _kind: pa.DataType) -> int | None:
+    found = _DATE.fullmatch(text)
+    return None if found is None else _days(*found.groups())
+
+
+def _days(year: str, month: str, day: str) -> int | None:
+    """Days since the epoch, in the Gregorian calendar also before it was in use and after the year 9999."""
+    number = int(year)
+    known = number % _CYCLE_YEARS + _CYCLE_YEARS
     try:
-        return date.fromisoformat(text)
+        days = date(known, int(month), int(day)).toordinal()
     except ValueError:
         return None
+    return days - _EPOCH_DAY + (number - known) // _CYCLE_YEARS * _CYCLE_DAYS
 
 
 def _moment(text: str, kind: pa.DataType) -> int | None:
     """Microseconds since the epoch. A text without a zone is taken as UTC, as readers do that have no session."""
     found = _TIME.fullmatch(text)
-    if found is None or (kind.tz is None and found[4]):
+    if found is None or (kind.tz is None and found["zone"]):
         return None
-    fraction = (found[3] or "").ljust(6, "0")
-    zone = "+00:00" if found[4] in (None, "Z") else found[4]
-    try:
-        moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00:00'}.{fraction}{zone}")
-        return (moment - _EPOCH) // _MICROSECOND
-    except (ValueError, OverflowError):
+    days = _days(found["year"], found["month"], found["day"])
+    hour, minute, second = (int(found[name] or 0) for name in ("hour", "minute", "second"))
+    away_hours, away_minutes = int(found["away_hours"] or 0), int(found["away_minutes"] or 0)
+    if days is None or max(hour, away_hours) > 23 or max(minute, second, away_minutes) > 59:
         return None
+    away = (away_hours * 60 + away_minutes) * (-1 if found["sign"] == "-" else 1)
+    seconds = ((days * 24 + hour) * 60 + minute - away) * 60 + second
+    micros = seconds * _SECOND + int((found["fraction"] or "").ljust(6, "0"))
+    return micros if -_MICROS <= micros < _MICROS else None
 
 
 _CONVERTERS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataType], Any]], ...]] = (
@@ -133,11 +184,12 @@ _CONVERTERS: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.
 
 def times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """As `typed` for dates and timestamps, in one call of Arrow where each text is one."""
-    pattern = _DATE if pa.types.is_date32(kind) else _TIME
-    # Arrow takes more than these patterns, which would make a value depend on its neighbours.
-    if pc.all(pc.match_substring_regex(texts, f"^(?:{pattern.pattern})$")).as_py() is not False:
-        try:
-            return pc.cast(texts, kind)
-        except pa.ArrowInvalid:
-            pass
+    plain = _PLAIN_DAY if pa.types.is_date32(kind) else _PLAIN_TIME
+    if pc.all(pc.match_substring_regex(texts, f"^(?:{plain})$")).as_py() is not False:
+        # Arrow wants a zone in all texts of a zoned type, or in none of a local one.
+        for read_as in (kind,) if pa.types.is_date32(kind) else (kind, pa.timestamp("us")):
+            try:
+                return pc.cast(pc.cast(texts, read_as), kind)
+            except pa.ArrowInvalid:
+                pass
     return typed(texts, kind)

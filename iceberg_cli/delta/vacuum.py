@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -55,11 +55,13 @@ class Sifted:
         files: those that go, columns of `FILES`, in the listing's order.
         kept: `{rule: (files, bytes)}` of the others: outside, hidden, live, nested, young.
         folders: how many folders were looked at, the table's own among them.
+        tables: canonical folders of the other tables in the listing.
     """
 
     files: pa.Table
-    kept: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    folders: int = 1
+    kept: Mapping[str, tuple[int, int]]
+    folders: int
+    tables: Sequence[str]
 
 
 def live_keys(
@@ -81,6 +83,11 @@ def live_keys(
     deleted_ms = deletion_times(removes, commit_ms)
     young = removes.filter(pc.fill_null(pc.greater_equal(deleted_ms, cut_ms), fill_value=True))
     return _sliced_keys(root, snapshot.adds.select(_NAMES), young.select(_NAMES))
+
+
+def active_keys(snapshot: Snapshot, *, root: str) -> pa.ChunkedArray:
+    """The liveness keys of the active files and their DV files, some more than once."""
+    return _sliced_keys(root, snapshot.adds.select(_NAMES))
 
 
 def removed_keys(actions: Actions, *, root: str) -> pa.ChunkedArray:
@@ -197,7 +204,8 @@ def sift(
         files = without(files, "nested", _below(strings(files["name"]), tables))
         files = without(files, "young", pc.greater_equal(files["modified_ms"], cut_ms))
         going.append(_with_reasons(files, deleted_ms))
-    return Sifted(files=pa.concat_tables(going), kept=kept, folders=len(folders))
+    others = [f"{root}/{table}" for table in sorted(tables)]
+    return Sifted(files=pa.concat_tables(going), kept=kept, folders=len(folders), tables=others)
 
 
 def _other_tables(paths: pa.ChunkedArray, root: str) -> frozenset[str]:

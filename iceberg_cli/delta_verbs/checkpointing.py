@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from iceberg_cli.delta import checkpoint_writing
 from iceberg_cli.delta.checkpoint_state import CheckpointState, checkpoint_state
@@ -45,6 +45,11 @@ class Checkpointing:
     tasks: tuple[Task, ...]
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the checkpoint lacks, in words."""
+        return self.writing.columns.warnings
+
+    @property
     def state(self) -> CheckpointState:
         """What it will hold."""
         return self.writing.state
@@ -55,7 +60,7 @@ class Checkpointing:
         Another writer's checkpoint under the same name is as good as ours, and stays.
 
         Raises:
-            Refused: an action or a field that Delta does not name has no type that Parquet can hold.
+            Refused: a field that Delta does not name has no type that Parquet can hold.
             CorruptFile: a file reads back differently. BackendUnavailable.
         """
         wanted = {task: paths[task] for task in self.tasks if task in paths}
@@ -64,11 +69,15 @@ class Checkpointing:
         for task, path in wanted.items():
             if task.kind == HINT and hint is not None:
                 _put_hint(table, path, hint)
-        counted = _COUNTS if hint is not None else {}
         return {
-            task: Staged(path=path, row={"counts": {counted[task.kind]: 1}} if task.kind in counted else {})
+            task: Staged(path=path, row={} if hint is None else self._row(task))
             for task, path in wanted.items()
         }
+
+    def _row(self, task: Task) -> dict[str, Any]:
+        """What the report tells of a file that was written."""
+        row: dict[str, Any] = {"counts": {_COUNTS[task.kind]: 1}} if task.kind in _COUNTS else {}
+        return {**row, "notes": self.warnings} if task.kind == CHECKPOINT else row
 
     def _classic(self, table: DeltaTable, paths: Mapping[Task, str]) -> LastCheckpoint | None:
         """Write the file; its hint, or None where another writer was faster."""

@@ -19,12 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta import vacuum
-from iceberg_cli.delta.hidden import hides_metadata
+from iceberg_cli.delta.hidden import hidden
+from iceberg_cli.delta.key_set import KeySet
 from iceberg_cli.delta.policies import LITE, ExpirePolicy
 from iceberg_cli.delta.retention import Retention, options_of, retention_of
 from iceberg_cli.delta_listing import inventory, listed, looked_up
 from iceberg_cli.delta_log_cleanup import LogCleanup, checkpoint_bytes, newest_version_at
-from iceberg_cli.delta_removed import goes_back_to, lite_range, named_paths, removed_between, young_commits
+from iceberg_cli.delta_removed import (
+    goes_back_to,
+    lite_range,
+    named_paths,
+    oldest_of,
+    removed_between,
+    young_commits,
+)
 from iceberg_cli.delta_sweeping import (
     KEPT_OPTION,
     SIDECAR_STEP,
@@ -33,6 +41,8 @@ from iceberg_cli.delta_sweeping import (
 )
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.nested_tables import NestedFiles
+from iceberg_cli.paths import liveness_key_column
 from iceberg_cli.plan import Change, Option, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.removal_rows import DELTA_KINDS, SCHEMA
 from iceberg_cli.removals import Removals
@@ -46,6 +56,7 @@ INFO_FILE: Final = "_last_vacuum_info"  # in the log; what a VACUUM in lite mode
 _INFO_TASK: Final = "last-vacuum-info"
 _INFO_FIELD: Final = "latestCommitVersionOutsideOfRetentionWindow"
 _HOUR_MS: Final = 3_600_000
+_NAMED_TABLES: Final = 5
 _RULES: Final = {
     "nested": "kept: they are in the folder of another table",
     "live": "kept: the table needs them, or a version that is younger than the cut-off",
@@ -75,10 +86,11 @@ class ExpireSnapshots:
         retention = retention_of(table.snapshot.metadata, asked, as_of_ms=as_of_ms)
         only = None if shown is None else shown.removals
         sifted, info = _sift(table, asked, retention, only)
+        nested = NestedFiles(table.nested_tables())
         log = LogCleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
         rows = pa.concat_tables(
             [
-                _removals(sifted.files, START_STEP),
+                _removals(pa.concat_tables(nested.left_out([sifted.files])), START_STEP),
                 _removals(log.versions, VERSION_STEP),
                 _removals(log.sidecars, SIDECAR_STEP),
             ]
@@ -93,17 +105,18 @@ class ExpireSnapshots:
             as_of_ms=as_of_ms,
             options={**options_of(retention, asked), KEPT_OPTION: kept},
             policy=asked.to_json(),
-            verdicts=(*_verdicts(sifted), log.verdict()),
-            warnings=(*_unproved(table, asked, retention, sifted), *log.warnings),
+            verdicts=(*_verdicts(sifted), *nested.verdicts(), log.verdict()),
+            warnings=(*_unproved(table, asked, retention, sifted), *_shared(table), *log.warnings),
         )
         plan = table.resolve(plan, rows)
         assert plan.removals is not None
         steps = _steps(plan.removals, asked, retention, log.tasks, info=info, folders=sifted.folders)
-        return table.blocked(replace(plan, steps=steps, blocked_by=retention.blocked_by if steps else ()))
+        blocked = (*retention.blocked_by, *log.blocked_by) if steps else ()
+        return table.blocked(replace(plan, steps=steps, blocked_by=(*plan.blocked_by, *blocked)))
 
     def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
         """Write the record for the next VACUUM in lite mode, or the checkpoint that stands for what goes."""
-        return {task: Staged(path=_write(table, task, path)) for task, path in paths.items()}
+        return {task: _write(table, task, path) for task, path in paths.items()}
 
 
 def _sift(
@@ -130,7 +143,7 @@ def _sift(
         removed=removed,
         cut_ms=retention.cut_ms,
         partition_columns=snapshot.metadata.partition_columns,
-        metadata_hidden=hides_metadata(snapshot.metadata.configuration),
+        metadata_hidden=table.needs.metadata_hidden(snapshot),
     )
     return sifted if only is None else replace(sifted, files=_as_shown(sifted.files, only)), info
 
@@ -149,6 +162,14 @@ def _unproved(
         f"that are gone, if checkpoints forgot them after the {promised_ms / _HOUR_MS:g} h that the table promises"
     )
     return (warning,)
+
+
+def _shared(table: DeltaTable) -> tuple[str, ...]:
+    """A warning for each Iceberg table that has its metadata in the table's folder."""
+    return tuple(
+        f"what the Iceberg table {uuid or 'without a UUID'} reaches stays, whose metadata is {path}"
+        for uuid, path in table.needs.iceberg.tables().items()
+    )
 
 
 def _as_listing(only: Removals, *, cut_ms: int) -> pa.Table:
@@ -190,6 +211,40 @@ def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa
     return looked_up(table.storage, inside), vacuum.removed_files(actions.removes, root=root), info
 
 
+def _looked_up_to(table: DeltaTable, expired_to: int) -> dict[str, int]:
+    """The record for the next VACUUM in lite mode, which begins with the commit after the one that it names.
+
+    That is the commit before the oldest one of which a file is still there, whyever: for a clock that was ahead, as a
+    file of another table, or because it could not be deleted. A file that is active again is removed by a later commit.
+
+    Args:
+        table: as loaded after the deletions.
+        expired_to: the newest commit that this VACUUM has looked at.
+    """
+    log, root, vacuumed_to = table.log, table.root, _vacuumed_to(table)
+    before = {} if vacuumed_to is None else {_INFO_FIELD: vacuumed_to}
+    first = 0 if vacuumed_to is None else vacuumed_to + 1
+    if first > expired_to:
+        return {_INFO_FIELD: expired_to}
+    try:
+        actions = removed_between(log, first, expired_to, listing=log.listing())
+    except CorruptFile:  # a commit is gone by now, and with it what it removed
+        return before
+    paths = named_paths(actions, root=root)
+    inside = paths.filter(pc.starts_with(paths, f"{root}/"))
+    there = vacuum.strings(looked_up(table.storage, inside)["path"])
+    unseen = hidden(
+        pc.utf8_slice_codeunits(there, len(root) + 1),
+        partition_columns=table.snapshot.metadata.partition_columns,
+        metadata=False,
+    )
+    keys = liveness_key_column(there.filter(pc.invert(unseen)))
+    active = KeySet(vacuum.active_keys(table.snapshot, root=root)).holds(keys)
+    oldest = oldest_of(actions, keys.filter(pc.invert(active)), root=root)
+    looked_at_to = expired_to if oldest is None else oldest - 1
+    return {_INFO_FIELD: looked_at_to} if looked_at_to >= 0 else {}
+
+
 def _vacuumed_to(table: DeltaTable) -> int | None:
     """Up to which commit the VACUUM before has looked; None where it says nothing that can be read."""
     path = f"{table.log.folder}/{INFO_FILE}"
@@ -216,10 +271,18 @@ def _removals(files: pa.Table, step: str) -> pa.Table:
 def _verdicts(sifted: vacuum.Sifted) -> tuple[Verdict, ...]:
     """How many files stay, by the rule that keeps them."""
     return tuple(
-        Verdict(subject="files", id=f"{count} of {size_bytes} bytes", keep=True, reason=_RULES[rule])
+        Verdict(subject="files", id=f"{count} of {size_bytes} bytes", keep=True, reason=_reason(sifted, rule))
         for rule, (count, size_bytes) in sifted.kept.items()
         if count
     )
+
+
+def _reason(sifted: vacuum.Sifted, rule: str) -> str:
+    if rule != "nested":
+        return _RULES[rule]
+    more = len(sifted.tables) - _NAMED_TABLES
+    named = ", ".join(sifted.tables[:_NAMED_TABLES]) + (f" and {more} more" if more > 0 else "")
+    return f"{_RULES[rule]}, {named}"
 
 
 def _steps(
@@ -277,17 +340,20 @@ def _text(info: Mapping[str, int]) -> str:
     return json.dumps(dict(info), separators=(",", ":"))
 
 
-def _write(table: DeltaTable, task: Task, path: str) -> str:
+def _write(table: DeltaTable, task: Task, path: str) -> Staged:
     """Write the file of a task; a checkpoint that is there already is as good."""
     if task.kind == _INFO_TASK:
         (text,) = task.inputs
-        table.storage.replace(path, f"{text}\n".encode())
-        return path
+        expired_to = loads(text.encode(), path).get(_INFO_FIELD)
+        info = {} if expired_to is None else _looked_up_to(table, expired_to)
+        table.storage.replace(path, f"{_text(info)}\n".encode())
+        return Staged(path=path)
     # No later than now, so that no tombstone that VACUUM still heeds is left out.
-    data = checkpoint_bytes(table.log, task, as_of_ms=table.snapshot.timestamp_ms)
+    data, warnings = checkpoint_bytes(table.log, task, as_of_ms=table.snapshot.timestamp_ms)
     with contextlib.suppress(FileExistsError):
         table.storage.put_if_absent(path, data)
-    return path
+        return Staged(path=path, row={"notes": warnings})
+    return Staged(path=path)
 
 
 VERB: Final = ExpireSnapshots()

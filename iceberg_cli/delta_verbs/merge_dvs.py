@@ -96,7 +96,7 @@ class MergeDvs:
         if not len(found.file):
             return table.resolve(table.blocked(plan))
         file_bytes = _sizes(table, found)
-        own = np.asarray(Roots.of([table.root]).own_column(pa.array(found.paths, pa.string())))
+        own = np.asarray(Roots.of((), allowed=[table.root]).own_column(pa.array(found.paths, pa.string())))
         choice = rules.choose(
             found,
             file_bytes,

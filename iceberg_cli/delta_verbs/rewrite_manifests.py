@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from iceberg_cli.delta.checkpoint_columns import other_rows
+from iceberg_cli.delta.actions import Actions
+from iceberg_cli.delta.checkpoint_columns import left_out_warnings, other_rows
 from iceberg_cli.delta.checkpoint_interval import (
     commits_since,
     in_words,
@@ -22,6 +23,7 @@ from iceberg_cli.delta.checksum_writing import may_write, version_checksum
 from iceberg_cli.delta.columns import lost_of_vectors
 from iceberg_cli.delta.compaction import check_range, compacted, compacted_name
 from iceberg_cli.delta.features import supports
+from iceberg_cli.delta.irregularities import clash_of
 from iceberg_cli.delta.log import Listing
 from iceberg_cli.delta.policies import CLASSIC, V2, CheckpointPolicy
 from iceberg_cli.delta.snapshot import Snapshot, in_commit_timestamp
@@ -93,19 +95,22 @@ class RewriteManifests:
                 made = checkpointing(snapshot, kind=kind, as_of_ms=as_of_ms, part_size=asked.part_size)
                 if kind == CLASSIC:
                     other_rows(made.state.other_actions)
+                    plan = replace(plan, warnings=left_out_warnings(snapshot.unknown))
             except Refused as refused:
                 plan = replace(plan, blocked_by=(refused.message,))
             else:
                 reason = _reason(snapshot, made)
                 verdicts.append(Verdict(subject="checkpoint", id=kind, keep=False, reason=reason))
                 tasks += [*made.tasks, *_checksum_task(listing, snapshot)]
+                plan = replace(plan, warnings=(*plan.warnings, *made.warnings))
         if asked.compact_log is not None:
             found = _compaction(listing, asked.compact_log)
             verdicts.append(found[0])
             tasks += found[1]
-            lost = lost_of_vectors(snapshot.adds, snapshot.removes)
-            if found[1] and lost is not None:
-                plan = replace(plan, blocked_by=(*plan.blocked_by, lost))
+            if found[1]:
+                commits = table.log.commits(*asked.compact_log, listing=listing)
+                reasons = (lost_of_vectors(snapshot.adds, snapshot.removes), _why_not_compacted(commits))
+                plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
         step = Step(
             name=OPERATION,
             tasks=tuple(tasks),
@@ -219,7 +224,7 @@ def _compacted(table: DeltaTable, versions: tuple[int, int]) -> bytes | None:
     """The compaction of a range, or None where a log cleanup has taken commits of it since it was planned.
 
     Raises:
-        Refused: it would lose fields of deletion vectors.
+        Refused: it would lose fields of deletion vectors, or decide what readers disagree about.
     """
     listing = table.log.listing()
     try:
@@ -227,9 +232,14 @@ def _compacted(table: DeltaTable, versions: tuple[int, int]) -> bytes | None:
     except UsageError:
         return None
     actions = table.log.commits(*versions, listing=listing)
-    if lost := lost_of_vectors(actions.adds, actions.removes):
-        raise Refused(f"Cannot compact versions {versions[0]} to {versions[1]} of {table.name}: {lost}")
+    if reason := _why_not_compacted(actions):
+        raise Refused(f"Cannot compact versions {versions[0]} to {versions[1]} of {table.name}: {reason}")
     return compacted(actions)
+
+
+def _why_not_compacted(commits: Actions) -> str | None:
+    """Why the actions of some commits must not be written anew, or None."""
+    return lost_of_vectors(commits.adds, commits.removes) or clash_of(commits.irregular)
 
 
 def _put(table: DeltaTable, path: str, data: bytes | None, kind: str) -> Staged:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iceberg_cli.engines import Event, OnEvent
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.storage import Storage
 
 _MAGIC: Final = b"PAR1"
@@ -30,7 +30,8 @@ def rows_of(storage: Storage, files: Sequence[tuple[str, int]], on_event: OnEven
         on_event: progress.
 
     Raises:
-        CorruptFile: a file is gone, is no Parquet file of this size, or its footer cannot be read.
+        CorruptFile: a file is gone, or is no Parquet file of this size.
+        Refused: a footer cannot be read here.
         BackendUnavailable.
     """
     phase = "counting rows"
@@ -51,7 +52,11 @@ def _rows(storage: Storage, path: str, size_bytes: int) -> int:
     try:
         return int(pq.read_metadata(io.BytesIO(_MAGIC + footer)).num_rows)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptFile(path, size_bytes - len(footer), f"its footer cannot be read: {error}") from None
+        # Its frame is whole: another reader may know what this one does not.
+        raise Refused(
+            f"Cannot count the rows of {path}: its footer cannot be read here, pyarrow says: {error}",
+            next_step="Have an engine that reads the file write it anew, or leave out --count-rows.",
+        ) from None
 
 
 def _footer(storage: Storage, path: str, size_bytes: int) -> bytes:

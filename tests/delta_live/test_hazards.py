@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from iceberg_cli.cli.run import now_ms
+from tests.cli.running import iceberg_cli
 from tests.crash.budget import deep_unless
+from tests.delta_builders import a_log, a_metadata, a_protocol, a_remove, an_add
 from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, actions, commits, rows_of_delta_rs, set_age
 from tests.delta_live.shapes import Shape
@@ -188,3 +192,54 @@ def test_log_cleanup_never_leaves_a_version_that_cannot_be_read(delta_lake: Delt
     assert all(log_file(table, f"_sidecars/{name}").exists() for name in named)
     delta_lake.sql(table, *shapes.WRITE_ON)
     assert delta_lake.rows(table) == rows_of_delta_rs(table)
+
+
+def a_table_of_files(root: Path, *names: str) -> dict[str, dict[str, Any]]:
+    """Parquet files of one row each, and the fields of their adds."""
+    root.mkdir()
+    adds = {}
+    for number, name in enumerate(names):
+        pq.write_table(pa.table({"n": pa.array([number], pa.int64())}), root / f"{name}.parquet")
+        size = (root / f"{name}.parquet").stat().st_size
+        adds[name] = an_add(path=f"{name}.parquet", rows=1, size=size)["add"]
+    return adds
+
+
+def test_what_delta_spark_and_delta_rs_read_alike_is_read_so_and_a_checkpoint_changes_nothing(
+    delta_lake: DeltaLake,
+) -> None:
+    root = delta_lake.folder / "odd"
+    adds = a_table_of_files(root, *"abcd")
+    beside = json.dumps({"add": adds["b"], "alongside": ["a", "1"]})
+    a_log(
+        root,
+        [a_protocol(), a_metadata(), {"add": adds["a"]}],
+        f'{{"commitInfo":{{"operation":"READ","operation":"WRITE"}}}}\n{beside}\n'.encode(),
+        [
+            {"futureAction": {}},
+            {"other": {"a": 1}},
+            {"other": {"a": "x"}},
+            {"add": adds["c"]},
+        ],
+        [{"third": 7}, {"add": adds["d"]}],
+    )
+    every = [(number,) for number in range(4)]
+    assert delta_lake.rows(root) == rows_of_delta_rs(root) == every
+    delta_lake.verb("rewrite-manifests", root)
+    for path in (root / "_delta_log").glob("*.json"):
+        if int(path.name[:20]) < 3:
+            path.unlink()
+    assert delta_lake.rows(root) == rows_of_delta_rs(root) == every
+
+
+def test_two_actions_of_a_commit_for_one_file_are_read_in_two_ways_so_no_checkpoint_decides_it(
+    delta_lake: DeltaLake,
+) -> None:
+    root = delta_lake.folder / "clash"
+    adds = a_table_of_files(root, "a")
+    again = [a_remove(path="a.parquet"), {"add": adds["a"]}]
+    a_log(root, [a_protocol(), a_metadata(), {"add": adds["a"]}], again)
+    assert (delta_lake.rows(root), rows_of_delta_rs(root)) == ([(0,)], [])
+    ran = iceberg_cli("rewrite-manifests", root, "--yes")
+    assert ran.code == 11
+    assert not list((root / "_delta_log").glob("*checkpoint*"))
