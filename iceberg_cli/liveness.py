@@ -6,7 +6,7 @@ earlier run read whole is not read again while it is there; `liveness_cache.py` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from iceberg_cli.content_rows import held_or_sorted
 from iceberg_cli.engines import BATCH_BYTES, Engine, Exchanging, OnEvent, Source
 from iceberg_cli.iceberg.arrow_arrays import array_of
+from iceberg_cli.iceberg.encryption import check_plain_manifests
 from iceberg_cli.iceberg.expire_snapshots import Facts
 from iceberg_cli.iceberg.known_keys import KnownKeys
 from iceberg_cli.iceberg.manifest import (
@@ -25,6 +26,7 @@ from iceberg_cli.iceberg.manifest import (
     open_manifest,
     read_entries,
     read_manifest_lists,
+    stale_lengths,
 )
 from iceberg_cli.iceberg.named_rows import inline_rows, list_files, manifest_files, named_removals, no_rows
 from iceberg_cli.iceberg.reachability import (
@@ -37,11 +39,12 @@ from iceberg_cli.iceberg.reachability import (
     key_set,
     keys_of,
     live_count,
+    live_rows,
     sources_of,
     without_counts,
 )
 from iceberg_cli.liveness_cache import LivenessCache
-from iceberg_cli.liveness_learnt import KEPT_SCHEMA
+from iceberg_cli.liveness_learnt import KEPT_SCHEMA, ManifestContent
 from iceberg_cli.liveness_values import (
     Kept,
     Keyer,
@@ -58,6 +61,7 @@ from iceberg_cli.removal_rows import SCHEMA
 from iceberg_cli.storage.links import OtherNames
 
 Made = TypeVar("Made")
+_KEPT_PHASE = "reading kept manifests"
 
 _REMOVAL_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
 _CONTENT_COLUMNS = [name for name in SCHEMA.names if name != "step"]
@@ -82,7 +86,8 @@ class Answer:
 class Liveness:
     """Reads of one run. A manifest that was read whole is not read again: manifests never change.
 
-    `cache` knows what earlier runs learnt.
+    `cache` knows what earlier runs learnt. `stale_lengths` are the bytes that its list says of a manifest and those of
+    its file, by path, where these differ and the list's counts prove the file whole.
     """
 
     engine: Engine
@@ -90,8 +95,12 @@ class Liveness:
     trust_lists: bool = False
     other_names: OtherNames | None = None  # of local tables
     cache: LivenessCache | None = None
-    _live: dict[str, Keys] = field(default_factory=dict)
-    _live_counts: dict[str, int] = field(default_factory=dict)
+    stale_lengths: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _contents: dict[str, ManifestContent] = field(default_factory=dict)
+    _read_paths: set[str] = field(default_factory=set)  # of manifests that were read whole, for any purpose
+    _whole: dict[frozenset[SnapshotFiles], pa.Table] = field(
+        default_factory=dict
+    )  # manifests of what was read whole
 
     def manifests(
         self,
@@ -111,6 +120,7 @@ class Liveness:
 
         Raises:
             CorruptFile: a list cannot be read whole.
+            Refused: a manifest is encrypted, and they are `required`.
         """
         parts: list[pa.Table] = []
         lists: list[tuple[str, int]] = []
@@ -139,6 +149,8 @@ class Liveness:
         for found, gone, rows in batches:
             missing += gone
             lists += [(snapshot.manifest_list or "", size_bytes) for snapshot, size_bytes in found]
+            if required:
+                check_plain_manifests(rows)
             if required and not self.trust_lists:
                 check_lists([snapshot for snapshot, _ in found], rows)
                 uncounted += [(found[index][0], paths) for index, paths in without_counts(rows)]
@@ -181,10 +193,13 @@ class Liveness:
             batch_bytes: see `Engine.scan`.
         """
 
-        def parse(batch: Sequence[tuple[ManifestSource, ManifestSource | None]]) -> list[Made]:
+        def parse(
+            batch: Sequence[tuple[ManifestSource, ManifestSource | None]],
+        ) -> tuple[dict[str, tuple[int, int]], list[Made]]:
             opened = [source for _, source in batch if source is not None]
             found = [source for source, loaded in batch if loaded is not None]
-            return [make(found, entries) for entries in read_entries(opened, columns=columns)]
+            made = [make(found, entries) for entries in read_entries(opened, columns=columns)]
+            return stale_lengths(batch), made
 
         scanned = self.engine.scan(
             sources_of(rows),
@@ -196,8 +211,11 @@ class Liveness:
             batch_bytes=batch_bytes,
             on_event=self.on_event,
         )
-        for made in scanned:
+        for stale, made in scanned:
+            self.stale_lengths |= stale
             yield from made
+        if not missing_ok:
+            self._read_paths.update(rows["manifest_path"].to_pylist())
 
     def kept_manifests(self, snapshots: Sequence[SnapshotFiles], *, phase: str) -> Kept:
         """The manifests of snapshots that stay; lists that the cache knows are not read.
@@ -235,37 +253,69 @@ class Liveness:
         Raises:
             CorruptFile: a manifest is missing or cannot be read whole, or a list is shorter than its snapshot says.
         """
-        unread = self._unread(kept.rows)
+        self._read_contents(kept.rows, phase=phase)
+        if not self.trust_lists:
+            for snapshot, named in kept.uncounted:
+                check_counted(snapshot, sum(self._contents[path].files for path in named))
+        return [self._contents[path].keys for path in kept.rows["manifest_path"].to_pylist()]
+
+    def _read_contents(self, rows: pa.Table, *, phase: str) -> None:
+        """Know the live files of manifests from here on: from the cache where it has them, or else by reading."""
+        unread = _others(rows, self._contents)
         if self.cache is not None and not self.trust_lists:
-            for path, (keys, files) in self.cache.live_keys(unread).items():
-                self._live[path], self._live_counts[path] = keys, files
-            unread = self._unread(unread)
+            known = self.cache.contents(unread)
+            self._contents |= {content.path: content for content in known}
+            unread = _others(unread, self._contents)
+        listed = dict(zip(unread["manifest_path"].to_pylist(), live_rows(unread).to_pylist(), strict=True))
         learnt: dict[str, Keys] = {}
         folders: set[str] = set()
-        for keyed in self.from_entries(unread, ("status", "file_path"), Keyer(self.other_names), phase=phase):
-            for path, keys, files in keyed.manifests:
-                self._live[path], self._live_counts[path] = keys, files
-                if keyed.folders is not None:
-                    learnt[path] = keys
+        for keyed in self.from_entries(unread, Keyer.COLUMNS, Keyer(self.other_names), phase=phase):
+            for content in keyed.manifests:
+                self._contents[content.path] = content
+                true = content.rows == listed[content.path] and content.path not in self.stale_lengths
+                if keyed.folders is not None and true:
+                    learnt[content.path] = content.keys
             folders.update(keyed.folders or ())
-        if not self.trust_lists:
-            if self.cache is not None:
-                self.cache.learn_keys(unread, learnt, folders)
-            for snapshot, named in kept.uncounted:
-                check_counted(snapshot, sum(self._live_counts[path] for path in named))
-        return [self._live[path] for path in kept.rows["manifest_path"].to_pylist()]
+        if self.cache is not None and not self.trust_lists:
+            self.cache.learn_keys(unread, learnt, folders)
 
-    def _unread(self, rows: pa.Table) -> pa.Table:
-        """The rows whose manifests' live files are not known in this run."""
-        paths = rows["manifest_path"].to_pylist()
-        return rows.filter(pa.array([path not in self._live for path in paths], pa.bool_()))
+    def read_whole(self, snapshots: Sequence[SnapshotFiles]) -> pa.Table:
+        """Read and count all that snapshots reach but data and delete files, as far as this run has not done it.
+
+        Args:
+            snapshots: in the order of preference, see `manifests`.
+
+        Returns:
+            The manifests of all the snapshots, see `Kept.rows`.
+
+        Raises:
+            CorruptFile: a list or manifest is missing, cannot be read whole, or has other entries than are listed.
+        """
+        asked = frozenset(snapshots)
+        if asked not in self._whole:
+            kept = self.kept_manifests(snapshots, phase="reading kept manifest lists")
+            if kept.uncounted:
+                self.live_keys(kept, phase=_KEPT_PHASE)
+            else:
+                self._read_contents(_others(kept.rows, self._read_paths), phase=_KEPT_PHASE)
+            self._whole[asked] = kept.rows
+        return self._whole[asked]
+
+    def contents(self, rows: pa.Table) -> list[ManifestContent]:
+        """The live files of manifests, for each row of a manifest list.
+
+        Raises:
+            CorruptFile: a manifest is missing or cannot be read whole.
+        """
+        self._read_contents(rows, phase="counting manifests")
+        return [self._contents[path] for path in rows["manifest_path"].to_pylist()]
 
     def _named_keys(self, paths: Sequence[str]) -> Keys:
         """Keys of files named one by one, by every name that links to local folders give them."""
         array = pa.array(paths, pa.string())
-        return key_set([keys_of(array), *self._other_keys(array)])
+        return key_set([keys_of(array), *self.other_keys(array)])
 
-    def _other_keys(self, paths: pa.Array) -> list[Keys]:
+    def other_keys(self, paths: pa.Array) -> list[Keys]:
         """Keys of the same files by the other names that links to local folders give them."""
         if self.other_names is None:
             return []
@@ -320,12 +370,13 @@ class Liveness:
 
             question = Question(kept.rows, only_expired, named, stays[0], self.other_names)
             content, table = reached_apart(self.engine, question, on_event=self.on_event)
+            self._read_paths.update(kept_paths)
         else:
-            if kept.uncounted or reads:
-                stays += self.live_keys(kept, phase="reading kept manifests")
+            stays += self.live_keys(kept, phase=_KEPT_PHASE)
             known = KnownKeys(stays)
             held, content = held_or_sorted(self._content(only_expired, known) if reads else ())
             table = pa.concat_tables([*held, named_removals(named, known)])
+        self._whole[frozenset(reach.kept)] = kept.rows
         return Answer((_of_step(rows, step) for rows in content), _of_step(table, step), warnings)
 
     def _content(self, rows: pa.Table, known: KnownKeys) -> Iterator[pa.Table]:
@@ -351,6 +402,13 @@ class Liveness:
             if "as_written" not in going_now.column_names:
                 going_now = going_now.append_column("as_written", going_now["path"])
             yield going_now.select(_CONTENT_COLUMNS)
+
+
+def _others(rows: pa.Table, known: Collection[str]) -> pa.Table:
+    """The rows of manifest lists whose manifests are not among `known` paths."""
+    return rows.filter(
+        pa.array([path not in known for path in rows["manifest_path"].to_pylist()], pa.bool_())
+    )
 
 
 def _of_step(rows: pa.Table, step: str) -> pa.Table:

@@ -11,7 +11,8 @@ A false entry could make a live file deletable, so an entry is used only if all 
   writing and size of a local file; endpoint, ETag and size of an object; 64 bits of a digest are kept). A list that is
   gone, or a manifest that is, stops the run as it ever did;
 - it was learnt from a file that was read whole and passed every check: lists that are no shorter than their snapshot's
-  totals, manifests with all counts. Whatever lacks one of these numbers is never kept, and read again in each run;
+  totals, manifests with all counts of files and live rows, and as many entries, rows and bytes as their list says.
+  Whatever lacks one of these numbers is never kept, and read again in each run;
 - no link to a folder gives one of its files a second name, neither when it was learnt nor now.
 
 Specification: such files never change under their name. Anything else is a miss, and the file is read. The content of
@@ -32,7 +33,7 @@ import pyarrow as pa
 from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.reachability import Keys
 from iceberg_cli.liveness_files import PartFiles
-from iceberg_cli.liveness_learnt import Learnt, keepable, list_facts
+from iceberg_cli.liveness_learnt import Learnt, ManifestContent, keepable, list_facts
 from iceberg_cli.liveness_part import decode, encode, identity
 from iceberg_cli.plan import SnapshotFiles
 from iceberg_cli.storage import Storage
@@ -135,8 +136,8 @@ class LivenessCache:
         sizes = [(path, learnt.lists[path].facts[0]) for path in paths]
         return rows.append_column("snapshot_id", array_of(ids)), sizes
 
-    def live_keys(self, rows: pa.Table) -> dict[str, tuple[Keys, int]]:
-        """The keys of live files and their number, by path, of those manifests in `rows` that are known and the same.
+    def contents(self, rows: pa.Table) -> list[ManifestContent]:
+        """The live files of those manifests in `rows` that are known and the same.
 
         The others are to be read after this, for `learn_keys`.
         """
@@ -145,12 +146,12 @@ class LivenessCache:
         self._look_at(unseen)
         self._seen.update(unseen)
         if self._one_name is not None and not self._one_name(learnt.folders):
-            return {}
-        return {
-            path: learnt.keys(at)
+            return []
+        return [
+            learnt.content(path, at)
             for path, at in learnt.with_keys(rows)
             if self._versions.get(path) == learnt.version(at)
-        }
+        ]
 
     def learn_lists(self, found: Sequence[tuple[SnapshotFiles, int]], rows: pa.Table) -> None:
         """Keep lists that were read whole and are no shorter than their snapshots say, see `Learnt.add_lists`."""

@@ -19,7 +19,8 @@ from iceberg_cli.plan import SnapshotFiles
 KEPT_SCHEMA = pa.schema(
     [MANIFEST_LIST_SCHEMA.field(name) for name in ("manifest_path", "first_row_id", *MANIFEST_FACTS)]
 )
-_COUNTS = slice(MANIFEST_FACTS.index("added_files_count"), MANIFEST_FACTS.index("existing_files_count") + 1)
+_FILES = slice(MANIFEST_FACTS.index("added_files_count"), MANIFEST_FACTS.index("existing_files_count") + 1)
+_ROWS = slice(MANIFEST_FACTS.index("added_rows_count"), MANIFEST_FACTS.index("existing_rows_count") + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,23 @@ class KnownManifest:
 
     keys: Keys
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestContent:
+    """The live files of a manifest that was read whole.
+
+    Args:
+        path: of the manifest, as its list spells it.
+        keys: of the files, sorted.
+        files: how many there are.
+        rows: how many rows they have by `record_count`, deleted ones included.
+    """
+
+    path: str
+    keys: Keys
+    files: int
+    rows: int
 
 
 @dataclass(slots=True)
@@ -96,9 +114,10 @@ class Learnt:
         """The version of a manifest whose keys are known, when they were read."""
         return self._known(at).version
 
-    def keys(self, at: int) -> tuple[Keys, int]:
-        """A manifest's keys and the number of its live files."""
-        return self._known(at).keys, int(self._facts[at, _COUNTS].sum())
+    def content(self, path: str, at: int) -> ManifestContent:
+        """What is known of a manifest's live files."""
+        facts = self._facts[at]
+        return ManifestContent(path, self._known(at).keys, int(facts[_FILES].sum()), int(facts[_ROWS].sum()))
 
     def _known(self, at: int) -> KnownManifest:
         known = self._read[at]

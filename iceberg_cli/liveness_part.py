@@ -28,6 +28,8 @@ MANIFEST_FACTS = (
     "added_files_count",
     "existing_files_count",
     "deleted_files_count",
+    "added_rows_count",
+    "existing_rows_count",
 )
 LIST_FACTS = (
     "size_bytes",
@@ -71,7 +73,7 @@ _PROBES = (
 class Part:
     """What was learnt of m manifests and l manifest lists.
 
-    `manifest_facts` (m, 8) are `MANIFEST_FACTS`; `key_counts` (m) tell how many of `keys` are each
+    `manifest_facts` (m, 10) are `MANIFEST_FACTS`; `key_counts` (m) tell how many of `keys` are each
     manifest's, in their order, sorted; `NOT_LEARNT` where it was not read. `manifest_versions` (m) and
     `list_versions` (l) are digests of the storage's version of each file before it was read; 0 for manifests
     that were not read. `folders` are all folders of the files behind the keys, as liveness keys; none where

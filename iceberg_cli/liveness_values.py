@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.known_keys import KnownKeys
 from iceberg_cli.iceberg.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.reachability import NO_KEYS, Keys, first_listed, key_set, keys_of, live, live_count
+from iceberg_cli.liveness_learnt import ManifestContent
 from iceberg_cli.paths import liveness_key_column
 from iceberg_cli.plan import NamedFile, SnapshotFiles
 from iceberg_cli.storage.links import OtherNames
@@ -45,18 +47,20 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Manifests by path with the keys of their live files and the number of these.
+    """The live files of manifests.
 
     `folders` are those of all the files; None where links give some of them other names, whose keys are here too.
     """
 
-    manifests: list[tuple[str, Keys, int]]
+    manifests: list[ManifestContent]
     folders: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Keyer:
-    """Makes keys of the live files in a batch of entries; lanes call it."""
+    """Makes keys of the live files in a batch of entries, and counts their rows; lanes call it."""
+
+    COLUMNS: ClassVar = ("status", "file_path", "record_count")
 
     other_names: OtherNames | None
 
@@ -72,11 +76,13 @@ class Keyer:
             if not self.other_names.only_one(folders):
                 other, folders = [keys_of(names) for names in self.other_names.of(plain)], None
         owners = entries["manifest"].to_numpy()  # ascending: entries come in the order of their manifests
+        records = entries["record_count"].to_numpy()
         found = []
         for index in batch.sources:
             first, stop = np.searchsorted(owners, (index, index + 1))
             mine = [keys[first:stop], *(more[first:stop] for more in other)]
-            found.append((sources[index].path, key_set(mine), int(stop - first)))
+            rows = int(records[first:stop].sum())
+            found.append(ManifestContent(sources[index].path, key_set(mine), int(stop - first), rows))
         return Keyed(found, folders)
 
 

@@ -58,6 +58,9 @@ class Overlay:
     def stat(self, path: str) -> FileInfo:
         return FileInfo(path=path, size_bytes=len(self.read(path)), modified_ms=0)
 
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        return [len(self.files[path]) if path in self.files else None for path in paths]
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         if path in self.files:
             raise FileExistsError(path)
@@ -74,6 +77,9 @@ class Overlay:
 
     def holds_any(self, folder: str) -> bool:
         return any(self.paths(folder))
+
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        return [frozenset(n for n in names if self.holds_any(f"{folder}/{n}")) for folder in folders]
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         for path in paths:

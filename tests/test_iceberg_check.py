@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.iceberg.check import EXAMPLES, Findings
@@ -151,7 +157,7 @@ in_metadata("identifier-field-unfit", columns(**{"identifier-field-ids": [1]}))
 in_metadata("type-of-newer-format", columns(column(3, "timestamp_ns")), version=2)
 in_metadata("type-unknown", columns(column(3, "hologram")))
 in_metadata("partition-field-id-reused", specs(partition_field(), partition_field("bucket[4]")))
-in_metadata("partition-source-missing", specs(partition_field(source=9), default=1))
+in_metadata("partition-source-missing", specs(partition_field(source=9, name="gone"), default=1))
 
 
 @breaks("partition-field-id-above-last")
@@ -175,6 +181,13 @@ def _(table: Sound) -> None:
     table.documents.append(lambda d: d.update({"default-sort-order-id": 1}))
 
 
+@breaks("sort-order-zero-with-fields")
+def _(table: Sound) -> None:
+    by = {"transform": "identity", "source-id": 1, "direction": "asc", "null-order": "nulls-first"}
+    table.documents.append(lambda d: d.update({"sort-orders": [{"order-id": 0, "fields": [by]}]}))
+
+
+in_metadata("partition-name-clashes", specs(partition_field(name="n")))
 in_metadata("snapshot-schema-missing", current(schema_id=7))
 in_metadata("snapshot-sequence-number-repeated", lambda d: older(d, sequence_number=2))
 in_metadata("snapshot-operation-missing", lambda d: d["snapshots"][0]["summary"].pop("operation"))
@@ -338,7 +351,12 @@ in_file("manifest-missing", "metadata/data.avro", Path.unlink)
 in_file("manifest-unreadable", "metadata/data.avro", scrambled)
 in_row("manifest-file-counts-differ", 0, added_files_count=3)
 in_row("manifest-row-counts-differ", 0, existing_rows_count=1)
-in_row("manifest-length-differs", 1, manifest_length=12)
+in_row("manifest-length-stale", 1, manifest_length=12)
+
+
+@breaks("manifest-length-differs", version=1)
+def _(table: Sound) -> None:
+    table.rows.append(lambda rows: rows[0].update(manifest_length=12, deleted_files_count=None))
 
 
 @breaks("manifest-header-differs")
@@ -429,7 +447,7 @@ def _(table: Sound) -> None:
 
 @breaks("deletion-vector-dangling")
 def _(table: Sound) -> None:
-    table.deletes[0]["referenced_data_file"] = table.path("gone")
+    table.vectors("dv", {"gone": {0}})
 
 
 @breaks("deletes-dangling", version=2)
@@ -467,6 +485,22 @@ def _(table: Sound) -> None:
     table.data[1]["file_path"] = "gs://bucket/b.parquet"
 
 
+@breaks("file-not-looked-at")
+def _(table: Sound) -> None:
+    table.data[1]["file_path"] = f"/{'x' * 300}/b.parquet"  # no system takes such a name
+
+
+def a_leftover(folder: Path) -> None:
+    """What a run left that was killed two days ago."""
+    path = folder / "metadata" / f".iceberg-cli-{UUID(int=7)}.tmp"
+    path.write_bytes(b"half of")
+    two_days_ago_s = folder.stat().st_mtime - 2 * 86_400
+    os.utime(path, (two_days_ago_s,) * 2)
+
+
+breaks("leftover-temporary-file")(lambda table: table.files.append(a_leftover))
+
+
 @breaks("statistics-file-missing")
 def _(table: Sound) -> None:
     table.documents.append(lambda d: d.update(statistics=[table.statistics()]))
@@ -488,6 +522,39 @@ in_file("parquet-unreadable", "data/b.parquet", scrambled, deep=True)
 def _(table: Sound) -> None:
     data, places = puffin({table.path("b"): {0}})
     table.puffin("other", data, [(table.path("a"), *rest) for _, *rest in places])
+
+
+def unopenable(path: Path) -> None:
+    """A footer that begins and ends as it must, and says what no reader here knows."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    path.write_bytes(data[: -8 - length] + b"\x7f" * length + data[-8:])
+
+
+in_file("parquet-cannot-be-read-here", "data/b.parquet", unopenable, deep=True)
+
+
+@breaks("position-deletes-unfit", version=2, deep=True)
+def _(table: Sound) -> None:
+    rows = pa.table({"file_path": [table.path("a"), None], "pos": pa.array([0, 1], pa.int64())})
+    pq.write_table(rows, table.folder / "data/null-deletes.parquet")
+    path = table.folder / "data/null-deletes.parquet"
+    table.deletes = [table.entry(1, str(path), 2, path.stat().st_size)]
+
+
+def theta(*fields: int, snapshot_id: int = SNAPSHOT_ID) -> dict[str, Any]:
+    """The sketch of a column, as metadata repeats it."""
+    return {
+        "type": "apache-datasketches-theta-v1", "snapshot-id": snapshot_id, "sequence-number": 2,
+        "fields": list(fields), "properties": {"ndv": "3"},
+    }  # fmt: skip
+
+
+@breaks("puffin-blob-unfit")
+def _(table: Sound) -> None:
+    table.documents.append(
+        lambda d: d.update(statistics=[{**table.statistics(), "blob-metadata": [theta(1), theta(99)]}])
+    )
 
 
 @breaks("deletion-vector-unreadable", deep=True)
@@ -530,7 +597,8 @@ def _(table: Sound) -> None:
 def check(table: str | Path, *arguments: object) -> Ran:
     """`inspect TABLE --check ... --format json`, whose exit code fits what it found."""
     ran = run("inspect", table, "--check", *arguments, "--format", "json")
-    assert ran.code == (15 if ran.json["counts"]["error"] else 0), ran.out + ran.err
+    unseen = any(row["id"] == "file-not-looked-at" for row in ran.json["findings"])
+    assert ran.code == (16 if unseen else 15 if ran.json["counts"]["error"] else 0), ran.out + ran.err
     return ran
 
 
@@ -546,7 +614,7 @@ def test_a_table_that_breaks_one_rule_breaks_no_other(rule: str, tmp_path: Path)
     ran = check(table.write(), *(["--deep"] if case.deep else []))
     assert set(found(ran)) == {rule}
     assert {finding["severity"] for finding in ran.json["findings"]} == {RULES[rule].severity}
-    assert ran.code == (15 if RULES[rule].severity == "error" else 0)
+    assert ran.code == (16 if rule == "file-not-looked-at" else 15 if RULES[rule].severity == "error" else 0)
 
 
 def test_there_is_a_table_for_every_rule_and_a_rule_for_every_table() -> None:
@@ -571,6 +639,128 @@ def test_a_sound_partitioned_table_breaks_no_rule(spec: dict[str, Any], value: A
     table = Sound(folder=tmp_path / "t")
     by_k(table, spec, value)
     assert check(table.write(), "--deep").json["findings"] == []
+
+
+def a_puffin(*blobs: dict[str, Any]) -> bytes:
+    """A Puffin file whose blobs are four bytes each; written by hand from the specification."""
+    rows = [{"offset": 4 + 4 * place, "length": 4, **blob} for place, blob in enumerate(blobs)]
+    payload = json.dumps({"blobs": rows}).encode()
+    parts = [
+        b"PFA1",
+        b"blob" * len(rows),
+        b"PFA1",
+        payload,
+        struct.pack("<i", len(payload)),
+        bytes(4),
+        b"PFA1",
+    ]
+    return b"".join(parts)
+
+
+def messages(ran: Ran, rule: str) -> list[str]:
+    return [finding["message"] for finding in ran.json["findings"] if finding["id"] == rule]
+
+
+@pytest.mark.parametrize(
+    ("blobs", "said"),
+    [
+        ((theta(1), theta(2)), []),
+        ((theta(1), theta(1)), ["blob 1 (apache-datasketches-theta-v1 of 1) is there twice"]),
+        ((theta(1), theta(1, snapshot_id=9)), []),
+        ((theta(1), theta(1, 99)), ["blob 1 is of field 99, which no schema of the table has"]),
+        ((theta(2147483645),), []),
+    ],
+)
+def test_blobs_of_statistics_are_once_and_of_columns(
+    blobs: tuple[dict[str, Any], ...], said: list[str], tmp_path: Path
+) -> None:
+    """In metadata it shows without --deep, in the file itself with it."""
+    table = Sound(folder=tmp_path / "in metadata")
+    table.documents.append(
+        lambda d: d.update(statistics=[{**table.statistics(), "blob-metadata": list(blobs)}])
+    )
+    assert messages(check(table.write()), "puffin-blob-unfit") == said
+    other = Sound(folder=tmp_path / "in the file")
+    path = other.put("metadata/2.stats", a_puffin(*blobs))
+    entry = {
+        "snapshot-id": SNAPSHOT_ID, "statistics-path": path, "blob-metadata": [],
+        "file-size-in-bytes": Path(path).stat().st_size,
+        "file-footer-size-in-bytes": Path(path).stat().st_size - 4 - 4 * len(blobs),
+    }  # fmt: skip
+    other.documents.append(lambda d: d.update(statistics=[entry]))
+    location = other.write()
+    assert found(check(location)) == []
+    assert messages(check(location, "--deep"), "puffin-blob-unfit") == said
+
+
+def test_blobs_of_deletion_vectors_are_once_and_of_columns(tmp_path: Path) -> None:
+    changes = {
+        "of a column": (b"[2147483645]", b"[77]        ", "blob 0 is of field 77, which no schema of the table has"),
+        "once": (b"b.parquet", b"a.parquet", "blob 1 (deletion-vector-v1 of {a}) is there twice"),
+    }  # fmt: skip
+    for name, (old, new, said) in changes.items():
+        table = Sound(folder=tmp_path / name)
+        data, places = puffin({table.path("a"): {0}, table.path("b"): {1}})
+        table.puffin("odd", data.replace(old, new, 1), places[:1])
+        ran = check(table.write(), "--deep")
+        assert messages(ran, "puffin-blob-unfit") == [said.format(a=table.path("a"))]
+
+
+@pytest.mark.parametrize(
+    ("transform", "name", "source", "clashes"),
+    [
+        ("identity", "k", 2, False),
+        ("bucket[4]", "k", 2, False),
+        ("identity", "n", 2, True),
+        ("void", "n", 2, True),
+        ("identity", "elsewhere", 2, False),
+    ],
+)
+def test_a_partition_field_may_be_named_as_its_own_column_only(
+    transform: str, name: str, source: int, clashes: bool, tmp_path: Path
+) -> None:
+    """The Java library refuses to load the others: "sourced from different field in schema"."""
+    table = Sound(folder=tmp_path / "t")
+    table.documents.append(specs(partition_field(transform, source, name)))
+    assert found(check(table.write())) == ["partition-name-clashes"] * clashes
+
+
+def test_partition_statistics_of_a_snapshot_that_is_gone_are_found(tmp_path: Path) -> None:
+    table = Sound(folder=tmp_path / "t")
+    path = table.put("metadata/p.parquet", b"ten bytes.")
+    gone = {"snapshot-id": 77, "statistics-path": path, "file-size-in-bytes": 10}
+    table.documents.append(lambda d: d.update({"partition-statistics": [gone]}))
+    location = table.write()
+    assert found(check(location)) == found(check(location, "--deep")) == ["statistics-without-snapshot"]
+
+
+def test_what_pyarrow_cannot_open_is_not_called_broken(tmp_path: Path) -> None:
+    table = Sound(folder=tmp_path / "t")
+    CASES["parquet-cannot-be-read-here"].change(table)
+    (finding,) = check(table.write(), "--deep").json["findings"]
+    assert finding["severity"] == "warning"
+    assert finding["message"].startswith("it cannot be read here, pyarrow says: ")
+    assert "thrift" in finding["message"].lower()
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"file_path": ["x", None, None], "pos": [1, 2, 3]}, "2 of 3 rows have no file_path"),
+        ({"file_path": ["x", "x", "x"], "pos": [None, 2, 3]}, "1 of 3 rows have no pos"),
+        ({"path": ["x", "x", "x"], "pos": [1, 2, 3]}, "field file_path: no column has field id 2147483546"),
+    ],
+)
+def test_position_deletes_that_say_not_what_they_delete_are_found(
+    columns: dict[str, list[Any]], said: str, tmp_path: Path
+) -> None:
+    table = Sound(folder=tmp_path / "t", version=2)
+    path = tmp_path / "t/data/odd-deletes.parquet"
+    pq.write_table(pa.table(columns), path)
+    table.deletes = [table.entry(1, str(path), 3, path.stat().st_size)]
+    location = table.write()
+    assert found(check(location)) == []
+    assert messages(check(location, "--deep"), "position-deletes-unfit") == [said]
 
 
 @needs_fixtures
@@ -626,3 +816,46 @@ def test_findings_of_several_processes_keep_the_first_examples_and_count_them_al
     whole.add("file-missing", "one more", "gone")
     assert len(whole.rows()) == EXAMPLES
     assert whole.counts() == {"error": len(names) + 1, "warning": 0, "info": 0}
+
+
+TOO_LONG = f"/{'x' * 300}/file"  # no system takes such a name, nor says whether it is there
+
+
+def far_statistics(table: Sound) -> None:
+    table.documents.append(
+        lambda d: d.update(statistics=[{**table.statistics(), "statistics-path": TOO_LONG}])
+    )
+
+
+def far_vectors(table: Sound) -> None:
+    table.deletes[0]["file_path"] = TOO_LONG
+
+
+def far_manifest(table: Sound) -> None:
+    table.rows.append(lambda rows: rows[1].update(manifest_path=TOO_LONG))
+
+
+@pytest.mark.parametrize("far", [far_statistics, far_vectors, far_manifest])
+@pytest.mark.parametrize("deep", [[], ["--deep"]])
+def test_one_file_out_of_reach_is_named_and_all_others_are_checked(
+    far: Break, deep: list[str], tmp_path: Path
+) -> None:
+    table = Sound(folder=tmp_path / "t")
+    far(table)
+    table.files.append(lambda folder: (folder / "data/b.parquet").unlink())
+    ran = check(table.write(), *deep)
+    assert {(finding["id"], finding["where"]) for finding in ran.json["findings"]} == {
+        ("file-not-looked-at", TOO_LONG),
+        ("file-missing", f"{tmp_path}/t/data/b.parquet"),
+    }
+    assert ran.code == 16
+    assert "did not answer: 1 file; all others were" in ran.err
+
+
+def test_a_list_out_of_reach_leaves_the_metadata_to_be_checked(tmp_path: Path) -> None:
+    table = Sound(folder=tmp_path / "t")
+    table.documents.append(current(manifest_list=TOO_LONG))
+    far_statistics(table)
+    ran = check(table.write())
+    assert found(ran) == ["file-not-looked-at"] * 2
+    assert ran.code == 16

@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.merge_choice import rolled
 from iceberg_cli.iceberg.merge_policy import MergePolicy
 from iceberg_cli.iceberg.partition_filter import matching, parse_where
 from iceberg_cli.iceberg.partition_keys import in_spec_order, partition_keys
-from iceberg_cli.iceberg.position_deletes import read_position_deletes
+from iceberg_cli.iceberg.position_deletes import named_files, read_position_deletes
 from iceberg_cli.iceberg.specs import PartitionField, PartitionSpec
 from tests.delete_tables import position_deletes, vector_blob
 from tests.paths import FIXTURES, needs_fixtures
@@ -234,6 +234,49 @@ def test_a_position_delete_file_is_held_against_its_entry_before_its_rows_are_re
     data[4:200] = bytes(196)
     with pytest.raises(CorruptFile, match="100 rows, its manifest says 1"):
         read_position_deletes(bytes(data), "p", record_count=1)
+
+
+def test_a_file_of_fewer_rows_than_its_own_footer_says_is_not_read_whole() -> None:
+    data = position_deletes([("/a", 1), ("/b", 2)], compression="none")
+    # Thrift's 64-bit 2, in the footer's count of the file's rows and in that of the only row group's.
+    for before, after in ((b"\x16\x04\x19\x1c", b"\x16\x06\x19\x1c"), (b"\x16\x04&\x08", b"\x16\x06&\x08")):
+        assert data.count(before) == 1
+        data = data.replace(before, after)
+    assert pq.read_metadata(io.BytesIO(data)).num_rows == 3
+    for read in (named_files, read_position_deletes):
+        with pytest.raises(CorruptFile, match="2 rows were read"):
+            read(data, "p", record_count=3)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("names", "order", "with_ids"),
+    [
+        (("file_path", "pos"), [0, 1], True),
+        (("file_path", "pos"), [0, 1], False),
+        (("p", "q"), [1, 0], True),
+        (("p", "q"), [2, 0, 1], True),
+    ],
+)
+def test_columns_of_a_position_delete_file_are_found_by_their_ids_wherever_they_are(
+    names: tuple[str, str], order: list[int], with_ids: bool
+) -> None:
+    types = {names[0]: (pa.string(), 2147483546), names[1]: (pa.int64(), 2147483545)}
+    fields = [
+        pa.field(name, type_, metadata={"PARQUET:field_id": str(number)} if with_ids else None)
+        for name, (type_, number) in types.items()
+    ]
+    fields.append(pa.field("row", pa.struct({"n": pa.string()}), metadata={"PARQUET:field_id": "2147483544"}))
+    columns = [pa.array(["/b", "/a", "/b"]), pa.array([7, 1, 8]), pa.array([{"n": "/x"}] * 3)]
+    table = pa.table(
+        [columns[number] for number in order], schema=pa.schema([fields[number] for number in order])
+    )
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    assert named_files(out.getvalue(), "p", record_count=3) == ["/b", "/a"]
+    found = read_position_deletes(out.getvalue(), "p", record_count=3)
+    assert found.select(["path", "cardinality", "last"]).to_pylist() == [
+        {"path": "/b", "cardinality": 2, "last": 8}, {"path": "/a", "cardinality": 1, "last": 1}
+    ]  # fmt: skip
 
 
 def test_one_position_said_millions_of_times_takes_the_memory_of_few() -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from iceberg_cli.errors import CorruptFile, InvalidMetadata
+from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused
 from iceberg_cli.iceberg.metadata import PartitionSpec, Schema, Snapshot, TableMetadata
 from iceberg_cli.iceberg.metadata_file import decode_metadata_file, encode_metadata_file
 from iceberg_cli.iceberg.schema import ListType, MapType, StructType, is_known_primitive
@@ -191,7 +191,6 @@ def test_tables_of_the_java_library_read_as_that_library_says(name: str) -> None
 @pytest.mark.parametrize(
     ("name", "field"),
     [
-        ("TableMetadataUnsupportedVersion", "format-version"),
         ("TableMetadataV1MissingSchemaType", "schema.type"),
         ("TableMetadataV2CurrentSchemaNotFound", "current-schema-id"),
         ("TableMetadataV2MissingLastPartitionId", "last-partition-id"),
@@ -250,7 +249,19 @@ def test_default_values_are_kept_apart() -> None:
     assert defaults == [(-1, -1), (-1, -999)]
 
 
-@pytest.mark.parametrize("version", [4, 5, 42, 0, -1, 2**40, "2", 2.0, True, None, [2]])
+@needs_fixtures
+def test_a_file_of_a_version_that_java_does_not_know_is_newer_than_this_tool() -> None:
+    with pytest.raises(Refused, match="is newer than this iceberg-cli, which knows 1 to 3"):
+        read(SPEC_FIXTURES / "TableMetadataUnsupportedVersion.json")
+
+
+@pytest.mark.parametrize("version", [4, 5, 42, 2**40])
+def test_a_newer_format_version_is_refused_before_anything_else(version: int) -> None:
+    with pytest.raises(Refused, match=f"format version {version} is newer"):
+        TableMetadata.from_json({"format-version": version, "schemas": "nonsense"}, path=PATH)
+
+
+@pytest.mark.parametrize("version", [0, -1, "2", 2.0, True, None, [2]])
 def test_a_format_version_other_than_1_to_3_is_refused_before_anything_else(version: object) -> None:
     with pytest.raises(InvalidMetadata) as caught:
         TableMetadata.from_json({"format-version": version, "schemas": "nonsense"}, path=PATH)

@@ -82,6 +82,26 @@ def test_a_ref_without_any_maximum_age_stays_for_ever() -> None:
     assert kept(table) == {1, 2}
 
 
+def test_a_maximum_ref_age_of_the_largest_long_is_told_as_none() -> None:
+    table = a_table(
+        a_snapshot(1, age_ms=50 * YEAR_MS),
+        a_snapshot(2),
+        forever=a_tag(1, max_ref_age_ms=9_223_372_036_854_775_807),
+        long=a_tag(1, max_ref_age_ms=9_223_372_036_854_775_806),
+        default=a_tag(1),
+    )
+    found = judged(table)
+    assert reason(found, "forever") == reason(found, "default") == "kept: no maximum ref age"
+    assert "not older than its maximum ref age of" in reason(found, "long")
+
+
+def test_a_young_snapshot_that_a_tag_holds_is_kept_for_the_tag() -> None:
+    table = a_table(a_snapshot(1, age_ms=DAY_MS), a_snapshot(2, parent=None), eom=a_tag(1))
+    found = judged(table)
+    assert reason(found, "1") == "kept: tag eom"
+    assert reason(found, "2") == "kept: head of branch main"
+
+
 def test_a_ref_to_a_snapshot_that_is_not_in_the_table_is_dropped_and_says_so() -> None:
     table = a_table(a_snapshot(1), broken=a_tag(7))
     found = judged(table)
@@ -149,6 +169,14 @@ def test_by_default_five_days_and_one_snapshot_are_kept() -> None:
 def test_a_snapshot_with_exactly_the_time_of_the_cut_off_stays() -> None:
     table = a_table(a_snapshot(1, age_ms=HOUR_MS + 1), a_snapshot(2, age_ms=HOUR_MS), a_snapshot(3))
     assert kept(table, older_than_ms=older_than(HOUR_MS)) == {2, 3}
+
+
+def test_a_snapshot_of_the_time_of_the_cut_off_that_goes_is_not_told_to_be_older_than_it() -> None:
+    snapshots = (a_snapshot(1, age_ms=HOUR_MS + 1), a_snapshot(2, age_ms=HOUR_MS), a_snapshot(3))
+    strict = a_branch(3, min_snapshots_to_keep=1, max_snapshot_age_ms=1)
+    found = judged(a_table(*snapshots, main=strict), older_than_ms=older_than(HOUR_MS))
+    assert reason(found, "1") == "expires: 1 h old, older than the cut-off (--older-than)"
+    assert reason(found, "2") == "expires: 1 h old, past the age that its branch allows"
 
 
 def test_the_walk_ends_at_the_first_snapshot_that_fails_and_does_not_filter() -> None:

@@ -518,10 +518,10 @@ def flipped(schema: Any) -> Any:
     return schema
 
 
-def with_more_fields(schema: dict[str, Any]) -> dict[str, Any]:
+def with_deprecated_fields(schema: dict[str, Any]) -> dict[str, Any]:
     data_file = schema["fields"][-1]["type"]
-    data_file["fields"].insert(3, {"name": "later", "type": ["null", "string"], "field-id": 777})
-    data_file["fields"].append({"name": "last", "type": "double", "field-id": 778})
+    data_file["fields"].insert(3, {"name": "file_ordinal", "type": ["null", "int"], "field-id": 106})
+    data_file["fields"].append({"name": "block_size_in_bytes", "type": "long", "field-id": 105})
     return schema
 
 
@@ -547,7 +547,7 @@ def shorter_partition(schema: dict[str, Any]) -> dict[str, Any]:
     ("change", "fast"),
     [
         (flipped, False),
-        (with_more_fields, True),
+        (with_deprecated_fields, True),
         (without_late_fields, True),
         (in_reverse, True),
         (shorter_partition, False),
@@ -577,7 +577,7 @@ def test_odd_writers_entries_come_through_by_the_one_path_or_the_other(
     table = lot.table(next_row_id=1 << 60)
     before = live_entries(table)
     table.apply(table.plan(VERB, policy()))
-    known = [(*each[:-1], tuple(pair for pair in each[-1] if pair[0] not in {777, 778})) for each in before]
+    known = [(*each[:-1], tuple(pair for pair in each[-1] if pair[0] != 106)) for each in before]
     assert live_entries(table) == known
 
 
@@ -591,7 +591,7 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
         "snapshot_id": None,
         "sequence_number": None,
         "file_sequence_number": None,
-        "data_file": {**file, "last": 1.5, "later": "x"},
+        "data_file": {**file, "file_ordinal": 7, "block_size_in_bytes": 9},
     }
 
 
@@ -890,9 +890,46 @@ def test_another_target_size_has_what_a_rewrite_wrote_written_again() -> None:
     assert rewritten(table, target_size_bytes=40 * KIB)["added_manifests_count"] < 4
 
 
+def test_a_list_without_counts_is_written_anew_with_them_and_its_manifests_stay() -> None:
+    lot = a_lot(files=6, manifests=1)
+    known = {name: value for name, value in lot.rows[0].items() if name.endswith("_count")}
+    lot.rows[0] |= dict.fromkeys(known)
+    lot.format_version = 1  # as a list of version 1 is written
+    table = lot.table()
+    document = {**table.metadata(), "format-version": 2, "last-sequence-number": 1}
+    document["snapshots"][0]["sequence-number"] = 1
+    table.publish(document)
+    plan = table.plan(VERB, policy())
+    assert [(v.keep, v.reason) for v in plan.verdicts] == [
+        (True, "kept, and listed again: the list has no counts of it")
+    ]
+    table.apply(plan)
+    (row,) = table.manifests()
+    assert row["manifest_path"] == lot.rows[0]["manifest_path"]
+    assert {name: row[name] for name in known} == known
+    stays(table)
+
+
+def test_every_manifest_is_written_anew_where_that_is_asked_for() -> None:
+    table = a_lot(files=900).table()
+    rewritten(table, target_size_bytes=12 * KIB)
+    before = {row["manifest_path"] for row in table.manifests()}
+    entries = live_entries(table)
+    stays(table, target_size_bytes=12 * KIB)
+    plan = table.plan(VERB, policy(target_size_bytes=12 * KIB, all_manifests=True))
+    assert {verdict.id for verdict in plan.verdicts if not verdict.keep} == before
+    table.apply(plan)
+    assert before.isdisjoint(row["manifest_path"] for row in table.manifests())
+    assert live_entries(table) == entries
+    stays(table, target_size_bytes=12 * KIB)
+
+
 def test_a_policy_survives_its_json_and_an_unreadable_one_is_refused() -> None:
     asked = RewritePolicy(target_size_bytes=5, spec_ids=(1,), sort_by=("a",), content="data", min_manifests=3)
-    assert RewritePolicy.from_json(json.loads(json.dumps(asked.to_json()))) == asked
+    every = RewritePolicy(all_manifests=True)
+    for each in (asked, every):
+        assert RewritePolicy.from_json(json.loads(json.dumps(each.to_json()))) == each
+    assert "all_manifests" not in asked.to_json()  # as version 0.1.0 has it
     for change in (
         {"content": "both"},
         {"target_size_bytes": 0},

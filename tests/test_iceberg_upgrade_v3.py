@@ -286,6 +286,7 @@ CASES: list[tuple[str, str, TableMetadata, dict[int, ListFacts]]] = [
     ),
     ("position-deletes", "warning", a_table(a_snapshot(1)), {1: BACKLOG}),
     ("rows-without-ids", "warning", a_table(a_snapshot(1)), {1: COUNTED}),
+    ("v1-manifest-lists", "warning", a_table(a_snapshot(1), format_version=1), {1: COUNTED}),
     ("snapshots-without-ids", "warning", a_table(a_snapshot(1), eom=a_tag(1)), {}),
     ("rare-type", "warning", a_table(a_snapshot(1), fields={"schemas": with_type("timestamp_ns")}), {}),
     ("default-values", "warning", a_table(a_snapshot(1), fields={"schemas": DEFAULTED}), {}),

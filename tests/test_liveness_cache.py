@@ -19,12 +19,14 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.iceberg.known_keys import KnownKeys
+from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
 from iceberg_cli.liveness_files import cache_folder
 from iceberg_cli.liveness_part import Part, decode, encode, identity
 from iceberg_cli.opening import open_table
 from iceberg_cli.plan import Reach
 from iceberg_cli.storage import Storage
 from iceberg_cli.table import IcebergTable
+from iceberg_cli.verbs import VERBS
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli
@@ -321,7 +323,7 @@ def test_a_manifest_of_another_length_under_the_same_path_is_read_and_refused(tm
     path = Path(table.location) / "metadata" / "m7.avro"
     path.write_bytes(path.read_bytes() + b"\0")
     learning, _ = opened(table.location, cache)
-    with pytest.raises(CorruptFile, match="its manifest list says"):
+    with pytest.raises(CorruptFile, match=r"m7\.avro at byte"):
         answer(learning, range(5, 10))
 
 
@@ -471,7 +473,7 @@ def test_a_list_that_denies_what_another_says_of_a_manifest_is_not_kept(tmp_path
     location = table.publish(main=10, name="v2.metadata.json")
     for read in ([f"snap-{number}.avro" for number in range(1, 11)], ["snap-10.avro"]):
         learning, storage = opened(location, tmp_path / "cache")
-        going(learning, range(1, 11))
+        learning.liveness.kept_manifests(reach(learning, range(1, 11)).kept, phase="reading lists")
         assert storage.names("snap") == read
         assert learning.keep_learnt() is None
 
@@ -522,7 +524,9 @@ def a_part() -> Part:
     """Two lists of two manifests, one of them read."""
     return Part(
         manifest_paths=["/t/m1", "/t/m2"],
-        manifest_facts=np.array([[100, 0, 0, 1, 1, 2, 0, 0], [200, 0, 0, 2, 2, 1, 1, 0]], np.int64),
+        manifest_facts=np.array(
+            [[100, 0, 0, 1, 1, 2, 0, 0, 20, 0], [200, 0, 0, 2, 2, 1, 1, 0, 10, 10]], np.int64
+        ),
         manifest_versions=np.array([0, -77], np.int64),
         key_counts=np.array([-1, 2], np.int64),
         keys=np.array([5, 9], np.uint64),
@@ -723,3 +727,36 @@ def test_the_folder_is_where_the_user_keeps_such_files() -> None:
 def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
     table = a_history(str(tmp_path / "t"))
     assert expire(table, "--cache-size", "much").code == 2
+
+
+# -- before a commit -------------------------------------------------------------------------------------------
+
+
+def upgraded(table: IcebergTable) -> None:
+    plan = VERBS["upgrade-v3"].plan(table, UpgradePolicy().to_json(), as_of_ms=AS_OF_MS)
+    assert plan.due
+    assert not plan.blocked_by
+
+
+def test_what_was_learnt_counts_as_read_before_an_upgrade(tmp_path: Path) -> None:
+    table, cache = learnt(tmp_path)
+    learning, storage = opened(table.location, cache)
+    upgraded(learning)
+    assert not storage.names("m")
+    cold, storage = opened(table.location, None)
+    upgraded(cold)
+    assert sorted(storage.names("m")) == [f"m{number}.avro" for number in range(1, 10)]
+
+
+def test_a_manifest_of_which_rows_are_counted_wrong_is_never_kept_as_read(tmp_path: Path) -> None:
+    table = a_history(str(tmp_path / "t"))
+    table.rows["m9"] |= {"added_rows_count": 3}
+    table.snapshot(10, "m9", parent=9)
+    table.publish(main=10, name="v2.metadata.json")
+    for _ in range(2):
+        learning, storage = opened(table.location, tmp_path / "cache")
+        going(learning, [10])
+        assert "m9.avro" in storage.names("m")
+        assert learning.keep_learnt() is None
+        with pytest.raises(CorruptFile, match="it has 2 rows, and its manifest list says 3"):
+            upgraded(opened(table.location, tmp_path / "cache")[0])

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro_codecs import BadBlockError, deflate, inflate, is_known
 from iceberg_cli.iceberg.avro_schema import AvroType, BadSchemaError, parse_schema
+from iceberg_cli.iceberg.encryption import STREAM_MAGIC, encrypted_file
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -28,6 +29,14 @@ class Block(NamedTuple):
     records: int
     offset: int
     payload: bytes | memoryview
+
+
+class Header(NamedTuple):
+    """What an Avro file begins with. `schema` is parsed JSON and shared: do not change it."""
+
+    schema: Any
+    type: AvroType
+    metadata: dict[str, bytes]  # without avro.schema and avro.codec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,18 +66,12 @@ def read_container(data: bytes | memoryview, path: str) -> Container:
 
     Raises:
         CorruptFile: with the byte where it stops to make sense.
+        Refused: it is encrypted.
     """
     view = memoryview(data).cast("B") if not isinstance(data, memoryview) else data
-    if bytes(view[:4]) != MAGIC:
-        raise CorruptFile(path, 0, f"no Avro container: starts with {bytes(view[:4])!r}")
+    _check_magic(bytes(view[:4]), path)
     metadata, position = _read_header(view, path)
-    schema_text = metadata.pop("avro.schema", None)
-    if schema_text is None:
-        raise CorruptFile(path, 4, "the header has no avro.schema")
-    try:
-        schema, tree = parse_schema(schema_text)
-    except BadSchemaError as error:
-        raise CorruptFile(path, "avro.schema", str(error)) from None
+    schema, tree, schema_text = _schema(metadata, path)
     codec = metadata.pop("avro.codec", b"null").decode("utf-8", "replace")
     if not is_known(codec):
         raise CorruptFile(path, "avro.codec", f"unknown codec {codec!r:.40}")
@@ -80,6 +83,43 @@ def read_container(data: bytes | memoryview, path: str) -> Container:
         path=path, schema=schema, schema_text=schema_text, type=tree, metadata=metadata,
         blocks=blocks, codec=codec,
     )  # fmt: skip
+
+
+def read_header(start: bytes, path: str) -> Header:
+    """The header of an Avro file.
+
+    Args:
+        start: the first bytes of an Avro file; its whole header must be among them.
+        path: for messages.
+
+    Raises:
+        CorruptFile: with the byte where it stops to make sense.
+        Refused: it is encrypted.
+    """
+    _check_magic(start[:4], path)
+    metadata, _ = _read_header(memoryview(start), path)
+    schema, tree, _ = _schema(metadata, path)
+    metadata.pop("avro.codec", None)
+    return Header(schema, tree, metadata)
+
+
+def _check_magic(magic: bytes, path: str) -> None:
+    if magic == STREAM_MAGIC:
+        raise encrypted_file(path, f"it starts with {magic!r}")
+    if magic != MAGIC:
+        raise CorruptFile(path, 0, f"no Avro container: starts with {magic!r}")
+
+
+def _schema(metadata: dict[str, bytes], path: str) -> tuple[Any, AvroType, bytes]:
+    """The schema as JSON, as a tree and as text, which leaves the header's entries."""
+    text = metadata.pop("avro.schema", None)
+    if text is None:
+        raise CorruptFile(path, 4, "the header has no avro.schema")
+    try:
+        schema, tree = parse_schema(text)
+    except BadSchemaError as error:
+        raise CorruptFile(path, "avro.schema", str(error)) from None
+    return schema, tree, text
 
 
 def write_container(

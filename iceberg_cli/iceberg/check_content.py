@@ -1,12 +1,13 @@
 """Rules about what is inside Puffin and Parquet files: `inspect --check --deep`.
 
-Spec: "Deletion Vectors"; Puffin "deletion-vector-v1 blob type"; "Data File Fields", `record_count`.
+Spec: "Deletion Vectors"; Puffin "deletion-vector-v1 blob type"; "Data File Fields", `record_count`; "Position Delete
+Files".
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,12 +16,15 @@ import pyarrow as pa
 from iceberg_cli.deletion_vector import decode
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.check import Findings, reason_of
+from iceberg_cli.iceberg.check_blobs import check_blobs
 from iceberg_cli.iceberg.metadata import StatisticsFile
+from iceberg_cli.iceberg.position_deletes import delete_column_names
 from iceberg_cli.iceberg.puffin import DELETION_VECTOR, BlobMetadata, read_footer
 
 PARQUET_TAIL_BYTES: Final = 64 << 10  # holds most footers
 _MAX_PARQUET_FOOTER_BYTES: Final = 256 << 20
 _PARQUET_TRAILER_BYTES: Final = 8  # length of the footer, magic
+_BATCH_ROWS: Final = 1 << 18
 _PARQUET_MAGIC: Final = b"PAR1"
 _ENCRYPTED_MAGIC: Final = b"PARE"
 
@@ -36,13 +40,24 @@ class LiveVector:
     rows: int
 
 
-def check_puffin(data: bytes, path: str, vectors: Sequence[LiveVector], findings: Findings) -> None:
+@dataclass(frozen=True, slots=True)
+class Uncounted:
+    """Why the rows of a Parquet file are not known: a finding, by its rule and in words."""
+
+    rule: str
+    reason: str
+
+
+def check_puffin(
+    data: bytes, path: str, vectors: Sequence[LiveVector], columns: Container[int], findings: Findings
+) -> None:
     """Hold a Puffin file against what manifests say of its live deletion vectors.
 
     Args:
         data: the file, whole.
         path: for findings.
         vectors: the live ones.
+        columns: ids of all columns that the table ever had.
         findings: to add to.
     """
     try:
@@ -50,6 +65,7 @@ def check_puffin(data: bytes, path: str, vectors: Sequence[LiveVector], findings
     except CorruptFile as error:
         findings.add("puffin-unreadable", path, reason_of(error))
         return
+    check_blobs(footer.blobs, path, columns, findings)
     blobs = {blob.offset: blob for blob in footer.blobs}
     for vector in vectors:
         reason = _other_place(blobs.get(vector.offset), vector)
@@ -93,14 +109,15 @@ def _check_vector(blob: bytes, path: str, vector: LiveVector, findings: Findings
         findings.add("deletion-vector-position-too-high", path, message)
 
 
-def check_statistics(data: bytes, file: StatisticsFile, findings: Findings) -> None:
-    """Hold a statistics file against what metadata says of it."""
+def check_statistics(data: bytes, file: StatisticsFile, columns: Container[int], findings: Findings) -> None:
+    """Hold a statistics file against what metadata says of it, and its blobs against the ids of columns."""
     path = file.statistics_path
     try:
         footer = read_footer(data, len(data), path)
     except CorruptFile as error:
         findings.add("statistics-file-unreadable", path, reason_of(error))
         return
+    check_blobs(footer.blobs, path, columns, findings)
     size = len(data) - footer.offset
     if size != file.file_footer_size_in_bytes:
         message = f"its footer has {size} bytes, metadata says {file.file_footer_size_in_bytes}"
@@ -130,16 +147,11 @@ def parquet_footer_bytes(tail: bytes, size: int, path: str) -> int | None:
     return int(needed)
 
 
-def parquet_rows(tail: bytes, size: int, path: str) -> int:
-    """The number of rows by the footer of a Parquet file.
+def parquet_rows(tail: bytes) -> int | Uncounted:
+    """The number of rows by the footer of a Parquet file; a footer that pyarrow does not understand may be sound.
 
     Args:
         tail: the end of the file, with all of its footer.
-        size: of the file in bytes.
-        path: for the message.
-
-    Raises:
-        CorruptFile: the footer cannot be read.
     """
     import pyarrow.parquet as pq
 
@@ -147,4 +159,39 @@ def parquet_rows(tail: bytes, size: int, path: str) -> int:
         # The reader looks for the footer from the end, and needs nothing of what is before it.
         return int(pq.read_metadata(pa.BufferReader(_PARQUET_MAGIC + tail)).num_rows)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFile(path, size - len(tail), f"the footer cannot be read: {error}") from error
+        return Uncounted("parquet-cannot-be-read-here", f"it cannot be read here, pyarrow says: {error}")
+
+
+def check_position_deletes(data: bytes, path: str, findings: Findings) -> None:
+    """Hold a position delete file against what each of its rows must say.
+
+    Args:
+        data: the file, whole. What cannot be opened is not looked at: its footer is checked by itself.
+        path: for findings.
+        findings: to add to.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        if parquet_footer_bytes(data[-_PARQUET_TRAILER_BYTES:], len(data), path) is None:
+            return
+        file = pq.ParquetFile(pa.BufferReader(data))
+    except (CorruptFile, pa.ArrowException, OSError):
+        return
+    try:
+        names = delete_column_names(file.schema_arrow, path)
+        nulls = dict.fromkeys(names, 0)
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
+            for name in names:
+                nulls[name] += batch.column(name).null_count
+    except CorruptFile as error:
+        findings.add("position-deletes-unfit", path, reason_of(error))
+        return
+    except (pa.ArrowException, OSError) as error:
+        message = f"its rows cannot be read here, pyarrow says: {error}"
+        findings.add("parquet-cannot-be-read-here", path, message)
+        return
+    for name, count in nulls.items():
+        if count:
+            message = f"{count} of {file.metadata.num_rows} rows have no {name}"
+            findings.add("position-deletes-unfit", path, message)

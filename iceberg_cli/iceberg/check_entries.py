@@ -21,7 +21,7 @@ from iceberg_cli.iceberg.reachability import keys_of
 
 DATA_COLUMNS: Final = (
     "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
-    "sequence_number", "file_sequence_number", "first_row_id",
+    "sequence_number", "file_sequence_number", "first_row_id", "key_metadata",
 )  # fmt: skip
 DELETE_COLUMNS: Final = (
     *DATA_COLUMNS, "equality_ids", "referenced_data_file", "content_offset", "content_size_in_bytes",
@@ -190,12 +190,13 @@ def live_entries(live: pa.Table, own: Ints, hashes: npt.NDArray[np.uint64]) -> p
     content = live["content"].to_numpy()
     vector = pc.equal(formats, "puffin").to_numpy(zero_copy_only=False) & (content == 1)
     paths = live["file_path"].combine_chunks()
+    plain = live["key_metadata"].combine_chunks().is_null()
     columns: dict[str, Any] = {
         "manifest": pa.array(own, pa.int32()),
         "kind": pa.array(np.where(vector, VECTOR, np.where(content == 2, EQUALITY, content)), pa.int8()),
         "path": paths,
         "key": pa.array(keys_of(paths), pa.uint64()),
-        "parquet": pc.equal(formats, "parquet"),
+        "parquet": pc.and_(pc.equal(formats, "parquet"), plain),
         "partition": pa.array(hashes),
         "record_count": live["record_count"],
         "size": live["file_size_in_bytes"],
@@ -209,4 +210,6 @@ def live_entries(live: pa.Table, own: Ints, hashes: npt.NDArray[np.uint64]) -> p
     ):
         there = source in live.column_names
         columns[name] = live[source] if there else pa.nulls(len(live), LIVE_SCHEMA.field(name).type)
+    # What nothing says the place of is not looked for in an encrypted file.
+    columns["offset"] = pc.if_else(plain, columns["offset"], pa.scalar(None, pa.int64()))
     return pa.table(columns, schema=LIVE_SCHEMA)

@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import Final
 
 from iceberg_cli.iceberg.check import Findings
+from iceberg_cli.iceberg.check_blobs import check_blobs
+from iceberg_cli.iceberg.inspect_columns import column_types
 from iceberg_cli.iceberg.metadata import (
     MAIN,
     PartitionStatisticsFile,
@@ -35,6 +37,7 @@ def check_metadata(metadata: TableMetadata, findings: Findings) -> None:
     for schema in metadata.schemas:
         _schema(metadata, schema, findings)
     _specs(metadata, findings)
+    _partition_names(metadata, findings)
     _default_sources(metadata, findings)
     _snapshots(metadata, findings)
     _sequence_numbers(metadata, findings)
@@ -157,6 +160,19 @@ def _specs(metadata: TableMetadata, findings: Findings) -> None:
                 findings.add("partition-field-id-reused", where, message)
 
 
+def _partition_names(metadata: TableMetadata, findings: Findings) -> None:
+    """A partition field may have a column's name only if it is made of that column."""
+    ids = {column.name: column.field_id for column in _columns(metadata.current_schema().fields)}
+    for spec in metadata.partition_specs:
+        for field in spec.fields:
+            if field.name in ids and ids[field.name] not in field.source_ids:
+                made_of = ", ".join(map(str, field.source_ids))
+                message = (
+                    f"{field.name} is made of column {made_of}, and column {ids[field.name]} has that name"
+                )
+                findings.add("partition-name-clashes", f"partition spec {spec.spec_id}", message)
+
+
 def _default_sources(metadata: TableMetadata, findings: Findings) -> None:
     types = metadata.current_schema().types_by_id()
     spec = metadata.default_spec()
@@ -166,6 +182,9 @@ def _default_sources(metadata: TableMetadata, findings: Findings) -> None:
             message = f"{field.name} is made of column {missing[0]}, which the current schema has not"
             findings.add("partition-source-missing", f"partition spec {spec.spec_id}", message)
     for order in metadata.sort_orders:
+        if order.order_id == 0 and order.fields:
+            message = "it has fields, and id 0 is that of the unsorted order"
+            findings.add("sort-order-zero-with-fields", "sort order 0", message)
         if order.order_id != metadata.default_sort_order_id:
             continue
         for sort_field in order.fields:
@@ -314,3 +333,6 @@ def _statistics(metadata: TableMetadata, findings: Findings) -> None:
                 message = f"snapshot {file.snapshot_id} has another file before this one"
                 findings.add("statistics-repeated", where, message)
             seen.add(file.snapshot_id)
+    columns = frozenset(column_types(metadata))
+    for index, statistics in enumerate(metadata.statistics):
+        check_blobs(statistics.blob_metadata, f"statistics[{index}]", columns, findings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from iceberg_cli.findings import ERROR, INFO, WARNING, Rule
+from iceberg_cli.findings import ERROR, INFO, LEFTOVER, UNANSWERED, WARNING, Rule
 
 _OLDER_METADATA = (
     "Compare with the previous metadata file (`inspect TABLE metadata-log`) and repair this one or go back."
@@ -21,8 +21,12 @@ _RESTORE = (
     "Restore the file from a backup or an earlier object version, or roll back to a snapshot without it."
 )
 _REMOVE_FILE = "Delete the file from the table with an engine, or roll back to a snapshot that is sound."
-_MERGE = "`merge-dvs` removes what no data file needs, from version 3 on."
-_RECOUNT = "`rewrite-manifests` writes the manifests again with true counts."
+_MERGE = "`merge-dvs` removes position deletes that no data file needs, from version 3 on equality deletes as well."
+_RELIST = "`rewrite-manifests --all-manifests` writes every manifest anew, and what the list says of it."
+_RECOUNT = (
+    "Rows may be lost, so no verb commits on top of it. Restore the manifest or the list from a backup; where the "
+    "manifest is whole, have an engine write the manifests anew, or roll back to a sound snapshot."
+)
 _SUMMARY = "Nothing has to be done: readers count for themselves. `inspect --recount` shows both numbers."
 _STATISTICS = "Readers do without. Compute the statistics again with an engine, or drop the entry."
 _ROW_IDS = "`assign-row-ids` gives row ids to what has none."
@@ -60,12 +64,20 @@ _COLUMNS: Final = {
     "type-unknown": _warning("Primitive Types", "Read the table with an engine that knows the type."),
     "partition-field-id-above-last": _error("Table Metadata Fields", _OLDER_METADATA),
     "partition-field-repeated": _error("Partitioning", _OLDER_METADATA),
+    "partition-name-clashes": _error(
+        "Partitioning",
+        "The Java library cannot load the table: rename the column with an engine that can, or add it by another name.",
+    ),
     "partition-field-id-reused": _warning(
         "Partition Evolution",
         "Usual in tables that were v1. Metadata tables that join partition specs may fail; readers do not.",
     ),
     "partition-source-missing": _error(
         "Partitioning", "Change the default spec to columns of the current schema."
+    ),
+    "sort-order-zero-with-fields": _error(
+        "Sorting",
+        "The Java library cannot load the table: give the sort order another id and make that the default.",
     ),
     "sort-source-missing": _warning(
         "Sorting", "Change the default sort order to columns of the current schema."
@@ -91,7 +103,11 @@ _SNAPSHOTS: Final = {
         "Snapshots", "Readers take the manifest list. Expire the snapshot in time."
     ),
     "snapshot-key-missing": _error("Encryption Keys", _OLDER_METADATA),
-    "snapshot-row-ids-missing": _error("Snapshot Row IDs", _ROW_IDS),
+    "snapshot-row-ids-missing": _error(
+        "Snapshot Row IDs",
+        "Stop the writer that leaves them out (`inspect TABLE snapshots`). Once the snapshot is not current any more, "
+        "`expire-snapshots --snapshot-id ID` removes it.",
+    ),
     "snapshot-row-ids-overlap": _error("Snapshot Row IDs", _ROW_IDS_CLASH),
     "snapshot-row-ids-above-next": _error("Table Metadata Fields", _ROW_IDS_CLASH),
 }
@@ -100,7 +116,8 @@ _LOGS: Final = {
     "snapshot-log-unordered": _error("Table Metadata Fields", _OLDER_METADATA),
     "snapshot-log-gap": _warning(
         "Table Metadata Fields",
-        "Time travel by time may give another snapshot than was current. Expiry cuts the log.",
+        "Time travel by time may give another snapshot than was current. "
+        "An expiry that removes snapshots cuts the log.",
     ),
     "snapshot-log-end": _warning(
         "Table Metadata Fields",
@@ -110,37 +127,46 @@ _LOGS: Final = {
     "last-updated-too-early": _error("Table Metadata Fields", _OLDER_METADATA),
     "statistics-without-snapshot": _warning("Table Statistics", _STATISTICS),
     "statistics-repeated": _warning("Partition Statistics", _STATISTICS),
+    "puffin-blob-unfit": _warning(
+        "Table Statistics",
+        "Readers go by the blobs that they know. Compute the statistics again with an engine.",
+    ),
 }
 
 _LISTS: Final = {
     "manifest-list-missing": _error("Manifest Lists", _RESTORE),
     "manifest-list-unreadable": _error("Manifest Lists", _RESTORE),
-    "manifest-list-incomplete": _error("Manifest Lists", _RECOUNT),
+    "manifest-list-incomplete": _error("Manifest Lists", _RELIST),
     "manifest-list-cut-short": _error(
         "Manifest Lists",
         "Restore the list. If the summary is wrong: --unsafe-trust-lists lets the verbs go on.",
     ),
     "manifest-listed-twice": _error("Scan Planning", _WRITER),
     "manifest-counts-unknown": _warning(
-        "Manifest Lists", "`upgrade-v3 --with repair-manifests` or `rewrite-manifests` counts them."
+        "Manifest Lists",
+        "`rewrite-manifests` counts them on main, and `upgrade-v3 --with repair-manifests` on every branch.",
     ),
     "manifest-spec-missing": _error("Manifest Lists", _OLDER_METADATA),
     "manifest-sequence-number-too-high": _error("Manifest Lists", _WRITER),
-    "manifest-min-sequence-number-too-high": _error("Manifest Lists", _RECOUNT),
+    "manifest-min-sequence-number-too-high": _error("Manifest Lists", _RELIST),
     "manifest-first-row-id-missing": _error("First Row ID Assignment", _ROW_IDS),
     "manifest-first-row-id-too-low": _error("First Row ID Assignment", _ROW_IDS_CLASH),
-    "delete-manifest-has-first-row-id": _error("First Row ID Assignment", _RECOUNT),
-    "partition-summary-unfit": _error("Manifest Lists", _RECOUNT),
-    "partition-summary-too-narrow": _error("Manifest Lists", _RECOUNT),
+    "delete-manifest-has-first-row-id": _error("First Row ID Assignment", _RELIST),
+    "partition-summary-unfit": _error("Manifest Lists", _RELIST),
+    "partition-summary-too-narrow": _error("Manifest Lists", _RELIST),
 }
 
 _MANIFESTS: Final = {
     "manifest-missing": _error("Manifests", _RESTORE),
     "manifest-unreadable": _error("Manifests", _RESTORE),
     "manifest-length-differs": _error("Manifest Lists", _RESTORE),
+    "manifest-length-stale": _warning(
+        "Manifest Lists",
+        "`rewrite-manifests` writes the true length; `upgrade-v3 --with repair-manifests` does on every branch.",
+    ),
     "manifest-header-differs": _error("Manifests", _WRITER),
     "manifest-file-counts-differ": _error("Manifest Lists", _RECOUNT),
-    "manifest-row-counts-differ": _error("Manifest Lists", _RECOUNT),
+    "manifest-row-counts-differ": _error("Manifest Lists", _RELIST),
     "entry-sequence-number-wrong": _error("Sequence Number Inheritance", _WRITER),
     "file-format-unfit": _error("Data File Fields", _REMOVE_FILE),
     "partition-tuple-unfit": _error("Data File Fields", _WRITER),
@@ -163,7 +189,9 @@ _FILES: Final = {
         "Scan Planning",
         "Readers that compare paths as text do not apply it: delete the rows again with an engine.",
     ),
-    "deletion-vector-dangling": _warning("Deletion Vectors", _MERGE),
+    "deletion-vector-dangling": _warning(
+        "Deletion Vectors", "`merge-dvs` removes deletion vectors that no data file needs."
+    ),
     "deletes-dangling": _warning("Scan Planning", _MERGE),
     "every-row-deleted": Rule(
         severity=INFO,
@@ -179,6 +207,10 @@ _FILES: Final = {
     "file-out-of-reach": _warning(
         "File System Operations", "Install or name a storage for this scheme and check again."
     ),
+    UNANSWERED: _warning(
+        "File System Operations", "Let its storage answer, with the credentials it asks for, and check again."
+    ),
+    "leftover-temporary-file": Rule(severity=INFO, section="File System Tables", remedy=LEFTOVER),
     "statistics-file-missing": _warning("Table Statistics", _STATISTICS),
     "statistics-file-size-differs": _warning("Table Statistics", _STATISTICS),
 }
@@ -190,6 +222,10 @@ _DEEP: Final = {
     "deletion-vector-cardinality-differs": _error("Data File Fields", _RESTORE),
     "deletion-vector-position-too-high": _error("Deletion Vectors", _WRITER),
     "parquet-unreadable": _error("Data File Fields", _RESTORE),
+    "parquet-cannot-be-read-here": _warning(
+        "Data File Fields", "Nothing is known of it: read the file with the engine that wrote it."
+    ),
+    "position-deletes-unfit": _error("Position Delete Files", _REMOVE_FILE),
     "record-count-differs": _error("Data File Fields", _REMOVE_FILE),
     "statistics-file-unreadable": _warning("Table Statistics", _STATISTICS),
 }

@@ -5,7 +5,7 @@ Spec: "Manifest Entry Fields", "Data File Fields".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,15 +23,18 @@ from iceberg_cli.iceberg.reachability import Keys, among, keys_of, live
 from iceberg_cli.iceberg.schema import Type
 from iceberg_cli.iceberg.specs import PartitionSpec
 from iceberg_cli.iceberg.transforms import parse, result_type
+from iceberg_cli.paths import liveness_key_column
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+PathKeys = Callable[[pa.Array], pa.Array]
 
+BOUNDS: Final = ("lower_bounds", "upper_bounds")
 POSITIONS, VECTOR, EQUALITY, UNREADABLE = range(4)  # kind
 DELETE_COLUMNS: Final = (
     "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
     "sequence_number", "referenced_data_file", "content_offset", "content_size_in_bytes", "key_metadata",
-    "lower_bounds", "upper_bounds",
+    *BOUNDS,
 )  # fmt: skip
 DATA_COLUMNS: Final = (
     "status",
@@ -73,12 +76,14 @@ class Reading:
         types: of columns by field id.
         places: manifest path -> row of the manifest list.
         conditions: of --where.
+        path_keys: gives n paths keys that are equal wherever two paths mean one file.
     """
 
     specs: Mapping[int, PartitionSpec]
     types: Mapping[int, Type]
     places: Mapping[str, int]
     conditions: tuple[Condition, ...] = ()
+    path_keys: PathKeys = liveness_key_column
 
     def deletes(
         self, sources: Sequence[ManifestSource], batch: EntryBatch
@@ -124,7 +129,7 @@ class Reading:
         Args:
             sources: see `Liveness.entries`.
             batch: with `DATA_COLUMNS`.
-            wanted: see `keys_of`.
+            wanted: hashes of `path_keys`, sorted.
             oldest: also find the lowest sequence number of each partition.
 
         Returns:
@@ -133,7 +138,7 @@ class Reading:
         """
         status = batch.table["status"].to_numpy()
         alive = status < 2
-        named = among(keys_of(batch.table["file_path"]), wanted)
+        named = among(keys_of(self.path_keys(batch.table["file_path"].combine_chunks())), wanted)
         rows = batch.table.filter(pa.array(alive & named)).combine_chunks()
         keys = self._partitions(sources, batch, rows, only_keys=True)[0]
         found = pa.table(
@@ -238,20 +243,22 @@ def all_data(tables: Sequence[pa.Table]) -> pa.Table:
 def _kinds(rows: pa.Table) -> npt.NDArray[np.int8]:
     formats = pc.utf8_lower(rows["file_format"])
     puffin = pc.equal(formats, "puffin").to_numpy()
-    readable = pc.equal(formats, "parquet").to_numpy() & rows["key_metadata"].is_null().to_numpy()
-    kinds = np.where(puffin, VECTOR, np.where(readable, POSITIONS, UNREADABLE))
+    parquet = pc.equal(formats, "parquet").to_numpy()
+    kinds = np.where(puffin, VECTOR, np.where(parquet, POSITIONS, UNREADABLE))
+    kinds = np.where(rows["key_metadata"].is_null().to_numpy(), kinds, UNREADABLE)
     return np.where(rows["content"].to_numpy() == 2, EQUALITY, kinds).astype(np.int8)
 
 
 def _only(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Array:
-    """`referenced_data_file`, or else equal bounds of `file_path`, as in Java.
+    """`referenced_data_file`, or else equal bounds of `file_path`, as in Java, where bounds were read.
 
     Spec: "Scan Planning": such a file applies to no other data file, whatever its rows name.
     """
     none, key = pa.scalar(None, pa.binary()), pa.scalar(FILE_PATH_ID, pa.int32())
-    lower, upper = (pc.map_lookup(rows[name], key, "first") for name in ("lower_bounds", "upper_bounds"))
-    bound = pc.if_else(pc.equal(lower, upper), lower, none)
-    said = pc.coalesce(rows["referenced_data_file"].cast(pa.binary()), bound)
+    said = rows["referenced_data_file"].cast(pa.binary())
+    if set(BOUNDS) <= set(rows.column_names):
+        lower, upper = (pc.map_lookup(rows[name], key, "first") for name in BOUNDS)
+        said = pc.coalesce(said, pc.if_else(pc.equal(lower, upper), lower, none))
     return pc.if_else(pa.array(kinds == POSITIONS), said, none)
 
 

@@ -15,7 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.delete_columns import EQUALITY, POSITIONS, UNREADABLE, VECTOR, Bools, Ints
+from iceberg_cli.iceberg.delete_columns import (
+    EQUALITY,
+    POSITIONS,
+    UNREADABLE,
+    VECTOR,
+    Bools,
+    Ints,
+    PathKeys,
+)
 from iceberg_cli.iceberg.position_deletes import TOP
 from iceberg_cli.iceberg.reachability import Keys, key_set, keys_of
 from iceberg_cli.iceberg.specs import PartitionSpec
@@ -70,14 +78,19 @@ class Index:
         return _numbers(self.deletes[name])
 
 
-def wanted_paths(deletes: pa.Table, parts: pa.Table) -> Keys:
-    """Keys of every path that a deletion vector or a position delete names, sorted."""
+def wanted_paths(deletes: pa.Table, parts: pa.Table, path_keys: PathKeys = liveness_key_column) -> Keys:
+    """Hashes of the keys of every path that a deletion vector or a position delete names, sorted."""
     vectors = deletes.filter(pc.equal(deletes["kind"], VECTOR))["ref"]
-    return key_set([keys_of(vectors), keys_of(pc.unique(parts["path"]))])
+    return key_set([keys_of(path_keys(pc.unique(named))) for named in (vectors, parts["path"])])
 
 
 def index(
-    deletes: pa.Table, parts: pa.Table, data: pa.Table, oldest: pa.Table, specs: Sequence[PartitionSpec]
+    deletes: pa.Table,
+    parts: pa.Table,
+    data: pa.Table,
+    oldest: pa.Table | None,
+    specs: Sequence[PartitionSpec],
+    path_keys: PathKeys = liveness_key_column,
 ) -> Index:
     """Bring deletes and data files together.
 
@@ -85,8 +98,10 @@ def index(
         deletes: live entries of all delete manifests.
         parts: contents of the position delete files.
         data: live data files, of which every one that something names is there, in whatever spelling.
-        oldest: lowest data sequence number of each partition with live data; needed for equality deletes only.
+        oldest: lowest data sequence number of each partition with live data; needed for equality deletes only. None:
+            no equality delete counts as dangling.
         specs: of the table.
+        path_keys: see `Reading`.
     """
     deletes, parts, data = (table.combine_chunks() for table in (deletes, parts, data))
     kinds = deletes["kind"].to_numpy().copy()
@@ -98,6 +113,8 @@ def index(
     to_file = _places(data["path"], known)
     first = np.unique(to_file, return_index=True)[1]
     twice = np.bincount(to_file, minlength=len(known)) > 1
+    spelled_alike = path_keys(known).dictionary_encode().indices.to_numpy()
+    twice |= np.bincount(spelled_alike, minlength=len(known))[spelled_alike] > 1
     # What is newer than one listing of a file may be older than another one.
     data_sequence = np.full(len(known), np.iinfo(np.int64).max)
     np.minimum.at(data_sequence, to_file, data["sequence_number"].to_numpy())
@@ -110,7 +127,7 @@ def index(
 
     vector_data = np.full(len(deletes), -1, np.int64)
     vectors = np.flatnonzero(kinds == VECTOR)
-    vector_data[vectors], spelled = _named(deletes["ref"].take(pa.array(vectors)), data["path"])
+    vector_data[vectors], spelled = _named(deletes["ref"].take(pa.array(vectors)), data["path"], path_keys)
     vectors = np.flatnonzero(vector_data >= 0)
     files = vector_data[vectors]
     stray = (delete_group[vectors] != data_group[files]) | (sequence[vectors] < data_sequence[files])
@@ -119,7 +136,7 @@ def index(
     vector = np.full(len(data), -1, np.int64)
     vector[files] = vectors
 
-    part_data, spelled_too = _named(parts["path"], data["path"])
+    part_data, spelled_too = _named(parts["path"], data["path"], path_keys)
     named = np.flatnonzero(part_data >= 0)
     newer = data_sequence[part_data[named]] > sequence[part_delete[named]]
     newer &= ~twice[part_data[named]]
@@ -129,7 +146,15 @@ def index(
     frozen[part_data[named[odd[part_delete[named]]]]] = OTHER_REFERENCE
     part_data[named[newer]] = -1
     _freeze_hidden(
-        frozen, kinds, delete_group, sequence, data_group, data_sequence, deletes["ref"], data["path"]
+        frozen,
+        kinds,
+        delete_group,
+        sequence,
+        data_group,
+        data_sequence,
+        deletes["ref"],
+        data["path"],
+        path_keys,
     )
     kinds[odd] = UNREADABLE
     far = part_data[(parts["last"].to_numpy() >= TOP) & (part_data >= 0)]
@@ -140,7 +165,8 @@ def index(
     needed = np.zeros(len(deletes), np.bool_)
     needed[part_delete[part_data >= 0]] = True
     dangling |= (kinds == POSITIONS) & ~needed
-    dangling |= _idle_equality(deletes, kinds, oldest, specs)
+    if oldest is not None:
+        dangling |= _idle_equality(deletes, kinds, oldest, specs)
     return Index(
         deletes=deletes, parts=parts, data=data, vector=vector, frozen=frozen, part_delete=part_delete,
         part_data=part_data, vector_data=vector_data, dangling=dangling, kinds=kinds,
@@ -158,10 +184,11 @@ def _contradicting(only: pa.ChunkedArray, named: pa.ChunkedArray, part_delete: I
 def _freeze_hidden(
     frozen: npt.NDArray[np.int8], kinds: npt.NDArray[np.int8], delete_group: npt.NDArray[np.int32], sequence: Ints,
     data_group: npt.NDArray[np.int32], data_sequence: Ints, refs: pa.ChunkedArray, paths: pa.ChunkedArray,
+    path_keys: PathKeys,
 ) -> None:  # fmt: skip
     """A file that cannot be read may delete rows of any data file of its partition that is not newer."""
     hidden = np.flatnonzero(kinds == UNREADABLE)
-    only = _named(refs.take(pa.array(hidden)).fill_null(""), paths)[0] if len(hidden) else hidden
+    only = _named(refs.take(pa.array(hidden)).fill_null(""), paths, path_keys)[0] if len(hidden) else hidden
     nameless = refs.take(pa.array(hidden)).is_null().to_numpy() if len(hidden) else hidden
     for row, file, all_files in zip(hidden.tolist(), only.tolist(), nameless.tolist(), strict=True):
         if not all_files:
@@ -192,14 +219,14 @@ def _idle_equality(
     return idle
 
 
-def _named(names: pa.ChunkedArray, paths: pa.ChunkedArray) -> tuple[Ints, Ints]:
+def _named(names: pa.ChunkedArray, paths: pa.ChunkedArray, path_keys: PathKeys) -> tuple[Ints, Ints]:
     """Where each name is in `paths`, in this spelling or else in another, or -1; and what is named in another one."""
     places = _places(names, paths)
     missing = np.flatnonzero(places < 0)
     if not len(missing) or not len(paths):
         return places, np.empty(0, np.int64)
-    keys = liveness_key_column(paths.combine_chunks())
-    wanted = liveness_key_column(names.take(pa.array(missing)).combine_chunks())
+    keys = path_keys(paths.combine_chunks())
+    wanted = path_keys(names.take(pa.array(missing)).combine_chunks())
     places[missing] = _places(wanted, keys)
     return places, np.flatnonzero(pc.is_in(keys, value_set=pc.unique(wanted)).to_numpy(zero_copy_only=False))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.encryption import check_plain_list
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.retention import (
     DAY_MS,
@@ -311,7 +312,12 @@ def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) 
 
 
 def snapshot_files(snapshot: Snapshot) -> SnapshotFiles:
-    """Where to start reading what a snapshot reaches, with the summary's totals where they are numbers."""
+    """Where to start reading what a snapshot reaches, with the summary's totals where they are numbers.
+
+    Raises:
+        Refused: its manifest list is encrypted.
+    """
+    check_plain_list(snapshot)
     summary = snapshot.summary or {}
     return SnapshotFiles(
         snapshot_id=snapshot.snapshot_id,

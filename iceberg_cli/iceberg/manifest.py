@@ -5,7 +5,7 @@ Spec: "Manifests", "Sequence Number Inheritance", "First Row ID Inheritance"; Ap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -178,17 +178,49 @@ def manifest_metadata(container: Container) -> ManifestMetadata:
 def open_manifest(source: ManifestSource, data: bytes) -> ManifestSource:
     """`source` with its file's container, read strictly and inflated; threads may do this side by side.
 
+    Some writers copy a manifest to another place with other bytes and leave its length in the list as it was. Then
+    `read_entries` proves by the list's three counts that no block is missing at the end.
+
+    Returns:
+        With the file's own length.
+
     Raises:
-        CorruptFile: bad bytes, or a length or content other than the manifest list says.
+        CorruptFile: bad bytes, content other than the manifest list says, or another length and no counts.
     """
-    if source.length is not None and source.length != len(data):
-        reason = f"the file has {len(data)} bytes, its manifest list says {source.length}"
+    if source.length not in {None, len(data)} and None in _listed(source):
+        reason = (
+            f"the file has {len(data)} bytes, its manifest list says {source.length} and has no counts that "
+            "prove it whole"
+        )
         raise CorruptFile(source.path, None, reason)
     container = read_container(data, source.path)
     said = manifest_metadata(container).content
     if said is not None and said != source.content:
         raise CorruptFile(source.path, "content", f"{said}, but the manifest list says {source.content}")
-    return replace(source, data=b"", container=container)
+    return replace(source, data=b"", container=container, length=len(data))
+
+
+def stale_lengths(
+    opened: Iterable[tuple[ManifestSource, ManifestSource | None]],
+) -> dict[str, tuple[int, int]]:
+    """The manifests whose lists say another length than their files have.
+
+    Args:
+        opened: what the list says of each, and the same opened; None where the file is gone.
+
+    Returns:
+        By path: bytes that the list says, bytes of the file.
+    """
+    return {
+        source.path: (source.length, found.length)
+        for source, found in opened
+        if found is not None and found.length is not None and source.length not in {None, found.length}
+    }
+
+
+def _listed(source: ManifestSource) -> tuple[int | None, int | None, int | None]:
+    """How many entries of status EXISTING, ADDED and DELETED the manifest list says."""
+    return source.existing_files_count, source.added_files_count, source.deleted_files_count
 
 
 def read_entries(
@@ -314,9 +346,8 @@ def _check(table: pa.Table, sources: Sequence[ManifestSource]) -> None:
     _refuse(records < 0, records, "record_count", files, sources)
     counts = np.bincount(files.astype(np.int64) * 3 + status, minlength=3 * len(sources)).reshape(-1, 3)
     for source, (existing, added, deleted) in zip(sources, counts.tolist(), strict=True):
-        listed = (source.existing_files_count, source.added_files_count, source.deleted_files_count)
         for name, expected, found in zip(
-            ("existing", "added", "deleted"), listed, (existing, added, deleted), strict=True
+            ("existing", "added", "deleted"), _listed(source), (existing, added, deleted), strict=True
         ):
             if expected is not None and expected != found:
                 reason = f"{found} {name} entries, its manifest list says {expected}"

@@ -15,12 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.arrow_arrays import array_of
 from iceberg_cli.iceberg.avro_plan import Ints
 from iceberg_cli.iceberg.avro_schema import AvroType, record_of
 from iceberg_cli.iceberg.field_summaries import sort_key
 from iceberg_cli.iceberg.manifest import DATA, DELETED, ManifestSource, read_entries
 from iceberg_cli.iceberg.manifest_writer import manifest_header
+from iceberg_cli.iceberg.unknown_fields import unknown_entry_fields, unknown_fields_reason
 
 _BATCH_BYTES = 16 << 20  # of inflated blocks that are decoded at once
 _PARTITION_ID = 102
@@ -152,13 +154,19 @@ def place(runs: pa.Table, weights: npt.NDArray[np.float64], outputs: int, *, sor
 
 
 def by_schema(batch: Opened) -> Iterator[tuple[list[int], list[ManifestSource]]]:
-    """Manifests of one writer schema, a bounded number of bytes at a time, in their order."""
+    """Manifests of one writer schema, a bounded number of bytes at a time, in their order.
+
+    Raises:
+        Refused: a manifest has fields that a new one would lose.
+    """
     groups: dict[bytes, tuple[list[int], list[ManifestSource]]] = {}
     sizes: dict[bytes, int] = {}
     for number, source in batch:
         assert source is not None
         assert source.container is not None
         schema = source.container.schema_text
+        if schema not in groups:
+            refuse_unknown_fields(source)
         numbers, sources = groups.setdefault(schema, ([], []))
         numbers.append(number)
         sources.append(source)
@@ -177,6 +185,12 @@ def record_type(source: ManifestSource) -> AvroType:
     """The writer's type of an entry."""
     assert source.container is not None
     return record_of(source.container.type, source.path)
+
+
+def refuse_unknown_fields(source: ManifestSource) -> None:
+    """Raises Refused where a manifest has fields that a new one would lose."""
+    if unknown := unknown_entry_fields(record_type(source), None):
+        raise Refused(f"Cannot write entries anew: {unknown_fields_reason(source.path, unknown)}")
 
 
 def partition_type(record: AvroType) -> AvroType:

@@ -12,6 +12,7 @@ from iceberg_cli.iceberg.partition_filter import parse_where
 from iceberg_cli.json_shape import policy_fields
 from iceberg_cli.plan import Option
 
+WITH_VECTORS: Final = 3  # the first format version that has deletion vectors
 DEFAULT_TARGET_BYTES: Final = 64 << 20
 DEFAULT_MIN_FILES: Final = 5
 DEFAULT_DEAD_RATIO: Final = 0.3
@@ -76,6 +77,7 @@ class Settings:
     min_files: int
     dead_ratio: float
     keep_dangling: bool
+    with_vectors: bool  # False: only position deletes that dangle go, as below version 3
     options: Mapping[str, Option]
 
 
@@ -103,17 +105,10 @@ def settings_of(metadata: TableMetadata, policy: MergePolicy) -> Settings:
         min_files=options["min_files"].value,
         dead_ratio=options["dead_ratio"].value,
         keep_dangling=policy.keep_dangling,
+        with_vectors=metadata.format_version >= WITH_VECTORS,
         options=options,
     )
 
 
 def _first(value: Any, option: str, default: Any) -> Option:
     return Option(value=default, source="default") if value is None else Option(value=value, source=option)
-
-
-def blocked_by(metadata: TableMetadata) -> tuple[str, ...]:
-    """Why nothing may be written: a version without deletion vectors."""
-    if metadata.format_version > 2:
-        return ()
-    reason = f"format version {metadata.format_version} has no deletion vectors"
-    return (f"{reason}: `upgrade-v3` first, or `upgrade-v3 --with merge-dvs`",)

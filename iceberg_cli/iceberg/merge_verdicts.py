@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,11 @@ _EXAMPLES = 3
 
 
 def delete_file_verdicts(
-    index: Index, conversion: Conversion, may: Bools, idle: Bools, *, keep_dangling: bool
+    index: Index, conversion: Conversion, may: Bools, idle: Bools, settings: Settings
 ) -> Iterator[Verdict]:
     """One verdict for each position delete file and equality delete file."""
     gone, held, converted = _parts_by_file(index)
-    first_frozen = _first_frozen(index)
+    first_frozen = _first_frozen(index) if settings.with_vectors else np.full(len(index.kinds), -1)
     paths = index.deletes["path"]
     for row in np.flatnonzero((index.kinds == POSITIONS) | (index.kinds == UNREADABLE)).tolist():
         keep = not conversion.leaving[row]
@@ -35,28 +35,29 @@ def delete_file_verdicts(
         elif index.kinds[row] == UNREADABLE:
             reason = "left alone: no Parquet file, encrypted, listed twice, or of another data file than its entry says"
         elif index.dangling[row]:
-            reason = "no data file needs it" + ("; --keep-dangling" if keep_dangling else "")
+            reason = "no data file needs it" + ("; --keep-dangling" if settings.keep_dangling else "")
+        elif not settings.with_vectors:
+            reason = _names(((converted[row], "live and not newer"), (gone[row], "gone or newer")))
+            reason += "; before version 3 there are no deletion vectors"
         else:
-            reason = _becomes(converted[row], held[row], gone[row])
+            reason = _names(
+                (
+                    (converted[row], "to get a deletion vector"),
+                    (held[row], "with one that holds its deletes"),
+                    (gone[row], "gone or newer"),
+                )
+            )
         yield Verdict(subject=SUBJECTS[POSITIONS], id=paths[row].as_py(), keep=keep, reason=reason)
     for row in np.flatnonzero(index.kinds == EQUALITY).tolist():
-        going = bool(idle[row]) and not keep_dangling
+        going = bool(idle[row]) and not settings.keep_dangling
         reason = "no data file is older" if index.dangling[row] else "equality deletes are not merged"
         yield Verdict(subject=SUBJECTS[EQUALITY], id=paths[row].as_py(), keep=not going, reason=reason)
 
 
-def _becomes(converted: int, held: int, gone: int) -> str:
-    count = converted + held + gone
-    said = [
-        f"{number} {text}"
-        for number, text in (
-            (converted, "to get a deletion vector"),
-            (held, "with one that holds its deletes"),
-            (gone, "gone or newer"),
-        )
-        if number
-    ]
-    return f"names {count} data {'file' if count == 1 else 'files'}: {', '.join(said)}"
+def _names(numbers: Sequence[tuple[int, str]]) -> str:
+    count = sum(number for number, _ in numbers)
+    each = ", ".join(f"{number} {text}" for number, text in numbers if number)
+    return f"names {count} data {'file' if count == 1 else 'files'}: {each}"
 
 
 def _parts_by_file(index: Index) -> tuple[Ints, Ints, Ints]:

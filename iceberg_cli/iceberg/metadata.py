@@ -139,10 +139,12 @@ class TableMetadata:
             path: file it came from, for messages.
 
         Raises:
-            InvalidMetadata: naming the field that is absent, of another type, or contradicts others. A format
-                version above 3 is refused before anything else is looked at.
+            InvalidMetadata: naming the field that is absent, of another type, or contradicts others.
+            Refused: the format version is above 3; nothing else is looked at then.
+            TableNotFound: it is the metadata of a view.
         """
         obj = Fields(value, path)
+        parts.check_no_view(obj)
         version = parts.read_format_version(obj)
         schemas, current_schema_id = parts.read_schemas(obj, version)
         specs, default_spec_id = parts.read_specs(obj, version)
@@ -152,7 +154,7 @@ class TableMetadata:
         metadata = cls(
             format_version=version,
             table_uuid=obj.optional_string("table-uuid") if version == 1 else obj.string("table-uuid"),
-            location=obj.string("location"),
+            location=parts.read_location(obj),
             last_sequence_number=obj.integer("last-sequence-number") if version > 1 else 0,
             last_updated_ms=obj.integer("last-updated-ms"),
             last_column_id=obj.integer("last-column-id"),

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from iceberg_cli.iceberg.json_fields import Fields
+from iceberg_cli.errors import Refused, TableNotFound
+from iceberg_cli.iceberg.json_fields import Fields, shown
 from iceberg_cli.iceberg.schema import NestedField, Schema
 from iceberg_cli.iceberg.snapshots import BRANCH, MAIN, Snapshot, SnapshotRef
 from iceberg_cli.iceberg.specs import FIRST_PARTITION_FIELD_ID, PartitionSpec, SortOrder, partition_fields
+from iceberg_cli.paths import canonical
 
 SUPPORTED_FORMAT_VERSION: Final = 3
 
@@ -22,12 +24,43 @@ T = TypeVar("T")
 
 
 def read_format_version(obj: Fields) -> int:
-    """1, 2 or 3; everything else is refused."""
+    """1, 2 or 3.
+
+    Raises:
+        Refused: it is a newer one. InvalidMetadata: it is none.
+    """
     version = obj.integer("format-version")
-    if not 1 <= version <= SUPPORTED_FORMAT_VERSION:
-        reason = f"format version {version} is not supported, only 1 to {SUPPORTED_FORMAT_VERSION}"
-        raise obj.wrong("format-version", reason)
+    if version > SUPPORTED_FORMAT_VERSION:
+        raise Refused(
+            f"Cannot read {obj.path}: format version {version} is newer than this iceberg-cli, which knows 1 to "
+            f"{SUPPORTED_FORMAT_VERSION}",
+            next_step="Use a newer iceberg-cli.",
+        )
+    if version < 1:
+        raise obj.wrong("format-version", f"there is no format version {version}")
     return version
+
+
+def read_location(obj: Fields) -> str:
+    """The table's base location, which names some folder."""
+    location = obj.string("location")
+    if not canonical(location.strip()):
+        raise obj.wrong("location", f"a folder is expected, not {shown(location)}")
+    return location
+
+
+def check_no_view(obj: Fields) -> None:
+    """Refuse the metadata of a view, which has files of the same names.
+
+    Raises:
+        TableNotFound: it is one.
+    """
+    if "view-uuid" in obj and "table-uuid" not in obj:
+        raise TableNotFound(
+            f"Cannot open {obj.path}: it is the metadata of a view (view-uuid {shown(obj.value['view-uuid'])}), and a "
+            "view has no data of its own",
+            next_step="Name one of the tables that the view reads.",
+        )
 
 
 def read_records(obj: Fields, key: str, read: Callable[..., T]) -> tuple[T, ...]:

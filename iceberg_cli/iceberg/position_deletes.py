@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from iceberg_cli.deletion_vector import encode
 from iceberg_cli.deletion_vector.roaring import MAX_BITMAPS
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused
 
 FILE_PATH_ID: Final = 2147483546
 POS_ID: Final = 2147483545
@@ -68,6 +68,7 @@ def read_position_deletes(
 
     Raises:
         CorruptFile: no Parquet file of the two columns, another number of rows, a null, a negative position.
+        Refused: a Parquet file that pyarrow cannot open.
     """
     return read_share(data, path, record_count=record_count, only=only, share=share)[0]
 
@@ -82,7 +83,7 @@ def read_share(
     parts: dict[str, list[npt.NDArray[np.int64]]] = {}
     rows, distinct, waiting = 0, 0, 0
     try:
-        expected, batches = _batches(data, path, record_count, share)
+        expected, batches = _batches(data, path, record_count, share, with_positions=True)
         for batch in batches:
             _split(batch, parts, path, only)
             rows += batch.num_rows
@@ -114,6 +115,34 @@ def read_share(
     return found, rows
 
 
+def named_files(data: bytes, path: str, *, record_count: int) -> list[str]:
+    """The data files that one Parquet file names, each once, from its whole `file_path` column.
+
+    Args:
+        data: the file, whole.
+        path: for messages.
+        record_count: rows that its manifest entry says it has.
+
+    Raises:
+        CorruptFile: no Parquet file with that column, another number of rows, a null.
+        Refused: a Parquet file that pyarrow cannot open.
+    """
+    names: dict[str, None] = {}
+    rows = 0
+    try:
+        expected, batches = _batches(data, path, record_count, WHOLE, with_positions=False)
+        for batch in batches:
+            column = batch.column(0)
+            _check_names(column, path)
+            names.update(dict.fromkeys(column.dictionary.to_pylist()))
+            rows += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(path, None, f"no readable Parquet file: {str(error)[:200]}") from error
+    if rows != expected:
+        raise CorruptFile(path, None, rows_differ(rows, expected))
+    return list(names)
+
+
 def rows_differ(rows: int, expected: int) -> str:
     """Why a file is corrupt of which another number of rows was read."""
     return f"{rows} rows were read, its footer and manifest say {expected}"
@@ -133,17 +162,25 @@ def positions_of(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     return joined
 
 
-def _batches(data: bytes, path: str, record_count: int, share: Share) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """The rows of a share, and batches of two columns, `file_path` dictionary-encoded, found by field id."""
+def _batches(
+    data: bytes, path: str, record_count: int, share: Share, *, with_positions: bool
+) -> tuple[int, Iterator[pa.RecordBatch]]:
+    """The rows of a share, and batches of its columns: `file_path`, which is dictionary-encoded, and maybe `pos`."""
     import pyarrow.parquet as pq
 
-    plain = pq.ParquetFile(pa.BufferReader(data))
-    rows = plain.metadata.num_rows
+    try:
+        # The paths are the first column of nearly all files, and opening a small one again takes as long as reading it.
+        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=[0])
+    except (pa.ArrowException, OSError) as error:
+        raise _unopened(data, path, error) from error
+    rows = file.metadata.num_rows
     if rows != record_count:
         raise CorruptFile(path, None, f"the file has {rows} rows, its manifest says {record_count}")
-    names = [_column(plain.schema_arrow, field_id, name, path) for field_id, name in _COLUMNS]
-    file = pq.ParquetFile(pa.BufferReader(data), metadata=plain.metadata, read_dictionary=names[:1])
-    counts = [plain.metadata.row_group(group).num_rows for group in range(plain.num_row_groups)]
+    schema = file.schema_arrow
+    names = delete_column_names(schema, path)[: 2 if with_positions else 1]
+    if names[0] != schema.names[0]:
+        file = pq.ParquetFile(pa.BufferReader(data), metadata=file.metadata, read_dictionary=names[:1])
+    counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     if sum(counts) != record_count:
         raise CorruptFile(path, None, rows_differ(sum(counts), record_count))
     mine = [group for group in range(len(counts)) if group * share.of // len(counts) == share.number]
@@ -151,7 +188,30 @@ def _batches(data: bytes, path: str, record_count: int, share: Share) -> tuple[i
     return sum(counts[group] for group in mine), batches if mine else iter(())
 
 
+def _unopened(data: bytes, path: str, error: Exception) -> CorruptFile | Refused:
+    """Why a file cannot be opened: where its frame is whole, another reader may know what this one does not."""
+    length = int.from_bytes(data[-8:-4], "little")
+    whole = data[:4] == _MAGIC and data[-4:] in (_MAGIC, _ENCRYPTED_MAGIC) and length <= len(data) - 12
+    if not whole:
+        return CorruptFile(path, None, f"no readable Parquet file: {str(error)[:200]}")
+    return Refused(
+        f"Cannot read position deletes {path} here: pyarrow says: {str(error)[:200]}",
+        next_step="Have an engine that reads the file rewrite these deletes.",
+    )
+
+
+_MAGIC: Final = b"PAR1"
+_ENCRYPTED_MAGIC: Final = b"PARE"  # with an encrypted footer
 _COLUMNS: Final = ((FILE_PATH_ID, "file_path"), (POS_ID, "pos"))
+
+
+def delete_column_names(schema: pa.Schema, path: str) -> list[str]:
+    """What a position delete file calls `file_path` and `pos`.
+
+    Raises:
+        CorruptFile: one of them is not there.
+    """
+    return [_column(schema, field_id, name, path) for field_id, name in _COLUMNS]
 
 
 def _column(schema: pa.Schema, field_id: int, name: str, path: str) -> str:
@@ -164,6 +224,13 @@ def _column(schema: pa.Schema, field_id: int, name: str, path: str) -> str:
     return str(found)
 
 
+def _check_names(names: pa.Array, path: str) -> None:
+    if names.null_count:
+        raise CorruptFile(path, "field file_path", "required, but null")
+    if not pa.types.is_dictionary(names.type):
+        raise CorruptFile(path, "field file_path", f"a column of type {names.type}")
+
+
 def _split(
     batch: pa.RecordBatch,
     parts: dict[str, list[npt.NDArray[np.int64]]],
@@ -172,10 +239,11 @@ def _split(
 ) -> None:
     """Add a batch's positions to those of their data files."""
     names, positions = batch.column(0), batch.column(1)
-    if names.null_count or positions.null_count:
-        raise CorruptFile(path, "field file_path" if names.null_count else "field pos", "required, but null")
-    if not pa.types.is_int64(positions.type) or not pa.types.is_dictionary(names.type):
-        raise CorruptFile(path, None, f"columns are of type {names.type} and {positions.type}")
+    _check_names(names, path)
+    if positions.null_count:
+        raise CorruptFile(path, "field pos", "required, but null")
+    if not pa.types.is_int64(positions.type):
+        raise CorruptFile(path, "field pos", f"a column of type {positions.type}")
     indices = names.indices.to_numpy()
     values = positions.to_numpy()
     if len(values) and int(values.min()) < 0:

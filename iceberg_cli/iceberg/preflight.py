@@ -52,6 +52,7 @@ def findings(
         preflight.unknown_requirements,
         preflight.deletes,
         preflight.without_ids,
+        preflight.lists_of_v1,
         preflight.oddities,
     )
     before: Sequence[Callable[[], Iterable[Finding]]] = (
@@ -217,6 +218,22 @@ class _Preflight:
         held = f" and {counted(len(tags), 'tag')} ({some(tags)})" if tags else ""
         message = f"{counted(len(old), 'snapshot')}{held} from before read without row ids for good"
         yield warning("snapshots-without-ids", "snapshots", message, self._expire([]))
+
+    def lists_of_v1(self) -> Iterable[Finding]:
+        """Heads that were committed in version 1, whose lists have no sequence numbers: Java and PyIceberg read 0."""
+        old = [
+            name
+            for name, snapshot in self._heads()
+            if snapshot.sequence_number == 0 and snapshot.snapshot_id not in self.repaired
+            if (facts := self.looked.lists.get(snapshot.snapshot_id)) is not None and facts.data_manifests
+        ]
+        if old:
+            message = (
+                f"{v3_readers.NO_V1_LISTS} cannot read {counted(len(old), 'branch')} ({some(old)}) in version 3 until "
+                "row ids are assigned or somebody commits there: the manifest list is of version 1 "
+                f"({v3_readers.NO_V1_LISTS_AS_OF})"
+            )
+            yield warning("v1-manifest-lists", "branches", message, self._recipe("assign-row-ids"))
 
     def rare_features(self) -> Iterable[Finding]:
         schema = self.metadata.current_schema()

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.arrow_arrays import array_of
+from iceberg_cli.iceberg.encryption import check_plain_manifests
 from iceberg_cli.iceberg.manifest import ManifestSource
 from iceberg_cli.paths import canonical_column, liveness_key_column
 from iceberg_cli.plan import SnapshotFiles
@@ -105,7 +106,7 @@ def check_lists(snapshots: Sequence[SnapshotFiles], rows: pa.Table) -> None:
 
 def without_counts(rows: pa.Table) -> list[tuple[int, tuple[str, ...]]]:
     """The lists of which a manifest has no counts (v1), each with all its manifests."""
-    nulls = _live_files(rows).is_null()
+    nulls = live_files(rows).is_null()
     lists = pc.unique(rows.filter(nulls)["list"]).to_pylist()
     return [
         (index, tuple(rows.filter(pc.equal(rows["list"], index))["manifest_path"].to_pylist()))
@@ -130,21 +131,27 @@ def check_counted(snapshot: SnapshotFiles, live_files: int) -> None:
 
 def live_count(rows: pa.Table, content: int) -> int | None:
     """Live files in the manifests of one content, or None where a manifest has no counts (v1)."""
-    files = _live_files(rows.filter(pc.equal(rows["content"], content)))
+    files = live_files(rows.filter(pc.equal(rows["content"], content)))
     return None if files.null_count else int(pc.sum(files).as_py() or 0)
 
 
 def _live_counts(rows: pa.Table, content: int, lists: int) -> npt.NDArray[np.int64]:
     """Live files by list in the manifests of one content; -1 where a manifest has no counts (v1)."""
     of_content = rows.filter(pc.equal(rows["content"], content))
-    files = _live_files(of_content)
+    files = live_files(of_content)
     index = of_content["list"].to_numpy()
     counts = np.bincount(index, pc.fill_null(files, 0).to_numpy(), minlength=lists).astype(np.int64)
     counts[index[files.is_null().to_numpy()]] = -1
     return counts
 
 
-def _live_files(rows: pa.Table) -> pa.ChunkedArray:
+def live_rows(rows: pa.Table) -> pa.ChunkedArray:
+    """How many rows the live files of n manifests have, as their lists say; null where one of the counts is."""
+    return pc.add(rows["added_rows_count"], rows["existing_rows_count"])
+
+
+def live_files(rows: pa.Table) -> pa.ChunkedArray:
+    """How many live files n manifests have, as their lists say; null where one of the counts is."""
     return pc.add(rows["added_files_count"].cast("int64"), rows["existing_files_count"].cast("int64"))
 
 
@@ -160,7 +167,12 @@ def first_listed(rows: pa.Table, known: pa.ChunkedArray) -> pa.Table:
 
 
 def sources_of(rows: pa.Table) -> list[ManifestSource]:
-    """Rows of manifest lists as what the entry reader needs, without the bytes."""
+    """Rows of manifest lists as what the entry reader needs, without the bytes.
+
+    Raises:
+        Refused: one is encrypted.
+    """
+    check_plain_manifests(rows)
     columns = ("manifest_path", "manifest_length", *_SOURCE_COLUMNS)
     values = zip(*(rows[name].to_pylist() for name in columns), strict=True)
     return [

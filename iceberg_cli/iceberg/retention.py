@@ -31,8 +31,8 @@ class Retention:
     cutoff_ms: Option
     min_snapshots_to_keep: Option
     max_ref_age_ms: Option
-    snapshot_ids: frozenset[int] = frozenset()
-    by_age: bool = True
+    snapshot_ids: frozenset[int]
+    by_age: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

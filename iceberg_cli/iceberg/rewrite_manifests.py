@@ -57,19 +57,22 @@ class Shown:
     complete: bool
 
 
-def due(group: Group, *, shown: Shown | None = None) -> dict[int, str]:
+def due(group: Group, *, every: bool = False, shown: Shown | None = None) -> dict[int, str]:
     """The manifests of a group that are written anew, by row of the list, with the reason.
 
     Args:
         group: see `groups`.
+        every: whether all of them are, whatever their layout.
         shown: what a plan before this one would have written anew: nothing else is.
     """
     if group.layout is None:
         return {}
+    if shown is None and every:
+        return dict.fromkeys(group.places, "every manifest is written anew (--all-manifests)")
     if shown is None:
         return chosen(group.candidates(), group.layout)
     reasons = {place: shown.reasons[place] for place in group.places if place in shown.reasons}
-    if shown.complete:
+    if shown.complete or every:
         return reasons
     rest = [each for each in group.candidates() if each.number in reasons]
     live = [each for each in rest if each.live_files]

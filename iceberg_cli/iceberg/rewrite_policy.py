@@ -29,6 +29,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
     "content": frozenset(CONTENTS),
     "sort_by": [str],
     "min_manifests": (int, None),
+    "all_manifests": bool,
 }
 
 
@@ -41,16 +42,19 @@ class RewritePolicy:
     content: str = "all"  # of CONTENTS
     sort_by: tuple[str, ...] = ()  # names of partition fields; none: all of a spec, in its order
     min_manifests: int | None = None
+    all_manifests: bool = False  # whatever their layout
 
     def to_json(self) -> dict[str, Any]:
         """JSON form."""
-        return {
+        value = {
             "target_size_bytes": self.target_size_bytes,
             "spec_ids": list(self.spec_ids),
             "content": self.content,
             "sort_by": list(self.sort_by),
             "min_manifests": self.min_manifests,
         }
+        # Left out where it says nothing, as plans of version 0.1.0 do: each version reads those of the other.
+        return value | ({"all_manifests": True} if self.all_manifests else {})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RewritePolicy:
@@ -59,7 +63,7 @@ class RewritePolicy:
         Raises:
             UsageError: a field is missing, unknown, of another type or out of range.
         """
-        policy = cls(**policy_fields(value, _SHAPE))
+        policy = cls(**policy_fields({"all_manifests": False, **value}, _SHAPE))
         if any(
             number is not None and number < 1 for number in (policy.target_size_bytes, policy.min_manifests)
         ):
@@ -105,6 +109,9 @@ def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> Settings:
         "min_manifests": least,
         "content": Option(value=policy.content, source="default" if policy.content == "all" else "--content"),
         "spec_ids": Option(value=list(policy.spec_ids), source="--spec-id" if policy.spec_ids else "default"),
+        "all_manifests": Option(
+            value=policy.all_manifests, source="--all-manifests" if policy.all_manifests else "default"
+        ),
         "sort_by": Option(value=list(policy.sort_by), source="--sort-by" if policy.sort_by else "default"),
     }
     return Settings(target_size_bytes=target, min_manifests=least, codec=_CODECS[codec], options=options)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 AS_OF: Final = "2026-05"  # of this table
+# It says that the required sequence_number is null; a manifest list of version 1 has none, which stands for 0.
+NO_V1_LISTS: Final = "DuckDB 1.5"
+NO_V1_LISTS_AS_OF: Final = "1.5.5, 2026-11"
 READS, PARTLY, NOT, UNKNOWN = "reads", "partly", "not", "unknown"
 
 _LIBRARY = re.compile(r"Apache Iceberg (\d+)\.(\d+)")

@@ -19,6 +19,7 @@ from iceberg_cli.iceberg.snapshots import MAIN, TAG
 from iceberg_cli.plan import Change, Option, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs.heads import Head, branches, head_of
+from iceberg_cli.verbs.manifest_headers import losses
 from iceberg_cli.verbs.shared_row_ids import Sharing, share
 
 _SUBJECT: Final = "head"
@@ -146,6 +147,7 @@ class _Planning:
             due = [name for name in due if _goes(self.shown, name)]
         for name in due:
             self._check_ids(self.head(name))
+            self.blocked_by += self.head(name).blocked_by
             self.steps[name] = self._step(self.head(name))
         verdicts = [self._verdict(self.head(name), due=name in due) for name in self.names]
         self._warn_of_the_past(due)
@@ -277,6 +279,10 @@ class _Planning:
             )
             return Step(name=_step_name(head.ref))
         sharing = Sharing.between(self.table, lacking, main, known=known, metadata=self.metadata)
+        rows = pa.concat_tables([lacking.slice(0, 0), *(part.row for part in sharing.values())])
+        lost = losses(self.table, self.metadata, rows)
+        self.warnings += lost.warnings
+        self.blocked_by += lost.blocked_by
         draft = rules.assigning_draft(
             ref=head.ref,
             snapshot_id=head.snapshot.snapshot_id,

@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Exchanging, Source
 from iceberg_cli.iceberg.delete_columns import (
+    BOUNDS,
     DATA_COLUMNS,
     DELETE_COLUMNS,
     EQUALITY,
     POSITIONS,
     Ints,
+    PathKeys,
     Reading,
     all_data,
     all_deletes,
@@ -36,8 +38,10 @@ from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.partition_filter import Condition, check_fields
 from iceberg_cli.iceberg.position_deletes import PARTS_SCHEMA, read_position_deletes, without_blobs
 from iceberg_cli.iceberg.vector_ranges import LIMITS, Limits
+from iceberg_cli.paths import liveness_key_column
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs.delete_apart import Joined, joined_apart, lacking_apart, parts_apart
+from iceberg_cli.verbs.delete_tasks import DeleteFile, load_files, parse_files, source_of
 from iceberg_cli.verbs.puffin_reading import PuffinReader, Room
 
 _KEPT_PARTS_BYTES = 128 << 20
@@ -53,6 +57,7 @@ class DeleteReader:
         metadata: of the snapshot.
         rows: of its manifest list.
         conditions: of --where.
+        only_names: of position deletes read which data files they name, and no positions.
         known_parts: contents of position delete files that were read before.
         limits: of what workers do at once.
     """
@@ -61,6 +66,7 @@ class DeleteReader:
     metadata: TableMetadata
     rows: pa.Table
     conditions: tuple[Condition, ...]
+    only_names: bool = False
     known_parts: pa.Table = field(default_factory=PARTS_SCHEMA.empty_table)
     limits: Limits = LIMITS
     index: Index = field(init=False)
@@ -82,28 +88,38 @@ class DeleteReader:
             types=column_types(self.metadata),
             places={path: place for place, path in enumerate(paths)},
             conditions=self.conditions,
+            path_keys=self._path_keys,
         )
         tables = []
+        # Bounds may be cut short or wrong: where names decide, they are not even read.
+        columns = [name for name in DELETE_COLUMNS if not (self.only_names and name in BOUNDS)]
         for table, tuples in self.table.liveness.from_entries(
-            self._of_content(1), DELETE_COLUMNS, reading.deletes, phase="reading delete manifests"
+            self._of_content(1), columns, reading.deletes, phase="reading delete manifests"
         ):
             tables.append(table)
             self.tuples |= tuples
         deletes = all_deletes(tables)
         parts = self._parts(deletes)
         data, oldest = self._data(reading, deletes, parts)
-        self.index = index(deletes, parts, data, oldest, self.metadata.partition_specs)
+        specs = self.metadata.partition_specs
+        self.index = index(deletes, parts, data, oldest, specs, self._path_keys)
         self.puffins = PuffinReader(table=self.table, index=self.index, room=self._room)
         return self.index
+
+    @property
+    def _path_keys(self) -> PathKeys:
+        """Links give a file of a local disk several names."""
+        names = self.table.liveness.other_names
+        return liveness_key_column if names is None else names.resolved
 
     def _of_content(self, content: int) -> pa.Table:
         return self.rows.filter(pc.equal(self.rows["content"], content))
 
-    def _data(self, reading: Reading, deletes: pa.Table, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
-        wanted = wanted_paths(deletes, parts)
-        oldest = bool(pc.any(pc.equal(deletes["kind"], EQUALITY)).as_py())
+    def _data(self, reading: Reading, deletes: pa.Table, parts: pa.Table) -> tuple[pa.Table, pa.Table | None]:
+        wanted = wanted_paths(deletes, parts, reading.path_keys)
+        oldest = bool(pc.any(pc.equal(deletes["kind"], EQUALITY)).as_py()) and not self.only_names
         if not len(wanted) and not oldest:
-            return all_data([]), lowest_of([])
+            return all_data([]), None
 
         def make(sources: Sequence[ManifestSource], batch: EntryBatch) -> tuple[pa.Table, pa.Table]:
             return reading.data(sources, batch, wanted, oldest=oldest)
@@ -113,7 +129,9 @@ class DeleteReader:
                 self._of_content(0), DATA_COLUMNS, make, phase="reading data manifests"
             )
         )
-        return all_data([data for data, _ in found]), lowest_of([lowest for _, lowest in found])
+        return all_data([data for data, _ in found]), lowest_of(
+            [lowest for _, lowest in found]
+        ) if oldest else None
 
     # -- position delete files ---------------------------------------------------------------------------------
 
@@ -123,17 +141,30 @@ class DeleteReader:
         known = pc.is_in(files["path"], value_set=pc.unique(self.known_parts["source"]))
         now = pc.is_in(self.known_parts["source"], value_set=pc.unique(files["path"]))
         tables = [self.known_parts.filter(now)]
+        unknown = files.filter(pc.invert(known))
+        if self.only_names:
+            return pa.concat_tables([*tables, *self._scan_names(unknown)])
         if isinstance(self.table.engine, Exchanging):
-            unknown = files.filter(pc.invert(known))
             tables.append(
                 parts_apart(self.table.engine, unknown, limits=self.limits, on_event=self.table.on_event)
             )
             return pa.concat_tables(tables)
         kept = tables[0].nbytes
-        for table in self._scan_parts(files.filter(pc.invert(known))):
+        for table in self._scan_parts(unknown):
             kept += table["blob"].nbytes
             tables.append(table if kept <= _KEPT_PARTS_BYTES else without_blobs(table))
         return pa.concat_tables(tables)
+
+    def _scan_names(self, files: pa.Table) -> Iterator[pa.Table]:
+        columns = (files[name].to_pylist() for name in ("path", "file_size", "record_count"))
+        return self.table.engine.scan(
+            [DeleteFile(*values) for values in zip(*columns, strict=True)],
+            source_of,
+            load_files,
+            parse_files,
+            phase="reading position delete files",
+            on_event=self.table.on_event,
+        )
 
     def _scan_parts(self, files: pa.Table, only: frozenset[str] | None = None) -> Iterator[pa.Table]:
         columns = (files[name].to_pylist() for name in ("path", "file_size", "record_count"))

@@ -18,7 +18,15 @@ from iceberg_cli.engines.travelling import from_ipc, to_ipc
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.delete_columns import Ints
 from iceberg_cli.iceberg.dv_blobs import read_vectors
-from iceberg_cli.iceberg.position_deletes import Share, read_position_deletes, read_share, without_blobs
+from iceberg_cli.iceberg.position_deletes import (
+    PARTS_SCHEMA,
+    WHOLE,
+    Share,
+    named_files,
+    read_position_deletes,
+    read_share,
+    without_blobs,
+)
 from iceberg_cli.iceberg.vector_pieces import (
     SAID_SCHEMA,
     joined_pieces,
@@ -51,7 +59,7 @@ class DeleteFile:
     path: str
     size_bytes: int
     record_count: int
-    share: Share
+    share: Share = WHOLE
     asked: pa.Table | None = None
 
 
@@ -91,6 +99,31 @@ def parse_names(
     """Rows of `PARTS_SCHEMA` without blobs, and the number of rows of each share."""
     found = [loaded for _, loaded in batch if loaded is not None]
     return pa.concat_tables([parts for parts, _ in found]).combine_chunks(), [rows for _, rows in found]
+
+
+def load_files(item: DeleteFile, data: bytes) -> list[str]:
+    """The data files that a position delete file names.
+
+    Raises:
+        CorruptFile: see `named_files`.
+    """
+    return named_files(data, item.path, record_count=item.record_count)
+
+
+def parse_files(batch: Sequence[tuple[DeleteFile, list[str] | None]]) -> pa.Table:
+    """Rows of `PARTS_SCHEMA` of which only `source` and `path` are known."""
+    found = [(item.path, names) for item, names in batch if names is not None]
+    sources = pa.array([path for path, _ in found], pa.string())
+    owners = np.repeat(np.arange(len(found)), [len(names) for _, names in found])
+    columns = {
+        "source": sources.take(pa.array(owners)),
+        "path": pa.array(chain.from_iterable(names for _, names in found), pa.string()),
+        "cardinality": np.zeros(len(owners), np.int64),
+        "last": np.full(len(owners), -1),
+        "size": np.zeros(len(owners), np.int64),
+        "blob": pa.nulls(len(owners), pa.large_binary()),
+    }
+    return pa.table(columns, schema=PARTS_SCHEMA)
 
 
 # -- what is joined ------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def _manifest(table: IcebergTable, work: Work, job: ManifestJob, path: str) -> S
     text, header = manifest_header(
         schema=schema_for(work.metadata, spec).to_json(),
         partition_spec=spec.to_json(),
-        format_version=3,
+        format_version=work.metadata.format_version,
         content=1,
     )
     vectors, old = _located(work, job), _replaced(work, job)

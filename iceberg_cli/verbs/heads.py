@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.arrow_arrays import array_of
+from iceberg_cli.iceberg.avro import read_header
+from iceberg_cli.iceberg.avro_schema import record_of
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.iceberg.manifest import (
     ADDED,
-    DATA,
     DELETED,
     EXISTING,
     MANIFEST_LIST_SCHEMA,
@@ -26,19 +27,33 @@ from iceberg_cli.iceberg.manifest import (
 from iceberg_cli.iceberg.metadata import Snapshot
 from iceberg_cli.iceberg.reachability import check_counted, check_lists
 from iceberg_cli.iceberg.snapshots import BRANCH, MAIN
+from iceberg_cli.iceberg.unknown_fields import unknown_fields_reason, unknown_row_fields
 from iceberg_cli.table import IcebergTable
 
-_ROW_LINEAGE = 3  # format version from which on rows have ids
 _STATUSES = {"added": ADDED, "existing": EXISTING, "deleted": DELETED}
+_COUNTS = tuple(f"{status}_{unit}_count" for status in _STATUSES for unit in ("files", "rows"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A branch, the snapshot it points to, and the rows of `MANIFEST_LIST_SCHEMA` that this lists."""
+    """A branch, the snapshot it points to, and the rows of `MANIFEST_LIST_SCHEMA` that this lists.
+
+    `unknown_fields` are those that its manifest list has besides, and that a new list would lose. `uncounted` are the
+    paths of the manifests whose counts the list lacks; `rows` has them.
+    """
 
     ref: str
     snapshot: Snapshot
     rows: pa.Table
+    unknown_fields: tuple[str, ...] = ()
+    uncounted: tuple[str, ...] = ()
+
+    @property
+    def blocked_by(self) -> tuple[str, ...]:
+        """Why no new list may take the place of this one; nothing where it may."""
+        if not self.unknown_fields:
+            return ()
+        return (unknown_fields_reason(self.snapshot.manifest_list or "", self.unknown_fields),)
 
 
 def branches(table: IcebergTable) -> list[str]:
@@ -55,17 +70,20 @@ def head_of(table: IcebergTable, ref: str) -> Head:
     """
     snapshot = table.metadata.snapshot(table.metadata.refs[ref].snapshot_id)
     assert snapshot is not None  # checked when the metadata was read
-    rows = with_counts(table, _listed(table, snapshot))
+    listed, unknown_fields = _listed(table, snapshot)
+    rows = with_counts(table, listed)
+    uncounted = listed.filter(array_of(_without_counts(listed)))["manifest_path"].to_pylist()
     if not table.trust_lists:
         # Where the list had no counts it could not be checked when it was read.
         files = pc.add(rows["added_files_count"], rows["existing_files_count"])
         check_counted(snapshot_files(snapshot), int(pc.sum(files).as_py() or 0))
-    _check_row_counts(table, snapshot, rows)
-    return Head(ref=ref, snapshot=snapshot, rows=rows)
+    return Head(
+        ref=ref, snapshot=snapshot, rows=rows, unknown_fields=unknown_fields, uncounted=tuple(uncounted)
+    )
 
 
-def _listed(table: IcebergTable, snapshot: Snapshot) -> pa.Table:
-    """The rows of a snapshot's list as they are: what a commit lists again may lose none of them.
+def _listed(table: IcebergTable, snapshot: Snapshot) -> tuple[pa.Table, tuple[str, ...]]:
+    """The rows of a snapshot's list as they are: what a commit lists again may lose none of them; and other fields.
 
     Raises:
         CorruptFile: the list cannot be read whole, or has a manifest twice.
@@ -75,7 +93,7 @@ def _listed(table: IcebergTable, snapshot: Snapshot) -> pa.Table:
     if path is None:
         phase = "reading the manifests that the snapshot names"
         rows = table.liveness.manifests([files], phase=phase, required=True).rows
-        return rows.select(MANIFEST_LIST_SCHEMA.names)
+        return rows.select(MANIFEST_LIST_SCHEMA.names), ()
     try:
         data = table.storage.read(path)
     except FileNotFoundError:
@@ -88,30 +106,45 @@ def _listed(table: IcebergTable, snapshot: Snapshot) -> pa.Table:
     if len(pc.unique(paths)) < len(paths):
         twice = next(found["values"] for found in pc.value_counts(paths).to_pylist() if found["counts"] > 1)
         raise CorruptFile(path, "field manifest_path", f"it lists {twice} twice")
-    return rows
+    return rows, unknown_row_fields(record_of(read_header(data, path).type, path))
 
 
-def _check_row_counts(table: IcebergTable, snapshot: Snapshot, rows: pa.Table) -> None:
-    """Ids are reserved by the list's row counts: where the summary does not confirm them, the manifests must.
+def with_lengths(table: IcebergTable, head: Head) -> tuple[Head, Mapping[str, str]]:
+    """A head whose rows have the manifests' true lengths.
 
-    Raises:
-        CorruptFile: a manifest that waits for row ids has another number of rows than the list says.
+    Args:
+        table: whose files are looked at.
+        head: with counts, by which a manifest of another length is proved whole before a commit, see `open_manifest`.
+
+    Returns:
+        The head; and of each manifest with another length, by path, both of them in words.
     """
-    waiting = pc.and_(pc.equal(rows["content"], DATA), rows["first_row_id"].is_null())
-    if table.metadata.format_version < _ROW_LINEAGE or not pc.any(waiting).as_py():
-        return
-    listed = pc.add(rows["added_rows_count"], rows["existing_rows_count"])
-    total = pc.sum(listed.filter(pc.equal(rows["content"], DATA))).as_py() or 0
-    if (snapshot.summary or {}).get("total-records") == str(total):
-        return
-    said = dict(zip(rows["manifest_path"].to_pylist(), listed.to_pylist(), strict=True))
-    wanted, columns = rows.filter(waiting), ("status", "record_count")
-    for paths, found in table.liveness.from_entries(wanted, columns, _counts, phase="counting manifests"):
-        counted = found["added_rows_count"] + found["existing_rows_count"]
-        for path, count in zip(paths, counted.tolist(), strict=True):
-            if count != said[path]:
-                reason = f"it has {count} rows, and its manifest list says {said[path]}"
-                raise CorruptFile(path, "record_count", reason)
+    paths, listed = head.rows["manifest_path"].to_pylist(), head.rows["manifest_length"].to_pylist()
+    plain = head.rows["key_metadata"].is_null().to_pylist()
+    found = table.storage.stat_many(paths)
+    true = [
+        size if is_plain and None not in (size, length) else length
+        for size, length, is_plain in zip(found, listed, plain, strict=True)
+    ]
+    stale = {
+        path: f"it has {size:,} bytes, and the list says {length:,}"
+        for path, size, length in zip(paths, true, listed, strict=True)
+        if size != length
+    }
+    if not stale:
+        return head, {}
+    place = head.rows.column_names.index("manifest_length")
+    return replace(
+        head, rows=head.rows.set_column(place, "manifest_length", pa.array(true, pa.int64()))
+    ), stale
+
+
+def _without_counts(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows of a manifest list lack a count."""
+    unknown = np.zeros(rows.num_rows, np.bool_)
+    for name in _COUNTS:
+        unknown |= rows[name].is_null().to_numpy()
+    return unknown
 
 
 def with_counts(table: IcebergTable, rows: pa.Table) -> pa.Table:
@@ -120,19 +153,16 @@ def with_counts(table: IcebergTable, rows: pa.Table) -> pa.Table:
     Raises:
         CorruptFile: such a manifest cannot be read whole.
     """
-    names = [f"{status}_{unit}_count" for status in _STATUSES for unit in ("files", "rows")]
-    unknown = np.zeros(rows.num_rows, np.bool_)
-    for name in names:
-        unknown |= rows[name].is_null().to_numpy()
+    unknown = _without_counts(rows)
     if not unknown.any():
         return rows
     places = {path: place for place, path in enumerate(rows["manifest_path"].to_pylist())}
-    counted = {name: rows[name].to_numpy(zero_copy_only=False).copy() for name in names}
+    counted = {name: rows[name].to_numpy(zero_copy_only=False).copy() for name in _COUNTS}
     wanted = rows.filter(array_of(unknown))
     columns = ("status", "record_count")
     for paths, found in table.liveness.from_entries(wanted, columns, _counts, phase="counting manifests"):
         chosen = [places[path] for path in paths]
-        for name in names:
+        for name in _COUNTS:
             counted[name][chosen] = found[name]
     for name, values in counted.items():
         column = pa.array(values, rows.schema.field(name).type, from_pandas=True)

@@ -188,7 +188,10 @@ def _entries(placement: Placement, index: int) -> int:
 
 
 def _source(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_ids: bool) -> ManifestSource:
-    """A new manifest as its list will give it; what it must not inherit is told from what it holds."""
+    """A new manifest as its list will give it; what it must not inherit is told from what it holds.
+
+    All its entries are EXISTING. Without the other counts no length but the listed one is taken.
+    """
     return ManifestSource(
         path=row["manifest_path"],
         data=b"",
@@ -197,9 +200,7 @@ def _source(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_ids
         partition_spec_id=row["partition_spec_id"],
         sequence_number=_NOT_INHERITED if with_sequence_numbers else 0,
         first_row_id=_NOT_INHERITED if with_row_ids else None,
-        added_files_count=0,
         existing_files_count=row["existing_files_count"],
-        deleted_files_count=0,
     )
 
 

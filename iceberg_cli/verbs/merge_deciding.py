@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.iceberg import merge_dvs
-from iceberg_cli.iceberg.delete_columns import VECTOR, Bools, Ints
+from iceberg_cli.iceberg.delete_columns import POSITIONS, VECTOR, Bools, Ints
 from iceberg_cli.iceberg.delete_index import BEHIND_END, LOST_DELETES, SOUND, Index
 from iceberg_cli.iceberg.merge_choice import (
     Conversion,
@@ -54,6 +54,8 @@ def decide(reader: DeleteReader, settings: Settings, shown: Mapping[int, frozens
     """
     index = reader.read()
     may = allowed(index, shown)
+    if not settings.with_vectors:
+        return _dangling_only(index, may, settings)
     found = puffins(index, may, keep_dangling=settings.keep_dangling)
     _hold_against_older(reader, found, covered(index, may))
     _freeze_reaching(reader)
@@ -76,7 +78,7 @@ def decide(reader: DeleteReader, settings: Settings, shown: Mapping[int, frozens
         removed |= idle
     outputs = merge_dvs.ordered(pa.concat_tables([new, _moved_outputs(reader, moving)]))
     verdicts = [
-        *delete_file_verdicts(index, conversion, may, idle, keep_dangling=settings.keep_dangling),
+        *delete_file_verdicts(index, conversion, may, idle, settings),
         *puffin_verdicts(found, dead, due, little, ~found.free, settings),
     ]
     outside = _outside(index, conversion.targets)
@@ -84,6 +86,22 @@ def decide(reader: DeleteReader, settings: Settings, shown: Mapping[int, frozens
     return Decided(
         conversion=conversion, outputs=outputs, removed=removed, verdicts=tuple(verdicts),
         warnings=tuple(warnings), found=found,
+    )  # fmt: skip
+
+
+def _dangling_only(index: Index, may: Bools, settings: Settings) -> Decided:
+    """Before version 3: position delete files go that name no live data file but newer ones, and nothing else.
+
+    Readers of such a table need no partition, spec or bound to see that: no row of these files applies anywhere.
+    """
+    leaving = index.dangling & (index.kinds == POSITIONS) & may & (not settings.keep_dangling)
+    none = np.empty(0, np.int64)
+    conversion = Conversion(leaving=leaving, targets=none, sequence_numbers=none)
+    idle = np.zeros_like(leaving)
+    verdicts = delete_file_verdicts(index, conversion, may, idle, settings)
+    return Decided(
+        conversion=conversion, outputs=OUTPUTS_SCHEMA.empty_table(), removed=leaving, verdicts=tuple(verdicts),
+        warnings=(), found=puffins(index, may, keep_dangling=settings.keep_dangling),
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs.delete_reading import DeleteReader
 from iceberg_cli.verbs.delete_writing import Work, build
 from iceberg_cli.verbs.heads import Head, head_of
+from iceberg_cli.verbs.manifest_headers import losses
 from iceberg_cli.verbs.merge_deciding import decide
 
 STEP: Final = "merge-dvs main"
@@ -111,6 +112,10 @@ def plan_on(
     asked = MergePolicy.from_json(policy)
     metadata = metadata or table.metadata
     settings = merge_policy.settings_of(metadata, asked)
+    if shown is not None and shown.operation == merge_dvs.OPERATION:
+        # A table may be upgraded meanwhile: what was shown below version 3 made no vectors.
+        with_vectors = settings.with_vectors and shown.table["format_version"] >= merge_policy.WITH_VECTORS
+        settings = replace(settings, with_vectors=with_vectors)
     plan = Plan(
         operation=merge_dvs.OPERATION,
         table=table.describe(),
@@ -127,12 +132,16 @@ def plan_on(
     if head.rows["key_metadata"].null_count < len(head.rows):
         return replace(plan, blocked_by=("the table's manifests are encrypted",))
     before = _work_of(shown)
+    # What was read to see what dangles knows no positions, of which vectors are made.
+    only_names = not settings.with_vectors
+    read = before.reader if before is not None and before.reader.only_names == only_names else None
     reader = DeleteReader(
         table=table,
         metadata=metadata,
         rows=head.rows,
         conditions=() if asked.where is None else parse_where(asked.where),
-        **({} if before is None else {"known_parts": before.reader.index.parts}),
+        only_names=only_names,
+        **({} if read is None else {"known_parts": read.index.parts}),
     )
     decided = decide(reader, settings, merge_dvs.shown_paths(shown))
     plan = replace(plan, verdicts=decided.verdicts, warnings=decided.warnings)
@@ -154,7 +163,14 @@ def plan_on(
         written={} if before is None else before.written,
     )
     step = _step(reader.index, made, head, work, decided.verdicts)
-    return replace(plan, blocked_by=merge_policy.blocked_by(metadata), steps=(step,))
+    replaced = sorted({row for job in made.manifests for row in job.replaced})
+    lost = losses(table, metadata, head.rows.take(pa.array(replaced, pa.int64())))
+    return replace(
+        plan,
+        warnings=(*plan.warnings, *lost.warnings),
+        blocked_by=(*head.blocked_by, *lost.blocked_by),
+        steps=(step,),
+    )
 
 
 def _work_of(shown: Plan | None) -> Work | None:

@@ -31,7 +31,7 @@ from iceberg_cli.iceberg.snapshots import TAG
 from iceberg_cli.iceberg.upgrade_v3 import DROP, KEEP, REFUSE, REPAIR
 from iceberg_cli.plan import Change, Plan, SnapshotFiles, Step, Verdict
 from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs.heads import Head, branches, head_of
+from iceberg_cli.verbs.heads import Head, branches, head_of, with_lengths
 
 _HEAD: Final = "manifest-list"
 
@@ -71,9 +71,11 @@ def repair(table: IcebergTable, looked: Looked, *, tags: str, shown: Plan | None
     if shown is not None:
         listed = {(verdict.subject, verdict.id) for verdict in shown.verdicts}
         reasons = {each: why for each, why in reasons.items() if ("snapshot", str(each)) in listed}
-    if not reasons:
+    heads, why = _heads(table, reasons)
+    if shown is not None:
+        heads = [head for head in heads if (_HEAD, head.ref) in listed]
+    if not reasons and not heads:
         return Repair()
-    heads = [head_of(table, name) for name in branches(table) if metadata.refs[name].snapshot_id in reasons]
     tagged = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.type == TAG}
     tagged = {name: snapshot_id for name, snapshot_id in tagged.items() if snapshot_id in reasons}
     stay = set(tagged.values()) if tags == KEEP else set()
@@ -93,12 +95,13 @@ def repair(table: IcebergTable, looked: Looked, *, tags: str, shown: Plan | None
         blocked_by.append(
             f"table property gc.enabled={metadata.properties['gc.enabled']}: another table may use these files"
         )
+    blocked_by += [reason for head in heads for reason in head.blocked_by]
     steps = [_repair_step(table, head) for head in heads]
     dropped = tuple(tagged) if tags != KEEP else ()
     if gone:
         steps.append(_expire_step(metadata, gone, dropped, heads))
     return Repair(
-        verdicts=(*_verdicts(metadata, heads, reasons, gone), *_tag_verdicts(metadata, tagged, tags)),
+        verdicts=(*_verdicts(metadata, heads, why, reasons, gone), *_tag_verdicts(metadata, tagged, tags)),
         warnings=tuple(warnings),
         blocked_by=tuple(blocked_by),
         steps=tuple(steps),
@@ -109,24 +112,48 @@ def repair(table: IcebergTable, looked: Looked, *, tags: str, shown: Plan | None
     )
 
 
+def _heads(table: IcebergTable, reasons: Mapping[int, str]) -> tuple[list[Head], Mapping[str, str]]:
+    """The heads of branches whose list is written again; and by branch why.
+
+    One that only has wrong lengths obstructs nothing, and its snapshot stays.
+    """
+    heads, why = [], {}
+    for name in branches(table):
+        snapshot_id = table.metadata.refs[name].snapshot_id
+        head, stale = with_lengths(table, head_of(table, name))
+        if snapshot_id in reasons:
+            why[name] = f"snapshot {snapshot_id} {reasons[snapshot_id]}"
+        elif stale:
+            path, both = next(iter(stale.items()))
+            more = f", and {len(stale) - 1} more like it" if len(stale) > 1 else ""
+            why[name] = f"of {path}: {both}{more}"
+        else:
+            continue
+        heads.append(head)
+    return heads, why
+
+
 def _verdicts(
-    metadata: TableMetadata, heads: Sequence[Head], reasons: Mapping[int, str], gone: set[int]
+    metadata: TableMetadata,
+    heads: Sequence[Head],
+    why: Mapping[str, str],
+    reasons: Mapping[int, str],
+    gone: set[int],
 ) -> list[Verdict]:
     verdicts = [
         Verdict(
             subject=_HEAD,
             id=head.ref,
             keep=False,
-            reason=f"written again with counts of {counted(head.rows.num_rows, 'manifest')}: "
-            f"snapshot {head.snapshot.snapshot_id} {reasons[head.snapshot.snapshot_id]}",
+            reason=f"written again with counts of {counted(head.rows.num_rows, 'manifest')}: {why[head.ref]}",
             timestamp_ms=head.snapshot.timestamp_ms,
         )
         for head in heads
     ]
     for snapshot in metadata.snapshots:
-        if why := reasons.get(snapshot.snapshot_id):
+        if obstacle := reasons.get(snapshot.snapshot_id):
             keep = snapshot.snapshot_id not in gone
-            reason = f"kept for its tag: {why}" if keep else f"expires: {why}"
+            reason = f"kept for its tag: {obstacle}" if keep else f"expires: {obstacle}"
             verdicts.append(
                 Verdict(
                     subject="snapshot",

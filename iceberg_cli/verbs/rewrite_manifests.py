@@ -23,10 +23,12 @@ from iceberg_cli.iceberg.snapshot_summary import carried_totals
 from iceberg_cli.iceberg.snapshots import MAIN
 from iceberg_cli.plan import Change, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs.heads import Head, head_of
+from iceberg_cli.verbs.heads import Head, head_of, with_lengths
 from iceberg_cli.verbs.manifest_building import Building
+from iceberg_cli.verbs.manifest_headers import Losses, losses
 
 _SUBJECT: Final = "manifest"
+_LISTS_WITHOUT_COUNTS: Final = 1  # the last format version in which a manifest list may lack them
 _REHEARSED_BYTES = 2 << 20  # stored
 _SAMPLE_BYTES = 4 << 20  # inflated, of one manifest, to learn how it compresses
 
@@ -88,25 +90,38 @@ VERB: Final = RewriteManifests()
 def _planned(
     table: IcebergTable, plan: Plan, asked: RewritePolicy, settings: Settings, shown: Plan | None
 ) -> Plan:
-    head = head_of(table, MAIN)
+    head, stale = with_lengths(table, head_of(table, MAIN))
+    if table.metadata.format_version > _LISTS_WITHOUT_COUNTS:
+        stale = {**dict.fromkeys(head.uncounted, "the list has no counts of it"), **stale}
     paths = head.rows["manifest_path"].to_pylist()
     before = None if shown is None else {v.id: v for v in shown.verdicts if v.subject == _SUBJECT}
     allowed = None if before is None else _still(paths, before)
-    rewrites, reasons = [], {}
+    rewrites, lost, reasons = [], [], {}
     for group in groups(head.rows, table.metadata, asked, settings):
-        found = _rewrite(table, group, allowed)
+        found = _rewrite(table, group, allowed, every=asked.all_manifests)
         if found is not None:
-            rewrites.append(found)
+            rewrites.append(found[0])
+            lost.append(found[1])
         for place in group.places:
             new = before is not None and paths[place] not in before
             reasons[place] = group.reason or ("it was not shown: the next run" if new else _why_kept(group))
     gone = {place: reason for each in rewrites for place, reason in each.reasons.items()}
+    reasons |= {
+        place: f"kept, and listed again: {stale[path]}" for place, path in enumerate(paths) if path in stale
+    }
     verdicts = tuple(
         Verdict(subject=_SUBJECT, id=path, keep=place not in gone, reason=gone.get(place, reasons[place]))
         for place, path in enumerate(paths)
     )
-    steps = (_step(head, rewrites, gone),) if rewrites else ()
-    return replace(plan, verdicts=verdicts, steps=steps)
+    if not rewrites and not stale:
+        return replace(plan, verdicts=verdicts)
+    return replace(
+        plan,
+        verdicts=verdicts,
+        steps=(_step(head, rewrites, gone),),
+        warnings=tuple(reason for each in lost for reason in each.warnings),
+        blocked_by=(*head.blocked_by, *(reason for each in lost for reason in each.blocked_by)),
+    )
 
 
 def _still(paths: Sequence[str], before: Mapping[str, Verdict]) -> Shown:
@@ -125,15 +140,18 @@ def _why_kept(group: Group) -> str:
     return "its size and its partitions are fine"
 
 
-def _rewrite(table: IcebergTable, group: Group, shown: Shown | None) -> Rewrite | None:
-    """What is due of a group."""
-    reasons = rules.due(group, shown=shown)
+def _rewrite(
+    table: IcebergTable, group: Group, shown: Shown | None, *, every: bool
+) -> tuple[Rewrite, Losses] | None:
+    """What is due of a group, and what the new manifests would not have."""
+    reasons = rules.due(group, every=every, shown=shown)
     if not reasons:
         return None
     found = rules.rewrite(group, reasons, growth=_growth(table, group, reasons))
-    if found.tasks and rules.stored_bytes(found) <= _REHEARSED_BYTES:
+    lost = losses(table, table.metadata, found.rows)
+    if found.tasks and not lost.blocked_by and rules.stored_bytes(found) <= _REHEARSED_BYTES:
         found = _rehearsed(table, found)
-    return found if rules.pays(found) else None
+    return (found, lost) if rules.pays(found) else None
 
 
 def _rehearsed(table: IcebergTable, found: Rewrite) -> Rewrite:

@@ -23,6 +23,7 @@ from iceberg_cli.iceberg.manifest import (
     open_manifest,
     read_entries,
 )
+from iceberg_cli.iceberg.manifest_placement import refuse_unknown_fields
 from iceberg_cli.iceberg.manifest_writer import write_manifest
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.reachability import Keys, among, key_set, live, sources_of
@@ -104,6 +105,7 @@ def share(table: IcebergTable, sharing: Sharing, path: str) -> Staged:
     """Write one manifest of which shared files have main's ids, and read it back."""
     (source,) = sources_of(sharing.row)
     opened = open_manifest(source, table.storage.read(source.path))
+    refuse_unknown_fields(opened)
     (batch,) = read_entries([opened], columns=ENTRY_COLUMNS)
     entries = rules.take_over(batch.table, sharing.ids)
     schema, spec = _schema_and_spec(opened, sharing.metadata)

@@ -70,7 +70,7 @@ class UpgradeV3:
             policy=asked.to_json(),
             verdicts=tuple(planning.verdicts),
             warnings=tuple(planning.warnings),
-            blocked_by=tuple(planning.blocked_by),
+            blocked_by=tuple(dict.fromkeys(planning.blocked_by)),
             steps=tuple(planning.steps),
         )
         return table.resolve(table.blocked(plan))
@@ -143,7 +143,12 @@ class _Planning:
 
     def _is_in_hand(self, finding: Finding) -> bool:
         """Whether a later step is the way out of it, and warns of what remains."""
-        part = {"rows-without-ids": ASSIGN, "snapshots-without-ids": ASSIGN, "position-deletes": MERGE}
+        part = {
+            "rows-without-ids": ASSIGN,
+            "snapshots-without-ids": ASSIGN,
+            "v1-manifest-lists": ASSIGN,
+            "position-deletes": MERGE,
+        }
         if finding.id == "position-deletes" and finding.where != f"branch {MAIN}":
             return False
         return part.get(finding.id) in self.asked.recipe

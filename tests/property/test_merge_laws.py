@@ -10,6 +10,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.storage.local import LocalStorage
@@ -21,10 +22,10 @@ STORAGE = LocalStorage()
 PARTITIONS = (None, "x", "y", "null")
 
 
-def random_table(folder: Path, seed: int) -> DeleteTable:
+def random_table(folder: Path, seed: int, format_version: int = 3) -> DeleteTable:
     """Data files come and go; deletes of all kinds are added, carelessly: they overlap and name what is gone."""
     rng = random.Random(seed)
-    table = DeleteTable(storage=STORAGE, location=str(folder))
+    table = DeleteTable(storage=STORAGE, location=str(folder), format_version=format_version)
     partition: dict[str, str | None] = {}
     live: list[str] = []
     vectors: dict[str, set[int]] = {}
@@ -54,7 +55,7 @@ def random_table(folder: Path, seed: int) -> DeleteTable:
                 table.positions(f"p{next(names)}", rows, k=k, **said)
                 for name, positions in rows.items():
                     deleted.setdefault(name, set()).update(positions)
-        for k in PARTITIONS:
+        for k in PARTITIONS if format_version > 2 else ():
             mine = [n for n in live if partition[n] == k and rng.random() < 0.35]
             if mine:
                 rows = {}
@@ -128,3 +129,54 @@ def test_readers_see_the_same_after_a_merge_and_a_second_one_finds_nothing(tmp_p
     again = iceberg_cli("merge-dvs", folder, *options, "--dry-run", "--exit-code", "--format", "json")
     assert again.code == 0, again.out
     assert not again.json["due"]
+
+
+def dangling(entries: list[dict[str, Any]]) -> set[str]:
+    """Position delete files of which no row names a live data file that is not newer, row by row."""
+    data = [(e["file_path"], e["sequence_number"]) for e in entries if not e["content"]]
+    found = set()
+    for delete in entries:
+        if delete["content"] == 1:
+            names = pq.read_table(delete["file_path"])["file_path"].to_pylist()
+            if not any(path in names and number <= delete["sequence_number"] for path, number in data):
+                found.add(delete["file_path"])
+    return found
+
+
+def contradicting(entry: dict[str, Any]) -> bool:
+    """Whether a row names another data file than the entry."""
+    named = set(pq.read_table(entry["file_path"])["file_path"].to_pylist())
+    return entry["referenced_data_file"] is not None and named != {entry["referenced_data_file"]}
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(6, 60))]
+)
+def test_below_version_3_position_deletes_go_that_no_live_data_file_needs_and_no_others(
+    tmp_path: Path, seed: int
+) -> None:
+    folder = tmp_path / "t"
+    table = random_table(folder, seed, format_version=2)
+    # A compaction of half of what is there, so that much dangles.
+    live = {path for manifest in table.manifests for e in manifest.entries if e["status"] != 2
+            for path in [e["file_path"]] if e["content"] == 0}  # fmt: skip
+    table.remove(*[Path(path).stem for path in sorted(live)[::2]])
+    table.commit(99)
+    table.publish()
+    before = view(STORAGE.read, metadata_of(folder))
+    entries = entries_of(STORAGE.read, metadata_of(folder))
+    due = dangling(entries) - {e["file_path"] for e in entries if e["content"] == 1 and contradicting(e)}
+
+    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
+
+    assert ran.code == 0, ran.out + ran.err
+    metadata = metadata_of(folder)
+    assert view(STORAGE.read, metadata) == before
+    left = entries_of(STORAGE.read, metadata)
+    assert {e["file_path"] for e in left} == {e["file_path"] for e in entries} - due
+    assert ran.json["status"] == ("done" if due else "nothing_to_do")
+    if due:
+        check_summary(metadata)
+    numbers = ("snapshot_id", "sequence_number", "file_sequence_number")
+    kept = {e["file_path"]: [e[n] for n in numbers] for e in left}
+    assert kept.items() <= {e["file_path"]: [e[n] for n in numbers] for e in entries}.items()
