@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from iceberg_cli.committers import Attempt, Committer, Outcome, Unknown
 from iceberg_cli.committers.filesystem import open_folder
+from iceberg_cli.committers.pointer import metadata_folder
 from iceberg_cli.engines import OnEvent
 from iceberg_cli.errors import Refused
 from iceberg_cli.opening_storage import Trusts, engine_of, storage_of
@@ -17,6 +19,7 @@ from iceberg_cli.storage.routing import RoutedStorage
 from iceberg_cli.table import IcebergTable
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.metadata import TableMetadata
     from iceberg_cli.iceberg.update import Commit
 
 
@@ -36,18 +39,56 @@ def open_in_catalog(
 
 
 def open_in_folder(opened: str, storage: RoutedStorage, trusts: Trusts, on_event: OnEvent) -> IcebergTable:
-    """The table in a folder, or of one metadata file, loaded once; a copy is found by its own location."""
+    """The table in a folder, or of one metadata file, loaded once.
+
+    A folder that links lead to is opened by the table's own name for it. A copy is found by its location.
+
+    Args:
+        opened: from `located`.
+        storage: trusts `opened`.
+        trusts: see `opening.open_table`.
+        on_event: progress.
+    """
     committer = open_folder(opened, storage)
     name = storage.canonical(opened)  # a saved plan is carried out from any folder
     table = _loaded(name, storage, committer, trusts, on_event)
-    folder = _folder_of(opened) if opened.endswith(METADATA_SUFFIXES) else opened
-    if storage.canonical(folder) == canonical(table.location.rstrip("/")):
+    folder = _table_folder(name, table.metadata) if name.endswith(METADATA_SUFFIXES) else name
+    own = canonical(table.location.rstrip("/"))
+    if folder == own:
         return table
+    if _is_one_folder(folder, own):
+        storage = storage.trusting(*trusts.local_folders(own))
+        return open_in_folder(own + name[len(folder) :], storage, trusts, on_event)
     moved = RelocatedStorage(storage, original=table.location, copy=folder)
     copy = _Copy(committer=committer, folder=folder, original=table.location)
     relocated = _table(name, moved, copy, trusts, on_event)
     relocated.load()
     return relocated
+
+
+def _is_one_folder(folder: str, own: str) -> bool:
+    """Whether links make two names of one local folder; `own` is a name by which files can be deleted."""
+    if not own.startswith("/") or ".." in own.split("/") or scheme_of(folder) != "file":
+        return False
+    try:
+        return os.path.samefile(folder, own)
+    except (OSError, ValueError):
+        return False
+
+
+def _table_folder(metadata_location: str, metadata: TableMetadata) -> str:
+    """The folder that a metadata file's place shows as the table's: above `metadata`, or where the file itself is.
+
+    The latter where the table's location ends in `/metadata` and holds the metadata files without one more folder. A
+    file where the table's properties put its metadata files shows no other folder than the table's location.
+    """
+    location = metadata.location.rstrip("/")
+    if metadata_location.rpartition("/")[0] == canonical(metadata_folder(metadata)):
+        return canonical(location)
+    lists = [snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list is not None]
+    if location.endswith("/metadata") and not any(path.startswith(f"{location}/metadata/") for path in lists):
+        return metadata_location.rpartition("/")[0]
+    return _folder_of(metadata_location)
 
 
 def _loaded(

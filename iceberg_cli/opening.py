@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from iceberg_cli.engines import OnEvent
-from iceberg_cli.errors import UsageError
-from iceberg_cli.opening_storage import Trusts, engine_of, storage_of
+from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.opening_storage import Trusts, engine_of, located, storage_of
 from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.routing import RoutedStorage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _LOG_FOLDER = "_delta_log"
 _LOG_LANES_FROM_BYTES = 32 << 20  # Arrow reads JSON as fast as lanes hand it over
+_FILE_ENDINGS = (".json", ".json.gz")  # of names that could be a catalog's too
 _CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
 
 
@@ -56,17 +58,18 @@ def open_table(
         UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
     """
     trusts = Trusts(allow_roots=allow_roots, trust_lists=trust_lists)
-    if _CATALOG_NAME.fullmatch(name):
+    if _CATALOG_NAME.fullmatch(name) and not (name.endswith(_FILE_ENDINGS) and os.path.isfile(name)):
         from iceberg_cli.iceberg_opening import open_in_catalog
 
         table = open_in_catalog(name, storage_options, catalog_config, trusts, on_event)
     else:
-        opened = name.rstrip("/") or name
+        opened = located(name)
         storage = storage_of(opened.removesuffix(f"/{_LOG_FOLDER}") or opened, storage_options, trusts)
-        if not name.endswith(METADATA_SUFFIXES):
+        if not opened.endswith(METADATA_SUFFIXES):
             delta = _delta_table(opened, storage, on_event)
             if delta is not None:
-                trusts.refuse(name)
+                trusts.refuse(name, delta.root)
+                delta.allow_roots = trusts.allow_roots
                 _choose_engine(delta, engine)
                 delta.load()
                 return delta
@@ -96,7 +99,7 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
     """The Delta table in the folder `opened`, or whose log that is, not loaded yet; None where there is none.
 
     Raises:
-        UsageError: the folder has Iceberg metadata too.
+        UsageError: the folder has Iceberg metadata too. Refused: it is a whole disk.
     """
     meant = opened.endswith(f"/{_LOG_FOLDER}")
     opened = opened.removesuffix(f"/{_LOG_FOLDER}") or opened
@@ -106,8 +109,8 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
         raise UsageError(
             f"Cannot tell which table is meant: {opened} has the log of a Delta table in {_LOG_FOLDER}/ and the "
             "metadata of an Iceberg table in metadata/",
-            next_step=f"Name {opened}/{_LOG_FOLDER} for the Delta table; the Iceberg table by its name in a catalog, "
-            "or one of its metadata files.",
+            next_step=f"Name {opened}/{_LOG_FOLDER} for the Delta table, which is the one to maintain; to look at the "
+            "Iceberg table, its name in a catalog or one of its metadata files.",
         )
     import pyarrow as pa
 
@@ -116,8 +119,19 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
 
     # Arrow's own allocator keeps what it was given once: of a large log, half as much again as the system's.
     pa.set_memory_pool(pa.system_memory_pool())
-    root = storage.canonical(opened)
-    engine = engine_of(storage, local=scheme_of(root) == "file")
+    root = storage.canonical(opened).rstrip("/")
+    local = scheme_of(root) == "file"
+    if local:
+        # One name, whatever links lead to it: a journal's files are found again, and are known as the table's own.
+        root = os.path.realpath(root or "/")
+        # The log may be a link: it is this table's wherever it is, and old versions go from there.
+        storage = storage.trusting(root, f"{root}/{_LOG_FOLDER}")
+    if root == "/":
+        raise Refused(
+            f"Cannot open {opened}: a whole disk is no table's folder",
+            next_step="Move the table to a folder of its own.",
+        )
+    engine = engine_of(storage, local=local)
     return DeltaTable(
         name=f"{root}/{_LOG_FOLDER}" if meant else root,
         root=root,

@@ -25,13 +25,15 @@ class StepState:
 
     `swept` are row ranges `[start, stop)` of the step's removals whose deletion was tried and recorded;
     `failed` the rows among them that are still there. `litter` are files of ours that may be there and that nothing
-    will ever reference: their names are not used again. `by_workers` are files, staged or not any more, that processes
+    will ever reference: their names are not used again. `left` are files of ours that a version of the past may name:
+    they stay. `by_workers` are files, staged or not any more, that processes
     other than the journal's write, which may outlive it.
     """
 
     staged: tuple[str, ...] = ()
     by_workers: tuple[str, ...] = ()
     litter: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     intent: Mapping[str, Any] | None = None
     outcome: str | None = None  # committed, conflict, unknown; None while the intent has no answer
     metadata_location: str | None = None
@@ -164,8 +166,8 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
             values["staged"] = tuple(path for path in state.staged if path not in gone)
             values["litter"] = (*state.litter, *body["paths"])
         case "leave":
-            left = set(body["paths"])
-            values["staged"] = tuple(path for path in state.staged if path not in left)
+            values["left"] = (*state.left, *body["paths"])
+            values["staged"] = tuple(path for path in state.staged if path not in set(body["paths"]))
         case "commit-intent":
             values.update(intent=body, outcome=None, removals_file=body["removals_file"])
         case "commit-outcome":
@@ -173,7 +175,7 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
                 outcome=body["outcome"],
                 metadata_location=body["metadata_location"],
                 sweep_after_ms=body["sweep_after_ms"],
-                litter=(*state.litter, *_litter_of(state.intent, body["outcome"])),
+                litter=(*state.litter, *_litter_of(state, body["outcome"])),
             )
         case "sweep-only":
             values.update(
@@ -198,12 +200,13 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
     return StepState(**values)
 
 
-def _litter_of(intent: Mapping[str, Any] | None, outcome: str) -> Sequence[str]:
+def _litter_of(state: StepState, outcome: str) -> Sequence[str]:
     """What a swap leaves behind: its scratch files, and its own new files once it is refused."""
     match outcome:
-        case "conflict" if intent is not None:
-            return [*intent["scratch"], *intent["own_files"]]
-        case "committed" if intent is not None:
-            return list(intent["scratch"])
+        case "conflict" if state.intent is not None:
+            paths = [*state.intent["scratch"], *state.intent["own_files"]]
+            return [path for path in paths if path not in state.left]
+        case "committed" if state.intent is not None:
+            return list(state.intent["scratch"])
         case _:
             return []

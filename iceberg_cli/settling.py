@@ -56,6 +56,8 @@ def operations(table: IcebergTable | DeltaTable, *, now_ms: int) -> list[Listed]
             )
         else:
             state = explain(operation, now_ms=now_ms)
+            if before := table.left_behind.get(operation_id):
+                state += f"; the table was at {before} then, and is at {table.location} now"
             found.append(Listed(operation_id=operation_id, operation=operation, state=state))
     return found
 
@@ -128,12 +130,15 @@ class Settled:
 def settle_all(table: IcebergTable | DeltaTable, shell: Shell) -> Iterator[Settled]:
     """Finish the operations that nobody is working on and whose grace is over; none where nothing can be committed.
 
+    Before them, temporary files that killed runs left go.
+
     One that cannot be finished does not stop the caller, nor the others: it is told of, with its error's exit code. Two
     cases are no failure: it would now remove more than was shown, or another process takes it over at the same time.
 
     Raises:
         Interrupted: a signal asked to stop.
     """
+    table.remove_leftovers(now_ms=shell.now_ms())
     found = operations(table, now_ms=shell.now_ms())
     if not found:
         prune_folders(table.storage, table.location)
@@ -155,6 +160,8 @@ def finish(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Se
     if operation is not None and is_running(operation):
         error = Refused(f"Process {operation.process_id} is still working on it", state="It was left alone.")
         return _failed(listed, error)
+    if refusal := _refusal(table, listed):
+        return _failed(listed, refusal)
     try:
         report = resume(table, listed.operation_id, shell, verbs=verbs_of(table))
     except Interrupted:
@@ -172,18 +179,49 @@ def close(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Set
         return finish(table, listed, shell)
     if isinstance(listed.problem, Refused):
         return _failed(listed, listed.problem)
+    if refusal := _read_only(table):
+        return _failed(listed, refusal)
+    left: int | None = None
     try:
         if listed.operation is None:
             table.forget(listed.operation_id)
         else:
-            abandon(table, listed.operation_id, shell)
+            left = abandon(table, listed.operation_id, shell)
     except IcebergCliError as error:
         return _failed(listed, error)
     verb = listed.operation.operation if listed.operation else "resume"
-    notes = (f"Closed the operation {listed.operation_id}; what it had not deleted stays.",)
+    stays = "what it had not deleted stays"
+    if left:
+        stays = f"{left:,} file{'' if left == 1 else 's'} that it was still to delete stay{'s' if left == 1 else ''}"
+    notes = (f"Closed the operation {listed.operation_id}; {stays}.",)
     return Settled(
         report=Report(operation=verb, operation_id=listed.operation_id, status="done", notes=notes),
         exit_code=0,
+    )
+
+
+def _refusal(table: IcebergTable | DeltaTable, listed: Listed) -> Refused | None:
+    """Why an operation is not gone on with, or None."""
+    before = table.left_behind.get(listed.operation_id)
+    if before is None or table.format == "delta" or table.roots().own(f"{before}/data"):
+        return _read_only(table)
+    return Refused(
+        f"It began when the table was at {before}, and the table is at {table.location} now: its files in {before} "
+        "are deleted only where that is allowed",
+        state="Its journal and its files stay as they are.",
+        next_step=f"`resume` with --unsafe-allow-root {before} goes on with it; `resume --abandon` closes it, and its "
+        "files stay.",
+    )
+
+
+def _read_only(table: IcebergTable | DeltaTable) -> Refused | None:
+    """Why an Iceberg table's journals are left alone, or None; a Delta table says so itself before each write."""
+    reason = table.read_only_reason() if table.format == "iceberg" else None
+    if reason is None:
+        return None
+    return Refused(
+        f"This table is read-only: {reason}",
+        state="The journal of the operation and its files stay as they are.",
     )
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -17,11 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli import own_files
+from iceberg_cli.before_commit import mended_lengths, naming_the_way_out, read_kept
 from iceberg_cli.committers import Attempt, Committed, Committer, Conflict, Unknown
 from iceberg_cli.committers.pointer import metadata_folder
 from iceberg_cli.committers.retries import Retries
 from iceberg_cli.engines import Engine, Exchanging
-from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    CorruptFile,
+    InvalidMetadata,
+    Refused,
+    TableNotFound,
+    UsageError,
+)
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
 from iceberg_cli.iceberg.known_keys import KnownKeys
 from iceberg_cli.iceberg.metadata import TableMetadata
@@ -29,11 +38,13 @@ from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.reachability import keys_of
 from iceberg_cli.liveness import Liveness
 from iceberg_cli.liveness_cache import LivenessCache
+from iceberg_cli.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.opened_table import OpenedTable
-from iceberg_cli.paths import Roots
+from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
 from iceberg_cli.removal_rows import SCHEMA
 from iceberg_cli.removals import Removals
+from iceberg_cli.shared_folders import MetadataFiles, delta_owner
 from iceberg_cli.storage.links import OtherNames
 
 
@@ -55,13 +66,19 @@ class IcebergTable(OpenedTable):
     metadata_location: str = ""
     _metadata: TableMetadata | None = None
     _newer: tuple[str, TableMetadata] | None = None  # location and content of one that is not loaded yet
+    _told: set[str] = field(default_factory=set)  # manifests of which `notices` spoke
     _live: KnownKeys | None = None
     _live_location: str = ""
+    _looked_beside: tuple[str, tuple[str, str] | None] | None = (
+        None  # UUID and metadata file of another table
+    )
+    _neighbours: MetadataFiles = field(init=False)
     _liveness: Liveness = field(init=False)
 
     def __post_init__(self) -> None:
         """One memory of what was read, for the whole run."""
         self._liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists)
+        self._neighbours = MetadataFiles(storage=self.storage)
 
     @property
     def workers_write(self) -> bool:  # type: ignore[override]
@@ -98,7 +115,13 @@ class IcebergTable(OpenedTable):
     def keep_learnt(self) -> str | None:
         """Write what this run learnt, if anything, to the cache; why that failed, or None."""
         cache = self._liveness.cache
-        return None if cache is None else cache.save([snapshot_files(s) for s in self.metadata.snapshots])
+        return (
+            None
+            if cache is None
+            else cache.save(
+                [snapshot_files(snapshot) for snapshot in self.metadata.snapshots if snapshot.key_id is None]
+            )
+        )
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -114,6 +137,30 @@ class IcebergTable(OpenedTable):
     def location(self) -> str:
         """The table's base location."""
         return self.metadata.location
+
+    @property
+    def table_uuid(self) -> str:
+        """The UUID in the metadata, empty where a version 1 table has none."""
+        return self.metadata.table_uuid or ""
+
+    def earlier_locations(self) -> list[str]:
+        """Where this table was by its metadata log, without its location now.
+
+        The folder of metadata files lies in the location of its time, unless `write.metadata.path` puts it elsewhere:
+        then the oldest and the newest file in it that the log names are read for theirs.
+        """
+        found: dict[str, None] = {}
+        elsewhere = "write.metadata.path" in self.metadata.properties
+        for folder, files in own_files.earlier_folders(self.metadata).items():
+            location, _, name = folder.rpartition("/")
+            if name == "metadata" and not elsewhere:
+                found[location] = None
+                continue
+            for path in dict.fromkeys((files[0], files[-1])):
+                with suppress(TableNotFound, Refused, CorruptFile, BackendUnavailable, UsageError):
+                    found[canonical(self.read_metadata(path).location.rstrip("/"))] = None
+        found.pop(canonical(self.location.rstrip("/")), None)
+        return [*found]
 
     def load(self) -> Base:
         """Look at the pointer, and read what it points to if it has moved.
@@ -160,7 +207,19 @@ class IcebergTable(OpenedTable):
 
     def roots(self) -> Roots:
         """The folders in which this table's files may be deleted."""
-        return Roots.of([*own_files.folders(self.metadata), *self.allow_roots])
+        return Roots.of(own_files.folders(self.metadata), allowed=self.allow_roots)
+
+    def _nested_tables(self) -> NestedTables:
+        """The other tables in these folders, as they are from now on."""
+        own_metadata = own_files.metadata_folders(self.metadata, self.metadata_location)
+        # The table may have been where the operator says that files of it are.
+        allowed = [f"{canonical(folder).rstrip('/')}/{METADATA}" for folder in self.allow_roots]
+        return NestedTables(
+            storage=self.storage,
+            roots=self.roots().folders,
+            own=[canonical(self.location).rstrip("/")],
+            own_metadata=own_metadata | set(allowed),
+        )
 
     # -- plans -------------------------------------------------------------------------------------------------
 
@@ -173,26 +232,67 @@ class IcebergTable(OpenedTable):
         """Why this table cannot be committed to from here, or None."""
         return self.committer.read_only_reason()
 
+    def blocked(self, plan: Plan) -> Plan:
+        """The plan, blocked where it would write or delete and this table is not the one to do it."""
+        found = super().blocked(plan)
+        if not plan.due:
+            return found
+        deletes = any(step.reach is not None for step in plan.steps)
+        reasons = [self._delta_owner(), self._other_owner() if deletes else None]
+        return replace(found, blocked_by=(*found.blocked_by, *(reason for reason in reasons if reason)))
+
+    def _delta_owner(self) -> str | None:
+        """Why the table's files are a Delta table's to maintain, or None."""
+        folder = canonical(self.location).rstrip("/") or "/"
+        return delta_owner(self.storage, folder, self.metadata.properties)
+
+    def _other_owner(self) -> str | None:
+        """Why some of the table's files may be those of another Iceberg table in its folder, or None.
+
+        The folder is listed once for each version of the table, for it may hold very many manifests.
+        """
+        if self._looked_beside is None or self._looked_beside[0] != self.metadata_location:
+            folder = f"{canonical(self.location).rstrip('/')}/{METADATA}"
+            named = own_files.named_files(self.metadata, self.metadata_location)
+            found = self._neighbours.newest(folder, besides={self.storage.canonical(path) for path in named})
+            others = [each for each in found.items() if each[0] not in ("", self.metadata.table_uuid)]
+            self._looked_beside = self.metadata_location, others[0] if others else None
+        other = self._looked_beside[1]
+        if other is None:
+            return None
+        return (
+            f"another table, {other[0]}, has its metadata in the same folder and may need the same files: {other[1]} "
+            "(if that table is no more, move its metadata files away)"
+        )
+
     def resolve(self, plan: Plan) -> Plan:
-        """Answer what a plan asks: which files go."""
+        """Answer what a plan asks: which files go. What it keeps is read whole, see `before_commit.py`."""
         content: list[Iterator[pa.Table]] = []
         tables = [SCHEMA.empty_table()]
         warnings: list[str] = []
-        for step in plan.steps:
-            if step.reach is not None:
-                answer = self._liveness.answer(step.reach, step=step.name)
-                content.append(answer.content)
-                tables.append(answer.rows)
-                warnings += answer.warnings
-            if step.change is not None:
-                tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
+        with naming_the_way_out(self.metadata, plan):
+            for step in plan.steps:
+                if step.reach is not None:
+                    answer = self._liveness.answer(step.reach, step=step.name)
+                    content.append(answer.content)
+                    tables.append(answer.rows)
+                    warnings += answer.warnings
+                if step.change is not None:
+                    tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
+            read_kept(self._liveness, self.metadata, plan)
+        self._told |= mended_lengths(plan, self._liveness.stale_lengths)
+        warnings += self.notices()
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
-        return self.with_own_removals(
+        nested = NestedFiles(self._nested_tables())
+        plan = self.with_own_removals(
             plan,
             chain(*content, [pa.concat_tables(tables).cast(SCHEMA)]),
             partial(own_files.own_removals, roots=self.roots()),
-            folders="the table's own locations",
+            roots=self.roots(),
+            locations=own_files.folders(self.metadata),
+            left_out=nested.left_out,
         )
+        return replace(plan, verdicts=(*plan.verdicts, *nested.verdicts()))
 
     def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
         """The metadata files that the table's own properties drop with this commit."""
@@ -206,6 +306,22 @@ class IcebergTable(OpenedTable):
         )
         paths = dropped_metadata_files(self.metadata, after)
         return own_files.metadata_removals(paths, step=step.name, canonical=self.storage.canonical)
+
+    def notices(self) -> list[str]:
+        """What was noticed while this table was read and not told yet, for the operator."""
+        stale = self._liveness.stale_lengths
+        new = [path for path in stale if path not in self._told]
+        if not new:
+            return []
+        self._told.update(new)
+        listed, size_bytes = stale[new[0]]
+        more = f", and {len(new) - 1:,} more like it" if len(new) > 1 else ""
+        notice = (
+            f"{new[0]} has {size_bytes:,} bytes, and its manifest list says {listed:,}{more}. Its entries are all "
+            "there, but other readers may fail. `rewrite-manifests` and `upgrade-v3 --with repair-manifests` list it "
+            "again with its true length"
+        )
+        return [notice]
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -233,6 +349,8 @@ class IcebergTable(OpenedTable):
         from iceberg_cli.iceberg.bind import bind
 
         assert step.change is not None
+        if reason := self._delta_owner():
+            raise Refused(f"Cannot commit to {self.name}: {reason}")
         bound = bind(
             step.change,
             self.metadata,
@@ -292,15 +410,30 @@ class IcebergTable(OpenedTable):
     # -- sweep -------------------------------------------------------------------------------------------------
 
     def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:  # noqa: ARG002 - no age
-        """Those of `rows` that the table, looked at now, does not reach, inside its own locations."""
-        live = self._live_now()
+        """Those of `rows` that the table, looked at now, does not reach, inside its own locations.
+
+        Raises:
+            Refused: deletions are forbidden by now, or the table cannot be read here any more.
+        """
+        try:
+            live = self._live_now()
+        except Refused as error:  # encrypted by now, or newer
+            raise Refused(
+                f"Cannot delete files of {self.name} any more: {error.message}",
+                state="The commit is done. Some unreferenced files are still there.",
+                next_step=f"{error.next_step} `resume --abandon` closes the operation.".lstrip(),
+            ) from error
         asked = removals.rows(rows)
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
         if pc.any(pc.not_equal(asked["kind"].cast(pa.string()), "metadata_file")).as_py():
             self._check_interlocks()
-        both = np.concatenate([keys_of(asked["as_written"]), keys_of(asked["path"])])
-        gone = ~live.holds(both).reshape(2, -1).any(axis=0)
+        self._check_owners()
+        paths = asked["path"].cast(pa.string()).combine_chunks()
+        # A link that the operator allowed can lead to a file that the table reaches by another name.
+        names = [keys_of(asked["as_written"]), keys_of(paths), *self._liveness.other_keys(paths)]
+        gone = ~live.holds(np.concatenate(names)).reshape(len(names), -1).any(axis=0)
         own = own_files.own_removals(asked, self.roots()).to_numpy(zero_copy_only=False)
+        own &= self._nested_tables().holding(asked["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
 
     def _check_interlocks(self) -> None:
@@ -310,6 +443,15 @@ class IcebergTable(OpenedTable):
                 f"Cannot delete files of {self.name}: table property gc.enabled is not true any more",
                 state="The commit is done. Some unreferenced files are still there.",
                 next_step="Set gc.enabled=true and `resume`, or close the operation with `resume --abandon`.",
+            )
+
+    def _check_owners(self) -> None:
+        """Ask again whether another table has come to share the folder."""
+        if reason := self._delta_owner() or self._other_owner():
+            raise Refused(
+                f"Cannot delete files of {self.name} any more: {reason}",
+                state="The commit is done. Some unreferenced files are still there.",
+                next_step="`resume --abandon` closes the operation and leaves them.",
             )
 
     def _live_now(self) -> KnownKeys:
@@ -340,7 +482,12 @@ class IcebergTable(OpenedTable):
         metadata = self._version(location)
         self.storage.delete(
             own_files.discardable(
-                paths, metadata=metadata, location=location, marks=marks, canonical=self.storage.canonical
+                paths,
+                metadata=metadata,
+                location=location,
+                marks=marks,
+                canonical=self.storage.canonical,
+                earlier=self.left_behind.values(),
             )
         )
 
@@ -348,11 +495,17 @@ class IcebergTable(OpenedTable):
 
     def staging_path(self, mark: str, task: Task) -> str:
         """Where a task's new file goes: Puffin files among the data, the rest among the metadata."""
-        folder = metadata_folder(self.metadata)
-        if task.kind == "puffin":
-            own = self.metadata.properties.get("write.data.path")
-            folder = (own or f"{self.location.rstrip('/')}/data").rstrip("/")
+        folder = self._data_folder() if task.kind == "puffin" else metadata_folder(self.metadata)
         return f"{folder}/{mark}-{task.name}"
+
+    def _data_folder(self) -> str:
+        """Where new data and delete files go."""
+        own = self.metadata.properties.get("write.data.path")
+        return (own or f"{self.location.rstrip('/')}/data").rstrip("/")
+
+    def written_folders(self) -> list[str]:
+        """The folders of metadata and of data, and the table's own."""
+        return [metadata_folder(self.metadata), self._data_folder(), self.location]
 
 
 def base_of(metadata: TableMetadata, location: str) -> Base:

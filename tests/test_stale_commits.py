@@ -149,3 +149,27 @@ def test_an_iceberg_commit_is_sent_again_at_any_time(tmp_path: Path) -> None:
     assert report.notes == ("Its commit was sent again, and happened.",)
     named = {row["manifest_path"] for row in of_folder(root).manifests()}
     assert named <= {str(path) for path in staged}
+
+
+def test_a_delta_commit_that_stood_still_for_days_says_when_it_really_removed_files(tmp_path: Path) -> None:
+    """Between the record of what it is about to commit and the commit; a vacuum took the vectors meanwhile."""
+    root = of_five_vectors(tmp_path / "t")
+    before = set(root.rglob("*.bin"))
+    gone: set[Path] = set()
+
+    def now_ms() -> int:
+        records = sorted(root.glob("_iceberg_cli/ops/*/??????.json"))
+        if not gone and records and b'"commit-intent"' in records[-1].read_bytes():
+            gone.update(set(root.rglob("*.bin")) - before)
+            for path in gone:
+                path.unlink()
+        return NOW_MS + 10 * DAY_MS if gone else NOW_MS
+
+    table, verb = opened(root), verbs_of(opened(root))["merge-dvs"]
+    shell = replace(a_shell(), now_ms=now_ms, sleep_ms=unseen)
+    report = apply(verb.plan(table, {}, as_of_ms=NOW_MS), table, verb, shell)
+    assert (report.status, len(gone)) == ("done", 1)
+    assert removal_times(root) == {NOW_MS + 10 * DAY_MS}
+    (now,) = vector_files(root)
+    assert now.exists()
+    assert opened(root).open_operations() == []

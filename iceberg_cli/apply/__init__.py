@@ -4,7 +4,8 @@
    already durable. Delete order: after the pointer, bottom-up.
 2. Outcomes are three. `Unknown` deletes nothing. Files are discarded only after a proved refusal.
 3. Deleted is a subset of shown AND of unreachable now. Liveness is by path.
-4. Marking fails closed: a retained manifest list or manifest that cannot be read whole stops the run.
+4. Before a commit, what it keeps has been read whole and counted (`before_commit.py`). Marking fails closed: a
+   retained manifest list or manifest that cannot be read whole stops the run.
 5. One `as_of_ms` per run, stored in the plan, reused by every replan.
 6. A replan that would remove more than was shown stops the run (`StalePlan`).
 7. Unknown fields and properties survive every rewrite of somebody's metadata.
@@ -19,11 +20,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from iceberg_cli.apply.closing import close, look_again
-from iceberg_cli.apply.kept import keep, load_plan
+from iceberg_cli.apply.kept import keep, load_plan, load_removals
 from iceberg_cli.apply.ports import Table, Verb
 from iceberg_cli.apply.run import OperationRun
 from iceberg_cli.apply.shell import Shell, system_shell
-from iceberg_cli.errors import Refused
+from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.journal import PLAN_FILE, Journal
 from iceberg_cli.operation import VERSION, Operation
 from iceberg_cli.plan import Base, Plan, encode
@@ -123,6 +124,18 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
         _take_over(journal, shell)
         return look_again(table, journal, operation, shell)
     loaded = load_plan(journal)
+    if loaded is not None:
+        run = OperationRun(
+            shown=loaded[0],
+            shown_file=loaded[1],
+            table=table,
+            verb=verbs[operation.operation],
+            shell=shell,
+            journal=journal,
+            resumed=True,
+        )
+        if (report := run.unchanged(started_ms)) is not None:
+            return report
     _take_over(journal, shell)
     marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
     table.discard([path for state in operation.steps.values() for path in state.litter], marks=marks)
@@ -133,20 +146,14 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
         return Report(
             operation=operation.operation, operation_id=operation_id, status="nothing_to_do", notes=(note,)
         )
-    run = OperationRun(
-        shown=loaded[0],
-        shown_file=loaded[1],
-        table=table,
-        verb=verbs[operation.operation],
-        shell=shell,
-        journal=journal,
-        resumed=True,
-    )
     return run.finish(started_ms)
 
 
-def abandon(table: Table, operation_id: str, shell: Shell) -> None:
+def abandon(table: Table, operation_id: str, shell: Shell) -> int | None:
     """Close an operation without finishing it: its files stay as they are.
+
+    Returns:
+        How many files its commits left for it to delete and it did not; None if its journal does not tell.
 
     Raises:
         Refused: its commit may still happen, so its outcome must be settled first.
@@ -155,7 +162,7 @@ def abandon(table: Table, operation_id: str, shell: Shell) -> None:
     operation = journal.operation()
     if operation is None or operation.closed is not None:
         journal.clean_up()
-        return
+        return 0
     base = table.load()
     states = operation.steps.values()
     open_intents = [state.intent for state in states if state.intent and state.outcome in (None, "unknown")]
@@ -165,12 +172,27 @@ def abandon(table: Table, operation_id: str, shell: Shell) -> None:
             next_step="`resume` settles it first.",
         )
     _take_over(journal, shell)
+    left = _left(journal, operation)
     if operation.table_uuid == base.table_uuid:
         marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
         for state in states:
             unreferenced = state.intent is None or state.outcome == "conflict"
             table.discard([*state.litter, *(state.staged if unreferenced else ())], marks=marks)
     journal.close("abandoned")
+    return left
+
+
+def _left(journal: Journal, operation: Operation) -> int | None:
+    """How many files of committed steps were not deleted, as far as the journal tells."""
+    try:
+        waiting = 0
+        for name, state in operation.steps.items():
+            if state.outcome == "committed" and not state.done and state.removals_file is not None:
+                start, stop = load_removals(journal, state.removals_file).of_step(name)
+                waiting += stop - start - sum(last - first for first, last in state.swept) + len(state.failed)
+    except (CorruptFile, FileNotFoundError):
+        return None
+    return waiting
 
 
 def _check_table(table: Table, operation: Operation) -> Base:

@@ -34,10 +34,14 @@ def report_of(
     states = [known.get(step.name, StepState()) for step in shown.steps]
     intents = [s.intent for s in states if s.intent is not None and s.outcome == "committed"]
     failed = [
-        {"path": path}
-        for state in states
+        {"path": path, "reason": reason}
+        for step, state in zip(shown.steps, states, strict=True)
         if state.removals_file is not None and state.failed
-        for path in removals(state.removals_file).rows(state.failed)["path"].to_pylist()
+        for path, reason in zip(
+            removals(state.removals_file).rows(state.failed)["path"].to_pylist(),
+            _reasons(journal, step.name, state.failed),
+            strict=True,
+        )
     ]
     return Report(
         operation=shown.operation,
@@ -49,8 +53,20 @@ def report_of(
         counts=_counts(columns, intents, journal),
         reclaimed_bytes=sum(state.deleted_bytes for state in states),
         failed_deletes=tuple(failed),
-        notes=tuple(note for intent in intents for note in _reserved_row_ids(intent)),
+        notes=(
+            *(note for intent in intents for note in _reserved_row_ids(intent)),
+            *(note for body in journal.bodies("sweep-only") for note in body.get("notes", ())),
+        ),
     )
+
+
+def _reasons(journal: Journal, step: str, rows: Sequence[int]) -> list[str]:
+    """Why each of some rows is still there; several reasons where files that were tried together had several."""
+    found: dict[int, str] = {}
+    for body in journal.bodies("sweep-outcome"):
+        if body["step"] == step:
+            found |= dict.fromkeys(body["failed"], "; or ".join(body["reasons"]))
+    return [found[row] for row in rows]
 
 
 def _last(values: Sequence[Any]) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from iceberg_cli.apply.closing import close
 from iceberg_cli.apply.kept import keep, load_removals
@@ -13,7 +14,14 @@ from iceberg_cli.apply.reporting import report_of
 from iceberg_cli.apply.shell import Shell
 from iceberg_cli.apply.sweep import Sweep
 from iceberg_cli.committers import Committed, Conflict, Unknown
-from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused, StalePlan, TakenOver
+from iceberg_cli.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    CorruptFile,
+    Refused,
+    StalePlan,
+    TakenOver,
+)
 from iceberg_cli.journal import Journal
 from iceberg_cli.operation import StepState
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
@@ -22,6 +30,9 @@ from iceberg_cli.removal_parts import in_parts
 from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
 from iceberg_cli.times import age
+
+# No cleanup of unreferenced files takes younger ones. A process that stood still may come back to older ones.
+_SAFE_MS: Final = 3_600_000
 
 
 @dataclass(kw_only=True)
@@ -37,6 +48,7 @@ class OperationRun:
     resumed: bool = False
     notes: list[str] = field(default_factory=list)
     kept_again: int = 0
+    staged_ms: int = 0  # when the oldest staged file was begun
     removals: dict[str, Removals] = field(default_factory=dict)  # by file name in the journal
 
     def finish(self, started_ms: int) -> Report:
@@ -114,7 +126,17 @@ class OperationRun:
                 self.shell.check_stop("Nothing was changed.", next_step="")
             self.shell.check_stop("Earlier steps are done.")
             base = self.table.load()
-            current, now_step = self._replanned(step, base, first=first)
+            try:
+                current, now_step = self._replanned(step, base, first=first)
+                if now_step is not None:
+                    staged = self._stage(now_step, self._still_there(step, staged))
+            except CorruptFile as error:
+                # It could never be finished: whatever goes on with it finds the same damage. Only where workers may
+                # still write for it, it stays open until they have ended.
+                if not self.table.workers_write:
+                    self._close_unsent()
+                error.state = self._state_of_steps()
+                raise
             if now_step is None:
                 self._discard(step, _paths(staged))
                 if first and not current.due:
@@ -123,10 +145,14 @@ class OperationRun:
                 self.journal.append("sweep-only", self._no_sweep(step))
                 return True
             removals_file = self._keep_removals(current)
-            staged = self._stage(now_step, staged)
             if now_step.change is None:
-                counts = [file.row.get("counts", {}) for file in staged.values()]
-                done = {**self._no_sweep(step), "removals_file": removals_file, "counts": counts}
+                rows = [file.row for file in staged.values()]
+                done = {
+                    **self._no_sweep(step),
+                    "removals_file": removals_file,
+                    "counts": [row.get("counts", {}) for row in rows],
+                    "notes": [note for row in rows for note in row.get("notes", ())],
+                }
                 self.journal.append("sweep-only", done)
                 return True
             outcome = self._attempt(now_step, removals_file, current.grace_ms, staged)
@@ -191,6 +217,15 @@ class OperationRun:
                     self._discard(step, self._state(step).staged)
             close(self.journal, "refused", self.shell)
 
+    def _state_of_steps(self) -> str:
+        """What state the table is in while no step is under way, in words."""
+        done = [step.name for step in self.shown.steps if self._state(step).outcome == "committed"]
+        return (
+            f"Committed before: {', '.join(done)}. Nothing else was changed."
+            if done
+            else "Nothing was changed."
+        )
+
     def _keep_removals(self, current: Plan) -> str:
         assert current.removals is not None
         if current is self.shown:
@@ -206,12 +241,22 @@ class OperationRun:
         self._discard(step, [file.path for task, file in staged.items() if task not in step.tasks])
         files = {task: file for task, file in staged.items() if task in step.tasks}
         missing = [task for task in step.tasks if task not in files]
+        if not files:
+            self.staged_ms = self.shell.now_ms()
         if missing:
             paths = {task: self.table.staging_path(self._mark(), task) for task in missing}
             body = {"step": step.name, "paths": list(paths.values()), "by_workers": self.table.workers_write}
             self.journal.append("stage", body)
             files |= self.verb.build(self.table, step, paths)
         return files
+
+    def _still_there(self, step: Step, staged: Mapping[Task, Staged]) -> Mapping[Task, Staged]:
+        """The staged files, or none where they are old and a cleanup has begun to take them."""
+        paths = _paths(staged)
+        if self.shell.now_ms() - self.staged_ms <= _SAFE_MS or not self.table.missing(paths):
+            return staged
+        self._discard(step, paths)
+        return {}
 
     def _mark(self) -> str:
         """In the name of every new file: whose it is, and a number that is used once."""
@@ -229,8 +274,11 @@ class OperationRun:
             operation_id=self.journal.operation_id,
             mark=self._mark(),
         )
-        attempt = replace(attempt, fresh=True)
         own = list(attempt.files)
+        why_stale = partial(
+            self._why_stale, [*_paths(staged), *own], attempt.commit.timestamp_ms, self.staged_ms
+        )
+        attempt = replace(attempt, fresh=True, why_stale=why_stale)
         intent = {
             "step": step.name,
             "base_location": attempt.base_location,
@@ -254,7 +302,8 @@ class OperationRun:
             # No commit that names them was ever about to be sent.
             self.table.discard([*_paths(staged), *own], marks=[self.journal.operation_id])
             raise
-        outcome = self.table.commit(attempt)
+        stale = why_stale([])
+        outcome = self.table.commit(attempt) if stale is None else Conflict(reason=stale)
         self._record_outcome(step, intent, outcome)
         if isinstance(outcome, Conflict):
             self._discard(step, own)
@@ -301,18 +350,23 @@ class OperationRun:
             if self.table.effects_visible(sent):
                 outcome = Committed(metadata_location=location)
             else:
+                # Where the log was trimmed it may have come in all the same, and be a version of the past.
                 outcome = Conflict(reason="the table has moved, and no effect of this commit shows")
-                self._leave(step, state.staged)
+                intent = {**intent, "own_files": []}
+                self._leave(step, state)
         elif isinstance(outcome, Unknown) and attempt is not None:
             # The base is still current, so the same swap, with the same content, can be sent again.
-            stale = self._stale(state)
+            decided_ms = int(intent["timestamp_ms"])
+            stale = self._why_stale(state.staged, decided_ms, 0, []) or self._damage(step)
             if stale is None:
-                outcome, told = self.table.commit(attempt), "Its commit was sent again, and happened."
+                why_stale = partial(self._why_stale, state.staged, decided_ms, decided_ms)
+                outcome = self.table.commit(replace(attempt, why_stale=why_stale))
+                told = "Its commit was sent again, and happened."
             else:
                 # Whatever of it still arrives is refused once the base has moved. Until then its files stay.
                 outcome, refused = Conflict(reason=stale), f"Its commit was not sent again, for {stale}"
                 intent = {**intent, "scratch": [], "own_files": []}
-                self._leave(step, state.staged)
+                self._leave(step, state)
         self._record_outcome(step, intent, outcome)
         match outcome:
             case Committed():
@@ -325,24 +379,45 @@ class OperationRun:
                     next_step=f"`resume` asks again for operation {self.journal.operation_id}.",
                 )
 
-    def _stale(self, state: StepState) -> str | None:
+    def _why_stale(
+        self, names: Sequence[str], decided_ms: int, staged_ms: int, written: Sequence[str]
+    ) -> str | None:
         """Why a swap that was decided earlier is not sent any more, or None.
 
         A cleanup of files that nothing references, by whatever tool, may have taken what it names. And a commit that
         says when it removed files must not say a time that is long gone: they would be deleted at once.
+
+        Args:
+            names: new files that the commit references.
+            decided_ms: the commit's own time.
+            staged_ms: when the oldest of the files was begun; nothing is looked up while they are young.
+            written: more files that are needed, such as the metadata file itself.
         """
-        assert state.intent is not None
-        age_ms = self.shell.now_ms() - int(state.intent["timestamp_ms"])
+        now_ms = self.shell.now_ms()
         limit_ms = self.table.send_again_ms
-        if limit_ms is not None and age_ms > limit_ms:
-            return f"it was decided {age(age_ms)} ago"
-        missing = self.table.missing(state.staged)
+        if limit_ms is not None and now_ms - decided_ms > limit_ms:
+            return f"it was decided {age(now_ms - decided_ms)} ago"
+        if now_ms - min(staged_ms, decided_ms) <= _SAFE_MS:
+            return None
+        missing = self.table.missing([*names, *written])
         return f"{missing[0]}, which it names, is not there any more" if missing else None
 
-    def _leave(self, step: Step, paths: Sequence[str]) -> None:
-        """Keep staged files for good: a snapshot that is gone by now may have been committed, and others name them."""
+    def _damage(self, step: Step) -> str | None:
+        """What a commit keeps and cannot be read whole any more, or None: it may have been decided days ago."""
+        if step.unconditional or self.table.send_again_ms is not None:
+            return None
+        try:
+            self.verb.plan(self.table, self.shown.policy, as_of_ms=self.shown.as_of_ms, shown=self.shown)
+        except CorruptFile as error:
+            return f"the table is damaged: {error.message}"
+        return None
+
+    def _leave(self, step: Step, state: StepState) -> None:
+        """Keep what a swap wrote and named for good: it may have come in, and others name it."""
+        assert state.intent is not None
+        paths = [*state.staged, *state.intent["own_files"]]
         if paths:
-            self.journal.append("leave", {"step": step.name, "paths": list(paths)})
+            self.journal.append("leave", {"step": step.name, "paths": paths})
             self.notes.append(
                 f"It cannot be proved that nothing references {len(paths)} files of its own, such as {paths[0]}; "
                 "they stay."
@@ -356,6 +431,32 @@ class OperationRun:
 
     # -- sweep -------------------------------------------------------------------------------------------------
 
+    def unchanged(self, started_ms: int) -> Report | None:
+        """The report of an operation of which only files are left that fail to go as they did before, else None.
+
+        Nothing is recorded then: such an operation may be resumed by every run for years.
+        """
+        operation = self.journal.operation()
+        if operation is None or operation.next_action() != "sweep":
+            return None
+        *_, (name, state) = operation.steps.items()
+        step = next((step for step in self.shown.steps if step.name == name), None)
+        if step is None or state.removals_file is None:
+            return None
+        if not self._sweep_of(step, state.removals_file).fails_as_before(state):
+            return None
+        return self._report("partial", started_ms)
+
+    def _sweep_of(self, step: Step, removals_file: str) -> Sweep:
+        return Sweep(
+            step=step.name,
+            plan=self.shown,
+            removals=self._removals(removals_file),
+            table=self.table,
+            shell=self.shell,
+            journal=self.journal,
+        )
+
     def _sweep(self, step: Step) -> bool:
         """Delete the files of one step.
 
@@ -367,14 +468,7 @@ class OperationRun:
             return True
         if state.sweep_after_ms is not None and self.shell.now_ms() < state.sweep_after_ms:
             return False
-        sweep = Sweep(
-            step=step.name,
-            plan=self.shown,
-            removals=self._removals(state.removals_file),
-            table=self.table,
-            shell=self.shell,
-            journal=self.journal,
-        )
+        sweep = self._sweep_of(step, state.removals_file)
         swept = sweep.run(state)
         self.kept_again += sweep.kept_again
         if sweep.note:

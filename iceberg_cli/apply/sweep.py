@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -67,10 +67,7 @@ class Sweep:
             try:
                 self._rows(batch)
             except (CorruptFile, BackendUnavailable) as error:
-                raise DeletesFailed(
-                    f"Cannot go on deleting: {error.message}",
-                    next_step=f"`resume` goes on with operation {self.journal.operation_id}.",
-                ) from error
+                raise self._stopped_by(error, left=total - done) from error
             done += len(batch)
             self.shell.on_event(Event(phase="deleting files", done=done, total=total))
             if len(batch) < len(rows):
@@ -79,9 +76,63 @@ class Sweep:
                 size = min(2 * size, PART_ROWS)
         return not self.failed()
 
+    def _stopped_by(self, error: CorruptFile | BackendUnavailable, *, left: int) -> DeletesFailed:
+        """What to say where it cannot be told any more which files are live."""
+        operation_id = self.journal.operation_id
+        next_step = f"`resume` goes on with operation {operation_id}."
+        if isinstance(error, CorruptFile):
+            next_step = (
+                f"Once that file can be read, `resume` goes on with operation {operation_id}. "
+                f"`resume TABLE {operation_id} --abandon` closes it as it is: these files stay then."
+            )
+        return DeletesFailed(
+            f"Cannot go on deleting: {error.message}",
+            state=f"The commit is done. Files that nothing may need any more and that are still there: {left:,}.",
+            next_step=next_step,
+        )
+
     def _stopped_at_limit(self) -> bool:
         self.note = "Stopped at the limit that was asked for; `resume` goes on."
         return False
+
+    def fails_as_before(self, state: StepState) -> bool:
+        """Whether all that is left are files that still cannot be deleted, for the reasons that are on record.
+
+        They are tried without another record: the intent to delete them is on record too. Where one is gone after that,
+        or stays for another reason, `run` tries again and records it.
+
+        Args:
+            state: what the journal knows of the step.
+
+        Raises:
+            Refused: deletions are forbidden by now. CorruptFile, BackendUnavailable: the table cannot be read.
+        """
+        start, stop = self.removals.of_step(self.step)
+        limited = 0 <= self.shell.deletes_left < len(state.failed)
+        if limited or not state.failed or any(_gaps(start, stop, state.swept)):
+            return False
+        known = {
+            reason
+            for body in self.journal.bodies("sweep-outcome")
+            if body["step"] == self.step
+            for reason in body["reasons"]
+        }
+        for first in range(0, len(state.failed), PART_ROWS):
+            if self.shell.stop_requested() or self.shell.out_of_time():
+                return False
+            batch = state.failed[first : first + PART_ROWS]
+            rows = self.table.not_live(self.removals, batch, plan=self.plan)
+            failures = self._delete(self.removals.rows(rows))
+            if len(failures) < len(batch) or not known.issuperset(_some(failures)):
+                return False
+        return True
+
+    def _delete(self, table: pa.Table) -> dict[str, str]:
+        """Delete files, columns of `removal_rows.SCHEMA`; those that are still there, with the reason."""
+        failures: dict[str, str] = {}
+        for _, some in of_kinds(table, ["path"]):  # one kind before the next: storages delete side by side
+            failures |= self.table.delete(some["path"].to_pylist())
+        return failures
 
     def _rows(self, batch: Sequence[int]) -> None:
         whole = isinstance(batch, range)
@@ -91,9 +142,7 @@ class Sweep:
         rows = self.table.not_live(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
         table = self.removals.rows(rows)
-        failures: dict[str, str] = {}
-        for _, some in of_kinds(table, ["path"]):  # one kind before the next: storages delete side by side
-            failures |= self.table.delete(some["path"].to_pylist())
+        failures = self._delete(table)
         gone = [path not in failures for path in table["path"].to_pylist()]
         deleted = Removals.held(table.filter(pa.array(gone)) if failures else table)
         self.journal.append(
@@ -104,11 +153,16 @@ class Sweep:
                 "by_kind": {kind: total["count"] for kind, total in deleted.by_kind.items()},
                 "bytes": deleted.size_bytes,
                 "failed": [row for row, is_gone in zip(rows, gone, strict=True) if not is_gone],
-                "reasons": sorted(set(failures.values()))[:5],
+                "reasons": _some(failures),
             },
         )
         if self.shell.deletes_left >= 0:
             self.shell.deletes_left -= len(batch)
+
+
+def _some(failures: Mapping[str, str]) -> list[str]:
+    """The reasons that a record keeps, each once."""
+    return sorted(set(failures.values()))[:5]
 
 
 def _gaps(start: int, stop: int, done: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

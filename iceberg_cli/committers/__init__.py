@@ -6,7 +6,7 @@ happen; whatever is less than a proof is `Unknown`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,6 +41,10 @@ class AnyCommit(Protocol):
         ...
 
 
+def _never_stale(_written: Sequence[str]) -> None:
+    """Nothing can have happened to the files of a commit since it was decided."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One try of one commit, decided before any byte is written, so that it can be journalled first."""
@@ -58,6 +62,9 @@ class Attempt:
     # Path to bytes: what the commit references. The caller writes them before it commits; a committer never does.
     files: Mapping[str, bytes] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)  # result columns that only this attempt knows
+    # Why the swap must not happen any more, or None; asked right before it with the files that the committer wrote for
+    # it. A process that stood still for days may come back to files that a cleanup took meanwhile.
+    why_stale: Callable[[Sequence[str]], str | None] = field(default=_never_stale, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ Spec: Iceberg, "File System Tables".
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -100,6 +99,8 @@ class FilesystemCommitter:
     def settle(self, attempt: Attempt) -> Outcome:
         """Compare the file of the attempt's version with ours."""
         outcome = settle_file(attempt, self.current, self._storage)
+        if isinstance(outcome, Committed) and self._is_newest(attempt):
+            self._write_hint(attempt)  # whoever linked the version may have died before this
         if isinstance(outcome, Unknown) and (other := self._other_spelling(attempt)):
             return Conflict(reason=f"another writer made {other}")
         return outcome
@@ -113,12 +114,27 @@ class FilesystemCommitter:
             return Unknown(cause=f"{attempt.base_location} went while the version after it was made")
         if other:
             return Unknown(cause=f"another writer made {other} at the same time")
-        version = version_of(attempt.metadata_location)
-        with contextlib.suppress(OSError):
-            replace_file(
-                f"{self._folder}/metadata/{HINT}", str(version).encode(), temporary=attempt.scratch[0]
-            )
+        self._write_hint(attempt)
         return Committed(metadata_location=attempt.metadata_location)
+
+    def _write_hint(self, attempt: Attempt) -> None:
+        """Let the hint file name our version; a hint that is behind does no harm."""
+        version = str(version_of(attempt.metadata_location)).encode()
+        # The first try removes what a process that was killed here left in the temporary file's place.
+        for _ in range(2):
+            try:
+                replace_file(f"{self._folder}/metadata/{HINT}", version, temporary=attempt.scratch[0])
+            except FileExistsError:
+                continue
+            except OSError:
+                pass
+            return
+
+    def _is_newest(self, attempt: Attempt) -> bool:
+        try:
+            return self.current() == attempt.metadata_location
+        except (BackendUnavailable, TableNotFound):
+            return False
 
     def _is_absent(self, location: str) -> bool:
         try:

@@ -11,9 +11,6 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound, U
 from iceberg_cli.iceberg.metadata_file import decode_metadata_file
 from iceberg_cli.storage import Storage
 
-# How far the clocks of a table's writers may be apart.
-_MAX_SKEW_MS = 5 * 60 * 1000
-
 
 def settle_pointer(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
     """Look for a metadata location that only this attempt can have written: `own_name` is true.
@@ -69,9 +66,6 @@ def _settle_absent(attempt: Attempt, current: Callable[[], str], storage: Storag
 
 
 def _settle_from_log(attempt: Attempt, now: str, metadata: Mapping[str, Any], storage: Storage) -> Outcome:
-    from iceberg_cli.iceberg.update import Commit
-
-    assert isinstance(attempt.commit, Commit)
     entries = [entry for entry in metadata.get("metadata-log") or () if isinstance(entry, Mapping)]
     files = {_canonical(storage, str(entry.get("metadata-file"))) for entry in entries}
     if _canonical(storage, attempt.metadata_location) in files:
@@ -79,13 +73,8 @@ def _settle_from_log(attempt: Attempt, now: str, metadata: Mapping[str, Any], st
     reason = f"the table has moved from {attempt.base_location} to {now}"
     if _canonical(storage, attempt.base_location) in files:
         return Conflict(reason=reason)
-    # The log does not reach back to the base. Had ours come in, it would bear our time and stand after every
-    # entry that is clearly older: such an entry shows that nothing after it was trimmed.
-    # An entry older than the base would mean that the pointer was set back, which proves nothing.
-    times = [ms for entry in entries if isinstance(ms := entry.get("timestamp-ms"), int)]
-    latest_ms = attempt.commit.timestamp_ms - _MAX_SKEW_MS
-    if times and attempt.commit.base.last_updated_ms <= min(times) <= latest_ms:
-        return Conflict(reason=reason)
+    # A log that does not reach back to the base was trimmed, and ours may have been in what was cut off. Times are no
+    # proof: of two writers one may have a clock that is far behind.
     return Unknown(cause=f"{reason}, and its metadata log does not reach back to the base")
 
 

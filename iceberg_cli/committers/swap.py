@@ -100,6 +100,8 @@ def commit_by_swap(
         # A file that is there already was written by a process that resumed this one's operation meanwhile; one that
         # is absent says nothing of the process that was resumed: it may be about to write and swap.
         first = _written_now(attempt, storage) and first
+        if stale := attempt.why_stale([attempt.metadata_location]):
+            return Conflict(reason=stale) if first else Unknown(cause=stale)
     except (BackendUnavailable, TableNotFound) as error:
         if first:
             raise

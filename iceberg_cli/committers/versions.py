@@ -9,12 +9,14 @@ import re
 from dataclasses import dataclass
 
 from iceberg_cli.errors import TableNotFound
+from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.storage import FileInfo, Storage
 
 HINT = "version-hint.text"
 
 _EXTENSIONS = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _VERSIONED = re.compile(r"v(\d+)(?:\.metadata\.json|\.gz\.metadata\.json|\.metadata\.json\.gz)")
+_MOST_DIGITS = 19  # longer numbers are no versions
 # A catalog's file has a number before its UUID; a UUID alone is a temporary file of Java's.
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OF_CATALOG = re.compile(rf"(?!{_UUID}\.)(\d+)-[^/]+\.metadata\.json(?:\.gz)?", re.IGNORECASE)
@@ -43,7 +45,7 @@ def find_current(folder: str, storage: Storage) -> Found:
         files = metadata_files(folder, storage)
         versions = {int(match[1]): name for name in files if (match := _VERSIONED.fullmatch(name))}
         if not versions:
-            return _newest_of_catalog(folder, files)
+            return _newest_of_catalog(folder, files, storage)
         version = max(versions)
         location = f"{folder}/metadata/{versions[version]}"
     while following := spelling_of(folder, version + 1, storage):
@@ -78,6 +80,13 @@ def version_of(location: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def number_of(location: str) -> int:
+    """The number in the name of a metadata file, of a catalog or of none; -1 in a name that no reader looks for."""
+    name = location.rpartition("/")[2]
+    match = _VERSIONED.fullmatch(name) or _OF_CATALOG.fullmatch(name)
+    return int(match[1]) if match and len(match[1]) < _MOST_DIGITS else -1
+
+
 def of_catalog(folder: str, storage: Storage) -> str | None:
     """The newest metadata file with a catalog's kind of name, or None."""
     start = len(f"{folder}/metadata/")
@@ -90,16 +99,36 @@ def _hinted(folder: str, storage: Storage) -> int | None:
         text = storage.read(f"{folder}/metadata/{HINT}").strip()
     except FileNotFoundError:
         return None
-    # Longer numbers are no versions, and turning them into names would only make long names.
-    return int(text) if text.isdigit() and len(text) < 19 else None
+    return int(text) if text.isdigit() and len(text) < _MOST_DIGITS else None
 
 
-def _newest_of_catalog(folder: str, files: dict[str, FileInfo]) -> Found:
+def _no_table(name: str, storage: Storage) -> TableNotFound:
+    """The error that says what is there instead of a table's folder."""
+    above, _, last = name.rpartition("/")
+    try:
+        storage.stat(name)
+    except FileNotFoundError:
+        if not storage.holds_any(name):
+            return TableNotFound(f"Cannot find a table at {name}: no file is there.")
+        if last == "metadata" and any(path.endswith(METADATA_SUFFIXES) for path in storage.paths(name)):
+            next_step = f"Name the folder above it: {above}"
+            return TableNotFound(
+                f"Cannot open {name}: it is the metadata folder of a table.", next_step=next_step
+            )
+        return TableNotFound(f"Cannot find an Iceberg table in {name}: metadata/ has no metadata file.")
+    return TableNotFound(
+        f"Cannot open {name}: it is a file, no table's folder, and the name of no metadata file, which ends in "
+        f"{' or '.join(METADATA_SUFFIXES)}.",
+        next_step="Name the table's folder, one of its metadata files, or the table in a catalog.",
+    )
+
+
+def _newest_of_catalog(folder: str, files: dict[str, FileInfo], storage: Storage) -> Found:
     numbered = [
         (int(match[1]), info.modified_ms, info.path)
         for name, info in files.items()
         if (match := _OF_CATALOG.fullmatch(name))
     ]
     if not numbered:
-        raise TableNotFound(f"Cannot find an Iceberg table in {folder}: metadata/ has no metadata file.")
+        raise _no_table(folder, storage)
     return Found(location=max(numbered)[2], version=None)

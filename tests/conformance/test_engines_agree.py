@@ -88,6 +88,21 @@ def with_deletes(folder: Path) -> None:
     table.publish()
 
 
+def with_dangling_deletes(folder: Path) -> None:
+    """A table of version 2 with position deletes of two partitions that dangle, that are needed, and that do both."""
+    table = DeleteTable(storage=LocalStorage(), location=str(folder), format_version=2)
+    for name, k in (("a", "x"), ("b", "x"), ("c", "y")):
+        table.data(name, 100, k=k)
+    table.commit(1)
+    table.positions("gone", {"b": [1, 5], "never": [2]}, k="x")
+    table.positions("mixed", {"a": [7], "b": [8]}, k="x")
+    table.positions("of-y", {"c": [7]}, k="y")
+    table.commit(2)
+    table.remove("b", "c")
+    table.commit(3)
+    table.publish()
+
+
 def of_four_snapshots(folder: Path) -> None:
     """A table from which three snapshots and what they alone reach can go."""
     four_snapshots(folder).publish()
@@ -103,6 +118,7 @@ CARRIED_OUT = {
     "rewrite": (with_deletes, ("rewrite-manifests", "--min-manifests", "1")),
     "rewrite into many": (of_many_files, ("rewrite-manifests", "--target-size", "8KiB")),
     "merge": (with_deletes, ("merge-dvs", "--min-files", "1")),
+    "merge below version 3": (with_dangling_deletes, ("merge-dvs",)),
     "upgrade": (of_four_snapshots, ("upgrade-v3",)),
 }
 

@@ -97,6 +97,26 @@ def test_checksums_that_hadoop_left_do_not_fit_a_new_file_and_go(folder: Path) -
     assert [name for name in os.listdir(folder) if name.endswith(".crc")] == [".v3.metadata.json.crc"]
 
 
+@pytest.mark.parametrize("temporary", ["none", "left behind"])
+def test_settling_a_commit_of_a_killed_process_writes_the_hint(folder: Path, temporary: str) -> None:
+    attempt = an_attempt(committer_of(folder), STORAGE, ours="yes")
+    assert isinstance(committer_of(folder).commit(attempt), Committed)
+    (folder / "version-hint.text").write_bytes(b"3")
+    if temporary != "none":
+        Path(attempt.scratch[0]).write_bytes(b"")
+    assert isinstance(committer_of(folder).settle(attempt), Committed)
+    assert (folder / "version-hint.text").read_bytes() == b"4"
+    assert not Path(attempt.scratch[0]).exists()
+
+
+def test_settling_leaves_the_hint_of_a_later_version(folder: Path) -> None:
+    attempt = an_attempt(committer_of(folder), STORAGE, ours="yes")
+    assert isinstance(committer_of(folder).commit(attempt), Committed)
+    set_property(committer_of(folder), STORAGE, "theirs")
+    assert isinstance(committer_of(folder).settle(attempt), Committed)
+    assert (folder / "version-hint.text").read_bytes() == b"5"
+
+
 def test_a_hint_that_cannot_be_written_does_not_matter(folder: Path) -> None:
     (folder / "version-hint.text").mkdir()
     (folder / "version-hint.text" / "in the way").touch()
