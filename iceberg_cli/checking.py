@@ -5,14 +5,17 @@ A file that cannot be read becomes a finding, and the check goes on with the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.checking_leftovers import check_leftovers
+from iceberg_cli.checking_sizes import within_reach
 from iceberg_cli.checking_storage import Storing, first_of_each
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
@@ -23,12 +26,18 @@ from iceberg_cli.iceberg.check_lists import check_list
 from iceberg_cli.iceberg.check_manifests import EntryRules, check_batch, open_checked, unchecked
 from iceberg_cli.iceberg.check_metadata import check_metadata
 from iceberg_cli.iceberg.expire_snapshots import snapshot_files
-from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA, read_manifest_list
+from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA, ManifestSource, read_manifest_list
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.reachability import sources_of
 from iceberg_cli.liveness import Liveness
 from iceberg_cli.paths import canonical
 from iceberg_cli.table import IcebergTable
+
+_LoadedList: TypeAlias = pa.Table | CorruptFile | tuple[pa.Table, CorruptFile] | None
+_Manifest = tuple[int, ManifestSource]  # its row and where it is
+_FromManifests = tuple[
+    Findings, pa.Table, list[int]
+]  # of a batch: the live files, and rows that cannot be read
 
 
 @dataclass(slots=True)
@@ -91,11 +100,13 @@ class Checking:
         table: opened and loaded.
         heads: the snapshots whose files are looked at; metadata is checked whole.
         deep: look into Puffin and Parquet files too.
+        now_ms: by which leftovers are old, since the epoch.
     """
 
     table: IcebergTable
     heads: list[Head]
     deep: bool
+    now_ms: int = 0
     findings: Findings = field(default_factory=Findings)
     unread: set[int] = field(default_factory=set)  # rows of manifests
 
@@ -116,12 +127,13 @@ class Checking:
         once = files.take(pa.array(first_of_each(files)))
         storing = Storing(table=self.table, findings=self.findings)
         storing.look_at_lists(read={head.snapshot.snapshot_id for head in self.heads})
-        storing.look_at_statistics()
+        unseen = storing.look_at_statistics()
+        check_leftovers(self.table, self.findings, now_ms=self.now_ms)
         stored = storing.look_at(once)
         if self.deep:
             from iceberg_cli.checking_content import check_content
 
-            check_content(self.table, files, once, stored, self.findings)
+            check_content(self.table, files, once, stored, self.findings, unseen_statistics=unseen)
         return Checked(
             findings=self.findings,
             snapshots=tuple(head.snapshot.snapshot_id for head in self.heads),
@@ -147,19 +159,25 @@ class Checking:
                 except CorruptFile as error:
                     return error
 
+        def read(some: Sequence[Head]) -> list[tuple[Head, _LoadedList]]:
+            scanned = self.table.engine.scan(
+                some,
+                lambda head: Source(head.snapshot.manifest_list or ""),
+                load,
+                lambda batch: [found for _, found in batch],
+                phase="reading manifest lists",
+                missing_ok=True,
+                on_event=self.table.on_event,
+            )
+            # The heads that come back from another process are copies.
+            return list(zip(some, (found for batch in scanned for found in batch), strict=True))
+
         listed = [head for head in self.heads if head.snapshot.manifest_list is not None]
-        scanned = self.table.engine.scan(
-            listed,
-            lambda head: Source(head.snapshot.manifest_list or ""),
-            load,
-            lambda batch: [found for _, found in batch],
-            phase="reading manifest lists",
-            missing_ok=True,
-            on_event=self.table.on_event,
+        root = self.table.location
+        parts = within_reach(
+            listed, lambda head: head.snapshot.manifest_list or "", read, self.findings, root=root
         )
-        # The heads that come back from another process are copies.
-        loaded = [found for batch in scanned for found in batch]
-        for head, found in zip(listed, loaded, strict=True):
+        for head, found in chain.from_iterable(parts):
             where = head.snapshot.manifest_list or ""
             if found is None:
                 self.findings.add("manifest-list-missing", where, f"the list of {head.label} is not there")
@@ -220,26 +238,37 @@ class Checking:
         parts = [LIVE_SCHEMA.empty_table()]
         for wanted, columns, what in ((1, DELETE_COLUMNS, "delete"), (0, DATA_COLUMNS, "data")):
             places = np.flatnonzero(content == wanted)
-            for findings, files, unread in self._scan(rows, places, rules, columns, what):
-                self.findings.merge(findings)
-                self.unread |= set(unread)
-                parts.append(files)
+            whole: set[int] = set()
+            for some, scanned in self._scan(rows, places, rules, columns, what):
+                whole.update(some)
+                for findings, files, unread in scanned:
+                    self.findings.merge(findings)
+                    self.unread |= set(unread)
+                    parts.append(files)
+            self.unread |= set(places.tolist()) - whole
         return pa.concat_tables(parts)
 
     def _scan(
         self, rows: pa.Table, places: Ints, rules: EntryRules, columns: Sequence[str], what: str
-    ) -> Iterator[tuple[Findings, pa.Table, list[int]]]:
+    ) -> list[tuple[list[int], list[_FromManifests]]]:
+        """Places of manifests and what was found in these, without those that are out of reach."""
         lengths = pc.fill_null(rows["manifest_length"], 0).to_pylist()
         sources = sources_of(rows.take(pa.array(places)))
-        return self.table.engine.scan(
-            list(zip(places.tolist(), map(unchecked, sources), strict=True)),
-            lambda item: Source(item[1].path, lengths[item[0]]),
-            lambda item, data: open_checked(item[1], data),
-            lambda batch: check_batch(batch, rules, columns),
-            phase=f"checking {what} manifests",
-            missing_ok=True,
-            on_event=self.table.on_event,
-        )
+        items = list(zip(places.tolist(), map(unchecked, sources), strict=True))
+
+        def read(some: Sequence[_Manifest]) -> tuple[list[int], list[_FromManifests]]:
+            scanned = self.table.engine.scan(
+                some,
+                lambda item: Source(item[1].path, lengths[item[0]]),
+                lambda item, data: open_checked(item[1], data),
+                lambda batch: check_batch(batch, rules, columns),
+                phase=f"checking {what} manifests",
+                missing_ok=True,
+                on_event=self.table.on_event,
+            )
+            return [place for place, _ in some], list(scanned)
+
+        return within_reach(items, lambda item: item[1].path, read, self.findings, root=self.table.location)
 
     def _check_head(self, head: Head, files: pa.Table, specs: Ints) -> None:
         if head.rows is None:

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.checking_sizes import OUT_OF_REACH, within_reach
 from iceberg_cli.engines import Event, Source
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
+from iceberg_cli.findings import UNANSWERED
 from iceberg_cli.iceberg.check import Findings, Ints
 from iceberg_cli.iceberg.check_content import (
     PARQUET_TAIL_BYTES,
     LiveVector,
+    Uncounted,
+    check_position_deletes,
     check_puffin,
     check_statistics,
     parquet_footer_bytes,
     parquet_rows,
 )
-from iceberg_cli.iceberg.check_entries import VECTOR
+from iceberg_cli.iceberg.check_entries import POSITIONS, VECTOR
 from iceberg_cli.iceberg.check_files import matches
+from iceberg_cli.iceberg.inspect_columns import column_types
 from iceberg_cli.storage import Storage
 from iceberg_cli.table import IcebergTable
+
+Item = TypeVar("Item")
 
 _THREADS: Final = 16
 _AT_ONCE: Final = 1_024
 
 
 def check_content(
-    table: IcebergTable, files: pa.Table, once: pa.Table, stored: Ints, findings: Findings
+    table: IcebergTable,
+    files: pa.Table,
+    once: pa.Table,
+    stored: Ints,
+    findings: Findings,
+    *,
+    unseen_statistics: Collection[str] = (),
 ) -> None:
     """Hold what is inside files against manifests and metadata.
 
@@ -41,13 +54,24 @@ def check_content(
         once: of them, each path once.
         stored: sizes of these by the storage, negative where there is none to see.
         findings: to add to.
+        unseen_statistics: statistics files that are out of reach, which has been told.
     """
-    _puffins(table, files, findings)
-    _parquet(table, once.filter(pa.array(stored >= 0)), stored[stored >= 0], findings)
-    _statistics(table, findings)
+    columns = frozenset(column_types(table.metadata))
+    there = once.filter(pa.array(stored >= 0))
+    unseen = frozenset(once["path"].filter(pa.array(stored == OUT_OF_REACH)).to_pylist())
+    _puffins(table, files, unseen, columns, findings)
+    _parquet(table, there, stored[stored >= 0], findings)
+    _position_deletes(table, there, findings)
+    _statistics(table, unseen_statistics, columns, findings)
 
 
-def _puffins(table: IcebergTable, files: pa.Table, findings: Findings) -> None:
+def _puffins(
+    table: IcebergTable,
+    files: pa.Table,
+    unseen: Collection[str],
+    columns: frozenset[int],
+    findings: Findings,
+) -> None:
     kinds = files["kind"].to_numpy()
     complete = pc.and_(
         files["ref"].is_valid(), pc.and_(files["offset"].is_valid(), files["blob_size"].is_valid())
@@ -75,20 +99,38 @@ def _puffins(table: IcebergTable, files: pa.Table, findings: Findings) -> None:
     def load(item: tuple[str, int, int], content: bytes) -> Findings:
         path, start, stop = item
         found = Findings()
-        check_puffin(content, path, list(_live(vectors.slice(start, stop - start))), found)
+        check_puffin(content, path, list(_live(vectors.slice(start, stop - start))), columns, found)
         return found
 
-    scanned = table.engine.scan(
-        list(zip(paths.take(pa.array(starts)).to_pylist(), starts.tolist(), stops.tolist(), strict=True)),
-        lambda item: Source(item[0]),
-        load,
-        lambda batch: [found for _, found in batch if found is not None],
-        phase="opening Puffin files",
-        missing_ok=True,
-        on_event=table.on_event,
-    )
-    for batch in scanned:
-        for found in batch:
+    places = zip(paths.take(pa.array(starts)).to_pylist(), starts.tolist(), stops.tolist(), strict=True)
+    chosen = [item for item in places if item[0] not in unseen]
+    _merge(table, chosen, lambda item: Source(item[0]), load, "opening Puffin files", findings)
+
+
+def _merge(
+    table: IcebergTable,
+    items: Sequence[Item],
+    source: Callable[[Item], Source],
+    load: Callable[[Item, bytes], Findings],
+    phase: str,
+    findings: Findings,
+) -> None:
+    """Read files whole, and take what is found in them."""
+
+    def read(some: Sequence[Item]) -> list[Findings]:
+        scanned = table.engine.scan(
+            some,
+            source,
+            load,
+            lambda batch: [found for _, found in batch if found is not None],
+            phase=phase,
+            missing_ok=True,
+            on_event=table.on_event,
+        )
+        return [found for batch in scanned for found in batch]
+
+    for answers in within_reach(items, lambda item: source(item).path, read, findings, root=table.location):
+        for found in answers:
             findings.merge(found)
 
 
@@ -112,15 +154,31 @@ def _parquet(table: IcebergTable, files: pa.Table, stored: Ints, findings: Findi
             sizes = stored[start : start + _AT_ONCE].tolist()
             counted = pool.map(lambda item: footer_rows(table.storage, *item), zip(paths, sizes, strict=True))
             for path, number, rows in zip(paths, said, counted, strict=True):
-                if isinstance(rows, str):
-                    findings.add("parquet-unreadable", path, rows)
+                if isinstance(rows, Uncounted):
+                    findings.add(rows.rule, path, rows.reason)
                 elif rows not in {None, number}:
                     message = f"the file has {rows} rows, its manifest says {number}"
                     findings.add("record-count-differs", path, message)
 
 
-def footer_rows(storage: Storage, path: str, size: int) -> int | str | None:
-    """The rows of a Parquet file; the reason why they cannot be told; None where they are not to be seen."""
+def _position_deletes(table: IcebergTable, files: pa.Table, findings: Findings) -> None:
+    """The rows of position delete files in Parquet."""
+    chosen = (files["kind"].to_numpy() == POSITIONS) & files["parquet"].to_numpy()
+    named = files.filter(pa.array(chosen)).select(["path", "size"]).to_pylist()
+
+    def load(item: dict[str, Any], content: bytes) -> Findings:
+        found = Findings()
+        check_position_deletes(content, item["path"], found)
+        return found
+
+    def source(item: dict[str, Any]) -> Source:
+        return Source(item["path"], item["size"])
+
+    _merge(table, named, source, load, "reading position delete files", findings)
+
+
+def footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
+    """The rows of a Parquet file; why they cannot be told; None where they are not to be seen."""
     wanted = min(size, PARQUET_TAIL_BYTES)
     try:
         tail = storage.read_range(path, size - wanted, wanted)
@@ -129,17 +187,26 @@ def footer_rows(storage: Storage, path: str, size: int) -> int | str | None:
             return None
         if needed > len(tail):
             tail = storage.read_range(path, size - needed, needed)
-        return parquet_rows(tail, size, path)
+        return parquet_rows(tail)
     except FileNotFoundError:
         return None  # it went after it was looked at
+    except BackendUnavailable as error:
+        return Uncounted(UNANSWERED, f"it was not looked at: {error.message}")
     except CorruptFile as error:
-        return error.reason
+        return Uncounted("parquet-unreadable", error.reason)
 
 
-def _statistics(table: IcebergTable, findings: Findings) -> None:
+def _statistics(
+    table: IcebergTable, unseen: Collection[str], columns: frozenset[int], findings: Findings
+) -> None:
     for file in table.metadata.statistics:
+        if file.key_metadata is not None or file.statistics_path in unseen:
+            continue  # encrypted, or told of already
         try:
             data = table.storage.read(file.statistics_path)
         except FileNotFoundError:
             continue
-        check_statistics(data, file, findings)
+        except BackendUnavailable as error:
+            findings.add(UNANSWERED, file.statistics_path, f"it was not looked at: {error.message}")
+            continue
+        check_statistics(data, file, columns, findings)

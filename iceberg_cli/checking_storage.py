@@ -42,8 +42,8 @@ class Storing:
                 message = f"the list of snapshot {snapshot_id} is not there"
                 self.findings.add("manifest-list-missing", path, message)
 
-    def look_at_statistics(self) -> None:
-        """Whether the statistics files that metadata names are there, and their sizes."""
+    def look_at_statistics(self) -> frozenset[str]:
+        """Whether the statistics files that metadata names are there, and their sizes; those that are out of reach."""
         metadata = self.table.metadata
         files: list[StatisticsFile | PartitionStatisticsFile] = [
             *metadata.statistics,
@@ -57,6 +57,11 @@ class Storing:
             elif size not in {said, OUT_OF_REACH}:
                 message = f"the file has {size} bytes, metadata says {said}"
                 self.findings.add("statistics-file-size-differs", path, message)
+        return frozenset(
+            file.statistics_path
+            for file, size in zip(files, sizes.tolist(), strict=True)
+            if size == OUT_OF_REACH
+        )
 
     def look_at(self, files: pa.Table) -> Ints:
         """Check that files are there, and their sizes; the sizes, negative where there is none to see."""
@@ -74,7 +79,7 @@ class Storing:
         return stored
 
     def _stored(self, paths: Sequence[str]) -> Ints:
-        return stored_sizes(self.table.storage, paths, self.findings)
+        return stored_sizes(self.table.storage, paths, self.findings, root=self.table.location)
 
     def _tell_progress(self, done: int, total: int) -> None:
         self.table.on_event(Event(phase="looking at files", done=done, total=total))

@@ -19,7 +19,9 @@ ERROR: Final = "error"
 WARNING: Final = "warning"
 INFO: Final = "info"
 SEVERITIES: Final = (ERROR, WARNING, INFO)
+LEFTOVER: Final = "`resume` deletes it, and so does the next verb that writes."  # a remedy of both formats
 EXAMPLES: Final = 20  # of each rule
+UNANSWERED: Final = "file-not-looked-at"  # what a check ends with exit code 16 for
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg import expire_snapshots
 from iceberg_cli.iceberg import inspect as rows_of
 from iceberg_cli.iceberg.inspect_summary import (
@@ -119,7 +119,12 @@ class Inspection:
     def _manifests(self) -> tuple[Liveness, pa.Table]:
         """The rows of the snapshot's manifest list, in its order."""
         table = self.table
-        liveness = Liveness(engine=table.engine, on_event=table.on_event, trust_lists=True)
+        liveness = Liveness(
+            engine=table.engine,
+            on_event=table.on_event,
+            trust_lists=True,
+            stale_lengths=table.liveness.stale_lengths,
+        )
         wanted = () if self.snapshot is None else (expire_snapshots.snapshot_files(self.snapshot),)
         # A list that may have been cut short is shown too: the summary puts both counts side by side.
         manifests = liveness.manifests(wanted, phase="reading the manifest list", required=False)
@@ -138,13 +143,16 @@ class Inspection:
     def _suggestions(self) -> Iterator[dict[str, Any]]:
         """What `plan` would have to do, decided without reading a manifest."""
         table = self.table
-        plan = expire_snapshots.plan(
-            table.metadata,
-            expire_snapshots.ExpirePolicy(),
-            base=base_of(table.metadata, table.metadata_location),
-            table=table.describe(),
-            as_of_ms=self.as_of_ms,
-        )
+        try:
+            plan = expire_snapshots.plan(
+                table.metadata,
+                expire_snapshots.ExpirePolicy(),
+                base=base_of(table.metadata, table.metadata_location),
+                table=table.describe(),
+                as_of_ms=self.as_of_ms,
+            )
+        except Refused:
+            return  # a snapshot is encrypted: `plan` says so
         if plan.due:
             going = [verdict.subject for verdict in plan.verdicts if not verdict.keep]
             yield {

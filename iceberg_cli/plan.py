@@ -6,6 +6,7 @@ JSON forms are `plan/1` and `report/1` of the command line. Snapshot ids and oth
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from iceberg_cli.removals import Removals
 
 PLAN_SCHEMA = "iceberg-cli/plan/1"
+_FOR_EVER = re.compile(r"^[^:]* stays? for ever:")  # before any name that a table gives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +227,11 @@ class Plan:
     def due(self) -> bool:
         """Whether there is something to do."""
         return bool(self.steps)
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """The warnings of files that the commit leaves behind for good: `--quiet` prints these too."""
+        return tuple(warning for warning in self.warnings if _FOR_EVER.search(warning))
 
     @property
     def offer(self) -> str | None:

@@ -143,7 +143,9 @@ def show_report(target: Console, report: Report, table: str) -> None:
     if report.reclaimed_bytes:
         target.print(f"  reclaimed: {size(report.reclaimed_bytes)}")
     if report.kept_again:
-        target.print(f"  kept, because the table reaches them again: {report.kept_again:,}")
+        target.print(
+            f"  kept, because this table or one below its folder needs them now: {report.kept_again:,}"
+        )
     if report.committed_snapshot_id is not None:
         target.print(f"  snapshot {report.committed_snapshot_id}")
     if report.committed_version is not None:
@@ -151,7 +153,7 @@ def show_report(target: Console, report: Report, table: str) -> None:
     if report.metadata_location:
         target.print(printable(f"  table is at {report.metadata_location}"))
     for failure in report.failed_deletes[:_SHOWN_ROWS]:
-        target.print(printable(f"  still there: {failure['path']}"), style="red")
+        target.print(printable(f"  still there: {failure['path']}: {failure['reason']}"), style="red")
     if report.operation_id:
         target.print(f"  operation {report.operation_id}, {report.duration_ms / 1_000:.1f} s")
 

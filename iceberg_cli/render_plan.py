@@ -12,6 +12,8 @@ from iceberg_cli.times import age
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from iceberg_cli.errors import IcebergCliError
+
 _SHOWN_ROWS = 60
 _NAMED = 3  # of the files that a step writes
 _GROUPS = ("files", "versions")  # subjects of which a verdict is on many at once
@@ -116,13 +118,19 @@ def _plural(subject: str) -> str:
     return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
-def show_survey(target: Console, plans: Sequence[Plan], commands: Sequence[str]) -> None:
+def show_survey(
+    target: Console,
+    plans: Sequence[Plan],
+    commands: Sequence[str],
+    failed: Mapping[str, IcebergCliError] | None = None,
+) -> None:
     """A block for each verb: what is due, what stands in the way, and the command, on lines of their own.
 
     Args:
         target: where to.
         plans: in the order in which they are shown.
         commands: as a shell reads them, one for each plan.
+        failed: by verb, why it cannot be planned.
     """
     for plan, line in zip(plans, commands, strict=True):
         if not plan.due:
@@ -141,6 +149,11 @@ def show_survey(target: Console, plans: Sequence[Plan], commands: Sequence[str])
             target.print(printable(f"  blocked by: {reason}"), style="bold red")
         # Wrapped by the terminal, not by us: what is copied is one line.
         target.print(printable(f"  {line}"), soft_wrap=True)
+    for verb, error in (failed or {}).items():
+        target.print(printable(f"{verb}: cannot be planned"), style="bold red")
+        for text in (error.message, error.next_step):
+            if text:
+                target.print(printable(f"  {text}"))
 
 
 def _show_steps(target: Console, plan: Plan) -> None:

@@ -22,7 +22,7 @@ class Report:
     counts: Mapping[str, int] = field(default_factory=dict)
     reclaimed_bytes: int = 0
     failed_deletes: tuple[Mapping[str, str], ...] = ()
-    kept_again: int = 0  # removals that the table reaches again and that therefore stay
+    kept_again: int = 0  # removals that this table, or one in a folder below, needs by now
     notes: tuple[str, ...] = ()
     duration_ms: int = 0
 

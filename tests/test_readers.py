@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from iceberg_cli.demo import create_demo
+from tests.cli.lakes import catalog_table
 from tests.cli.running import iceberg_cli
 from tests.test_demo import NOW_MS, duckdb_with_iceberg
 
@@ -59,3 +61,32 @@ def test_kept_snapshots_have_the_same_rows_after_an_expiry(
     assert 3 <= len(kept) < len(rows)
     for snapshot_id in kept:
         assert read(report["metadata_location"], int(snapshot_id)) == rows[snapshot_id]
+
+
+def test_duckdb_reads_an_upgraded_table_of_version_1_once_its_rows_have_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the preflight says of DuckDB 1.5. Where this fails because DuckDB reads it, the finding can go."""
+    lake = catalog_table(tmp_path, monkeypatch, **{"format-version": "1"})
+    lake.append(1, 2)
+
+    def by_duckdb() -> list[int]:
+        metadata = lake.open().metadata_location
+        rows = duckdb_with_iceberg().execute(f"SELECT id FROM iceberg_scan('{metadata}') ORDER BY id")
+        return [row[0] for row in rows.fetchall()]
+
+    def warns(*recipe: str) -> bool:
+        ran = iceberg_cli("upgrade-v3", lake.name, *recipe, "--dry-run", "--format", "json")
+        return any("DuckDB 1.5 cannot read 1 branch (main)" in warning for warning in ran.json["warnings"])
+
+    assert by_duckdb() == [1, 2]
+    assert warns()
+    assert not warns("--with", "assign-row-ids")
+    assert iceberg_cli("upgrade-v3", lake.name, "--yes").code == 0
+    with pytest.raises(duckdb.Error, match="sequence_number"):
+        by_duckdb()
+    checked = iceberg_cli("upgrade-v3", lake.name, "--check", "--format", "json").json["findings"]
+    (remedy,) = [each["remedy"] for each in checked if each["id"] == "v1-manifest-lists"]
+    assert remedy == f"iceberg-cli assign-row-ids {lake.name}"
+    assert iceberg_cli("assign-row-ids", lake.name, "--yes").code == 0
+    assert by_duckdb() == [1, 2]

@@ -81,12 +81,15 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
     Raises:
         Refused: it is blocked. UsageError: see `agreed`. typer.Exit: 0 where the answer is no.
     """
-    from iceberg_cli import render_plan
+    from iceberg_cli import render, render_plan
 
     if not run.json and not run.quiet:
         render_plan.show_plan(run.out, plan, verbose=run.verbose)
         # What cannot be shown is not done.
         sys.stdout.flush()
+    elif not plan.blocked_by:
+        for warning in plan.lasting:
+            typer.echo(render.printable(f"warning: {warning}"), err=True)
     if plan.blocked_by:
         raise Refused(
             f"Cannot {plan.operation} {name}: " + "; ".join(plan.blocked_by),

@@ -9,7 +9,7 @@ import typer
 from iceberg_cli.cli.inspect_arguments import WHAT, Named, check_delta, check_iceberg, refuse_beside_check
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.values import integer, positive, time_ms
-from iceberg_cli.errors import CorruptFile, UsageError
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.checking import Checked
@@ -44,7 +44,11 @@ Recount = Annotated[
     ),
 ]
 Check = Annotated[
-    bool, typer.Option("--check", help="Hold the table against its specification; exit 15 on an error.")
+    bool,
+    typer.Option(
+        "--check",
+        help="Hold the table against its specification; exit 15 on an error, 16 where a storage did not answer.",
+    ),
 ]
 Deep = Annotated[
     bool,
@@ -135,13 +139,15 @@ def _look(
     snapshot = opened.snapshot
     if named.given():
         snapshot = opened.log.snapshot(named.version, at_ms=named.at_ms)
+    for warning in snapshot.warnings:
+        run.warn(warning)
     return DeltaInspection(table=opened, snapshot=snapshot, as_of_ms=run.as_of_ms)
 
 
 def _show_findings(run: Run, shown: Inspection | DeltaInspection, *, one_snapshot: bool, deep: bool) -> None:
-    from iceberg_cli.findings import ERROR
+    from iceberg_cli.findings import ERROR, UNANSWERED
 
-    checked = _checked(shown, one_snapshot=one_snapshot, deep=deep)
+    checked = _checked(shown, one_snapshot=one_snapshot, deep=deep, now_ms=run.started_ms)
     document = {**shown.header("check"), **checked.to_json()}
     run.progress.close()
     if run.json:
@@ -152,21 +158,26 @@ def _show_findings(run: Run, shown: Inspection | DeltaInspection, *, one_snapsho
         from iceberg_cli.render_findings import show_findings
 
         show_findings(run.out, document, verbose=run.verbose)
+    if missing := checked.findings.totals.get(UNANSWERED):
+        from iceberg_cli.render import count
+
+        run.warn(f"not looked at, for the storage did not answer: {count(missing, 'files')}; all others were")
+        raise typer.Exit(BackendUnavailable.exit_code)
     if document["counts"][ERROR]:
         raise typer.Exit(CorruptFile.exit_code)
 
 
 def _checked(
-    shown: Inspection | DeltaInspection, *, one_snapshot: bool, deep: bool
+    shown: Inspection | DeltaInspection, *, one_snapshot: bool, deep: bool, now_ms: int
 ) -> Checked | DeltaChecked:
     if shown.format == "iceberg":
         from iceberg_cli.checking import Checking, heads_of
 
         heads = heads_of(shown.table.metadata, shown.snapshot if one_snapshot else None)
-        return Checking(table=shown.table, heads=heads, deep=deep).run()
+        return Checking(table=shown.table, heads=heads, deep=deep, now_ms=now_ms).run()
     from iceberg_cli.delta_checking import DeltaChecking
 
-    return DeltaChecking(table=shown.table, snapshot=shown.snapshot, deep=deep).run()
+    return DeltaChecking(table=shown.table, snapshot=shown.snapshot, deep=deep, now_ms=now_ms).run()
 
 
 def _show_summary(run: Run, shown: Inspection | DeltaInspection, *, recount: bool) -> None:

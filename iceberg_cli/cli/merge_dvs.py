@@ -106,7 +106,8 @@ def register(app: typer.Typer) -> None:
 
         The files are Puffin files in Iceberg, deletion_vector_*.bin in Delta, where there are no position deletes.
         What readers see does not change. A data file gets all position deletes that apply to it or none; where a
-        deletion vector lacks older position deletes, both are left alone and reported. No file is deleted:
-        expire-snapshots does that once no snapshot needs it.
+        deletion vector lacks older position deletes, both are left alone and reported. Before Iceberg's version 3 only
+        position delete files go of which each named data file is gone or newer. No file is deleted: expire-snapshots
+        does that once no snapshot needs it.
         """
         carry_out(run, carry, "merge-dvs", table, options)

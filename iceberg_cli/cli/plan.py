@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from iceberg_cli.cli.options import Chosen, spread_all
 from iceberg_cli.cli.rewrite_manifests import RewriteManifestsOptions
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.upgrade_v3 import UpgradeOptions
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import IcebergCliError, UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
@@ -33,6 +33,7 @@ OPTIONS: Mapping[str, type] = {
     "upgrade-v3": UpgradeOptions,
     "assign-row-ids": AssignOptions,
 }
+_WORST_FIRST = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
 _HELPS = {
     "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB) "
     "and of new files of deletion vectors (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB; Delta: "
@@ -77,17 +78,34 @@ def register(app: typer.Typer) -> None:
             if verb in (None, name)
         }
         verbs = verbs_of(opened)
-        plans = [verbs[name].plan(opened, policy, as_of_ms=run.as_of_ms) for name, policy in policies.items()]
+        plans: list[Plan] = []
+        failed: dict[str, IcebergCliError] = {}
+        for name, policy in policies.items():
+            try:
+                plans.append(verbs[name].plan(opened, policy, as_of_ms=run.as_of_ms))
+            except UsageError:
+                raise
+            except IcebergCliError as error:
+                failed[name] = error
+        if not plans:
+            raise _worst(failed)
         run.progress.close()
         _show_open_operations(run, opened)
         if output is not None:
             save(plans[0], output)
         if verb is None:
-            _show_survey(run, table, plans, chosen)
+            _show_survey(run, table, plans, failed, chosen)
         else:
             _show(run, plans[0], output)
+        if failed:
+            raise typer.Exit(_worst(failed).exit_code)
         if exit_code and _anything_due(plans, alone=verb is not None):
             raise typer.Exit(3)
+
+
+def _worst(failed: Mapping[str, IcebergCliError]) -> IcebergCliError:
+    """The first of the errors with the worst exit code."""
+    return min(failed.values(), key=lambda error: _WORST_FIRST.index(error.exit_code))
 
 
 def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
@@ -145,8 +163,10 @@ def _show(run: Run, made: Plan, output: str | None) -> None:
             )
 
 
-def _show_survey(run: Run, name: str, plans: list[Plan], chosen: Chosen) -> None:
-    """Every verb, the one that frees most first."""
+def _show_survey(
+    run: Run, name: str, plans: list[Plan], failed: Mapping[str, IcebergCliError], chosen: Chosen
+) -> None:
+    """Every verb, the one that frees most first, and last those that cannot be planned."""
     from iceberg_cli import render, render_plan
 
     ranked = sorted(plans, key=lambda made: -(made.removals.size_bytes if made.removals is not None else 0))
@@ -157,15 +177,27 @@ def _show_survey(run: Run, name: str, plans: list[Plan], chosen: Chosen) -> None
                 "table": dict(plans[0].table),
                 "due": _anything_due(plans, alone=False),
                 "plans": [made.to_json() for made in ranked],
+                "failed": [
+                    {"operation": verb, **_without_schema(render.error_document(error))}
+                    for verb, error in failed.items()
+                ],
             }
         )
-    elif not run.quiet:
+        return
+    if run.quiet:
+        for error in failed.values():
+            render.show_error(render.console(sys.stderr), error)
+    else:
         shared = run.spelled()
         commands = [
             shlex.join(["iceberg-cli", made.operation, name, *chosen.words[made.operation], *shared])
             for made in ranked
         ]
-        render_plan.show_survey(run.out, ranked, commands)
+        render_plan.show_survey(run.out, ranked, commands, failed)
+
+
+def _without_schema(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != "schema"}
 
 
 def _show_open_operations(run: Run, opened: IcebergTable | DeltaTable) -> None:

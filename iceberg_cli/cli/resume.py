@@ -50,6 +50,8 @@ def register(app: typer.Typer) -> None:
         from iceberg_cli.settling import operations
 
         opened = run.open(table)
+        if not list_only:
+            _remove_leftovers(run, opened)
         found = operations(opened, now_ms=run.started_ms)
         if op_id is not None:
             found = [listed for listed in found if listed.operation_id == op_id]
@@ -69,6 +71,16 @@ def register(app: typer.Typer) -> None:
         code = next((done.exit_code for done in settled if done.exit_code), 0)
         if code:
             raise typer.Exit(code)
+
+
+def _remove_leftovers(run: Run, opened: IcebergTable | DeltaTable) -> None:
+    """Delete the temporary files that killed runs left, and say so."""
+    from iceberg_cli import render
+
+    gone = opened.remove_leftovers(now_ms=run.started_ms)
+    if gone and not (run.quiet or run.json):
+        files = render.count(len(gone), "temporary files")
+        run.out.print(render.printable(f"Removed {files} that a killed run had left, such as {gone[0]}."))
 
 
 def _show_settled(run: Run, table: str, settled: list[Settled]) -> None:

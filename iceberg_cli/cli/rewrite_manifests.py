@@ -53,6 +53,13 @@ class RewriteManifestsOptions:
             metavar="N", parser=integer, help="Merge only where there are at least N of a kind; default: 2."
         ),
     ] = None
+    all_manifests: Annotated[
+        bool,
+        typer.Option(
+            "--all-manifests",
+            help="Write every manifest and its row of the manifest list anew, whatever its size and partitions.",
+        ),
+    ] = False
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -82,6 +89,7 @@ class RewriteManifestsOptions:
             "content": "",
             "sort_by": "",
             "min_manifests": "",
+            "all_manifests": "",
         },
     }
 
@@ -102,6 +110,7 @@ class RewriteManifestsOptions:
             content=self.content,
             sort_by=tuple(self.sort_by or ()),
             min_manifests=positive(self.min_manifests, "--min-manifests"),
+            all_manifests=self.all_manifests,
         )
 
     def delta_policy(self, *, now_ms: int) -> policies.CheckpointPolicy:  # noqa: ARG002 - nothing here has an age

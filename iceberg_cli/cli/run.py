@@ -65,7 +65,11 @@ class Run:
     ] = None
     unsafe_allow_root: Annotated[
         list[str] | None,
-        typer.Option(metavar="URI", help="Delete in this folder too, although it is not the table's own."),
+        typer.Option(
+            metavar="URI",
+            help="Delete in this folder too: one that is not the table's own, that is a whole bucket, or that a "
+            "symbolic link inside the table leads to.",
+        ),
     ] = None
     unsafe_trust_lists: Annotated[
         bool,
@@ -157,9 +161,9 @@ class Run:
         from iceberg_cli.paths import Roots
 
         for root in self.unsafe_allow_root or ():
-            if not Roots.of([root]).folders:
+            if not Roots.of((), allowed=[root]).folders:
                 raise UsageError(
-                    f"--unsafe-allow-root: {root!r} is no folder; a whole disk or bucket cannot be allowed"
+                    f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
                 )
         table = open_table(
             name,
@@ -183,11 +187,20 @@ class Run:
         return None if self.no_cache or folder is None else (folder, limit_bytes)
 
     def keep_learnt(self) -> None:
-        """Keep for later runs what this one learnt of tables' immutable files; a run does not fail for it."""
+        """Keep for later runs what this one learnt of tables' immutable files; a run does not fail for it.
+
+        What was noticed of them and is in no plan is told now.
+        """
         for table in self._opened:
+            for notice in table.notices():
+                self._say(f"warning: {notice}")
             reason = table.keep_learnt()
             if reason is not None:
-                self._say(f"warning: what this run learnt is not kept: {reason}")
+                self.warn(f"what this run learnt is not kept: {reason}")
+
+    def warn(self, text: str) -> None:
+        """A warning on standard error."""
+        self._say(f"warning: {text}")
 
     def _say(self, text: str) -> None:
         """One line on standard error."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli import errors
+from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF_MS, CatalogTable, FolderTable, catalog_table, four_snapshots, listing
 from tests.cli.running import Ran, iceberg_cli
 
@@ -164,6 +165,36 @@ def test_14_is_committed_with_files_left_and_resume_finishes(table: FolderTable)
     assert iceberg_cli("resume", table.folder, "--list").out == "No open operation.\n"
 
 
+def test_14_again_for_the_same_reason_leaves_the_journal_as_it_is(tmp_path: Path) -> None:
+    table = FolderTable(folder=tmp_path / "t")
+    table.commit(1, age_ms=9 * DAY_MS, add=["keep", "one", "two"])
+    table.commit(2, age_ms=8 * DAY_MS, remove=["one", "two"])
+    table.publish()
+    stuck = [table.folder / "data" / f"{name}.parquet" for name in ("one", "two")]
+    for path in stuck:
+        path.unlink()
+        path.mkdir()
+    expected = [{"path": str(path), "reason": "it is a folder"} for path in stuck]
+    assert run(table.folder, *AS_OF).json["failed_deletes"] == expected
+    [journal] = (table.folder / "_iceberg_cli" / "ops").iterdir()
+    before = listing(journal)
+    for command in (("resume", table.folder), ("expire-snapshots", table.folder, *AS_OF, "--yes")):
+        for _ in range(2):
+            ran = iceberg_cli(*command)
+            assert ran.code == 14
+            assert f"still there: {stuck[0]}: it is a folder" in ran.err
+            assert listing(journal) == before
+    ran = iceberg_cli("resume", table.folder, "--format", "json")
+    assert (ran.code, ran.json["reports"][0]["failed_deletes"]) == (14, expected)
+    stuck[0].rmdir()
+    ran = iceberg_cli("resume", table.folder, "--format", "json")
+    assert (ran.code, ran.json["reports"][0]["failed_deletes"]) == (14, expected[1:])
+    assert len(listing(journal)) > len(before)
+    stuck[1].rmdir()
+    assert iceberg_cli("resume", table.folder).code == 0
+    assert not journal.exists()
+
+
 def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 
@@ -181,7 +212,7 @@ def test_15_is_a_file_of_a_kept_snapshot_that_cannot_be_read_whole(
     assert listing(table.folder) == before
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"format-version": 2}', '{"format-version": 9}'])
+@pytest.mark.parametrize("text", ["", "{", '{"format-version": 2}', '{"format-version": 0}'])
 def test_15_is_metadata_that_breaks_the_specification(table: FolderTable, text: str) -> None:
     (table.folder / "metadata" / "v1.metadata.json").write_text(text)
     ran = run(table.folder, *AS_OF)

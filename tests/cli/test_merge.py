@@ -549,19 +549,6 @@ def test_options_that_make_no_sense_are_usage_errors(folder: Path, options: list
 # -- versions, refusals --------------------------------------------------------------------------------------------
 
 
-def test_version_2_is_refused_with_the_way_forward_and_a_dry_run_shows_what_it_would_bring(
-    folder: Path,
-) -> None:
-    two_generations(folder, format_version=2).publish()
-    plan = dry(folder)
-    assert plan["due"]
-    assert "upgrade-v3" in plan["blocked_by"][0]
-    assert plan["steps"][0]["change"]["draft"]["summary"]["added-dvs"] == "2"
-    ran = iceberg_cli("merge-dvs", folder, "--yes")
-    assert ran.code == 11
-    assert "upgrade-v3" in ran.err
-
-
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_table_without_deletes_has_nothing_to_do(folder: Path, version: int) -> None:
     table = a_table(folder, format_version=version)
@@ -826,6 +813,20 @@ def test_a_bad_position_delete_file_is_named_and_nothing_is_planned(
     assert ran.code == 15
     assert "bad-deletes.parquet" in ran.json["message"]
     assert reason in ran.json["message"]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_position_deletes_that_pyarrow_cannot_open_are_no_damage(folder: Path, version: int) -> None:
+    table = two_generations(folder, format_version=version)
+    data = position_deletes([(table.path("gone"), 1)])
+    length = int.from_bytes(data[-8:-4], "little")
+    unknown = data[: -8 - length] + b"\x7f" * length + data[-8:]
+    table.position_bytes("odd", unknown, 1, k="x")
+    table.commit(4)
+    table.publish()
+    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
+    assert ran.code == 11
+    assert "odd-deletes.parquet here: pyarrow says: " in ran.json["message"]
 
 
 def test_rows_that_are_not_sorted_are_read_all_the_same(folder: Path) -> None:

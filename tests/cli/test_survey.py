@@ -94,6 +94,48 @@ def test_what_is_blocked_is_not_due(tmp_path: Path) -> None:
         assert iceberg_cli(*one_verb).code == 0
 
 
+def with_a_manifest_cut_short(folder: Path) -> Hazard:
+    """Two small manifests of which a merge reads both; expiry keeps them unread. One is cut inside a block."""
+    table = Hazard(location=str(folder))
+    a, b = table.data("a", "b")
+    table.manifest("m1", entry(ADDED, a))
+    path = Path(table.rows[table.manifest("m2", entry(ADDED, b))]["manifest_path"])
+    path.write_bytes(path.read_bytes()[:-20])
+    table.rows["m2"]["manifest_length"] -= 20
+    table.snapshot(9, "m1", "m2")
+    table.publish(main=9)
+    return table
+
+
+def test_a_verb_that_cannot_be_planned_says_why_and_the_others_are_shown(tmp_path: Path) -> None:
+    location = with_a_manifest_cut_short(tmp_path / "t").location
+    ran = iceberg_cli("plan", location, *AS_OF)
+    assert ran.code == 15
+    lines = ran.out.splitlines()
+    assert "rewrite-manifests: cannot be planned" in lines
+    why = lines[lines.index("rewrite-manifests: cannot be planned") + 1]
+    assert why.startswith(f"  Cannot read {location}/metadata/m2.avro at byte ")
+    assert "expire-snapshots: nothing to do" in lines
+    document = iceberg_cli("plan", location, *AS_OF, "--format", "json").json
+    assert "expire-snapshots" in {each["operation"] for each in document["plans"]}
+    failed = {each["operation"]: each for each in document["failed"]}
+    assert failed["rewrite-manifests"]["exit_code"] == 15
+    assert failed["rewrite-manifests"]["message"] == why.strip()
+    quiet = iceberg_cli("plan", location, *AS_OF, "--quiet", "--exit-code")
+    assert (quiet.code, quiet.out) == (15, "")
+    assert f"error: {why.strip()}" in quiet.err
+
+
+def test_one_verb_alone_that_cannot_be_planned_is_an_error(tmp_path: Path) -> None:
+    location = with_a_manifest_cut_short(tmp_path / "t").location
+    ran = iceberg_cli("plan", location, "rewrite-manifests", *AS_OF, "--format", "json")
+    assert (ran.code, ran.json["schema"]) == (15, "iceberg-cli/error/1")
+
+
+def test_a_wrong_word_on_the_command_line_ends_the_whole_survey(table: FolderTable) -> None:
+    assert iceberg_cli("plan", table.folder, *AS_OF, "--spec-id", 77).code == 2
+
+
 def test_a_refusal_is_of_an_effect(tmp_path: Path) -> None:
     """Nothing is due, so nothing is refused: neither in the plan nor when it is carried out."""
     table = four_snapshots(tmp_path / "t", properties={"gc.enabled": "false"})
