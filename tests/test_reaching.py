@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.reachability import NO_KEYS
 from iceberg_cli.liveness import Liveness
 from iceberg_cli.liveness_values import Question
 from iceberg_cli.opening import open_table
+from iceberg_cli.paths import Roots
 from iceberg_cli.plan import NamedFile, Reach
 from iceberg_cli.reaching import reached_apart
 from iceberg_cli.removal_parts import collected
@@ -232,8 +233,15 @@ def test_files_of_others_are_left_out_of_every_part_and_counted_once(made: Made)
         return pc.starts_with(rows["path"], "/own/").combine_chunks()
 
     tables = iter([rows("/a", "/own/1"), rows("/b", "/c"), rows("/own/2"), rows(), rows("/d", "/e", "/f")])
-    plan = opened(made).with_own_removals(a_plan(removals=Removals.none()), tables, own, folders="its folder")
+    roots = Roots.of(["/own"])
+    plan = opened(made).with_own_removals(
+        a_plan(removals=Removals.none()), tables, own, roots=roots, locations=["/own"]
+    )
     assert plan.removals is not None
     assert plan.removals.table["path"].to_pylist() == ["/own/1", "/own/2"]
     *_, warning = plan.warnings
-    assert warning == "6 files that would go are outside its folder and stay: /a, /b, /c, /d, /e"
+    assert warning == (
+        "6 files, 6 bytes, that would go stay for ever: they are outside the table's own locations, in /, and nothing "
+        "will reference them any more. `--unsafe-allow-root FOLDER` deletes them. Such as: /a, /b, /c, /d, /e"
+    )
+    assert plan.lasting == (warning,)

@@ -13,6 +13,7 @@ from uuid import UUID
 from iceberg_cli.apply import apply
 from iceberg_cli.delta.paths import z85_encode
 from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.errors import Refused
 from iceberg_cli.report import Report
 from tests.crash.delta import (
     METADATA,
@@ -198,12 +199,26 @@ class Scene:
         """Resume, run again, and nothing is left to do or to clean up."""
         verb.process(self.world).resume()
         self.check()
-        verb.process(self.world).run()
+        self._able(verb).process(self.world).run()
         self.check()
+        if self._able(verb) is not verb:
+            verb = self._able(verb)
+            verb.process(self.world).run()
+            self.check()
         assert verb.process(self.world).run().status == "nothing_to_do"
         assert not verb.process(self.world).plan().due
         self.check_reading(verb)
         assert self.litter() == set()
+
+    def _able(self, verb: Verb) -> Verb:
+        """The verb, or a full VACUUM where commits are gone whose files one in lite mode would have to look at."""
+        try:
+            verb.process(self.world).plan()
+        except Refused as refused:
+            if verb.policy.get("mode") != "lite" or "--mode full" not in refused.next_step:
+                raise
+            return VERBS_ASKED["vacuum"]
+        return verb
 
     def check_done(self, verb: Verb) -> None:
         """What the verb is for has happened."""

@@ -7,7 +7,7 @@ effects are puts, single deletions and pointer swaps; reads change nothing, so s
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -73,6 +73,13 @@ class World:
         self.files[path] = data
         if self.dated:
             self.written_ms[path] = self.now_ms
+
+    def remove_orphans(self, needed: Collection[str]) -> None:
+        """Three days go by, and another tool removes what the table does not need; it knows nothing of journals."""
+        self.now_ms += 3 * DAY_MS
+        for path in self.files.keys() - {*needed}:
+            if "/_iceberg_cli/" not in path:
+                del self.files[path]
 
     def new_uuid(self) -> str:
         self.drawn += 1
@@ -194,6 +201,9 @@ class SimStorage:
 
     def holds_any(self, folder: str) -> bool:
         return next(self.list(folder), None) is not None
+
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        return [frozenset(n for n in names if self.holds_any(f"{folder}/{n}")) for folder in folders]
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         failed: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from functools import partial
 
@@ -16,10 +17,10 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from tests.crash.budget import few_or_many, some
+from tests.crash.budget import deep_unless, few_or_many, some
 from tests.crash.delta import ROOT
-from tests.crash.delta_reader import LOG, commits, is_ours
-from tests.crash.delta_scenes import RACES, VERBS_ASKED, Scene
+from tests.crash.delta_reader import COMMIT, LOG, commits, is_ours
+from tests.crash.delta_scenes import RACES, VERBS_ASKED, Scene, ours
 from tests.crash.simulation import Script, crash
 
 verbs = pytest.mark.parametrize("name", VERBS_ASKED)
@@ -66,6 +67,50 @@ def test_a_second_crash_while_the_first_is_resumed(name: str, budget: int) -> No
 
 
 @verbs
+@few_or_many(3)
+def test_a_second_process_that_resumes_at_any_moment_and_the_first_that_goes_on(
+    name: str, budget: int
+) -> None:
+    verb = VERBS_ASKED[name]
+    for number in some(range(len(verb.effects())), budget):
+        scene = Scene()
+        other = verb.process(scene.world)
+        process = verb.process(scene.world, Script(before={number: other.resume}))
+        with suppress(TakenOver):
+            process.run()
+        scene.check()
+        scene.finish(verb)
+        scene.check_done(verb)
+
+
+@verbs
+@few_or_many(2, all_of=500)
+def test_a_crash_anywhere_and_a_resume_beside_two_other_verbs(name: str, budget: int) -> None:
+    verb, draw = VERBS_ASKED[name], random.Random(17)
+    for death in some(range(len(verb.effects())), budget):
+        scene = Scene()
+        dying = verb.process(scene.world, Script(before={death: crash}))
+        assert dying.dies(dying.run)
+        one, other = draw.sample(sorted({*VERBS_ASKED} - {name}), 2)
+        first, second = draw.randrange(6), draw.randrange(12)
+        print(f"dies before {death}; {one} before {first}, {other} before {second}")
+
+        def beside(another: str, scene: Scene = scene, *, settles: bool = draw.random() < 0.5) -> None:
+            with suppress(IcebergCliError):
+                if settles:
+                    VERBS_ASKED[another].process(scene.world).run()
+                else:
+                    ours(another)(scene)
+            scene.check()
+
+        before = {first: partial(beside, one), first + second: partial(beside, other)}
+        with suppress(IcebergCliError):
+            verb.process(scene.world, Script(before=before)).resume()
+        scene.check()
+        scene.finish(verb)
+
+
+@verbs
 @few_or_many(8)
 def test_another_writer_before_any_effect(name: str, budget: int) -> None:
     verb = VERBS_ASKED[name]
@@ -78,6 +123,24 @@ def test_another_writer_before_any_effect(name: str, budget: int) -> None:
         process = verb.process(scene.world, Script(before={number: partial(RACES[race], scene)}))
         print(f"{race} before {trace[number]}")
         with suppress(CommitConflict, Refused, StalePlan, TakenOver):
+            process.run()
+        scene.check()
+        scene.finish(verb)
+
+
+@verbs
+@pytest.mark.parametrize(
+    "race", deep_unless(["delete rows"], ["delete rows", "delete rows without vector", "remove"])
+)
+def test_a_delete_between_our_look_and_our_commit_is_kept(name: str, race: str) -> None:
+    verb = VERBS_ASKED[name]
+    trace = verb.effects()
+    for number in [
+        n for n, effect in enumerate(trace) if COMMIT.fullmatch(effect.removeprefix(f"put {LOG}"))
+    ]:
+        scene = Scene()
+        process = verb.process(scene.world, Script(before={number: partial(RACES[race], scene)}))
+        with suppress(CommitConflict, Refused, StalePlan):
             process.run()
         scene.check()
         scene.finish(verb)

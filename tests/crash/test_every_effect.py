@@ -11,13 +11,15 @@ import pytest
 
 from iceberg_cli.errors import IcebergCliError, StalePlan
 from tests.crash.budget import few_or_many, some
-from tests.crash.scenes import Scene, a_scene, few_rows_in_a_part, finish
+from tests.crash.scenes import CANARIES, Scene, a_scene, few_rows_in_a_part, finish
 from tests.crash.simulation import Process, Script, crash
 
+PARTS = "catalog, removals in parts"
 
-@pytest.fixture(scope="module", params=["catalog", "folder", "catalog, removals in parts"])
+
+@pytest.fixture(scope="module", params=["catalog", "folder", pytest.param(PARTS, marks=pytest.mark.deep)])
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
-    with few_rows_in_a_part() if request.param.endswith("parts") else contextlib.nullcontext():
+    with few_rows_in_a_part() if request.param == PARTS else contextlib.nullcontext():
         yield a_scene(catalog=request.param != "folder")
 
 
@@ -54,7 +56,7 @@ def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene
         here.check_finished()
 
 
-@few_or_many(30)
+@few_or_many(10)
 def test_crash_inside_resume_around_any_of_its_effects(scene: Scene, budget: int) -> None:
     cases = []
     for number, _ in enumerate(effects_of(scene)):
@@ -64,7 +66,7 @@ def test_crash_inside_resume_around_any_of_its_effects(scene: Scene, budget: int
         second = Process(world=here.copy().world)
         second.resume()
         cases += [(number, nested) for nested in range(len(second.effects))]
-    for number, nested in some(cases, 40):
+    for number, nested in some(cases, budget):
         here = scene.copy()
         first = Process(world=here.world, script=Script(before={number: crash}))
         first.dies(first.expire)
@@ -74,8 +76,26 @@ def test_crash_inside_resume_around_any_of_its_effects(scene: Scene, budget: int
         finish(here)
 
 
-def test_another_writers_append_before_any_effect_is_kept(scene: Scene) -> None:
-    for number, _ in enumerate(effects_of(scene)):
+@few_or_many(1)
+def test_process_that_stands_still_for_days_while_orphans_are_cleaned_leaves_a_whole_table(
+    scene: Scene, budget: int
+) -> None:
+    effects = effects_of(scene)
+    before_a_swap = [number for number in range(len(effects) - 1) if effects[number + 1].startswith("swap ")]
+    for number in {*before_a_swap[:budget], *some(range(len(effects)), budget)}:
+        here = scene.copy()
+
+        def days_later(here: Scene = here) -> None:
+            here.world.remove_orphans({*here.check(), *CANARIES})
+
+        process = Process(world=here.world, script=Script(after={number: days_later}))
+        assert process.expire().status == "done", effects[number]
+        here.check_finished()
+
+
+@few_or_many(10)
+def test_another_writers_append_before_any_effect_is_kept(scene: Scene, budget: int) -> None:
+    for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
         process = Process(world=here.world, script=Script(before={number: here.foreign_append}))
         process.expire()
@@ -83,8 +103,9 @@ def test_another_writers_append_before_any_effect_is_kept(scene: Scene) -> None:
         here.check_finished()
 
 
-def test_three_appends_before_any_effect_are_kept(scene: Scene) -> None:
-    for number, _ in enumerate(effects_of(scene)):
+@few_or_many(10)
+def test_three_appends_before_any_effect_are_kept(scene: Scene, budget: int) -> None:
+    for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
         acts = dict.fromkeys((number, number + 1, number + 3), here.foreign_append)
         process = Process(world=here.world, script=Script(before=acts))
@@ -104,9 +125,12 @@ def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene, b
         finish(here)
 
 
-def test_append_while_the_process_is_dead_is_kept_and_only_what_was_shown_goes(scene: Scene) -> None:
+@few_or_many(10)
+def test_append_while_the_process_is_dead_is_kept_and_only_what_was_shown_goes(
+    scene: Scene, budget: int
+) -> None:
     theirs = set(scene.world.files)
-    for number, _ in enumerate(effects_of(scene)):
+    for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
         process = Process(world=here.world, script=Script(before={number: crash}))
         process.dies(process.expire)
@@ -138,8 +162,9 @@ def test_commit_that_would_let_more_expire_than_was_shown_stops_the_run(scene: S
     assert 0 < refused < 9 + sum("/removals-" in effect for effect in effects if effect.startswith("put "))
 
 
-def test_more_due_while_the_process_is_dead_is_never_deleted_unseen(scene: Scene) -> None:
-    for number, _ in enumerate(effects_of(scene)):
+@few_or_many(10)
+def test_more_due_while_the_process_is_dead_is_never_deleted_unseen(scene: Scene, budget: int) -> None:
+    for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
         here.kept.remove(6)
         process = Process(world=here.world, script=Script(before={number: crash}))

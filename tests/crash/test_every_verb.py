@@ -18,8 +18,16 @@ from typing import Any
 import pytest
 
 from iceberg_cli.apply import apply
-from iceberg_cli.errors import CommitConflict, StalePlan, TakenOver
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    CommitConflict,
+    CorruptFile,
+    IcebergCliError,
+    StalePlan,
+    TakenOver,
+)
 from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
+from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
 from iceberg_cli.iceberg.merge_policy import MergePolicy
 from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
 from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
@@ -28,7 +36,7 @@ from iceberg_cli.report import Report
 from iceberg_cli.settling import settle_all
 from iceberg_cli.verbs import VERBS
 from tests.builders import NOW_MS
-from tests.crash.budget import few_or_many, some
+from tests.crash.budget import deep_unless, few_or_many, some
 from tests.crash.checking import check_table
 from tests.crash.engine import Engine, Lineage, Row, rows_of, snapshot_of
 from tests.crash.simulation import Process, Script, World, crash
@@ -269,6 +277,17 @@ def test_another_engines_commit_before_any_effect_is_kept(lake: Lake, act: str, 
         here.finish()
 
 
+@pytest.mark.parametrize("act", deep_unless(["delete"], ["delete", "compaction"]))
+def test_another_engines_commit_between_our_look_and_our_swap_is_kept(lake: Lake, act: str) -> None:
+    swaps = [number for number, effect in enumerate(undisturbed(lake)) if effect.startswith("swap ")]
+    assert swaps
+    for number in swaps:
+        here = lake.copy()
+        with contextlib.suppress(StalePlan, CommitConflict):
+            here.run(here.process(before={number: here.disturb(ACTS[act])}))
+        here.finish()
+
+
 @few_or_many(8)
 @pytest.mark.parametrize("act", ACTS)
 def test_another_engines_commit_while_the_process_is_dead_is_kept(lake: Lake, act: str, budget: int) -> None:
@@ -297,6 +316,25 @@ def test_two_commits_of_others_and_a_crash_at_any_three_moments(lake: Lake, budg
         here.finish()
 
 
+@few_or_many(1)
+def test_a_process_that_stands_still_for_days_while_orphans_are_cleaned_commits_a_whole_table(
+    lake: Lake, budget: int
+) -> None:
+    effects = undisturbed(lake)
+    before_a_swap = [number for number in range(len(effects) - 1) if effects[number + 1].startswith("swap ")]
+    for number in {*before_a_swap[:budget], *some(range(len(effects)), budget)}:
+        here = lake.copy()
+
+        def days_later(here: Lake = here) -> None:
+            here.world.remove_orphans(here.check())
+
+        # A file may go between its being written and its being read back.
+        with contextlib.suppress(BackendUnavailable, CorruptFile):
+            assert here.run(here.process(after={number: days_later})).status == "done"
+        here.check()
+        here.finish()
+
+
 def test_a_second_process_that_resumes_at_any_moment_loses_nothing(lake: Lake) -> None:
     for number, _ in enumerate(undisturbed(lake)):
         here = lake.copy()
@@ -314,3 +352,49 @@ def test_a_lost_answer_or_a_refusal_of_the_swap_is_made_good(lake: Lake, fates: 
         here.run(here.process(swaps=fates))
     here.check()
     here.finish()
+
+
+def other_verb(lake: Lake, case: Case, *, settles: bool) -> Callable[[], None]:
+    """Another process of this tool; where it is not told to leave open operations alone it settles them first."""
+
+    def run() -> None:
+        process = lake.process()
+        with contextlib.suppress(IcebergCliError):
+            if settles:
+                list(settle_all(process.table, process.shell))
+            plan = VERBS[case.verb].plan(process.table, case.policy, as_of_ms=NOW_MS)
+            apply(plan, process.table, VERBS[case.verb], process.shell)
+        lake.check()
+
+    return run
+
+
+OTHERS = [
+    *CASES[:1],
+    CASES[2],
+    CASES[5],
+    CASES[6],
+    Case("expire-snapshots", ExpirePolicy(retain_last=1, older_than_ms=NOW_MS).to_json(), fragmented),
+]
+
+
+@few_or_many(2, all_of=500)
+def test_a_crash_anywhere_and_a_resume_beside_two_other_verbs(lake: Lake, budget: int) -> None:
+    draw = random.Random(13)
+    for death in some(range(len(undisturbed(lake))), budget):
+        here = lake.copy()
+        dying = here.process(before={death: crash})
+        assert dying.dies(partial(here.run, dying))
+        one, other = draw.sample(OTHERS, 2)
+        first, second = draw.randrange(6), draw.randrange(12)
+        print(f"dies before {death}; {one} before {first}, {other} before {second}")
+        resuming = here.process(
+            before={
+                first: other_verb(here, one, settles=draw.random() < 0.5),
+                first + second: other_verb(here, other, settles=draw.random() < 0.5),
+            }
+        )
+        with contextlib.suppress(IcebergCliError):
+            resuming.resume()
+        here.check()
+        here.finish()

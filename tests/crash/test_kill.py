@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +26,12 @@ LONG_AGO_MS = 1_000 * DAY_MS  # the program refuses an `--as-of` in the future
 AS_OF_MS = NOW_MS - LONG_AGO_MS
 OPTIONS = ("--older-than", str(AS_OF_MS - DAY_MS), "--as-of", str(AS_OF_MS), "--yes", "--no-progress")
 REFS = {"main": SNAPSHOTS, "eom": 3}
+REFUSED = 11
+# On another machine nobody can see that the process is only stopped.
+ELSEWHERE = """import socket
+socket.gethostname = lambda: "elsewhere"
+from iceberg_cli.__main__ import main
+main()"""
 SCHEMA = """CREATE TABLE iceberg_tables (
     catalog_name VARCHAR(255), table_namespace VARCHAR(255), table_name VARCHAR(255),
     metadata_location VARCHAR(1000), previous_metadata_location VARCHAR(1000), iceberg_type VARCHAR(5),
@@ -143,3 +150,35 @@ def test_killed_at_random_moments_the_program_makes_good_what_it_began(
         assert not place.journal.exists()
     print(f"{in_the_middle} of {budget} kills found an operation under way")
     assert in_the_middle
+
+
+@few_or_many(2, all_of=30)
+def test_a_process_that_is_stopped_and_goes_on_after_another_took_its_work_over_harms_nothing(
+    tmp_path: Path, budget: int
+) -> None:
+    place = a_place(tmp_path, catalog=False)
+    copy = tmp_path / "copy"
+    shutil.copytree(place.folder.parent, copy)
+    taken_over = 0
+    for number in range(budget):
+        place.restore(copy)
+        process = place.start("expire-snapshots", place.name, *OPTIONS)
+        wait_for_record(place, process, number % 6)
+        process.send_signal(signal.SIGSTOP)
+        taken_over += place.journal.exists()
+        taking_over = subprocess.run(
+            [sys.executable, "-c", ELSEWHERE, "resume", place.name],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            check=False,
+        )
+        assert taking_over.returncode == 0, taking_over.stderr
+        place.check()
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(timeout=120) in (0, REFUSED), number  # taken over, or done before it was stopped
+        place.check()
+        done(iceberg_cli("expire-snapshots", place.name, *OPTIONS))
+        left = place.files() - place.check() - {str(place.folder / "metadata" / "version-hint.text")}
+        assert left == set()
+    print(f"{taken_over} of {budget} were taken over")
+    assert taken_over

@@ -19,7 +19,7 @@ from tests.builders import LOCATION, NOW_MS
 from tests.crash.checking import reachable
 from tests.crash.simulation import Process, Script, SimStorage, World, crash
 from tests.delete_tables import DeleteTable
-from tests.scan_planning import view
+from tests.scan_planning import entries_of, view
 
 POLICY = MergePolicy(min_files=2, target_size_bytes=600)
 ONE_BY_ONE = MergePolicy(target_size_bytes=1)  # a Puffin file for each deletion vector
@@ -32,9 +32,10 @@ class Here:
 
     world: World
     commits: int = 0
+    format_version: int = 3
 
     def copy(self) -> Here:
-        return Here(self.world.copy(), self.commits)
+        return Here(self.world.copy(), self.commits, self.format_version)
 
     @property
     def storage(self) -> SimStorage:
@@ -50,7 +51,7 @@ class Here:
     def writer(self) -> DeleteTable:
         """Another writer, who has just looked at the table."""
         location, document = self.current()
-        table = DeleteTable(storage=self.storage, location=LOCATION)
+        table = DeleteTable(storage=self.storage, location=LOCATION, format_version=self.format_version)
         table.reload(document, int(location.rpartition("/v")[2].partition(".")[0]))
         return table
 
@@ -227,4 +228,101 @@ def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
         process = Merger(world=there.world, script=Script(before={number: disturb}))
         apply(saved, process.table, VERBS["merge-dvs"], process.shell)
         assert there.seen() == expected[0], effect
+        there.check_tidy()
+
+
+# -- before version 3 --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def version_2() -> Here:
+    """Two position delete files that dangle, one that is needed, in one manifest; equality deletes."""
+    world = World()
+    table = DeleteTable(
+        storage=SimStorage(world, Script()), location=LOCATION, format_version=2,
+        properties={"commit.retry.min-wait-ms": "1"},
+    )  # fmt: skip
+    for name in "abc":
+        table.data(name, 100)
+    table.commit(1)
+    table.positions("needed", {"a": [1, 2], "g": [5]})
+    table.positions("gone", {"b": [3], "g": [1]})
+    table.positions("never", {"h": [4]})
+    table.equality("e")
+    table.commit(2)
+    table.remove("b")
+    table.commit(3)
+    table.publish()
+    return Here(world, format_version=2)
+
+
+def delete_names(there: Here) -> set[str]:
+    entries = entries_of(there.storage.read, there.current()[1])
+    return {entry["file_path"].rpartition("/")[2] for entry in entries if entry["content"]}
+
+
+def added_as_old(table: DeleteTable, _: Seen) -> None:
+    """A compaction that keeps the sequence number of what it replaces: older deletes apply to what it adds."""
+    table.remove("a", "c")
+    table.data("g", 50, sequence_number=2)
+
+
+def added_as_new(table: DeleteTable, _: Seen) -> None:
+    table.data("g", 50)
+
+
+def more_deletes(table: DeleteTable, _: Seen) -> None:
+    table.positions("more", {"a": [7], "c": [8]})
+
+
+def a_table_wiped(table: DeleteTable, _: Seen) -> None:
+    table.remove("a", "c")
+
+
+NEEDED, E = "needed-deletes.parquet", "e-eq-deletes.parquet"
+
+
+@pytest.mark.parametrize(
+    ("other", "left"),
+    [
+        (added_as_old, {NEEDED, "gone-deletes.parquet", E}),
+        pytest.param(added_as_new, {NEEDED, E}, marks=pytest.mark.deep),
+        (more_deletes, {NEEDED, "more-deletes.parquet", E}),
+        pytest.param(a_table_wiped, {E}, marks=pytest.mark.deep),
+    ],
+)
+def test_what_dangles_is_decided_again_on_what_another_writer_committed(
+    version_2: Here, other: Callable[[DeleteTable, Seen], None], left: set[str]
+) -> None:
+    effects = effects_of(version_2)
+    swap = max(number for number, effect in enumerate(effects) if "metadata.json" in effect)
+    for number, effect in enumerate(effects):
+        there = version_2.copy()
+        expected: list[Seen] = []
+
+        def disturb(there: Here = there, expected: list[Seen] = expected) -> None:
+            there.commit(other)
+            expected.append(there.seen())
+
+        process = Merger(world=there.world, script=Script(before={number: disturb}))
+        assert process.run().status in ("done", "nothing_to_do"), effect
+        assert there.seen() == expected[0], effect
+        there.check_tidy()
+        Merger(world=there.world).run()
+        assert there.seen() == expected[0], effect
+        # After the swap the file is out of the table: what is added later with an old number has its own rows alone.
+        assert delete_names(there) == left - ({"gone-deletes.parquet"} if number > swap else set()), effect
+
+
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.deep), "after"])
+def test_a_crash_while_dangling_deletes_go_is_made_good(version_2: Here, when: str) -> None:
+    for number, effect in enumerate(effects_of(version_2)):
+        there = version_2.copy()
+        process = Merger(world=there.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
+        assert process.dies(process.run), effect
+        assert there.seen() == version_2.seen(), effect
+        Merger(world=there.world).resume()
+        Merger(world=there.world).run()
+        assert there.seen() == version_2.seen(), effect
+        assert delete_names(there) == {NEEDED, E}
         there.check_tidy()

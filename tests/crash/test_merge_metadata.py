@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.apply import apply
-from iceberg_cli.errors import CommitConflict, Refused, StalePlan
+from iceberg_cli.errors import CommitConflict, StalePlan
 from iceberg_cli.iceberg.merge_policy import MergePolicy
 from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
 from iceberg_cli.verbs import VERBS
@@ -127,15 +127,16 @@ def test_a_recipe_whose_upgrade_another_engine_does_first_goes_on_with_the_merge
     lake.finish()
 
 
-def test_a_merge_that_was_planned_on_version_2_is_refused_after_an_upgrade_and_a_new_plan_is_not() -> None:
+def test_a_merge_that_was_planned_on_version_2_makes_no_vectors_after_an_upgrade_and_a_new_plan_does() -> (
+    None
+):
     lake = Lake.of(Case("merge-dvs", MERGE, second))
     process = lake.process()
     plan = lake.plan(process)
-    assert plan.blocked_by
+    assert not plan.due
     lake.disturb(upgrade)()
-    with pytest.raises(Refused):
-        apply(plan, process.table, VERBS["merge-dvs"], process.shell)
-    assert process.effects == []
+    report = apply(plan, process.table, VERBS["merge-dvs"], process.shell)
+    assert (report.status, process.effects) == ("nothing_to_do", [])
     again = lake.process()
     fresh = VERBS["merge-dvs"].plan(again.table, MERGE, as_of_ms=NOW_MS)
     assert apply(fresh, again.table, VERBS["merge-dvs"], again.shell).status == "done"

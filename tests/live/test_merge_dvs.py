@@ -99,6 +99,51 @@ def test_small_puffin_files_become_one_and_java_reads_it(lake: Lake) -> None:
     assert lake.rows_of_duckdb(table, lake.metadata(table)["current-snapshot-id"]) == lake.rows(table)
 
 
+@pytest.mark.parametrize("granularity", ["partition", "file"])
+def test_position_deletes_that_a_compaction_left_dangling_leave_version_2_and_every_reader_sees_the_same(
+    hadoop: Lake, granularity: str
+) -> None:
+    table = f"dangling_{granularity}"
+    shape = Shape(version=2, by="k", properties={"write.delete.granularity": granularity}).then(
+        insert(0, 19),
+        insert(20, 39),
+        *(f"DELETE FROM {{t}} WHERE id % 7 = {rest}" for rest in (1, 2)),
+        "CALL {c}.system.rewrite_data_files(table => '{t}', where => 'k = \"k0\"',"
+        " options => map('rewrite-all', 'true'))",
+    )
+    write(hadoop, table, shape)
+
+    def rows_of_all() -> list[list[tuple[Any, ...]]]:
+        head = hadoop.metadata(table)["current-snapshot-id"]
+        return [
+            hadoop.rows(table), hadoop.rows_of_pyiceberg(table, head), hadoop.rows_of_duckdb(table, head)
+        ]  # fmt: skip
+
+    def dangling() -> set[str]:
+        """By Iceberg Java's own tables: delete files whose rows name no live data file."""
+        named = hadoop.sql(table, "SELECT delete_file_path, file_path FROM {t}.position_deletes")
+        live = {row[0] for row in hadoop.sql(table, "SELECT file_path FROM {t}.data_files")}
+        return {row[0] for row in named} - {row[0] for row in named if row[1] in live}
+
+    rows, before, due = rows_of_all(), delete_files(hadoop, table), dangling()
+    assert rows[0] == rows[1] == rows[2]
+    assert 0 < len(due) < len(before)
+
+    report = hadoop.verb("merge-dvs", table)
+
+    assert report["rewritten_delete_files_count"] == len(due)
+    assert rows_of_all() == rows
+    assert delete_files(hadoop, table) == [row for row in before if row[1] not in due]
+    assert hadoop.metadata(table)["format-version"] == 2
+    assert hadoop.verb("merge-dvs", table)["status"] == "nothing_to_do"
+    hadoop.sql(table, "DELETE FROM {t} WHERE id IN (3, 21)")
+    hadoop.sql(table, COMPACT)
+    rows = rows_of_all()
+    hadoop.verb("merge-dvs", table)
+    assert delete_files(hadoop, table) == []
+    assert rows_of_all() == rows
+
+
 def test_a_data_file_without_rows_is_reported_with_a_command_that_drops_it(hadoop: Lake) -> None:
     table = "emptied"
     shape = Shape(version=2, properties={"write.delete.granularity": "file"}).then(

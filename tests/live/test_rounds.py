@@ -29,7 +29,7 @@ ROUNDS = 5 if FULL else 3
 SEEDS = range(1, 11) if FULL else (1,)
 DONE, NOTHING = "done", "nothing_to_do"
 REFUSED = 11
-NEED_V3 = ("merge-dvs", "assign-row-ids")
+NEED_V3 = ("assign-row-ids",)
 # What each verb is run with, by chance.
 VERBS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "expire-snapshots": tuple(("--older-than", "0s", "--retain-last", str(n)) for n in (1, 2, 4)),
@@ -167,14 +167,6 @@ class Game:
         location = self.lake.metadata_location(self.table)
         code, report = self.run(verb, arguments)
         moved = self.lake.metadata_location(self.table) != location
-        if (
-            self.version < 3
-            and verb == "merge-dvs"
-            and not self.lake.sql(self.table, "SELECT 1 FROM {t}.delete_files")
-        ):
-            assert (code, report.get("status"), moved) == (0, NOTHING, False), report
-            self.refused.add(verb)  # it would be, had Spark left it anything to do
-            return
         if self.version < 3 and verb in NEED_V3:
             assert (code, moved) == (REFUSED, False), report
             assert ONCE in json.dumps(report)

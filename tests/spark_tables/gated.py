@@ -87,6 +87,9 @@ class GatedStorage:
     def holds_any(self, folder: str) -> bool:
         return self._local.holds_any(_below(folder))
 
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        return self._local.subfolders_many([_below(folder) for folder in folders], names)
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         kept = self._local.delete([_below(path) for path in paths])
         return {SCHEME + path: reason for path, reason in kept.items()}
