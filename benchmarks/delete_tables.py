@@ -1,4 +1,4 @@
-"""Tables for merge-dvs: many Puffin files in part superseded, many position delete files.
+"""Tables for merge-dvs: many Puffin files in part superseded, many position delete files, many that dangle.
 
 Nothing reads the data files, so there are none. The same numbers make the same bytes.
 """
@@ -36,6 +36,7 @@ _SYNC = b"deletes of tables"[:16]
 class _Table:
     location: str
     manifests: list[dict[str, Any]]
+    version: int = 3
     sequence: int = 0
     live: dict[str, tuple[str, dict[str, Any]]] | None = None
 
@@ -51,7 +52,12 @@ class _Table:
         """A commit with one manifest."""
         self.sequence += 1
         data = write_manifest(
-            entries, schema=SCHEMA, partition_spec=SPEC, format_version=3, content=content, sync=_SYNC
+            entries,
+            schema=SCHEMA,
+            partition_spec=SPEC,
+            format_version=self.version,
+            content=content,
+            sync=_SYNC,
         )
         path = self.put(f"metadata/m-{self.sequence}.avro", data)
         counts = {
@@ -74,7 +80,7 @@ class _Table:
             [_entry(self.data_path(n), RECORDS, 10 * RECORDS, "PARQUET", 0) for n in range(count)], 0
         )
 
-    def publish(self, next_row_id: int, version: int = 3) -> None:
+    def publish(self, next_row_id: int) -> None:
         """One snapshot that lists all manifests."""
         live = [row["added_files_count"] + row["existing_files_count"] for row in self.manifests]
         deletes = sum(n for n, row in zip(live, self.manifests, strict=True) if row["content"])
@@ -83,7 +89,7 @@ class _Table:
             "manifest-list": self.put(
                 "metadata/snap.avro",
                 write_manifest_list(
-                    list(reversed(self.manifests)), format_version=version, snapshot_id=self.sequence,
+                    list(reversed(self.manifests)), format_version=self.version, snapshot_id=self.sequence,
                     parent_snapshot_id=None, sequence_number=self.sequence, first_row_id=0, sync=_SYNC,
                 ),
             ),
@@ -94,7 +100,7 @@ class _Table:
             "schema-id": 0, "first-row-id": 0, "added-rows": next_row_id,
         }  # fmt: skip
         document = {
-            "format-version": version, "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c2",
+            "format-version": self.version, "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c2",
             "location": self.location, "last-sequence-number": self.sequence, "last-updated-ms": START_MS + STEP_MS,
             "last-column-id": 1, "current-schema-id": 0, "schemas": [SCHEMA], "default-spec-id": 0,
             "partition-specs": [SPEC], "last-partition-id": 999, "default-sort-order-id": 0,
@@ -201,6 +207,27 @@ def make_position_delete_table(
     table.publish(data_files * RECORDS)
 
 
+def make_dangling_table(location: str, *, files: int = 90_000, data_files: int = 1_000) -> None:
+    """Position delete files of version 2, each of one data file that a compaction has replaced.
+
+    Args:
+        location: a folder that does not exist yet.
+        files: position delete files, in ten manifests.
+        data_files: of the table, all newer.
+    """
+    table = _new(location)
+    table.version = 2
+    for first in range(0, files, max(1, files // 10)):
+        entries = []
+        for number in range(first, min(first + max(1, files // 10), files)):
+            data = _position_deletes([f"{location}/data/replaced-{number:06d}.parquet"], [np.arange(10)])
+            path = table.put(f"data/{number:06d}-deletes.parquet", data)
+            entries.append(_entry(path, 10, len(data), "PARQUET", 1))
+        table.manifest(entries, 1)
+    table.data_files(data_files)
+    table.publish(data_files * RECORDS)
+
+
 def _position_deletes(names: list[str], parts: list[np.ndarray]) -> bytes:
     indices = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in parts])
     fields = [
@@ -221,9 +248,12 @@ def _id(number: int) -> dict[str, str]:
 
 
 def main() -> None:
-    """`python -m benchmarks.delete_tables puffins|positions FOLDER`."""
+    """`python -m benchmarks.delete_tables puffins|positions|dangling FOLDER`."""
     kind, location = sys.argv[1:3]
-    {"puffins": make_puffin_table, "positions": make_position_delete_table}[kind](location)
+    makers = {
+        "puffins": make_puffin_table, "positions": make_position_delete_table, "dangling": make_dangling_table,
+    }  # fmt: skip
+    makers[kind](location)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,15 @@ for path in open(sys.argv[1]).read().split():
     + _WRITE
 )
 
+# Reads the names in position-delete files.
+NAMES = r"""
+import sys
+import pyarrow.parquet as pq
+names = set()
+for path in open(sys.argv[1]).read().split():
+    names.update(pq.ParquetFile(path).read(columns=["file_path"])["file_path"].unique().to_pylist())
+"""
+
 # Reads the log of the Delta table that its argument is, which alone tells what is live, and all live deletion vectors;
 # writes these into one file, and the commit that names it. Names the table wrote are relative ("u"), one classic
 # checkpoint is there, and no statistics need a second look.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from benchmarks import floors
 from benchmarks.bench import HEADER, Bench, Cost, Kept, Pair
-from benchmarks.delete_tables import make_position_delete_table, make_puffin_table
-from benchmarks.expire import compile_all
+from benchmarks.delete_tables import make_dangling_table, make_position_delete_table, make_puffin_table
+from benchmarks.expire import compile_all, manifests_of, unlearnt
 from benchmarks.measure import OURS, PYTHON, Run, run
 from benchmarks.outcomes import deleted_rows, live_entries
 from benchmarks.peers import Session, find_iceberg_go, go_command
@@ -26,6 +26,7 @@ POSITION_DELETES = {
     "M": (1_000, 100_000),
     "L": (1_000, 100_000),
 }  # files, positions in each
+DANGLING = {"S": 1_000, "M": 90_000, "L": 90_000}  # files
 
 
 def main(bench: Bench) -> None:
@@ -39,6 +40,7 @@ def main(bench: Bench) -> None:
     measure_check(bench, table)
     measure_puffins(bench)
     measure_position_deletes(bench)
+    measure_dangling(bench)
 
 
 def ours(verb: str, location: str, *options: str) -> partial[Run]:
@@ -73,24 +75,34 @@ def measure_rewrite_manifests(bench: Bench, table: Kept) -> None:
 
 
 def measure_metadata_verbs(bench: Bench, table: Kept) -> None:
-    """upgrade-v3 and assign-row-ids beyond start-up, of which `inspect properties` is the measure."""
-    upgrade = ours("upgrade-v3", table.location, "--yes")
+    """upgrade-v3 and assign-row-ids against reading what their commits keep: all manifests, and those of the head."""
 
     def upgraded() -> None:
         table.fresh()
-        upgrade()
+        run([*OURS, "upgrade-v3", table.location, "--yes", "-q"])
 
-    for name, before in (("upgrade-v3", table.fresh), ("assign-row-ids", upgraded)):
+    for name, before, names in (
+        ("upgrade-v3", table.fresh, manifests_of),
+        ("assign-row-ids", upgraded, manifests_of_head),
+    ):
         bench.measure(
             Pair(
                 name=name,
-                peer="start-up",
+                peer="floor: read, inflate",
                 ours=ours(name, table.location, "--yes"),
-                theirs=partial(run, [*OURS, "inspect", table.location, "properties", "-q"]),
-                before=before,
-                beyond_s=1,
+                theirs=lambda names=names: run([PYTHON, "-c", floors.MANIFESTS, names(table.location)]),
+                before=partial(unlearnt, before),
+                bar=2.5,
             )
         )
+
+
+def manifests_of_head(location: str) -> str:
+    """A file that names the manifests of the current snapshot."""
+    shown = run([*OURS, "inspect", location, "manifests", "--format", "json"])
+    names = Path(f"{location}.manifests")
+    names.write_text("\n".join(row["path"] for row in json.loads(shown.output)["rows"]))
+    return str(names)
 
 
 def measure_check(bench: Bench, table: Kept) -> None:
@@ -171,6 +183,24 @@ def measure_position_deletes(bench: Bench) -> None:
                 most_mb=512,
             )
         )
+
+
+def measure_dangling(bench: Bench) -> None:
+    """Dangling position-delete files of version 2 beside 1,000 data files, against reading their names alone."""
+    files = DANGLING[bench.size_name]
+    table = bench.kept("dangling", partial(make_dangling_table, files=files))
+    names = f"{table.location}.files"
+    bench.measure(
+        Pair(
+            name=f"merge-dvs, {files:,} dangling files of v2",
+            peer="floor: read names",
+            ours=ours("merge-dvs", table.location, "--yes"),
+            theirs=partial(run, [PYTHON, "-c", floors.NAMES, names]),
+            before=partial(fresh_and_named, table, names, "*-deletes.parquet"),
+            bar=1,
+            most_mb=512,
+        )
+    )
 
 
 REWRITE_POSITION_DELETES = (
