@@ -15,6 +15,7 @@ from iceberg_cli.apply.shell import Shell
 from iceberg_cli.apply.sweep import Sweep
 from iceberg_cli.committers import Committed, Conflict, Unknown
 from iceberg_cli.errors import (
+    BackendUnavailable,
     CommitConflict,
     CommitStateUnknown,
     CorruptFile,
@@ -53,6 +54,16 @@ class OperationRun:
 
     def finish(self, started_ms: int) -> Report:
         """Every step from where the journal stands, then close."""
+        try:
+            return self._finish(started_ms)
+        except (BackendUnavailable, CorruptFile) as error:
+            operation = self.journal.operation()
+            if operation is not None and operation.closed is None and not error.next_step:
+                error.state = self._state_of_steps()
+                error.next_step = f"`resume` goes on with operation {self.journal.operation_id}."
+            raise
+
+    def _finish(self, started_ms: int) -> Report:
         for step in self.shown.steps:
             state = self._state(step)
             if state.done:
@@ -218,13 +229,12 @@ class OperationRun:
             close(self.journal, "refused", self.shell)
 
     def _state_of_steps(self) -> str:
-        """What state the table is in while no step is under way, in words."""
+        """What state the table is in, as far as the journal tells, in words."""
+        states = [self._state(step) for step in self.shown.steps]
+        if any(state.intent is not None and state.outcome in (None, "unknown") for state in states):
+            return CommitStateUnknown.default_state
         done = [step.name for step in self.shown.steps if self._state(step).outcome == "committed"]
-        return (
-            f"Committed before: {', '.join(done)}. Nothing else was changed."
-            if done
-            else "Nothing was changed."
-        )
+        return f"Committed: {', '.join(done)}." if done else "The table was not changed."
 
     def _keep_removals(self, current: Plan) -> str:
         assert current.removals is not None

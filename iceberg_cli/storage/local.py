@@ -13,7 +13,8 @@ import os
 import re
 import stat as stat_module
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
@@ -29,6 +30,7 @@ from iceberg_cli.storage.local_write import (
 )
 from iceberg_cli.storage.obstacles import Obstacle
 
+_FOLDER_TRIES = 100
 _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
 
@@ -130,28 +132,29 @@ class LocalStorage:
         opening the name exclusively would show others a half-written file.
         """
         key = self.canonical(path)
-        folder, _, name = key.rpartition("/")
         with _translated("write", path, new=True):
-            make_folder(folder or "/")
-            if os.path.lexists(key):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
-            parent = os.open(folder or "/", FOLDER)
-            try:
-                # Hadoop would hold the new content against the checksum of the file that had the name before.
-                unlink_quietly(f".{name}.crc", parent)
-                if not (self._unnamed and link_unnamed(parent, name, data)):
-                    link_named(parent, name, data)
-                os.fsync(parent)
-            finally:
-                os.close(parent)
+            _in_its_folder(key, partial(self._create, key, data))
+
+    def _create(self, key: str, data: bytes) -> None:
+        if os.path.lexists(key):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
+        folder, _, name = key.rpartition("/")
+        parent = os.open(folder or "/", FOLDER)
+        try:
+            # Hadoop would hold the new content against the checksum of the file that had the name before.
+            unlink_quietly(f".{name}.crc", parent)
+            if not (self._unnamed and link_unnamed(parent, name, data)):
+                link_named(parent, name, data)
+            os.fsync(parent)
+        finally:
+            os.close(parent)
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a hidden temporary file beside it, flush it, rename it, flush the folder."""
         key = self.canonical(path)
-        folder = key.rpartition("/")[0]
+        temporary = f"{key.rpartition('/')[0]}/.iceberg-cli-{uuid.uuid4()}.tmp"
         with _translated("write", path, new=True):
-            make_folder(folder or "/")
-            replace_file(key, data, temporary=f"{folder}/.iceberg-cli-{uuid.uuid4()}.tmp")
+            _in_its_folder(key, partial(replace_file, key, data, temporary=temporary))
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every file under the folder by path. Symbolic links to folders are not entered."""
@@ -227,6 +230,19 @@ def _translated(verb: str, path: str, *, new: bool = False) -> Iterator[None]:
         if new:
             raise BackendUnavailable(f"Cannot {verb} {path!r}: {error}.") from error
         raise FileNotFoundError(errno.ENOENT, str(error), path) from error
+
+
+def _in_its_folder(key: str, write: Callable[[], None]) -> None:
+    """Make the folder of a file and write the file, again where another process removes the empty folder meanwhile."""
+    for tries_left in reversed(range(_FOLDER_TRIES)):
+        try:
+            make_folder(key.rpartition("/")[0] or "/")
+            write()
+        except FileNotFoundError:
+            if not tries_left:
+                raise
+        else:
+            return
 
 
 def _open_file(key: str) -> int:
