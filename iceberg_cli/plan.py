@@ -240,17 +240,6 @@ class Plan:
         return "a decision with no way back" if decision else self.early
 
     @property
-    def irreversible(self) -> bool:
-        """Whether a commit of it can never be taken back, even before files go: a format version, an expiry."""
-        lasting = {"upgrade-format-version", "remove-snapshots", "remove-snapshot-ref"}
-        return self.new_protocol or any(
-            update.get("action") in lasting
-            for step in self.steps
-            if step.change is not None
-            for update in step.change.updates
-        )
-
-    @property
     def format_version(self) -> int | None:
         """The format version that it upgrades the table to, if it does."""
         found = (

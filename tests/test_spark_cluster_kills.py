@@ -52,7 +52,7 @@ def many_manifests(folder: Path) -> None:
 
 def position_deletes(folder: Path) -> None:
     """A table with position deletes in four partitions, whose deletion vectors go through the gate."""
-    properties = {"write.data.path": f"gate:{folder}/data"}
+    properties = {"write.data.path": f"gate:{folder}/data", "write.delete.target-file-size-bytes": "1"}
     table = DeleteTable(storage=LocalStorage(), location=str(folder), properties=properties)
     for number in range(8):
         table.data(f"d{number}", 100, k=f"k{number % 4}")
@@ -69,9 +69,7 @@ CASES = {
         command=("rewrite-manifests", "--target-size", "8KiB"),
         new="metadata/*-spec0-*.avro",
     ),
-    "merge-dvs": Case(
-        make=position_deletes, command=("merge-dvs", "--target-size", "1"), new="data/*-deletes.puffin"
-    ),
+    "merge-dvs": Case(make=position_deletes, command=("merge-dvs",), new="data/*-deletes.puffin"),
 }
 
 

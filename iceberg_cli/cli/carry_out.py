@@ -104,14 +104,12 @@ def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
     """Ask whether to carry out a plan that was shown.
 
     Raises:
-        UsageError: it deletes or cannot be undone, and nobody can be asked or nothing was shown.
+        UsageError: there is no --yes, and nobody can be asked or nothing was shown.
     """
     from iceberg_cli import render
 
     files = plan.removals.count if plan.removals is not None else 0
     deleting = f" and delete {render.count(files, 'files')}" if files else ""
-    if not (files or plan.irreversible or run.on_terminal):
-        return True
     if run.json and run.on_terminal and not yes:
         raise UsageError(
             "Nobody can be asked: with --format json nothing was shown",

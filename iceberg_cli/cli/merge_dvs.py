@@ -11,7 +11,7 @@ from iceberg_cli.cli.carry_out import Carry, carry_out
 from iceberg_cli.cli.formats import DELTA, ICEBERG, Foreign
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, TableArgument, command
-from iceberg_cli.cli.values import integer, positive, size_bytes
+from iceberg_cli.cli.values import integer, positive, target_bytes
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ class MergeOptions:
         """
         from iceberg_cli.iceberg.merge_policy import MergePolicy
 
-        size = None if self.target_size is None else size_bytes(self.target_size, "--target-size")
         policy = MergePolicy(
-            target_size_bytes=size,
+            target_size_bytes=target_bytes(self.target_size, "--target-size"),
             min_files=positive(self.min_files, "--min-files"),
             dead_ratio=None if self.dead_ratio is None else _ratio(self.dead_ratio),
             where=self.where,
@@ -82,7 +81,7 @@ class MergeOptions:
         if ratio is not None and not 0 <= ratio <= 1:
             raise UsageError(f"--dead-ratio must be between 0 and 1, not {self.dead_ratio}")
         return MergePolicy(
-            target_size=None if self.target_size is None else size_bytes(self.target_size, "--target-size"),
+            target_size=target_bytes(self.target_size, "--target-size"),
             min_files=positive(self.min_files, "--min-files"),
             dead_ratio=ratio,
         )

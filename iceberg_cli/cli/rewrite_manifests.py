@@ -12,7 +12,7 @@ from iceberg_cli.cli.carry_out import Carry, carry_out
 from iceberg_cli.cli.formats import DELTA, ICEBERG, Foreign
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, TableArgument, command
-from iceberg_cli.cli.values import integer, positive, size_bytes
+from iceberg_cli.cli.values import integer, positive, target_bytes
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -103,9 +103,8 @@ class RewriteManifestsOptions:
 
         if self.content not in CONTENTS:
             raise UsageError(f"--content must be data, deletes or all, not {self.content!r}")
-        size = None if self.target_size is None else size_bytes(self.target_size, "--target-size")
         return RewritePolicy(
-            target_size_bytes=positive(size, "--target-size"),
+            target_size_bytes=target_bytes(self.target_size, "--target-size"),
             spec_ids=tuple(sorted(set(self.spec_id or ()))),
             content=self.content,
             sort_by=tuple(self.sort_by or ()),

@@ -15,7 +15,9 @@ _DURATION = re.compile(rf"({_NUMBER}(?:\.{_NUMBER})?)(ms|s|m|h|d|w)")
 _ISO_DURATION = re.compile(
     rf"P(?:({_NUMBER})W)?(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?"
 )
-_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_MIN_TARGET_BYTES, _MAX_TARGET_BYTES = 4 << 10, 1 << 40
 _MAX_DURATION_MS = 1_000 * 365 * 86_400_000
 
 
@@ -76,6 +78,23 @@ def size_bytes(text: str, option: str) -> int:
     if match is None or unit not in _SIZES or not float(match[1]):
         raise UsageError(f"{option}: {text!r} is no size; write 8MiB, 512MB or a number of bytes")
     return int(float(match[1]) * _SIZES[unit])
+
+
+def target_bytes(text: str | None, option: str) -> int | None:
+    """About how large new files are, or None where nothing was said.
+
+    Raises:
+        UsageError: unreadable, or outside what any file should have: mostly a size whose unit was forgotten.
+    """
+    if text is None:
+        return None
+    size = size_bytes(text, option)
+    if not _MIN_TARGET_BYTES <= size <= _MAX_TARGET_BYTES:
+        raise UsageError(
+            f"{option} must be between 4KiB and 1TiB, not {text!r}, which is {size:,} bytes",
+            next_step="Write the unit: 8MiB, 512MB.",
+        )
+    return size
 
 
 def integer(text: str) -> int:

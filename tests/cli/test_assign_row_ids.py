@@ -93,7 +93,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def assign(table: Table, *arguments: object) -> Ran:
-    ran = iceberg_cli("assign-row-ids", table.location, "--format", "json", *arguments)
+    ran = iceberg_cli("assign-row-ids", table.location, "--yes", "--format", "json", *arguments)
     assert ran.code == 0, ran.out + ran.err
     return ran
 

@@ -466,8 +466,8 @@ def test_an_equality_delete_goes_once_every_data_file_is_newer(folder: Path) -> 
 # -- Puffin files --------------------------------------------------------------------------------------------------
 
 
-def many_puffins(folder: Path, count: int) -> DeleteTable:
-    table = a_table(folder)
+def many_puffins(folder: Path, count: int, **values: Any) -> DeleteTable:
+    table = a_table(folder, **values)
     for number in range(count):
         table.data(f"d{number}", 1000)
     table.commit(1)
@@ -518,8 +518,8 @@ def test_reasons_speak_of_one_deletion_vector_in_the_singular(folder: Path) -> N
 
 
 def test_new_files_are_closed_at_the_target_size(folder: Path) -> None:
-    many_puffins(folder, 12)
-    merge(folder, "--target-size", 1500)
+    many_puffins(folder, 12, properties={"write.delete.target-file-size-bytes": "1500"})
+    merge(folder)
     assert len(names(deletes(folder))) == 3
 
 

@@ -61,11 +61,6 @@ def test_a_dry_run_shows_every_manifest_with_its_reason_and_writes_nothing(lake:
     assert "small" in text.out
 
 
-def test_it_needs_no_confirmation_because_nothing_is_deleted(lake: CatalogTable) -> None:
-    assert iceberg_cli(VERB, lake.name).code == 0
-    assert len(lake.snapshot_ids()) == 5
-
-
 def test_a_saved_plan_leaves_alone_what_came_after_it(lake: CatalogTable, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     assert iceberg_cli("plan", lake.name, VERB, "-o", file).code == 0

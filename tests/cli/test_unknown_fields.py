@@ -254,7 +254,7 @@ def test_shared_row_ids_are_not_written_over_unknown_fields(branched: NoRowIds) 
     branched.snapshot(8, "m2", parent=9)
     branched.publish(main=9, b=a_branch(8))
     is_refused(branched.folder, "assign-row-ids", "--share-ids", names=path)
-    assert iceberg_cli("assign-row-ids", branched.location).code == 0
+    assert iceberg_cli("assign-row-ids", branched.location, "--yes").code == 0
 
 
 def test_repair_manifests_does_not_drop_unknown_fields_of_a_list(tmp_path: Path) -> None:

@@ -175,6 +175,11 @@ def rewrite(lake: Lake, table: str, options: dict[str, object]) -> None:
     )
 
 
+def set_target(lake: Lake, table: str, size: int) -> None:
+    """Ask for files of this size, also for one that the command line does not take."""
+    lake.sql(table, f"ALTER TABLE {{t}} SET TBLPROPERTIES ('write.delete.target-file-size-bytes' = '{size}')")
+
+
 # H-b1: only some of the delete files of a data file are chosen
 
 
@@ -188,7 +193,8 @@ def test_h_b1_rows_do_not_come_back_when_delete_files_of_one_size_would_be_enoug
     saved = hadoop.save(table, tmp_path)
     for size in sizes:
         hadoop.restore(table, saved)
-        hadoop.verb("merge-dvs", table, "--target-size", size)
+        set_target(hadoop, table, size)
+        hadoop.verb("merge-dvs", table)
         assert hadoop.rows(table) == rows
         assert len(delete_files(hadoop, table)) == 1
 
@@ -210,7 +216,8 @@ def test_h_b4_no_data_file_gets_two_deletion_vectors(hadoop: Lake, tmp_path: Pat
     write(hadoop, table, shapes.TWO_SIZES_OF_DELETES)
     rows = hadoop.rows(table)
     saved = hadoop.save(table, tmp_path)
-    hadoop.verb("merge-dvs", table, "--target-size", 1, "--min-files", 1)
+    set_target(hadoop, table, 1)
+    hadoop.verb("merge-dvs", table, "--min-files", 1)
     assert hadoop.rows(table) == rows
 
     hadoop.restore(table, saved)
