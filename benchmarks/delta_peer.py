@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from benchmarks.peers import Session
+from benchmarks.spark_jars import DELTA, Jar
 from benchmarks.spark_peer import answer
 
-PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 _CHECKPOINT = "CHECKPOINT "
 
 
@@ -21,15 +22,16 @@ class DeltaSession(Session):
     """A session of Delta Spark, started when it is asked first."""
 
     module = "benchmarks.delta_peer"
+    jars: Sequence[Jar] = DELTA
 
 
-def main(_warehouse: str, master: str) -> None:
+def main(_warehouse: str, master: str, jars: str) -> None:
     """Start a session and answer until standard input ends."""
     from pyspark.sql import SparkSession
 
     spark = (
         SparkSession.builder.master(master)
-        .config("spark.jars.packages", PACKAGE)
+        .config("spark.jars", jars)
         .config("spark.driver.memory", "4g")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import iceberg_cli
 from benchmarks import peers
-from benchmarks.spark_peer import PACKAGE
+from benchmarks.spark_jars import ICEBERG
 
 _PACKAGES = ("pyiceberg", "deltalake", "pyspark", "pyarrow", "numpy")
 
@@ -42,7 +42,7 @@ def versions(*, spark: bool) -> dict[str, str]:
     if go:
         found["iceberg-go"] = _said(go, "--version").split()[-1]
     if spark:
-        found["Iceberg for Spark"] = PACKAGE.rpartition(":")[2]
+        found["Iceberg for Spark"] = ICEBERG.version
         java = re.search(r'"(.+?)"', _said("java", "-version"))
         if java:
             found["Java"] = java[1]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.measure import OURS, PYTHON, Run, peak_mb_of, run
+from benchmarks.spark_jars import ICEBERG, Jar, spark_jars
 
 ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
 SPARK_MASTER = "local[2]"
@@ -58,6 +59,7 @@ class Session:
     """A Spark session in a process of its own, which runs Spark's statements or our command lines."""
 
     module = "benchmarks.spark_peer"
+    jars: Sequence[Jar] = (ICEBERG,)
 
     def __init__(self, warehouse: str) -> None:
         self._command = [PYTHON, "-m", self.module, warehouse, SPARK_MASTER]
@@ -67,9 +69,10 @@ class Session:
         self._calls = 0
 
     def _start(self) -> None:
+        jars = spark_jars(self.jars)
         self._started = time.perf_counter()
         self._process = subprocess.Popen(
-            self._command,
+            [*self._command, jars],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

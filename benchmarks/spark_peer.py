@@ -2,7 +2,7 @@
 
 Standard input holds one JSON object a line: `{"sql": ...}` is a statement, `{"arguments": [...]}` one of our command
 lines, which finds the session. Each is answered by a line `ANSWER {"seconds": ..., "failed": ...}`. The arguments
-are the warehouse's folder and the master.
+are the warehouse's folder, the master and the value of `spark.jars`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 
-
-def main(warehouse: str, master: str) -> None:
+def main(warehouse: str, master: str, jars: str) -> None:
     """Start a session and answer until standard input ends."""
     from pyspark.sql import SparkSession
 
     spark = (
         SparkSession.builder.master(master)
-        .config("spark.jars.packages", PACKAGE)
+        .config("spark.jars", jars)
         .config("spark.driver.memory", "4g")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from iceberg_cli.engines import choice
 from tests.servers import postgres_database, postgres_server, s3_server
+from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session
 
@@ -62,6 +63,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {group: place for place, group in enumerate(dict.fromkeys([_SPARK, _DELTA, _CLUSTER, *groups]))}
     grouped = sorted(zip(groups, items, strict=True), key=lambda pair: places[pair[0]])
     items[:] = [item for _, item in grouped]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What this machine lacks is said once."""
+    report = yield
+    tell_once(item, call, report)
+    return report
 
 
 def _group(item: pytest.Item) -> str:

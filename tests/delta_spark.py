@@ -1,10 +1,10 @@
 """Delta Spark in a process of its own: statements go in, rows come out.
 
 A process of tests may hold Spark for Iceberg already, and there is one Spark in a process. Run as
-`python -m tests.delta_spark FOLDER`, this reads a JSON object a line: `{"sql": [...]}` is statements that may run at
-once, `{"conf": {...}}` sets properties of the session or, with null, unsets them, and `{"forget": true}` before the
-statements forgets what Delta knows of logs. Each is answered by a line `ANSWER {"rows": [...], "failed": ...}`, with
-the rows of each statement. The process ends with its standard input.
+`python -m tests.delta_spark FOLDER SETTINGS`, the latter in JSON, this reads a JSON object a line: `{"sql": [...]}` is
+statements that may run at once, `{"conf": {...}}` sets properties of the session or, with null, unsets them, and
+`{"forget": true}` before the statements forgets what Delta knows of logs. Each is answered by a line
+`ANSWER {"rows": [...], "failed": ...}`, with the rows of each statement. The process ends with its standard input.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import datetime as dt
 import decimal
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -23,16 +22,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY
 
-PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 DELTA = "spark.databricks.delta"
 SETTINGS = {
     **HERE_AND_TINY,
     **FOR_STATEMENTS,
-    "spark.jars.packages": PACKAGE,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.driver.memory": "1g",
@@ -53,10 +48,16 @@ class SparkFailed(Exception):
 
 
 class DeltaSpark:
-    """The process, started by the first statement."""
+    """The process, started by the first statement.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where it runs.
+        jvm: the settings that its jars and its JVM need.
+    """
+
+    def __init__(self, folder: Path, jvm: Mapping[str, str]) -> None:
         self._folder = folder
+        self._jvm = jvm
         self._process: subprocess.Popen[str] | None = None
         self._turn = threading.Lock()
 
@@ -119,7 +120,7 @@ class DeltaSpark:
             root = str(Path(__file__).resolve().parents[1])
             with (self._folder / "stderr.txt").open("w") as said:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "tests.delta_spark", str(self._folder)],
+                    [sys.executable, "-m", "tests.delta_spark", str(self._folder), json.dumps(self._jvm)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=said,
@@ -128,13 +129,6 @@ class DeltaSpark:
                     env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root},
                 )
         return self._process
-
-
-def require_spark() -> None:
-    """Skip the test where Spark cannot start."""
-    pytest.importorskip("pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("no java on the path, so Delta Spark cannot start")
 
 
 def plain(value: Any) -> Any:
@@ -160,12 +154,13 @@ def rows_of(spark: Any, statement: str) -> list[Any]:
     return [plain(tuple(row)) for row in spark.sql(statement).collect()]
 
 
-def main(folder: str) -> None:
+def main(folder: str, jvm: str) -> None:
     """Answer until standard input ends."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("iceberg-cli Delta tests")
-    spark = builder.config(map={**SETTINGS, "spark.sql.warehouse.dir": f"{folder}/spark"}).getOrCreate()
+    settings = {**SETTINGS, **json.loads(jvm), "spark.sql.warehouse.dir": f"{folder}/spark"}
+    spark = builder.config(map=settings).getOrCreate()
     pool = ThreadPoolExecutor(3)
     for line in sys.stdin:
         job = json.loads(line)

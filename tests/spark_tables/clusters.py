@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
 import time
@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.spark_tables.sessions import require_spark
+from tests.spark_settings import require_spark
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60
@@ -55,16 +55,9 @@ class Running:
     logs: Path
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @contextlib.contextmanager
-def started(folder: Path, name: str, arguments: Sequence[str], port: int | None) -> Iterator[psutil.Process]:
-    """A class of Spark in its own process, which listens on `port` when it is given."""
+def started(folder: Path, name: str, arguments: Sequence[str]) -> Iterator[psutil.Process]:
+    """A class of Spark in its own process."""
     pyspark = pytest.importorskip("pyspark")
     home = Path(pyspark.__file__).parent
     own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
@@ -77,13 +70,6 @@ def started(folder: Path, name: str, arguments: Sequence[str], port: int | None)
             env={**os.environ, **own, "SPARK_WORKER_DIR": str(folder)},
         )
     try:
-        until = time.monotonic() + WAIT_S
-        while port is not None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            assert process.poll() is None
-            assert time.monotonic() < until, (folder / f"{name}.log").read_text()
-            time.sleep(0.1)
         yield psutil.Process(process.pid)
     finally:
         for child in [*psutil.Process(process.pid).children(recursive=True)]:
@@ -93,24 +79,37 @@ def started(folder: Path, name: str, arguments: Sequence[str], port: int | None)
         process.wait()
 
 
+def said(process: psutil.Process, log: Path, pattern: str) -> str:
+    """What a process writes into its log where it has got so far: the group of the pattern's last match.
+
+    A process takes a free port itself and says which: one that was free a moment ago may be another's by then.
+    """
+    until = time.monotonic() + WAIT_S
+    while not (found := re.findall(pattern, log.read_text())):
+        assert process.status() != psutil.STATUS_ZOMBIE, log.read_text()
+        assert time.monotonic() < until, log.read_text()
+        time.sleep(0.1)
+    return str(found[-1])
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A master and two workers of one core each, on hosts of two names: Spark runs no task twice on one host."""
     require_spark()
-    folder, port = tmp_path_factory.mktemp("cluster"), free_port()
-    url = f"spark://127.0.0.1:{port}"
+    folder = tmp_path_factory.mktemp("cluster")
     package = "org.apache.spark.deploy"
     with contextlib.ExitStack() as stack:
         master = [
-            f"{package}.master.Master", "--host", "127.0.0.1", "--webui-port", "0", "--port", str(port)
+            f"{package}.master.Master", "--host", "127.0.0.1", "--webui-port", "0", "--port", "0"
         ]  # fmt: skip
-        processes = [stack.enter_context(started(folder, "master", master, port))]
+        processes = [stack.enter_context(started(folder, "master", master))]
+        url = said(processes[0], folder / "master.log", r"Starting Spark master at (spark://\S+)")
         for number in range(2):
             worker = [
                 f"{package}.worker.Worker", "--host", f"127.0.0.{number + 1}", "--webui-port", "0",
                 "-c", "1", "-m", "1g", "-d", str(folder), url,
             ]  # fmt: skip
-            processes.append(stack.enter_context(started(folder, f"worker-{number}", worker, None)))
+            processes.append(stack.enter_context(started(folder, f"worker-{number}", worker)))
         until = time.monotonic() + WAIT_S
         while (folder / "master.log").read_text().count("Registering worker") < 2:
             assert time.monotonic() < until
@@ -121,21 +120,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A Spark Connect server on two cores."""
+    require_spark()
     missing = [name for name in ("grpc", "grpc_status", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"Spark Connect needs {', '.join(missing)}: pip install 'pyspark[connect]'")
-    folder, port = tmp_path_factory.mktemp("server"), free_port()
+    folder = tmp_path_factory.mktemp("server")
     conf = {
         **CONF,
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.port": "0",
     }
     arguments = [
         "org.apache.spark.deploy.SparkSubmit",
         "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
         "--master", "local[2]", *words(conf), "spark-internal",
     ]  # fmt: skip
-    with started(folder, "server", arguments, port) as process:
+    with started(folder, "server", arguments) as process:
+        port = said(process, folder / "server.log", r"Spark Connect server started at: 127\.0\.0\.1:(\d+)")
         yield Running(f"sc://127.0.0.1:{port}", [process], folder)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,18 +10,19 @@ from typing import Any
 
 import pytest
 
+from benchmarks.spark_jars import ICEBERG, SQLITE
 from iceberg_cli.engines.choice import EngineChoice
 from iceberg_cli.engines.spark_opening import open_session, prepare
 from iceberg_cli.engines.spark_session import Session
 from iceberg_cli.storage.local import LocalStorage
-from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY
+from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY, settings_of_jvm, starting
 from tests.spark_tables.lake import Lake
 
 # A process has one Spark, and what is asked for second goes on with it: it must find Iceberg there. Where both are, the
 # engine's is to be the first, as in the order of the files: a Spark that runs takes no settings of events any more.
+JARS = (ICEBERG, SQLITE)
 SHARED = {
     **HERE_AND_TINY,
-    "spark.jars.packages": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.50.3.0",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.driver.memory": "2g",
 }
@@ -43,9 +43,9 @@ FOR_THE_ENGINE = {
 @pytest.fixture(scope="session")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lake]]:
     """The catalogs by kind: `hadoop`, by file names, and `jdbc`, on SQLite. Neither caches anything."""
-    require_spark()
     root = tmp_path_factory.mktemp("lake")
-    spark = _session_for_tables(root)
+    with starting("Spark with Iceberg"):
+        spark = _session_for_tables(root)
     config = root / "pyiceberg.yaml"
     config.write_text(f"catalog:\n  jdbc:\n    type: sql\n    uri: sqlite:///{root}/jdbc.db\n")
     yield {
@@ -70,10 +70,13 @@ def lake(lakes: dict[str, Lake], request: pytest.FixtureRequest) -> Lake:
 @pytest.fixture(scope="session")
 def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """A session on two cores of this machine; its workers have this package from the archive that is sent to them."""
-    require_spark()
     logs = tmp_path_factory.mktemp("spark-events")
-    conf = SHARED | FOR_THE_ENGINE | {"spark.eventLog.dir": f"file:{logs}"}
-    with contextlib.chdir(logs):  # where workers start, and do not find this package
+    jvm = settings_of_jvm(JARS, tmp_path_factory.mktemp("spark-home"))
+    conf = SHARED | jvm | FOR_THE_ENGINE | {"spark.eventLog.dir": f"file:{logs}"}
+    with (
+        starting("Spark for our engine"),
+        contextlib.chdir(logs),
+    ):  # where workers start, and do not find this package
         session = open_session(EngineChoice(engine="spark", master="local[2]", conf=conf))
     file = logs.parent / "a file"
     file.touch()
@@ -83,18 +86,12 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]
     session.close()
 
 
-def require_spark() -> None:
-    """Skip the test where Spark cannot start."""
-    pytest.importorskip("pyspark")
-    if shutil.which("java") is None:
-        pytest.skip("no java on the path, so Spark cannot start")
-
-
 def _session_for_tables(root: Path) -> Any:
     """A Spark session whose catalogs `hadoop` and `jdbc` keep their tables below `root`."""
+    jvm = settings_of_jvm(JARS, root)
     from pyspark.sql import SparkSession
 
-    settings = SHARED | FOR_TABLES | {"spark.sql.warehouse.dir": str(root / "spark-warehouse")}
+    settings = SHARED | jvm | FOR_TABLES | {"spark.sql.warehouse.dir": str(root / "spark-warehouse")}
     for kind in ("hadoop", "jdbc"):
         settings |= {
             f"spark.sql.catalog.{kind}": "org.apache.iceberg.spark.SparkCatalog",
