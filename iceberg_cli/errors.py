@@ -13,6 +13,8 @@
     +- CorruptFile            15   a file cannot be read whole
     |  +- InvalidMetadata     15   table metadata breaks the specification
     +- BackendUnavailable     16   storage or catalog did not answer
+       +- AccessDenied        16   it answered that this user may not
+       +- StorageFull         16   it has no room left
 
 Messages say what cannot be done and because of which values; `state` says what state things
 are in; `next_step` says what to do.
@@ -20,6 +22,7 @@ are in; `next_step` says what to do.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 
@@ -29,17 +32,18 @@ class IcebergCliError(Exception):
     Args:
         message: what cannot be done and because of which values.
         state: what state table and files are in now.
-        next_step: what the operator can do.
+        next_step: what the operator can do; without it, what helps with every error of the class.
     """
 
     exit_code = 1
     default_state = "Nothing was changed."
+    default_next_step = "This is a bug: report it with the command and this message."
 
     def __init__(self, message: str, *, state: str | None = None, next_step: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.state = self.default_state if state is None else state
-        self.next_step = next_step
+        self.next_step = next_step or self.default_next_step
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by its fields: a subclass's constructor asks for others than `args` holds."""
@@ -56,34 +60,43 @@ class UsageError(IcebergCliError):
     """The command line cannot be carried out as written."""
 
     exit_code = 2
+    default_next_step = "Correct the command: `iceberg-cli COMMAND --help` lists its options."
 
 
 class TableNotFound(IcebergCliError):
     """No table is there."""
 
     exit_code = 10
+    default_next_step = "Check the name: a table's folder or URI, or CATALOG.NAMESPACE.TABLE."
 
 
 class Refused(IcebergCliError):
     """Policy or an interlock forbids it."""
 
     exit_code = 11
+    default_next_step = (
+        "Show this to whoever decides about the table: until that changes, it is refused again."
+    )
 
 
 class StalePlan(Refused):
     """The table moved, and carrying out the plan anew would do more than was shown."""
+
+    default_next_step = "Plan again and look at it."
 
 
 class TakenOver(Refused):
     """Another process goes on with this operation."""
 
     default_state = "What was done so far is in its journal; the other process finishes it."
+    default_next_step = "`resume --list` shows how far it is."
 
 
 class CommitConflict(IcebergCliError):
     """Every attempt to commit was provably refused."""
 
     exit_code = 12
+    default_next_step = "Run the same command again later: it plans on what others have committed."
 
 
 class CommitStateUnknown(IcebergCliError):
@@ -91,6 +104,7 @@ class CommitStateUnknown(IcebergCliError):
 
     exit_code = 13
     default_state = "The commit may or may not have happened. Nothing was deleted."
+    default_next_step = "Run `resume`: it asks the table what happened."
 
 
 class DeletesFailed(IcebergCliError):
@@ -98,12 +112,14 @@ class DeletesFailed(IcebergCliError):
 
     exit_code = 14
     default_state = "The commit is done. Some unreferenced files are still there."
+    default_next_step = "Run `resume` once the reason is gone: it deletes them."
 
 
 class Interrupted(IcebergCliError):
     """Stopped by a signal at a safe point."""
 
     exit_code = 14
+    default_next_step = "Run `resume`: it finishes the operation."
 
 
 class CorruptFile(IcebergCliError):
@@ -116,6 +132,9 @@ class CorruptFile(IcebergCliError):
     """
 
     exit_code = 15
+    default_next_step = (
+        "`inspect TABLE --check` says what is damaged and what helps: until then run no verb on it."
+    )
 
     def __init__(self, path: str, offset: int | str | None, reason: str) -> None:
         place = "" if offset is None else f" at byte {offset}" if isinstance(offset, int) else f", {offset}"
@@ -133,3 +152,34 @@ class BackendUnavailable(IcebergCliError):
     """Storage or catalog did not answer."""
 
     exit_code = 16
+    default_next_step = "Run the same command again once it answers."
+
+
+class AccessDenied(BackendUnavailable):
+    """Storage or catalog answered that this user may not."""
+
+    default_next_step = (
+        "Give this user that right, then run the same command again: until then it fails alike."
+    )
+
+
+class StorageFull(BackendUnavailable):
+    """A disk, or what this user may take of it, is full."""
+
+    default_next_step = "Free space there or raise the quota, then run the same command again."
+
+
+def unavailable(message: str, cause: OSError | UnicodeError, *, next_step: str = "") -> BackendUnavailable:
+    """The error that names why the operating system refused, by its number.
+
+    Args:
+        message: see `IcebergCliError`.
+        cause: what the operating system said.
+        next_step: see `IcebergCliError`.
+    """
+    number = cause.errno if isinstance(cause, OSError) else None
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return AccessDenied(message, next_step=next_step)
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(message, next_step=next_step)
+    return BackendUnavailable(message, next_step=next_step)

@@ -222,6 +222,7 @@ class Plan:
     grace_ms: int = 0
     removals: Removals | None = None  # None until `reach` is answered
     early: str | None = None  # why the table does not ask for it yet, in words
+    not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
 
     @property
     def due(self) -> bool:
@@ -288,6 +289,7 @@ class Plan:
             },
             "due": self.due,
             "offer": self.offer,
+            "not_applicable": self.not_applicable,
         }
 
     def with_removals(self, removals: Removals, *, warnings: Sequence[str] = ()) -> Plan:

@@ -40,7 +40,8 @@ def show_plan(target: Console, plan: Plan, *, verbose: bool = False) -> None:
     for reason in plan.blocked_by:
         target.print(printable(f"blocked by: {reason}"), style="bold red")
     if not (plan.due or plan.blocked_by):
-        target.print("Nothing to do.")
+        why = plan.not_applicable
+        target.print(printable("Nothing to do." if why is None else f"Nothing to do: {why}."))
 
 
 def _option_text(name: str, value: object) -> str:
@@ -134,7 +135,8 @@ def show_survey(
     """
     for plan, line in zip(plans, commands, strict=True):
         if not plan.due:
-            target.print(f"{plan.operation}: nothing to do")
+            why = plan.not_applicable
+            target.print(printable(f"{plan.operation}: nothing to do" + ("" if why is None else f": {why}")))
             continue
         removals = plan.removals
         frees = (

@@ -24,6 +24,7 @@ class Report:
     failed_deletes: tuple[Mapping[str, str], ...] = ()
     kept_again: int = 0  # removals that this table, or one in a folder below, needs by now
     notes: tuple[str, ...] = ()
+    not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
     duration_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -43,5 +44,6 @@ class Report:
             "failed_deletes": [dict(failure) for failure in self.failed_deletes],
             "kept_again": self.kept_again,
             "notes": list(self.notes),
+            "not_applicable": self.not_applicable,
             "duration_ms": self.duration_ms,
         }

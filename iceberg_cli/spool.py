@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.errors import unavailable
 
 Place = tuple[int, int]  # [start, stop)
 
@@ -30,9 +30,10 @@ class Spool:
             while view:
                 view = view[self._file.write(view) :]
         except OSError as error:
-            raise BackendUnavailable(
+            raise unavailable(
                 f"Cannot go on: the folder for temporary files takes no more than {start} bytes: {error.strerror}",
-                next_step="TMPDIR names another one.",
+                error,
+                next_step="Free space there, or name another one by TMPDIR.",
             ) from error
         self._size_bytes += len(data)
         return start, self._size_bytes

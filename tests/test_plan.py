@@ -161,7 +161,19 @@ def test_columns_of_paths_may_hold_more_than_two_gibibytes(column: str) -> None:
 
 
 # Told again from other fields, or the storage's; and objects whose content is the verb's, the format's or free.
-UNREAD = {"schema", "as_of", "due", "offer", "timestamp", "next_row_id", "file", "bytes", "by_kind", "draft"}
+UNREAD = {
+    "schema",
+    "as_of",
+    "due",
+    "offer",
+    "not_applicable",
+    "timestamp",
+    "next_row_id",
+    "file",
+    "bytes",
+    "by_kind",
+    "draft",
+}
 CLOSED = {"options", "policy", "refs", "updates", "counts"}
 
 

@@ -59,7 +59,13 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
         )
     if not plan.due:
         counts = dict.fromkeys(verb.columns, 0)
-        return Report(operation=plan.operation, operation_id=None, status="nothing_to_do", counts=counts)
+        return Report(
+            operation=plan.operation,
+            operation_id=None,
+            status="nothing_to_do",
+            counts=counts,
+            not_applicable=plan.not_applicable,
+        )
     assert plan.removals is not None
     operation_id = shell.new_uuid()
     base = table.load()
@@ -69,7 +75,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             f"and {plan.table['name']} is {base.table_uuid}"
         )
     journal = table.journal(operation_id)
-    shell.check_stop("Nothing was changed.", next_step="")
+    shell.check_stop("Nothing was changed.", next_step="Run the same command again.")
     removals = in_parts(plan.removals)
     plan, files = replace(plan, removals=removals), as_files(removals)
     document = encode(plan.to_json(removals_file=files.name))

@@ -16,19 +16,19 @@ from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
 from iceberg_cli.errors import IcebergCliError, UsageError
 
 EXIT_CODES = {
-    0: "done, or nothing to do",
-    1: "bug (traceback)",
-    2: "usage",
-    3: "something is due (only with --exit-code)",
-    10: "table not found",
-    11: "refused by policy or interlock",
-    12: "conflict, nothing changed",
-    13: "commit state unknown, nothing deleted: run resume",
-    14: "committed, some deletions failed or it was stopped: run resume",
-    15: "the table breaks its specification or a file is corrupt",
-    16: "backend unavailable, or standard output cannot be written",
-    130: "interrupted at once (Ctrl-C twice): run resume",
-    141: "nobody reads standard output any more",
+    0: "done, nothing to do, or nothing that applies to the table: go on",
+    1: "bug (traceback): stop for this table and call somebody",
+    2: "usage: fix the command",
+    3: "something is due (only with --exit-code): go on",
+    10: "table not found: fix the name",
+    11: "refused by policy or interlock: show it to a person, for retrying changes nothing",
+    12: "conflict, nothing changed: retry later",
+    13: "commit state unknown, nothing deleted: run resume, or the same command again",
+    14: "committed, some deletions failed or it was stopped: run resume, or the same command again",
+    15: "the table breaks its specification or a file is corrupt: stop for this table and call somebody",
+    16: "backend unavailable, access denied, disk or standard output full: retry later, once that is mended",
+    130: "interrupted at once (Ctrl-C twice): run resume, or the same command again",
+    141: "nobody reads standard output any more: fix what reads it",
 }
 
 # The module of each command, in the order of the help.

@@ -25,6 +25,8 @@ _STATES = {
 class OutputLost(BackendUnavailable):
     """Standard output cannot be written."""
 
+    default_next_step = "Give it room, or another place to write to, then run the same command again."
+
 
 class _Output(io.FileIO):
     def write(self, data: Any, /) -> int:

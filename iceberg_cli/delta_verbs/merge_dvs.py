@@ -94,7 +94,8 @@ class MergeDvs:
         )
         found = rules.vectors_of(snapshot.adds, table.root)
         if not len(found.file):
-            return table.resolve(table.blocked(plan))
+            reason = "the table has no deletion vectors"
+            return table.resolve(table.blocked(replace(plan, not_applicable=reason)))
         file_bytes = _sizes(table, found)
         own = np.asarray(Roots.of((), allowed=[table.root]).own_column(pa.array(found.paths, pa.string())))
         choice = rules.choose(

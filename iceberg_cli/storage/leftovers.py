@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterable
 
-from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.errors import unavailable
 
 # Longer than any write takes; a file of a process that lives is never taken for a leftover.
 AGE_MS = 86_400_000
@@ -39,7 +39,7 @@ def leftovers_in(folders: Iterable[str], *, now_ms: int) -> list[str]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise BackendUnavailable(f"Cannot list {folder}: {error.strerror}.") from error
+            raise unavailable(f"Cannot list {folder}: {error.strerror}.", error) from error
     return sorted(found)
 
 

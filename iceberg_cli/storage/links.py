@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.errors import unavailable
 from iceberg_cli.paths import folder_column, liveness_key_column
 from iceberg_cli.storage.local_delete import reason_of
 
@@ -93,7 +93,7 @@ class OtherNames:
             except (FileNotFoundError, NotADirectoryError, ValueError):
                 links = []
             except OSError as error:
-                raise BackendUnavailable(f"Cannot look through {folder}: {reason_of(error)}.") from error
+                raise unavailable(f"Cannot look through {folder}: {reason_of(error)}.", error) from error
             self._links[folder] = [os.fsencode(link).decode("utf-8", "backslashreplace") for link in links]
         return self._links[folder]
 

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.errors import BackendUnavailable, UsageError, unavailable
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.local_delete import Deletions, reason_of
 from iceberg_cli.storage.local_look import side_by_side, sizes_and_times, status_of
@@ -222,10 +222,10 @@ def _translated(verb: str, path: str, *, new: bool = False) -> Iterator[None]:
         raise
     except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError) as error:
         if new:
-            raise BackendUnavailable(f"Cannot {verb} {path}: {reason_of(error)}.") from error
+            raise unavailable(f"Cannot {verb} {path}: {reason_of(error)}.", error) from error
         raise FileNotFoundError(errno.ENOENT, reason_of(error), path) from error
     except OSError as error:
-        raise BackendUnavailable(f"Cannot {verb} {path}: {reason_of(error)}.") from error
+        raise unavailable(f"Cannot {verb} {path}: {reason_of(error)}.", error) from error
     except ValueError as error:  # a NUL character: no file can have that name
         if new:
             raise BackendUnavailable(f"Cannot {verb} {path!r}: {error}.") from error

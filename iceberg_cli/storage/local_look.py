@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.errors import unavailable
 from iceberg_cli.storage.local_delete import reason_of
 
 Seen = TypeVar("Seen")
@@ -103,7 +103,7 @@ def status_of(path: str, canonical: Callable[[str], str]) -> os.stat_result | No
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     except OSError as error:
-        raise BackendUnavailable(f"Cannot look at {path}: {reason_of(error)}.") from error
+        raise unavailable(f"Cannot look at {path}: {reason_of(error)}.", error) from error
     return status if not stat_module.S_ISDIR(status.st_mode) else None
 
 

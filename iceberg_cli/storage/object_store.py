@@ -21,7 +21,7 @@ import s3fs
 from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.asyn import sync
 
-from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.many import THREADS, look_at_many
 from iceberg_cli.storage.redaction import redact
@@ -360,7 +360,8 @@ class S3Storage:
         if code in {"NoSuchKey", "404", "NotFound"}:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         reason = redact(_reason(error), self._secrets)
-        return BackendUnavailable(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
+        kind = AccessDenied if _status(error) in (401, 403) else BackendUnavailable
+        return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
 
 
 def _status(error: BaseException | None) -> int | None:

@@ -35,6 +35,7 @@ class Parts:
     warnings: tuple[str, ...] = ()
     blocked_by: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
+    not_applicable: str | None = None
 
 
 class AssignRowIds:
@@ -70,6 +71,7 @@ class AssignRowIds:
             warnings=found.warnings,
             blocked_by=found.blocked_by,
             steps=found.steps,
+            not_applicable=found.not_applicable,
         )
         return table.resolve(table.blocked(plan))
 
@@ -101,10 +103,10 @@ def parts(
     names = _chosen(table, asked)
     if metadata.format_version < 3:
         reason = (
-            f"the table has format version {metadata.format_version}, and rows have ids from version 3 on: "
+            f"the table has format version {metadata.format_version}, and rows have ids from version 3 on; "
             "`upgrade-v3 --with assign-row-ids` does both"
         )
-        return Parts(blocked_by=(reason,))
+        return Parts(not_applicable=reason)
     return _Planning(
         table=table, metadata=metadata, asked=asked, names=names, shown=shown, sharing=sharing
     ).parts()

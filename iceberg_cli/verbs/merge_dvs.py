@@ -29,6 +29,7 @@ from iceberg_cli.verbs.manifest_headers import losses
 from iceberg_cli.verbs.merge_deciding import decide
 
 STEP: Final = "merge-dvs main"
+WITH_DELETES: Final = 2  # the first format version that has delete files
 _PUFFIN = merge_dvs.SUBJECTS[VECTOR]
 
 
@@ -124,11 +125,14 @@ def plan_on(
         options=settings.options,
         policy=asked.to_json(),
     )
+    if metadata.format_version < WITH_DELETES:
+        reason = f"the table has format version {metadata.format_version}, which has no delete files"
+        return replace(plan, not_applicable=reason)
     if MAIN not in metadata.refs:
-        return plan
+        return replace(plan, not_applicable="main has no snapshot")
     head = head_of(table, MAIN)
     if not pc.any(pc.equal(head.rows["content"], 1)).as_py():
-        return plan
+        return replace(plan, not_applicable="main has no delete files")
     if head.rows["key_metadata"].null_count < len(head.rows):
         return replace(plan, blocked_by=("the table's manifests are encrypted",))
     before = _work_of(shown)

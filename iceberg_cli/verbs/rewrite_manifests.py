@@ -62,12 +62,14 @@ class RewriteManifests:
         snapshot = table.metadata.current_snapshot()
         if snapshot is not None and snapshot.manifest_list is None:
             reason = (
-                f"snapshot {snapshot.snapshot_id} names its manifests itself, without a manifest list: "
-                "`upgrade-v3 --with repair-manifests` writes one"
+                f"snapshot {snapshot.snapshot_id} names its manifests itself, as format version 1 allows, and "
+                "there is no manifest list; `upgrade-v3 --with repair-manifests` writes one"
             )
-            plan = replace(plan, blocked_by=(reason,))
+            plan = replace(plan, not_applicable=reason)
         elif snapshot is not None:
             plan = _planned(table, plan, asked, settings, shown)
+        else:
+            plan = replace(plan, not_applicable="main has no snapshot")
         return table.resolve(table.blocked(plan))
 
     def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:

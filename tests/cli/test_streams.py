@@ -85,6 +85,7 @@ def test_full_output_is_an_error_that_says_that_nothing_was_changed(
     assert ran.stderr.splitlines() == [
         "error: Cannot write standard output: No space left on device",
         "Nothing was changed.",
+        "Give it room, or another place to write to, then run the same command again.",
     ]
 
 

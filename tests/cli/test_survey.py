@@ -144,7 +144,7 @@ def test_a_refusal_is_of_an_effect(tmp_path: Path) -> None:
     ran = iceberg_cli(*arguments, "--yes")
     assert (ran.code, ran.json["status"]) == (0, "nothing_to_do")
     survey = iceberg_cli("plan", table.folder, *AS_OF, "--older-than", "30d", "--min-manifests", 100).out
-    assert "assign-row-ids: nothing to do\n" in survey
+    assert "assign-row-ids: nothing to do: the table has format version 2" in survey
     assert "blocked by" not in survey.partition("upgrade-v3")[0]
 
 

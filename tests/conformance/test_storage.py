@@ -24,7 +24,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
 from iceberg_cli.paths import Roots, is_suspicious
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.local import LocalStorage
@@ -966,7 +966,7 @@ def test_a_service_that_stays_down_is_unavailable_and_no_secret_is_said(flaky: F
         flaky.storage.put_if_absent("s3://bucket/key", b"ours")
     assert "a-secret-key" not in str(caught.value)
     flaky.script.append((False, 403))
-    with pytest.raises(BackendUnavailable):
+    with pytest.raises(AccessDenied):
         flaky.storage.put_if_absent("s3://bucket/key", b"ours")
     assert flaky.script == []
 
