@@ -45,4 +45,5 @@ Where building showed something better than the first design:
   are what the safety rules stand on.
 """
 
+DISTRIBUTION = "iceberg-table-maintenance"
 __version__ = "0.1.0"

@@ -16,4 +16,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from iceberg_table_maintenance import main as start
+
+    start()

@@ -56,6 +56,24 @@ def _restored(kind: type[IcebergCliError], args: tuple[Any, ...], fields: dict[s
     return error
 
 
+# What to install for a module that is not there, where its name alone is not it.
+_REQUIREMENTS = {
+    "psycopg": "psycopg[binary]",
+    "psycopg2": "psycopg2-binary",
+    "pyiceberg": "pyiceberg>=0.9",
+    "pyspark": "pyspark>=4.1,<4.2",
+    "s3fs": "s3fs>=2025.3",
+    "sqlalchemy": "sqlalchemy>=2",
+    "strictyaml": "pyiceberg>=0.9",  # brings it
+}
+
+
+def how_to_install(error: ImportError) -> str:
+    """The next step where a module cannot be imported."""
+    module = (error.name or "").partition(".")[0]
+    return f"Install it with: pip install '{_REQUIREMENTS.get(module, module)}'"
+
+
 class UsageError(IcebergCliError):
     """The command line cannot be carried out as written."""
 

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import typer
 
-from iceberg_cli import __version__
+from iceberg_cli import DISTRIBUTION, __version__
 from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.run import leave_with
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
@@ -67,7 +67,7 @@ def make_app(commands: Iterable[str] = _MODULES) -> typer.Typer:
 
 def _show_version(value: bool) -> None:
     if value:
-        typer.echo(f"iceberg-cli {__version__}")
+        typer.echo(f"iceberg-cli {__version__} ({DISTRIBUTION})")
         raise typer.Exit
 
 

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from iceberg_cli.committers import Committer
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.redaction import redact
 
@@ -76,7 +76,7 @@ def _open_sql(
 def _not_installed(catalog: str, error: ImportError) -> UsageError:
     return UsageError(
         f"Cannot open the catalog {catalog}: {error.name} is not installed.",
-        next_step="Install it with: pip install 'iceberg-cli[sql]'",
+        next_step=how_to_install(error),
     )
 
 

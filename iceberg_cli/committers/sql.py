@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from iceberg_cli.committers import Attempt, Unknown
 from iceberg_cli.committers.swap import SwapCommitter
-from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
+from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError, how_to_install
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
 
@@ -141,7 +141,11 @@ def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
             arguments = {"connect_timeout": wait_s}
         secrets = [url.password] if isinstance(url.password, str) else []
         return sa.create_engine(url, poolclass=NullPool, connect_args=arguments), secrets
-    except (sa.exc.ArgumentError, ImportError, ValueError) as error:
+    except ImportError as error:
+        raise UsageError(
+            f"Cannot open the catalog's database: {redact(str(error))}", next_step=how_to_install(error)
+        ) from error
+    except (sa.exc.ArgumentError, ValueError) as error:
         raise UsageError(f"Cannot open the catalog's database: {redact(str(error))}") from error
 
 

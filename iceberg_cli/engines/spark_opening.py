@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from iceberg_cli import __version__
 from iceberg_cli.engines.choice import SUBMITTED, EngineChoice, active_session, is_connect
 from iceberg_cli.engines.spark_session import Session, cause_of, translated
-from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.errors import BackendUnavailable, UsageError, how_to_install
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
@@ -65,7 +65,7 @@ def open_session(choice: EngineChoice) -> Session:
     except ImportError as error:
         raise UsageError(
             f"Cannot use Spark: {error.name} is not installed.",
-            next_step="Install it with: pip install 'iceberg-cli[spark]'",
+            next_step=how_to_install(error),
         ) from error
     ours = active_session() is None
     builder = SparkSession.builder.appName("iceberg-cli")
@@ -215,7 +215,11 @@ def _look_for(names: tuple[str, ...]) -> Callable[[Any], str]:
                 importlib.import_module(name)
             except ImportError:
                 missing.append(name)
-        version = None if "iceberg_cli" in missing else importlib.import_module("iceberg_cli").__version__
+        version = None
+        if "iceberg_cli" not in missing:
+            version = getattr(
+                importlib.import_module("iceberg_cli"), "__version__", "of another distribution"
+            )
         return json.dumps({"missing": missing, "version": version})
 
     return look

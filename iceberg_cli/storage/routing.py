@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.obstacles import Obstacle
@@ -95,7 +95,7 @@ class RoutedStorage:
         except ImportError as error:
             raise UsageError(
                 f"Cannot use {path}: {error.name} is not installed.",
-                next_step="Install it with: pip install 'iceberg-cli[s3]'",
+                next_step=how_to_install(error),
             ) from error
         return S3Storage(self._options)
 

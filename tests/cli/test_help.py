@@ -101,7 +101,7 @@ def test_an_option_of_two_verbs_says_in_plan_what_it_does_in_each() -> None:
 
 def test_version_is_the_packages_version() -> None:
     shown = iceberg_cli("--version")
-    assert (shown.code, shown.out) == (0, f"iceberg-cli {__version__}\n")
+    assert (shown.code, shown.out) == (0, f"iceberg-cli {__version__} (iceberg-table-maintenance)\n")
 
 
 @pytest.mark.parametrize(
@@ -167,5 +167,5 @@ def test_reader_that_leaves_is_neither_success_nor_a_bug(tmp_path: Path) -> None
 
 
 def test_module_and_script_are_the_same_program() -> None:
-    assert run_module("--version").stdout == f"iceberg-cli {__version__}\n"
+    assert run_module("--version").stdout == f"iceberg-cli {__version__} (iceberg-table-maintenance)\n"
     assert run_module("expire-snapshots").returncode == 2
