@@ -9,6 +9,7 @@ import pytest
 from iceberg_cli.delta_reading import DeltaLog
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TakenOver
+from tests.crash.budget import few_or_many, some
 from tests.crash.delta import (
     METADATA,
     ROOT,
@@ -95,12 +96,13 @@ def finish(world: World, kind: str) -> None:
     assert not [name for name in world.files if "_iceberg_cli" in name]
 
 
+@few_or_many(8)
 @pytest.mark.parametrize("kind", POLICIES)
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_crash_around_any_effect(kind: str, side: str) -> None:
+def test_crash_around_any_effect(kind: str, side: str, budget: int) -> None:
     trace = effects(kind)
     assert any("_sidecars" in effect for effect in trace) == (kind == "v2")
-    for number, effect in enumerate(trace):
+    for number, effect in some(list(enumerate(trace)), budget):
         world = a_world()
         stopped = process(world, kind, Script(**{side: {number: crash}}))
         assert stopped.dies(stopped.run), effect

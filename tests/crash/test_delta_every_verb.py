@@ -111,7 +111,7 @@ def test_a_crash_anywhere_and_a_resume_beside_two_other_verbs(name: str, budget:
 
 
 @verbs
-@few_or_many(8)
+@few_or_many(4)
 def test_another_writer_before_any_effect(name: str, budget: int) -> None:
     verb = VERBS_ASKED[name]
     trace = verb.effects()
@@ -147,7 +147,7 @@ def test_a_delete_between_our_look_and_our_commit_is_kept(name: str, race: str) 
 
 
 @verbs
-@few_or_many(5)
+@few_or_many(3)
 def test_another_writer_between_a_crash_and_what_goes_on(name: str, budget: int) -> None:
     verb = VERBS_ASKED[name]
     trace = verb.effects()
@@ -235,7 +235,7 @@ def test_an_effect_without_an_answer_whether_it_happened_or_not(name: str, budge
 
 
 @verbs
-@few_or_many(4)
+@few_or_many(3)
 def test_a_put_without_an_answer_that_happens_later(name: str, budget: int) -> None:
     """Before the next process looks, or when everything is over: put-if-absent all the same."""
     verb = VERBS_ASKED[name]

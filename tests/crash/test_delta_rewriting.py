@@ -14,6 +14,7 @@ import pytest
 
 from iceberg_cli.delta.paths import dv_path, z85_encode
 from iceberg_cli.errors import CommitStateUnknown
+from tests.crash.budget import few_or_many, some
 from tests.crash.delta import METADATA, PROTOCOL, ROOT, DeltaProcess, an_add, commit_to, newest, version_path
 from tests.crash.simulation import Script, World, crash
 from tests.delta_vectors import frame_of, positions_in
@@ -151,11 +152,12 @@ def finish(world: World, operation: str, *, gone: str = "") -> None:
             assert others["metaData"]["configuration"][ENABLED] == "true"
 
 
+@few_or_many(8)
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("operation", POLICIES)
-def test_crash_around_any_effect(operation: str, side: str) -> None:
+def test_crash_around_any_effect(operation: str, side: str, budget: int) -> None:
     trace = effects(operation)
-    for number, effect in enumerate(trace):
+    for number, effect in some(list(enumerate(trace)), budget):
         world = a_world()
         dying = process(world, operation, Script(**{side: {number: crash}}))
         # A put of what is there already ends in an error that is handled: there is nothing after it.
@@ -164,10 +166,11 @@ def test_crash_around_any_effect(operation: str, side: str) -> None:
         finish(world, operation)
 
 
+@few_or_many(8)
 @pytest.mark.parametrize("operation", POLICIES)
-def test_another_writer_commits_before_any_effect(operation: str) -> None:
+def test_another_writer_commits_before_any_effect(operation: str, budget: int) -> None:
     """It takes one file away and appends another, with ids where the table wants them."""
-    for number in range(len(effects(operation))):
+    for number in some(range(len(effects(operation))), budget):
         world = a_world()
 
         def act(world: World = world) -> None:

@@ -37,9 +37,10 @@ def test_undisturbed_expiry_leaves_only_what_the_table_needs(scene: Scene) -> No
     here.check_finished()
 
 
+@few_or_many(12)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_crash_around_any_effect_is_made_good_by_resume(scene: Scene, when: str) -> None:
-    for number, effect in enumerate(effects_of(scene)):
+def test_crash_around_any_effect_is_made_good_by_resume(scene: Scene, when: str, budget: int) -> None:
+    for number, effect in some(list(enumerate(effects_of(scene))), budget):
         here = scene.copy()
         process = Process(world=here.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
         assert process.dies(process.expire), effect
@@ -47,8 +48,9 @@ def test_crash_around_any_effect_is_made_good_by_resume(scene: Scene, when: str)
         finish(here)
 
 
-def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene) -> None:
-    for number, effect in enumerate(effects_of(scene)):
+@few_or_many(10)
+def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene, budget: int) -> None:
+    for number, effect in some(list(enumerate(effects_of(scene))), budget):
         here = scene.copy()
         process = Process(world=here.world, script=Script(before={number: crash}))
         assert process.dies(process.expire), effect
@@ -56,7 +58,7 @@ def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene
         here.check_finished()
 
 
-@few_or_many(10)
+@few_or_many(5)
 def test_crash_inside_resume_around_any_of_its_effects(scene: Scene, budget: int) -> None:
     cases = []
     for number, _ in enumerate(effects_of(scene)):
@@ -93,7 +95,7 @@ def test_process_that_stands_still_for_days_while_orphans_are_cleaned_leaves_a_w
         here.check_finished()
 
 
-@few_or_many(10)
+@few_or_many(5)
 def test_another_writers_append_before_any_effect_is_kept(scene: Scene, budget: int) -> None:
     for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
@@ -103,7 +105,7 @@ def test_another_writers_append_before_any_effect_is_kept(scene: Scene, budget: 
         here.check_finished()
 
 
-@few_or_many(10)
+@few_or_many(5)
 def test_three_appends_before_any_effect_are_kept(scene: Scene, budget: int) -> None:
     for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
@@ -113,7 +115,7 @@ def test_three_appends_before_any_effect_are_kept(scene: Scene, budget: int) -> 
         here.check_finished()
 
 
-@few_or_many(25)
+@few_or_many(10)
 def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene, budget: int) -> None:
     count = len(effects_of(scene))
     for race, death in some(list(itertools.combinations(range(count), 2)), budget):
@@ -125,7 +127,7 @@ def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene, b
         finish(here)
 
 
-@few_or_many(10)
+@few_or_many(5)
 def test_append_while_the_process_is_dead_is_kept_and_only_what_was_shown_goes(
     scene: Scene, budget: int
 ) -> None:
@@ -162,7 +164,7 @@ def test_commit_that_would_let_more_expire_than_was_shown_stops_the_run(scene: S
     assert 0 < refused < 9 + sum("/removals-" in effect for effect in effects if effect.startswith("put "))
 
 
-@few_or_many(10)
+@few_or_many(5)
 def test_more_due_while_the_process_is_dead_is_never_deleted_unseen(scene: Scene, budget: int) -> None:
     for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()

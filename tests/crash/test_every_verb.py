@@ -256,18 +256,19 @@ def test_an_undisturbed_run_changes_no_row_and_leaves_nothing_to_do(lake: Lake) 
     here.finish()
 
 
-def test_a_crash_around_any_effect_is_made_good_by_resume(lake: Lake) -> None:
-    for number, effect in enumerate(undisturbed(lake)):
-        for when in ("before", "after"):
-            here = lake.copy()
-            process = here.process(**{when: {number: crash}})
-            # A put of what is there already has no "after".
-            assert process.dies(partial(here.run, process)) or when == "after", effect
-            here.check()
-            here.finish()
+@few_or_many(10)
+def test_a_crash_around_any_effect_is_made_good_by_resume(lake: Lake, budget: int) -> None:
+    effects = undisturbed(lake)
+    for number, when in some(list(itertools.product(range(len(effects)), ("before", "after"))), budget):
+        here = lake.copy()
+        process = here.process(**{when: {number: crash}})
+        # A put of what is there already has no "after".
+        assert process.dies(partial(here.run, process)) or when == "after", effects[number]
+        here.check()
+        here.finish()
 
 
-@few_or_many(8)
+@few_or_many(2)
 @pytest.mark.parametrize("act", ACTS)
 def test_another_engines_commit_before_any_effect_is_kept(lake: Lake, act: str, budget: int) -> None:
     for number in some(range(len(undisturbed(lake))), budget):
@@ -288,7 +289,7 @@ def test_another_engines_commit_between_our_look_and_our_swap_is_kept(lake: Lake
         here.finish()
 
 
-@few_or_many(8)
+@few_or_many(2)
 @pytest.mark.parametrize("act", ACTS)
 def test_another_engines_commit_while_the_process_is_dead_is_kept(lake: Lake, act: str, budget: int) -> None:
     for number in some(range(len(undisturbed(lake))), budget):
@@ -301,7 +302,7 @@ def test_another_engines_commit_while_the_process_is_dead_is_kept(lake: Lake, ac
         here.finish()
 
 
-@few_or_many(10, all_of=1_000)  # of all moments there are up to 7,140, and the commits are drawn
+@few_or_many(4, all_of=1_000)  # of all moments there are up to 7,140, and the commits are drawn
 def test_two_commits_of_others_and_a_crash_at_any_three_moments(lake: Lake, budget: int) -> None:
     draw = random.Random(11)
     moments = list(itertools.combinations(range(len(undisturbed(lake))), 3))
@@ -335,8 +336,9 @@ def test_a_process_that_stands_still_for_days_while_orphans_are_cleaned_commits_
         here.finish()
 
 
-def test_a_second_process_that_resumes_at_any_moment_loses_nothing(lake: Lake) -> None:
-    for number, _ in enumerate(undisturbed(lake)):
+@few_or_many(8)
+def test_a_second_process_that_resumes_at_any_moment_loses_nothing(lake: Lake, budget: int) -> None:
+    for number in some(range(len(undisturbed(lake))), budget):
         here = lake.copy()
         other = here.process()
         with contextlib.suppress(TakenOver):

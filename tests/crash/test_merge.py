@@ -16,6 +16,7 @@ from iceberg_cli.report import Report
 from iceberg_cli.saved_plan import plan_from_json
 from iceberg_cli.verbs import VERBS
 from tests.builders import LOCATION, NOW_MS
+from tests.crash.budget import few_or_many, some
 from tests.crash.checking import reachable
 from tests.crash.simulation import Process, Script, SimStorage, World, crash
 from tests.delete_tables import DeleteTable
@@ -129,9 +130,10 @@ def effects_of(here: Here, asked: MergePolicy = POLICY) -> list[str]:
     return process.effects
 
 
+@few_or_many(10)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_around_any_effect_is_made_good(here: Here, when: str) -> None:
-    for number, effect in enumerate(effects_of(here)):
+def test_a_crash_around_any_effect_is_made_good(here: Here, when: str, budget: int) -> None:
+    for number, effect in some(list(enumerate(effects_of(here))), budget):
         there = here.copy()
         process = Merger(world=there.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
         assert process.dies(process.run), effect
@@ -171,12 +173,13 @@ def an_append(table: DeleteTable, seen: Seen) -> None:
 OTHERS = (a_delete, deletes_everywhere, an_update, a_compaction, an_append)
 
 
+@few_or_many(5)
 @pytest.mark.parametrize("asked", [POLICY, ONE_BY_ONE], ids=["few files", "many files"])
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_writers_commit_before_any_effect_keeps_its_deletes_and_its_rows(
-    here: Here, other: Callable[[DeleteTable, Seen], None], asked: MergePolicy
+    here: Here, other: Callable[[DeleteTable, Seen], None], asked: MergePolicy, budget: int
 ) -> None:
-    for number, effect in enumerate(effects_of(here, asked)):
+    for number, effect in some(list(enumerate(effects_of(here, asked))), budget):
         there = here.copy()
         expected: list[Seen] = []
 
@@ -193,11 +196,12 @@ def test_another_writers_commit_before_any_effect_keeps_its_deletes_and_its_rows
         assert there.seen() == expected[0], effect
 
 
+@few_or_many(5)
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_writers_commit_before_a_crash_is_kept_when_the_operation_is_resumed(
-    here: Here, other: Callable[[DeleteTable, Seen], None]
+    here: Here, other: Callable[[DeleteTable, Seen], None], budget: int
 ) -> None:
-    for number, effect in enumerate(effects_of(here)):
+    for number, effect in some(list(enumerate(effects_of(here))), budget):
         there = here.copy()
         process = Merger(world=there.world, script=Script(before={number: crash}))
         assert process.dies(process.run)
@@ -210,14 +214,15 @@ def test_another_writers_commit_before_a_crash_is_kept_when_the_operation_is_res
         there.check_tidy()
 
 
+@few_or_many(8)
 @pytest.mark.parametrize("other", [a_delete, a_compaction])
 def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
-    here: Here, other: Callable[[DeleteTable, Seen], None]
+    here: Here, other: Callable[[DeleteTable, Seen], None], budget: int
 ) -> None:
     planning = Merger(world=here.copy().world)
     made = VERBS["merge-dvs"].plan(planning.table, ONE_BY_ONE.to_json(), as_of_ms=NOW_MS)
     saved = plan_from_json(made.to_json(), removals=made.removals, path="plan.json")
-    for number, effect in enumerate(effects_of(here, ONE_BY_ONE)):
+    for number, effect in some(list(enumerate(effects_of(here, ONE_BY_ONE))), budget):
         there = here.copy()
         expected: list[Seen] = []
 

@@ -85,7 +85,7 @@ def check_stands(lake: Lake, act: Callable[[Engine], None]) -> None:
     assert found == wanted
 
 
-@few_or_many(10)
+@few_or_many(3)
 @pytest.mark.parametrize("act", ACTS)
 def test_a_change_of_the_table_before_any_effect_stands_and_so_does_the_merge(
     lake: Lake, act: Callable[[Engine], None], budget: int
@@ -100,7 +100,7 @@ def test_a_change_of_the_table_before_any_effect_stands_and_so_does_the_merge(
         assert here.engine.document["format-version"] == 3
 
 
-@few_or_many(6)
+@few_or_many(2)
 @pytest.mark.parametrize("act", ACTS)
 def test_a_change_of_the_table_while_the_process_is_dead_stands_and_so_does_the_merge(
     lake: Lake, act: Callable[[Engine], None], budget: int

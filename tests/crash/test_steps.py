@@ -54,10 +54,11 @@ def trial(scene: Scene, operation: str) -> FakeProcess:
     return process
 
 
+@few_or_many(15)
 @pytest.mark.parametrize(("operation", "catalog"), [(THREE, True), (THREE, False), (SWEEP_FIRST, True)])
-def test_crash_around_any_effect_of_several_steps(operation: str, *, catalog: bool) -> None:
+def test_crash_around_any_effect_of_several_steps(operation: str, *, catalog: bool, budget: int) -> None:
     scene = a_world(operation, catalog=catalog)
-    for number, effect in enumerate(trial(scene, operation).effects):
+    for number, effect in some(list(enumerate(trial(scene, operation).effects)), budget):
         here = scene.copy()
         process = FakeProcess(world=here.world, operation=operation, script=Script(before={number: crash}))
         assert process.dies(process.run), effect
@@ -79,7 +80,7 @@ def test_last_commit_follows_the_sweep() -> None:
     assert max(deleted) < swap
 
 
-@few_or_many(15)
+@few_or_many(6)
 def test_crash_inside_the_resume_of_three_steps(budget: int) -> None:
     scene = a_world(THREE)
     cases = []
@@ -100,7 +101,7 @@ def test_crash_inside_the_resume_of_three_steps(budget: int) -> None:
         finish(here, THREE)
 
 
-@few_or_many(15)
+@few_or_many(6)
 def test_append_before_any_effect_and_crash_before_any_later_one_of_three_steps(budget: int) -> None:
     scene = a_world(THREE)
     count = len(trial(scene, THREE).effects)
@@ -137,10 +138,11 @@ def test_every_refusal_leaves_no_staged_file() -> None:
     assert set(scene.world.files) == before
 
 
-def test_second_process_that_resumes_three_steps_at_any_moment_never_loses_a_staged_file() -> None:
+@few_or_many(20)
+def test_second_process_that_resumes_three_steps_at_any_moment_never_loses_a_staged_file(budget: int) -> None:
     scene = a_world(THREE)
     stopped = 0
-    for number, _ in enumerate(trial(scene, THREE).effects):
+    for number in some(range(len(trial(scene, THREE).effects)), budget):
         here = scene.copy()
         other = FakeProcess(world=here.world)
         act = {number: other.resume}
@@ -151,10 +153,10 @@ def test_second_process_that_resumes_three_steps_at_any_moment_never_loses_a_sta
             stopped += 1
         check(here)
         finish(here, THREE)
-    assert stopped > 15
+    assert stopped > budget // 2 or stopped > 15
 
 
-@few_or_many(20)
+@few_or_many(8)
 def test_second_process_that_resumes_three_steps_and_dies_too(budget: int) -> None:
     scene = a_world(THREE)
     count = len(trial(scene, THREE).effects)

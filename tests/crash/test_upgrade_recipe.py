@@ -89,7 +89,7 @@ def test_recipe_is_six_commits() -> None:
     assert run(Process(world=world)).status == "nothing_to_do"
 
 
-@few_or_many(24)
+@few_or_many(10)
 def test_a_crash_around_any_effect_is_made_good_by_resume(budget: int) -> None:
     start = a_world()
     expected = {ref: rows(start, ref) for ref in ("main", "b")}

@@ -35,7 +35,11 @@ def log_file(table: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "shape", [shapes.DELETION_VECTORS, shapes.V2_CHECKPOINTS, shapes.MAPPED, shapes.CLONE], ids=names_of
+    "shape",
+    deep_unless(
+        [shapes.DELETION_VECTORS, shapes.CLONE],
+        [shapes.DELETION_VECTORS, shapes.V2_CHECKPOINTS, shapes.MAPPED, shapes.CLONE],
+    ),
 )
 def test_a_live_dv_file_is_never_vacuumed_where_delta_rs_would_delete_it(
     delta_lake: DeltaLake, shape: Shape

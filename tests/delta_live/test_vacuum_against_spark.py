@@ -31,7 +31,7 @@ from tests.delta_live.shapes import Shape
 pytestmark = pytest.mark.jvm
 
 DAY_MS = 86_400_000
-ALWAYS = (shapes.DELETION_VECTORS, shapes.MAPPED, shapes.HIVE_PATHS, shapes.CHANGE_DATA, shapes.CLONE)
+ALWAYS = (shapes.DELETION_VECTORS, shapes.HIVE_PATHS, shapes.CLONE)
 NOW = ("--retention", "0s", "--unsafe-allow-short-retention")
 OLD = (
     "orphan.parquet", "sub dir/ol%20d ü.parquet", "k=a b/orphan.parquet", "k=50%25/orphan.parquet", "some.txt",

@@ -55,9 +55,18 @@ SCENARIOS = (
     Scenario(shapes.V3_SHARED_PUFFIN, _MANIFESTS),
     Scenario(shapes.V3_UPGRADED, _LISTS, retain_last=2),
 )
+ALWAYS = (
+    shapes.V1_EVOLVED_SPEC, shapes.V2_POSITION_DELETES, shapes.REFS_WITH_RETENTION, shapes.STATISTICS_FILES,
+    shapes.SPECIAL_PATHS, shapes.DATA_BESIDE_THE_TABLE, shapes.V3_DELETION_VECTORS, shapes.V3_UPGRADED,
+)  # fmt: skip
 # Each in one of the catalogs, in turn; in both with ICEBERG_CLI_FULL=1.
 CASES = [
-    pytest.param(catalog, scenario, id=f"{catalog}-{scenario.shape.name}")
+    pytest.param(
+        catalog,
+        scenario,
+        id=f"{catalog}-{scenario.shape.name}",
+        marks=() if scenario.shape in ALWAYS else pytest.mark.deep,
+    )
     for place, scenario in enumerate(SCENARIOS)
     for turn, catalog in enumerate(("hadoop", "jdbc"))
     if FULL or place % 2 == turn
