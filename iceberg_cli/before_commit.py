@@ -61,7 +61,8 @@ def naming_the_way_out(metadata: TableMetadata, plan: Plan) -> Iterator[None]:
     try:
         yield
     except CorruptFile as error:
-        error.next_step = error.next_step or _way_out(metadata, plan, error.path)
+        if error.general:
+            error.next_step = _way_out(metadata, plan, error.path)
         raise
 
 

@@ -45,6 +45,11 @@ class IcebergCliError(Exception):
         self.state = self.default_state if state is None else state
         self.next_step = next_step or self.default_next_step
 
+    @property
+    def general(self) -> bool:
+        """Whether its next step is that of its class: who knows more of the operation may put another in its place."""
+        return self.next_step == self.default_next_step
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by its fields: a subclass's constructor asks for others than `args` holds."""
         return _restored, (type(self), self.args, self.__dict__)

@@ -58,7 +58,7 @@ class OperationRun:
             return self._finish(started_ms)
         except (BackendUnavailable, CorruptFile) as error:
             operation = self.journal.operation()
-            if operation is not None and operation.closed is None and not error.next_step:
+            if operation is not None and operation.closed is None and error.general:
                 error.state = self._state_of_steps()
                 error.next_step = f"`resume` goes on with operation {self.journal.operation_id}."
             raise

@@ -213,6 +213,22 @@ def test_catalog_that_is_down_before_anything_was_sent_is_no_unknown_outcome(sce
     finish(scene)
 
 
+def test_a_storage_that_fails_after_the_commit_is_told_of_with_the_state_and_the_operation(
+    scene: Scene,
+) -> None:
+    before = scene.world.pointer
+
+    def full(path: str) -> str | None:
+        return "no room" if scene.world.pointer != before and "/ops/" in path else None
+
+    process = Process(world=scene.world, script=Script(fail_put=full))
+    with pytest.raises(BackendUnavailable) as caught:
+        process.expire()
+    assert caught.value.state == "The commit may or may not have happened. Nothing was deleted."
+    assert caught.value.next_step.startswith("`resume` goes on with operation ")
+    finish(scene)
+
+
 # -- deletions -------------------------------------------------------------------------------------------------
 
 
