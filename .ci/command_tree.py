@@ -9,12 +9,13 @@ from typing import Any
 import typer
 
 from iceberg_cli.cli import make_app
+from iceberg_cli.cli.completion import SCRIPTS
 from iceberg_cli.cli.inspect_arguments import WHAT
 from iceberg_cli.cli.plan import OPTIONS
 
 NAME = "iceberg-cli"
 WRITTEN_BY = "written by .ci/generate.py"
-_ARGUMENT_CHOICES = {("inspect", "what"): WHAT, ("plan", "verb"): OPTIONS}
+_ARGUMENT_CHOICES = {("inspect", "what"): WHAT, ("plan", "verb"): OPTIONS, ("completion", "shell"): SCRIPTS}
 _PATHS = ("FILE", "DIR", "TABLE", "PLAN_FILE")
 
 

@@ -1,4 +1,4 @@
-"""Write `completions/` and `man/` from the commands themselves; with `--check`, fail where they are stale.
+"""Write `iceberg_cli/completions/` and `man/` from the commands themselves; with `--check`, fail where they are stale.
 
 The result depends on the commands, the version and the date that CHANGELOG.md gives it, and on nothing else.
 """
@@ -10,14 +10,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from command_tree import NAME, Command, read_commands
+from command_tree import Command, read_commands
 from manual import man_page
 from shell_scripts import bash, fish, zsh
 
 from iceberg_cli import __version__
+from iceberg_cli.cli.completion import SCRIPTS
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("completions", "man")
+COMPLETIONS = "iceberg_cli/completions"
+FOLDERS = (COMPLETIONS, "man")
 
 
 def release_date(changelog: str) -> str:
@@ -37,9 +39,9 @@ def generated() -> dict[str, str]:
     root, commands = read_commands()
     date = release_date((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
     scripts: dict[str, Callable[[Command, tuple[Command, ...]], str]] = {
-        f"completions/{NAME}.bash": bash,
-        f"completions/_{NAME}": zsh,
-        f"completions/{NAME}.fish": fish,
+        f"{COMPLETIONS}/{SCRIPTS['bash']}": bash,
+        f"{COMPLETIONS}/{SCRIPTS['zsh']}": zsh,
+        f"{COMPLETIONS}/{SCRIPTS['fish']}": fish,
     }
     found = {path: write(root, commands) for path, write in scripts.items()}
     for one in (root, *commands):

@@ -9,12 +9,28 @@ from command_tree import NAME, WRITTEN_BY, Command, Parameter
 
 from iceberg_cli import __version__
 from iceberg_cli.cli import EXIT_CODES
+from iceberg_cli.cli.help_texts import EXAMPLES
 
 ENVIRONMENT = {
     "PYICEBERG_HOME": "Folder of the .pyiceberg.yaml that names the catalogs; otherwise the home folder, then "
     "the working folder.",
     "PYICEBERG_CATALOG__NAME__KEY": "One setting of the catalog NAME, such as PYICEBERG_CATALOG__PROD__URI.",
     "NO_COLOR": "If it is set, the output has no colour.",
+}
+FILES = {
+    "TABLE/_iceberg_cli/ops/": "Journals of open operations, in the folder of the table; resume reads them.",
+    ".pyiceberg.yaml": "The catalogs, as PyIceberg reads them: in $PYICEBERG_HOME, the home folder or the working "
+    "folder.",
+    "$XDG_CACHE_HOME/iceberg-cli/keys/": "What runs learn of immutable files, by default in ~/.cache; it may be "
+    "deleted at any time.",
+    "PLAN_FILE, PLAN_FILE.removals.parquet": "A saved plan, and what it removes; they belong together.",
+}
+FILES_OF_OTHERS = {
+    "demo": {"DIR/db/events/, DIR/db/orders/": "The tables."},
+    "completion": {
+        "~/.zfunc/_iceberg-cli": "A place for the script of zsh, if the folder is in $fpath.",
+        "~/.config/fish/completions/iceberg-cli.fish": "The place for the script of fish.",
+    },
 }
 TABLE_FORMS = {
     "/data/wh/db/t, file:///data/wh/db/t, s3://bucket/wh/db/t": "The folder of a table.",
@@ -32,7 +48,7 @@ def roff(text: str) -> str:
 def man_page(command: Command, root: Command, commands: Iterable[Command], date: str) -> str:
     """A manual page in the macros of man(7)."""
     commands = tuple(commands)
-    shared = () if command is root else _shared(commands)
+    shared = _shared(commands) if _is_of_tables(command) else ()
     lines = [
         f'.\\" {WRITTEN_BY}',
         f'.TH {roff(command.page.upper())} 1 {date} "{NAME} {__version__}" "{NAME}"',
@@ -55,12 +71,21 @@ def man_page(command: Command, root: Command, commands: Iterable[Command], date:
             lines += [".TP", f".I {roff(argument.metavar)}", *_sentences(argument.help)]
     lines += [".SH OPTIONS", *_options(option for option in command.options if option not in shared)]
     if shared:
-        lines += [".SH OPTIONS OF EVERY COMMAND", *_options(shared)]
-    lines += [".SH ENVIRONMENT", *_definitions(ENVIRONMENT)]
+        lines += [".SH OPTIONS OF EVERY COMMAND ON TABLES", *_options(shared)]
+    if command.name not in FILES_OF_OTHERS:
+        lines += [".SH ENVIRONMENT", *_definitions(ENVIRONMENT)]
+    lines += [".SH FILES", *_definitions(FILES_OF_OTHERS.get(command.name, FILES))]
     lines += [".SH EXIT STATUS", *_definitions({str(code): f"{text}." for code, text in EXIT_CODES.items()})]
+    lines += [".SH EXAMPLES", *_examples(command.name)]
     others = [one.page for one in (root, *commands) if one is not command]
     lines += [".SH SEE ALSO", *(f".BR {roff(page)} (1){',' * (page != others[-1])}" for page in others)]
     return "\n".join(lines) + "\n"
+
+
+def _examples(name: str) -> Iterator[str]:
+    for number, (text, words) in enumerate(EXAMPLES[name]):
+        yield from [".PP"] * bool(number)
+        yield from (roff(text), ".PP", ".RS 4", ".nf", roff(f"{NAME} {words}"), ".fi", ".RE")
 
 
 def _lower(summary: str) -> str:
@@ -72,7 +97,12 @@ def _sentences(text: str) -> list[str]:
 
 
 def _shared(commands: tuple[Command, ...]) -> tuple[Parameter, ...]:
-    return tuple(option for option in commands[0].options if all(option in one.options for one in commands))
+    of_tables = [one for one in commands if _is_of_tables(one)]
+    return tuple(option for option in of_tables[0].options if all(option in one.options for one in of_tables))
+
+
+def _is_of_tables(command: Command) -> bool:
+    return any("--engine" in option.names for option in command.options)
 
 
 def _synopsis(command: Command) -> list[str]:

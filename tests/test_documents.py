@@ -13,6 +13,7 @@ import pytest
 
 from iceberg_cli import __version__
 from iceberg_cli.cli import EXIT_CODES
+from iceberg_cli.cli.help_texts import EXAMPLES
 from tests.cli.running import iceberg_cli
 from tests.cli.test_help import COMMANDS
 
@@ -111,12 +112,22 @@ def test_there_is_a_manual_page_for_each_command_with_every_exit_code() -> None:
         assert [int(code) for code in re.findall(r"^\.B (\d+)$", status, re.MULTILINE)] == list(EXIT_CODES)
 
 
+def test_manual_pages_have_files_and_the_examples_of_the_help() -> None:
+    for page in MANUAL:
+        text = page.read_text(encoding="utf-8").replace("\\-", "-")
+        assert ".SH FILES\n.TP\n" in text, page.name
+        examples = text.partition(".SH EXAMPLES")[2].partition(".SH ")[0]
+        command = page.stem.removeprefix("iceberg-cli").removeprefix("-")
+        told = [f"iceberg-cli {words}" for _, words in EXAMPLES[command]]
+        assert re.findall(r"^iceberg-cli .*$", examples, re.MULTILINE) == told
+
+
 @pytest.mark.parametrize(
     ("program", "arguments", "file"),
     [
-        ("bash", ["-n"], "completions/iceberg-cli.bash"),
-        ("zsh", ["-n"], "completions/_iceberg-cli"),
-        ("fish", ["--no-execute"], "completions/iceberg-cli.fish"),
+        ("bash", ["-n"], "iceberg_cli/completions/iceberg-cli.bash"),
+        ("zsh", ["-n"], "iceberg_cli/completions/_iceberg-cli"),
+        ("fish", ["--no-execute"], "iceberg_cli/completions/iceberg-cli.fish"),
         *(("mandoc", ["-T", "lint", "-W", "warning"], f"man/{page.name}") for page in MANUAL),
     ],
 )
@@ -131,7 +142,7 @@ def complete_in_bash(*words: str) -> list[str]:
     """What TAB at the end of the last word offers."""
     line = " ".join(shlex.quote(word) for word in words)
     program = (
-        "source completions/iceberg-cli.bash; "
+        "source iceberg_cli/completions/iceberg-cli.bash; "
         f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _iceberg_cli; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     return subprocess.run(
@@ -140,7 +151,7 @@ def complete_in_bash(*words: str) -> list[str]:
 
 
 def complete_in_fish(*words: str) -> list[str]:
-    program = f"source completions/iceberg-cli.fish; complete -C {shlex.quote(' '.join(words))}"
+    program = f"source iceberg_cli/completions/iceberg-cli.fish; complete -C {shlex.quote(' '.join(words))}"
     done = subprocess.run(["fish", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     return [line.split("\t")[0] for line in done.stdout.splitlines()]
 

@@ -127,3 +127,9 @@ def is_one_clear_error(done: subprocess.CompletedProcess[str], place: Path | Non
     assert state == "Nothing was changed."
     assert "pip uninstall iceberg-cli" in remedy
     return (done.returncode, done.stdout) == (2, "")
+
+
+def test_the_wheel_has_the_manual_pages_where_man_looks_for_them() -> None:
+    wheel = BUILD["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["shared-data"] == {"man": "share/man/man1"}
+    assert wheel["only-include"] == ["iceberg_cli", "iceberg_table_maintenance.py"]

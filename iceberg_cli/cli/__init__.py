@@ -10,6 +10,7 @@ from importlib import import_module
 import typer
 
 from iceberg_cli import DISTRIBUTION, __version__
+from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.run import leave_with
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
@@ -31,6 +32,10 @@ EXIT_CODES = {
     141: "nobody reads standard output any more: fix what reads it",
 }
 
+_SUMMARY = (
+    "Maintain Apache Iceberg and Delta tables: see what would go, save it as a plan, carry it out, resume it."
+)
+
 # The module of each command, in the order of the help.
 _MODULES = {
     "inspect": "inspect",
@@ -43,6 +48,7 @@ _MODULES = {
     "apply": "apply_plan",
     "resume": "resume",
     "demo": "demo",
+    "completion": "completion",
 }
 
 
@@ -51,8 +57,8 @@ def make_app(commands: Iterable[str] = _MODULES) -> typer.Typer:
     app = typer.Typer(
         name="iceberg-cli",
         cls=PlainGroup,
-        help="Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it.",
-        epilog="\b\nExit codes:\n"
+        help=_SUMMARY,
+        epilog=f"{epilog('')}\n\n\b\nExit codes:\n"
         + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()),
         add_completion=False,
         rich_markup_mode=None,
@@ -76,7 +82,7 @@ def _root(
         False, "--version", callback=_show_version, is_eager=True, help="Show the version."
     ),
 ) -> None:
-    """Maintain Apache Iceberg tables: see what would go, save it as a plan, carry it out, resume it."""
+    """What is asked of the program itself."""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from iceberg_cli.cli.run import Run, command
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "demo")
+    @command(app, "demo", only=("output_format", "as_of", "quiet"))
     def demo(
         run: Run,
         folder: Annotated[

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 Command = Callable[..., None]
 
 
-def spread(parameter: str, options: type) -> Callable[[Command], Command]:
+def spread(
+    parameter: str, options: type, *, only: Collection[str] | None = None
+) -> Callable[[Command], Command]:
     """Replace a command's parameter by the fields of `options`, and build `options` from their values.
 
     Args:
         parameter: name of the command's parameter of type `options`.
         options: a dataclass; each field is annotated as typer wants it and has a default.
+        only: the names of the fields that are meant; others keep their defaults. None: all.
 
     Returns:
         A decorator. The fields come after the command's other parameters.
     """
-    own = _fields(options)
+    own = {name: item for name, item in _fields(options).items() if only is None or name in only}
 
     def decorate(function: Command) -> Command:
         def call(**values: Any) -> None:

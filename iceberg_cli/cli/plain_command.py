@@ -12,6 +12,8 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from iceberg_cli.cli.help_texts import GROUPS, group_of
+
 _ASK_TYPER: Final = object()
 
 
@@ -29,6 +31,23 @@ class PlainCommand(TyperCommand):
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         """The help option; not given, it is a flag that is off."""
         return _off(super().get_help_option(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The arguments, then the options in their groups."""
+        shown = [(item, item.get_help_record(ctx)) for item in self.get_params(ctx)]
+        parts = {
+            "Arguments": [record for item, record in shown if item.param_type_name == "argument" and record]
+        }
+        for group in GROUPS:
+            parts[group] = [
+                record
+                for item, record in shown
+                if item.param_type_name == "option" and record and group_of(tuple(item.opts)) == group
+            ]
+        for title, records in parts.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill the context with the values of all parameters.

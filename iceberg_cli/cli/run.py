@@ -8,13 +8,14 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.options import Command, spelled, spread
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.streams import OutputLost, after
@@ -295,8 +296,10 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000  # noqa: TID251 - this is the shell
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Command], Command]:
-    """Register a command whose parameter `run` stands for all shared options.
+def command(
+    app: typer.Typer, name: str, *, only: Collection[str] | None = None
+) -> Callable[[Command], Command]:
+    """Register a command whose parameter `run` stands for all shared options, or `only` for these fields of them.
 
     What it learns is kept where it comes to an end, whatever its exit code, also where nobody reads its output; not
     where an error stops it.
@@ -315,8 +318,9 @@ def command(app: typer.Typer, name: str) -> Callable[[Command], Command]:
         text = inspect.cleandoc(function.__doc__ or "")
         # The first sentence whole: without it the list of commands cuts it in the middle.
         summary = re.split(r"\.\s", " ".join(text.split()))[0].removesuffix(".")
-        declare = app.command(name, cls=PlainCommand, help=text, short_help=f"{summary}.")
-        declare(spread("run", Run)(learning))
+        short = f"{summary}."
+        declare = app.command(name, cls=PlainCommand, help=text, short_help=short, epilog=epilog(name))
+        declare(spread("run", Run, only=only)(learning))
         return function
 
     return register

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from iceberg_cli import __version__
+from iceberg_cli.cli import help_texts, make_app
+from iceberg_cli.cli.completion import SCRIPTS
 from iceberg_cli.errors import IcebergCliError
 from tests.cli.running import iceberg_cli
 
@@ -26,6 +30,7 @@ COMMANDS = (
     "apply",
     "resume",
     "demo",
+    "completion",
 )
 HEAVY = (
     "pyarrow",
@@ -75,9 +80,76 @@ def test_help_of_a_command_says_what_each_option_and_argument_does(command: str)
     shown = iceberg_cli(command, "--help")
     assert shown.code == 0
     assert shown.err == ""
-    options = shown.out.partition("Options:")[2]
+    options = "\n".join(groups(shown.out).values())
     bare = re.findall(r"^  -\S+(?:, --\S+)?(?: [A-Z=|]+)?$(?!\n {10,})", options, re.MULTILINE)
     assert bare == []
+
+
+def groups(text: str) -> dict[str, str]:
+    """The lines below each heading of a help text."""
+    parts = re.split(r"^ {0,2}([A-Z][a-z ]+):\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_help_puts_options_in_groups() -> None:
+    shown = groups(iceberg_cli("expire-snapshots", "--help").out)
+    options = {
+        title: set(re.findall(r"(?:^  |, )(--[a-z-]+)", part, re.MULTILINE)) for title, part in shown.items()
+    }
+    assert {"--older-than", "--retain-last", "--as-of"} <= options["What to do"]
+    assert {
+        "--dry-run",
+        "--yes",
+        "--grace",
+        "--unsafe-allow-root",
+        "--unsafe-allow-short-retention",
+    } <= options["Safety"]
+    assert {"--engine", "--spark-master", "--storage-option", "--no-cache"} <= options["Where it runs"]
+    assert {"--format", "--quiet", "--help", "--exit-code"} <= options["Output"]
+    assert "Options" not in shown
+
+
+def test_every_option_that_has_a_group_exists() -> None:
+    every = "".join(iceberg_cli(command, "--help").out for command in COMMANDS)
+    assert [name for name in help_texts._GROUP_OF if not re.search(rf"{name}\b", every)] == []
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_has_two_examples_that_the_command_line_reads(command: str) -> None:
+    examples = groups(iceberg_cli(*[command] * bool(command), "--help").out)["Examples"]
+    lines = re.findall(r"^ +iceberg-cli (.+)$", examples, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        words = shlex.split(line.partition(" > ")[0])
+        assert words[0] == (command or words[0])
+        with typer.main.get_command(make_app()).make_context("iceberg-cli", words) as context:
+            found = context.command.get_command(context, words[0])
+            found.make_context(words[0], words[1:])  # raises what is wrong with an option
+
+
+def test_help_names_both_formats() -> None:
+    assert "Apache Iceberg and Delta tables" in iceberg_cli("--help").out
+
+
+def test_demo_offers_no_option_that_means_nothing_to_it() -> None:
+    options = set(re.findall(r"--[a-z-]+", iceberg_cli("demo", "--help").out.partition("Examples:")[0]))
+    assert options == {"--as-of", "--format", "--quiet", "--help"}
+    refused = iceberg_cli("demo", "t", "--engine", "spark")
+    assert (refused.code, "No such option: --engine" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_script_of_the_shell(shell: str) -> None:
+    shown = iceberg_cli("completion", shell)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out == (REPOSITORY / "iceberg_cli" / "completions" / SCRIPTS[shell]).read_text()
+    assert shell in shown.out or shell == "zsh"
+
+
+def test_completion_for_another_shell_names_those_that_there_are() -> None:
+    shown = iceberg_cli("completion", "ksh")
+    assert (shown.code, shown.out) == (2, "")
+    assert "bash, zsh, fish" in shown.err
 
 
 def test_without_arguments_the_help_goes_to_standard_error_and_the_exit_code_is_2() -> None:

@@ -56,10 +56,11 @@ _iceberg_cli() {
             "assign-row-ids") _iceberg_cli_words "--ref --share-ids --batch-size --count-rows -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
-            "demo") _iceberg_cli_words "--format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
+            "demo") _iceberg_cli_words "--format --as-of -q --quiet -h --help" ;;
+            "completion") _iceberg_cli_words "-h --help" ;;
         esac
     elif [[ -z $command ]]; then
-        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo"
+        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo completion"
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_files ;;
@@ -74,6 +75,7 @@ _iceberg_cli() {
             "apply 0") _iceberg_cli_files ;;
             "resume 0") _iceberg_cli_files ;;
             "demo 0") _iceberg_cli_files ;;
+            "completion 0") _iceberg_cli_words "bash zsh fish" ;;
         esac
     fi
 }
