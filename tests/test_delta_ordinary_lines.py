@@ -19,6 +19,7 @@ from iceberg_cli.delta.actions import ADD, Actions
 from iceberg_cli.delta.commit_parsing import CommitBytes, _files_at_once, _line_by_line, parse_commits
 from iceberg_cli.delta.ordinary_lines import file_actions, may_be_ordinary
 from iceberg_cli.errors import CorruptFile
+from tests.crash.budget import few_or_many
 from tests.delta_builders import a_cdc, a_commit, a_commit_info, a_dv, a_remove, a_txn, an_add
 from tests.paths import FIXTURES, needs_fixtures
 
@@ -171,7 +172,7 @@ LINES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(commits=st.lists(st.lists(LINES, max_size=6), min_size=1, max_size=3))
 def test_whatever_lines_hold_they_are_read_as_one_by_one(commits: list[list[str]]) -> None:
     assert_same(
@@ -182,10 +183,11 @@ def test_whatever_lines_hold_they_are_read_as_one_by_one(commits: list[list[str]
     )
 
 
-def test_no_damage_of_a_line_ends_the_process() -> None:
+@few_or_many(4_000, all_of=40_000)
+def test_no_damage_of_a_line_ends_the_process(budget: int) -> None:
     """In a process of its own, which would die."""
     program = """
-import random
+import random, sys
 from iceberg_cli.delta.actions import ADD
 from iceberg_cli.delta.ordinary_lines import file_actions
 draw = random.Random(7)
@@ -193,7 +195,7 @@ damage = [b"", b"null", b"{", b"}", b'"', b",", b"[", b"]", b"0", b"\\\\", b"\\x
 good = (b'{"add":{"path":"a","partitionValues":{"p":"1","q":null},"size":1,"dataChange":true,'
         b'"tags":{},"deletionVector":{"storageType":"u","offset":1,"cardinality":2}}}')
 read = 0
-for _ in range(20000):
+for _ in range(int(sys.argv[1])):
     text = bytearray(good)
     for _ in range(draw.randrange(1, 6)):
         place = draw.randrange(8, len(text))
@@ -204,10 +206,10 @@ for _ in range(20000):
     assert found is None or found.num_rows == len(lines)
     if found is not None:
         found.validate(full=True)
-print("alive", read > 1000)
+print("alive", read > 200)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, str(budget)],
         capture_output=True,
         text=True,
         check=False,

@@ -25,6 +25,7 @@ from iceberg_cli.delta.statistics_columns import (
 from iceberg_cli.delta.statistics_types import partition_type, statistics_type
 from iceberg_cli.delta.text_values import times
 from iceberg_cli.errors import InvalidMetadata
+from tests.crash.budget import few_or_many
 
 INT64_MAX = 2**63 - 1
 INF = float("inf")
@@ -313,7 +314,7 @@ def in_units(structs: pa.StructArray) -> list[Any]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents=st.lists(st.one_of(st.none(), DOCUMENTS.map(json.dumps)), min_size=1, max_size=40))
 def test_a_row_is_read_the_same_whatever_stands_beside_it(documents: list[str | None]) -> None:
     together, lost = stats_parsed_whole(pa.array(documents, pa.string()), TYPE)
@@ -322,7 +323,8 @@ def test_a_row_is_read_the_same_whatever_stands_beside_it(documents: list[str | 
     assert lost.to_pylist() == [each.to_pylist()[0] for _, each in alone]
 
 
-def test_no_damage_of_a_document_ends_the_process() -> None:
+@few_or_many(800, all_of=10_000)
+def test_no_damage_of_a_document_ends_the_process(budget: int) -> None:
     """Arrow dies of some lines that are no objects; in a process of its own, which would die."""
     program = """
 import random, sys
@@ -332,7 +334,7 @@ from iceberg_cli.delta.statistics_columns import stats_parsed, stats_parsed_whol
 draw = random.Random(7)
 damage = ["", "null", "{", "}", '"', ",", "[", "0", "\\\\", "\\x00"]
 good = smallest(n=1, d=1.25, at="2024-02-29T12:30:00.123Z", inside={"x": 7}, s="x")
-for _ in range(3000):
+for _ in range(int(sys.argv[1])):
     text = list(good)
     for _ in range(draw.randrange(1, 6)):
         place = draw.randrange(len(text))
@@ -341,7 +343,9 @@ for _ in range(3000):
     assert len(stats_parsed(texts, TYPE)) == len(stats_parsed_whole(texts, TYPE)[1]) == len(texts)
 print("alive")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(budget)], capture_output=True, text=True, check=False
+    )
     assert (done.stdout.strip(), done.returncode) == ("alive", 0), done.stderr
 
 

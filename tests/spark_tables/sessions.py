@@ -61,7 +61,7 @@ def hadoop(lakes: dict[str, Lake]) -> Lake:
     return lakes["hadoop"]
 
 
-@pytest.fixture(params=["hadoop", "jdbc"])
+@pytest.fixture(params=["hadoop", pytest.param("jdbc", marks=pytest.mark.deep)])
 def lake(lakes: dict[str, Lake], request: pytest.FixtureRequest) -> Lake:
     """Each of the two catalogs."""
     return lakes[request.param]
