@@ -10,6 +10,7 @@
     +- CommitStateUnknown     13   the swap may or may not have happened; nothing was deleted
     +- DeletesFailed          14   committed; some files are still there
     +- Interrupted            14   stopped at a safe point; resumable
+    |  +- Cancelled          130   ended by a signal before anything was changed, or at once; SIGTERM: 143
     +- CorruptFile            15   a file cannot be read whole
     |  +- InvalidMetadata     15   table metadata breaks the specification
     +- BackendUnavailable     16   storage or catalog did not answer
@@ -143,6 +144,12 @@ class Interrupted(IcebergCliError):
 
     exit_code = 14
     default_next_step = "Run `resume`: it finishes the operation."
+
+
+class Cancelled(Interrupted):
+    """Ended by a signal before anything was changed, or at once; 143 where it was SIGTERM."""
+
+    exit_code = 130
 
 
 class CorruptFile(IcebergCliError):

@@ -75,7 +75,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             f"and {plan.table['name']} is {base.table_uuid}"
         )
     journal = table.journal(operation_id)
-    shell.check_stop("Nothing was changed.", next_step="Run the same command again.")
+    shell.check_cancelled()
     removals = in_parts(plan.removals)
     plan, files = replace(plan, removals=removals), as_files(removals)
     document = encode(plan.to_json(removals_file=files.name))

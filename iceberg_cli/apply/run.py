@@ -134,7 +134,7 @@ class OperationRun:
         while True:
             if first and self.shell.stop_requested():
                 self._close_unsent()
-                self.shell.check_stop("Nothing was changed.", next_step="Run the same command again.")
+                self.shell.check_cancelled()
             self.shell.check_stop("Earlier steps are done.")
             base = self.table.load()
             try:

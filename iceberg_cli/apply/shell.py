@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iceberg_cli.engines import OnEvent
-from iceberg_cli.errors import Interrupted
+from iceberg_cli.errors import Cancelled, Interrupted
 
 
 @dataclass(kw_only=True)
@@ -37,6 +37,11 @@ class Shell:
         """Stop at a safe point if a signal asked for it."""
         if self.stop_requested():
             raise Interrupted("Stopped by a signal", state=state, next_step=next_step)
+
+    def check_cancelled(self) -> None:
+        """Stop while nothing is changed, and nothing is left to resume, if a signal asked for it."""
+        if self.stop_requested():
+            raise Cancelled("Stopped by a signal", next_step="Run the same command again.")
 
     def process(self) -> dict[str, Any]:
         """Who works on an operation, for its journal."""

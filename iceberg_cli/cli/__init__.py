@@ -9,12 +9,12 @@ from importlib import import_module
 
 import typer
 
-from iceberg_cli import DISTRIBUTION, __version__
+from iceberg_cli import DISTRIBUTION, __version__, stopping
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.run import leave_with
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
-from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 
 EXIT_CODES = {
     0: "done, nothing to do, or nothing that applies to the table: go on",
@@ -28,8 +28,9 @@ EXIT_CODES = {
     14: "committed, some deletions failed or it was stopped: run resume, or the same command again",
     15: "the table breaks its specification or a file is corrupt: stop for this table and call somebody",
     16: "backend unavailable, access denied, disk or standard output full: retry later, once that is mended",
-    130: "interrupted at once (Ctrl-C twice): run resume, or the same command again",
+    130: "Ctrl-C: nothing was changed, or it came twice: run resume, or the same command again",
     141: "nobody reads standard output any more: fix what reads it",
+    143: "SIGTERM: nothing was changed, or it came twice: run resume, or the same command again",
 }
 
 _SUMMARY = (
@@ -90,6 +91,7 @@ def main(arguments: list[str] | None = None) -> None:
     guard_streams()
     argv = sys.argv[1:] if arguments is None else arguments
     code = run(argv)
+    stopping.end()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -113,11 +115,31 @@ def run(argv: list[str]) -> int:
         text == "--format=json" or (text == "--format" and following == "json")
         for text, following in zip(argv, [*argv, ""][1:], strict=True)
     )
+    stopping.begin()
+    try:
+        return _outcome(argv, as_json=as_json)
+    except BaseException as error:
+        stopped = stopping.ended_by(error)
+        if stopped is None:
+            raise
+        cancelled = _cancelled(stopped)
+        stopping.end()
+        return leave_with(cancelled, as_json=as_json)
+
+
+def _outcome(argv: list[str], *, as_json: bool) -> int:
+    """Run one command line and say why where it fails; its exit code."""
     try:
         return _invoke(argv)
     except OutputLost as error:
         return _nowhere_to_write(error)
+    except Cancelled as error:
+        error.message = f"Stopped by {stopping.name_of(stopping.heard())}"
+        error.state, error.exit_code = stopping.state(), 128 + stopping.heard()
+        stopping.end()
+        return leave_with(error, as_json=as_json)
     except IcebergCliError as error:
+        stopping.end()
         return leave_with(error, as_json=as_json)
     except (typer.Abort, EOFError):
         return leave_with(UsageError("Not confirmed"), as_json=as_json)
@@ -126,10 +148,19 @@ def run(argv: list[str]) -> int:
             UsageError(error.format_message(), next_step="`iceberg-cli --help` lists commands and options."),
             as_json=as_json,
         )
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         return _reader_left()
+
+
+def _cancelled(stopped: stopping.Stopped) -> Cancelled:
+    """What a signal ended, in words."""
+    by = stopping.name_of(stopped.number)
+    if stopping.at_once():
+        error = Cancelled(f"Stopped at once by {by}", state="", next_step=stopping.RESUMABLE)
+    else:
+        error = Cancelled(f"Stopped by {by}", state=stopping.state(), next_step="Run the same command again.")
+    error.exit_code = 128 + stopped.number
+    return error
 
 
 def _invoke(argv: list[str]) -> int:

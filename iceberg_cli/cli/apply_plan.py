@@ -12,6 +12,7 @@ from iceberg_cli.cli.carry_out import Carry, finish, leave_if_due, settle_open, 
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, command
 from iceberg_cli.errors import Refused, StalePlan, UsageError
+from iceberg_cli.stopping import at_safe_points
 
 if TYPE_CHECKING:
     from iceberg_cli.plan import Plan
@@ -98,9 +99,9 @@ def register(app: typer.Typer) -> None:
             leave_if_due(fresh, exit_code=carry.exit_code)
             return
         show_before(run, fresh, opened.name, yes=carry.yes)
-        with run.stoppable():
+        with at_safe_points(last=True):
             report = apply(fresh, opened, verb, shell)
-        finish(run, report, opened.name, earlier=earlier)
+            finish(run, report, opened.name, earlier=earlier)
 
 
 def _show_difference(run: Run, more: Sequence[str], plan: Plan, *, only: bool) -> None:

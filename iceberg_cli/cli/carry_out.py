@@ -13,6 +13,7 @@ from iceberg_cli.cli.run import Run
 from iceberg_cli.cli.streams import after
 from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import DeletesFailed, Refused, UsageError
+from iceberg_cli.stopping import at_safe_points, changed
 
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
@@ -70,9 +71,9 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, options: VerbOp
         show_dry_run(run, plan, exit_code=carry.exit_code)
         return
     show_before(run, plan, table.name, yes=carry.yes)
-    with run.stoppable():
+    with at_safe_points(last=True):
         report = apply(plan, table, verb, shell)
-    finish(run, report, table.name, earlier=earlier)
+        finish(run, report, table.name, earlier=earlier)
 
 
 def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
@@ -173,8 +174,9 @@ def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> int
     from iceberg_cli.settling import settle_all
 
     code = 0
-    with run.stoppable():
+    with at_safe_points(last=False):
         for settled in settle_all(table, shell):
+            changed("Earlier operations were settled; nothing else was changed.")
             run.progress.close()
             code = code or settled.exit_code
             if settled.exit_code or not run.quiet:

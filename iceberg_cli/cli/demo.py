@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from iceberg_cli.cli.run import Run, command
+from iceberg_cli.stopping import changed
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
         from iceberg_cli import render
         from iceberg_cli.demo import create_demo
 
+        changed(f"What was written so far is in {folder}.")
         tables = create_demo(folder, now_ms=run.as_of_ms)
         if run.json:
             render.print_json({"schema": "iceberg-cli/demo/1", "tables": [tables.events, tables.orders]})

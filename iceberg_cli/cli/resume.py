@@ -11,6 +11,7 @@ from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.streams import after
 from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import UsageError
+from iceberg_cli.stopping import at_safe_points, changed
 
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
@@ -64,10 +65,14 @@ def register(app: typer.Typer) -> None:
             _show_list(run, found)
             return
         shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
-        settled = [_settle(run, opened, listed, shell, abandon=abandon) for listed in found]
-        run.progress.close()
-        with after(settled[-1].report):
-            _show_settled(run, table, settled)
+        settled: list[Settled] = []
+        with at_safe_points(last=True):
+            for listed in found:
+                settled.append(_settle(opened, listed, shell, abandon=abandon))
+                changed("Other operations were settled; this one changed nothing.")
+            run.progress.close()
+            with after(settled[-1].report):
+                _show_settled(run, table, settled)
         code = next((done.exit_code for done in settled if done.exit_code), 0)
         if code:
             raise typer.Exit(code)
@@ -95,14 +100,11 @@ def _show_settled(run: Run, table: str, settled: list[Settled]) -> None:
             render.show_report(target, done.report, table)
 
 
-def _settle(
-    run: Run, opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, abandon: bool
-) -> Settled:
+def _settle(opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:
     """Finish or close one operation; the others go on if it cannot be."""
     from iceberg_cli.settling import close, finish
 
-    with run.stoppable():
-        return close(opened, listed, shell) if abandon else finish(opened, listed, shell)
+    return close(opened, listed, shell) if abandon else finish(opened, listed, shell)
 
 
 def _show_list(run: Run, found: list[Listed]) -> None:

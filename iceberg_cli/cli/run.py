@@ -6,22 +6,21 @@ import functools
 import inspect
 import os
 import re
-import signal
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from iceberg_cli import stopping
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.options import Command, spelled, spread
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.streams import OutputLost, after
 from iceberg_cli.cli.values import duration_ms, key_value, positive, size_bytes, time_ms
 from iceberg_cli.engines.choice import EngineChoice
-from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +94,6 @@ class Run:
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every row and every option.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on standard error.")] = False
-    stop: list[int] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be carried out before anything is opened."""
@@ -241,7 +239,7 @@ class Run:
             process_started=process_started(os.getpid()),
             limit_deletes=positive(limit_deletes, "--limit-deletes"),
             deadline_ms=until_ms,
-            stop_requested=lambda: bool(self.stop),
+            stop_requested=lambda: bool(stopping.heard()),
         )
 
     @property
@@ -260,22 +258,6 @@ class Run:
             )
         self.progress.close()
         return typer.confirm(question, default=False, err=True)
-
-    @contextmanager
-    def stoppable(self) -> Iterator[None]:
-        """SIGINT and SIGTERM ask to stop at the next safe point; a second one stops at once."""
-
-        def request(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a handler
-            if self.stop:
-                raise KeyboardInterrupt
-            self.stop.append(number)
-
-        before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def show_report(self, report: Report, table: str) -> None:
         """Print what happened."""
@@ -332,6 +314,9 @@ def leave_with(error: IcebergCliError, *, as_json: bool) -> int:
 
     if as_json:
         render.print_json(render.error_document(error))
+    elif isinstance(error, Cancelled):
+        told = (f"{error.message}.", error.state, error.next_step)
+        typer.echo(render.printable(" ".join(text for text in told if text)), err=True)
     else:
         render.show_error(render.console(sys.stderr, color="NO_COLOR" not in os.environ), error)
     return error.exit_code

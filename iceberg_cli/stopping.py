@@ -1,0 +1,169 @@
+"""What Ctrl-C and SIGTERM do, by what the process is about.
+
+While it starts nothing has to be put in order: it ends there and then. While it looks and plans, an exception ends it,
+so that what is open is closed. While it changes a table, the first signal asks to stop at the next safe point and the
+second one is that exception. What follows is short, and is done before the end. One more signal than that ends it there
+and then, wherever it is.
+
+Little is imported here, for this is what the program begins with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NoReturn
+
+UNCHANGED = "Nothing was changed."
+RESUMABLE = "What it had begun is in its journal: `iceberg-cli resume TABLE` finishes it."
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(BaseException):
+    """A signal ends the command. Not an `Exception`: nothing that goes on after an error goes on after this.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _Phase(Enum):
+    STARTING = 0
+    LOOKING = 1
+    WORKING = 2
+    ENDING = 3
+
+
+@dataclass
+class _Process:
+    """What this process is about, and what it was told."""
+
+    phase: _Phase = _Phase.STARTING
+    state: str = UNCHANGED
+    heard: int = 0  # the first signal
+    raised: bool = False
+
+
+_process = _Process()
+
+
+def hear() -> None:
+    """Take the signals from now on; those that whoever started the process lets it ignore stay ignored."""
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+    sys.unraisablehook = _on_unraisable
+
+
+def begin() -> None:
+    """A command begins, and has changed nothing."""
+    _process.phase, _process.state = _Phase.LOOKING, UNCHANGED
+    _process.heard, _process.raised = 0, False
+
+
+def end() -> None:
+    """The command has ended, but for what it still prints."""
+    _process.phase = _Phase.ENDING
+
+
+def changed(state: str) -> None:
+    """Something is changed.
+
+    Args:
+        state: what, in a sentence: what is true if a signal ends the command from now on.
+    """
+    _process.state = state
+
+
+def state() -> str:
+    """What state things are in, in a sentence."""
+    return _process.state
+
+
+def heard() -> int:
+    """The number of the first signal that came, or 0."""
+    return _process.heard
+
+
+def ended_by(error: BaseException) -> Stopped | None:
+    """The signal that an error is or comes of, or None.
+
+    An exception that strikes inside an import can come out of it as another one.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return Stopped(signal.SIGINT)
+    if isinstance(error, Stopped):
+        return error
+    return Stopped(_process.heard) if _process.raised else None
+
+
+def at_once() -> bool:
+    """Whether a signal ended what was under way, rather than looking and planning."""
+    return _process.phase is _Phase.WORKING
+
+
+@contextlib.contextmanager
+def at_safe_points(*, last: bool) -> Iterator[None]:
+    """Work that the first signal stops at a safe point only: see `heard`.
+
+    Args:
+        last: nothing follows it but what is printed.
+
+    Raises:
+        Stopped: a second signal came; or one did and the work had no safe point any more, and it was not the last.
+    """
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    _process.phase = _Phase.WORKING
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
+    try:
+        yield
+        _process.phase = _Phase.ENDING if last else _Phase.LOOKING
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if not last and _process.heard:
+        raise Stopped(_process.heard)
+
+
+def _on_signal(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a handler
+    first = not _process.heard
+    _process.heard = _process.heard or number
+    if _process.phase is _Phase.STARTING or _process.raised:
+        _leave(number)
+    if _process.phase is _Phase.LOOKING or (_process.phase is _Phase.WORKING and not first):
+        _process.raised = True
+        raise Stopped(number)
+    if not first:
+        _leave(number)
+
+
+def _on_unraisable(unraisable: Any) -> None:
+    """Where Python cannot pass an exception on, as in a destructor, a signal is not lost."""
+    if isinstance(unraisable.exc_value, Stopped):
+        _leave(unraisable.exc_value.number)
+    sys.__unraisablehook__(unraisable)
+
+
+def _leave(number: int) -> NoReturn:
+    """End the process here, without putting anything in order."""
+    told = {_Phase.WORKING: RESUMABLE, _Phase.ENDING: ""}.get(_process.phase, _process.state)
+    if told:
+        with contextlib.suppress(OSError):
+            os.write(2, f"Stopped by {name_of(number)}. {told}\n".encode())
+    os._exit(128 + number)
+
+
+def name_of(number: int) -> str:
+    """What an operator calls a signal."""
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
