@@ -14,7 +14,6 @@ from iceberg_cli.delta.irregularities import clash_of
 from iceberg_cli.delta.log import V2, Checkpoint, Listing
 from iceberg_cli.delta.log_cleanup import (
     PROTECTION_PROPERTY,
-    InCommitTimes,
     expired_files,
     expired_sidecars,
     kept_checkpoints,
@@ -32,7 +31,6 @@ from iceberg_cli.plan import Task, Verdict
 from iceberg_cli.times import iso
 
 _IN_COMMIT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
-_IN_COMMIT_TIME: Final = "delta.inCommitTimestampEnablementTimestamp"
 
 
 class LogCleanup:
@@ -180,11 +178,9 @@ def newest_version_at(log: DeltaLog, listing: Listing, snapshot: Snapshot, time_
         CorruptFile: a commit does not tell its time where all should.
     """
     metadata = snapshot.metadata
-    in_commit = None
+    in_commit_from = None
     if has_in_commit_timestamps(snapshot.protocol, metadata):
-        version = metadata.property_int(_IN_COMMIT_VERSION, 0)
-        enabled_ms = metadata.property_int(_IN_COMMIT_TIME, 0) if version else None
-        in_commit = InCommitTimes(version=version, enabled_ms=enabled_ms)
+        in_commit_from = metadata.property_int(_IN_COMMIT_VERSION, 0)
 
     def told(version: int) -> int:
         time_ms = in_commit_timestamp(log.commits(version, version, listing=listing), version)
@@ -198,7 +194,7 @@ def newest_version_at(log: DeltaLog, listing: Listing, snapshot: Snapshot, time_
         for version, written_ms in listing.commit_times_ms().items()
         if version <= snapshot.version
     }
-    return newest_commit_at(times, time_ms, in_commit=in_commit, told=told)
+    return newest_commit_at(times, time_ms, in_commit_from=in_commit_from, told=told)
 
 
 def readable(log: DeltaLog, version: int) -> bool:

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from iceberg_cli.apply import apply
 from iceberg_cli.delta.checkpoint_state import checkpoint_state
 from iceberg_cli.delta.checkpoint_writing import File, classic_name, sidecar_name, top_level_name, writing
-from iceberg_cli.delta.log_cleanup import InCommitTimes, cut_off_ms, newest_commit_at
+from iceberg_cli.delta.log_cleanup import cut_off_ms, newest_commit_at
+from iceberg_cli.delta_log_cleanup import expired_sidecars_of
 from iceberg_cli.delta_verbs.expire_snapshots import VERB
-from iceberg_cli.errors import CorruptFile, IcebergCliError
+from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
 from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
 from tests.cli.running import iceberg_cli
@@ -33,6 +34,7 @@ from tests.delta_builders import (
     a_metadata,
     a_protocol,
     a_protocol_with,
+    a_remove,
     a_txn,
     an_add,
     the_log,
@@ -111,6 +113,14 @@ def going(root: Path, **policy: Any) -> list[str]:
     return [row["path"].removeprefix(f"{root}/{LOG}/") for row in rows if row["step"] in CLEANUP]
 
 
+def removed(root: Path) -> list[dict[str, Any]]:
+    """The rows of what would be deleted."""
+    removals = planned(root).removals
+    assert removals is not None
+    rows: list[dict[str, Any]] = removals.table.to_pylist()
+    return rows
+
+
 def versions(names: Sequence[str]) -> set[int]:
     """The versions whose commits are among some files."""
     return {int(name[:20]) for name in names if name.endswith(".json") and len(name) == 25}
@@ -164,6 +174,16 @@ def test_a_commit_exactly_at_the_midnight_is_old_enough(tmp_path: Path) -> None:
     assert going(too_late) == []
 
 
+def test_the_newest_version_is_the_one_that_stays_where_nobody_wrote_of_late(tmp_path: Path) -> None:
+    root = a_table(tmp_path, [60, 55, 50], checkpoints=[1, 2])
+    assert versions(going(root)) == {0, 1}
+    verdict = planned(root).verdicts[-1]
+    assert (verdict.subject, verdict.id, verdict.keep) == ("versions", "from 2", True)
+    assert verdict.reason == (
+        "kept: checkpoint 2 is the newest at or before version 2, that of 2026-02-13T00:00:00.000Z"
+    )
+
+
 def test_without_a_checkpoint_nothing_goes(tmp_path: Path) -> None:
     root = a_table(tmp_path, [60, 50, 40, 1])
     assert going(root) == []
@@ -206,6 +226,20 @@ def test_log_compactions_that_begin_at_or_before_the_checkpoint_go(tmp_path: Pat
     assert compacted == [f"{first:020}.{last:020}.compacted.json" for first, last in ((0, 1), (1, 4), (2, 3))]
 
 
+def test_a_log_compaction_goes_where_all_commits_after_the_checkpoint_are_there_up_to_the_newest(
+    tmp_path: Path,
+) -> None:
+    root = a_table(tmp_path, [60, 55, 50, 45, 1], checkpoints=[2])
+    for version in (0, 1):
+        (root / LOG / f"{version:020}.json").unlink()
+        (root / LOG / f"{version:020}.crc").unlink()
+    to_the_newest = f"{2:020}.{4:020}.compacted.json"
+    data = b"".join((root / LOG / f"{version:020}.json").read_bytes() for version in (2, 3, 4))
+    write_log_file(root, to_the_newest, data)
+    (root / LOG / f"{2:020}.json").unlink()  # checkpoint 2 has it
+    assert going(root) == [to_the_newest]
+
+
 def test_a_log_compaction_stays_that_holds_a_commit_which_is_gone(tmp_path: Path) -> None:
     root = a_table(tmp_path, [60, 55, 50, 45, 40, 1], checkpoints=[2, 4])
     a_compaction = f"{1:020}.{3:020}.compacted.json"
@@ -227,6 +261,23 @@ def test_hadoops_hidden_checksums_go_with_their_files_and_alone_where_these_are_
         f".{1:020}.json.crc",
         "._last_checkpoint.crc",
     }
+
+
+def test_a_hidden_checksum_beside_what_stays_or_after_it_stays(tmp_path: Path) -> None:
+    root = a_table(tmp_path, [60, 55, 50, 1], checkpoints=[1])
+    stays = {
+        f".{1:020}.crc.crc",  # its file is gone, and is no older than the checkpoint
+        f".{2:020}.json.crc",
+        f".{0:020}.json.tmp",
+        f"x{0:020}.json.crc",
+        "..crc",
+        ".crc",
+    }
+    (root / LOG / f"{1:020}.crc").unlink()
+    for name in stays:
+        write_log_file(root, name, b"crc")
+    run(root)
+    assert stays <= in_log(root)
 
 
 def test_what_is_not_the_logs_own_stays(tmp_path: Path) -> None:
@@ -283,13 +334,28 @@ def test_in_commit_timestamps_decide_where_they_are_enabled(tmp_path: Path) -> N
     assert versions(going(root)) == {0}
 
 
+def test_without_the_version_that_enabled_them_every_commit_tells_its_time(tmp_path: Path) -> None:
+    times = {
+        version: [a_commit_info(inCommitTimestamp=NOW_MS - days * DAY_MS)]
+        for version, days in enumerate([60, 20, 1])
+    }
+    configuration = {"delta.enableInCommitTimestamps": "true"}
+    protocol = a_protocol_with("inCommitTimestamp")
+    root = a_table(
+        tmp_path, [0, 0, 0], checkpoints=[0], configuration=configuration, protocol=protocol, commits=times
+    )
+    assert planned(root).verdicts[-1].id == "from 0"
+    (root / LOG / f"{1:020}.json").write_bytes(a_commit(a_commit_info(), an_add(path="1.parquet")))
+    with pytest.raises(CorruptFile, match=f"{1:020}.json.*inCommitTimestamp"):
+        planned(root)
+
+
 def test_commits_before_the_one_that_enabled_them_go_by_their_files() -> None:
     times = {version: version * 10 for version in range(6)}
-    enabled = InCommitTimes(version=3, enabled_ms=1_000)
     told = {3: 1_000, 4: 1_010, 5: 1_020}
 
     def at(time_ms: int) -> int | None:
-        return newest_commit_at(times, time_ms, in_commit=enabled, told=told.__getitem__)
+        return newest_commit_at(times, time_ms, in_commit_from=3, told=told.__getitem__)
 
     assert [at(time_ms) for time_ms in (-1, 0, 15, 500, 999, 1_000, 1_019, 1_020, 9_999)] == [
         None, 0, 1, 2, 2, 3, 4, 5, 5,
@@ -311,6 +377,13 @@ def test_checkpoint_protection_keeps_all_or_lets_all_go(
         protocol=a_protocol_with("checkpointProtection"),
     )
     assert versions(going(root)) == expected
+
+
+def test_protection_without_a_version_protects_none(tmp_path: Path) -> None:
+    root = a_table(tmp_path, [60, 55, 50], checkpoints=[0], protocol=a_protocol_with("checkpointProtection"))
+    compacted = f"{0:020}.{1:020}.compacted.json"
+    write_log_file(root, compacted, b"".join((root / LOG / f"{v:020}.json").read_bytes() for v in (0, 1)))
+    assert going(root) == [compacted]
 
 
 def test_protection_that_is_asked_for_between_plan_and_deletion_is_heeded(tmp_path: Path) -> None:
@@ -362,6 +435,15 @@ def test_sidecars_go_that_no_remaining_checkpoint_names(tmp_path: Path) -> None:
     ]
 
 
+def test_a_hidden_checksum_goes_with_its_sidecar(tmp_path: Path) -> None:
+    root = a_table_of_v2_checkpoints(tmp_path)
+    old, kept = (sidecar_name(version, 0, 2, unique) for version, unique in ((2, "aa"), (4, "bb")))
+    for name in (old, kept, "gone.parquet"):
+        write_log_file(root, f"_sidecars/.{name}.crc", b"crc")
+    hidden = {row["path"]: row["kind"] for row in removed(root) if "/_sidecars/." in row["path"]}
+    assert hidden == {f"{root}/{LOG}/_sidecars/.{old}.crc": "checksum_file"}
+
+
 def test_a_young_sidecar_stays_for_it_may_belong_to_a_checkpoint_that_is_being_written(
     tmp_path: Path,
 ) -> None:
@@ -389,6 +471,17 @@ def test_no_sidecar_goes_where_a_checkpoint_cannot_be_read(tmp_path: Path) -> No
     start, stop = removals.of_step("sidecar cleanup")
     with pytest.raises(CorruptFile, match=top_level_name(4, "bb")):
         opened(root).not_live(removals, range(start, stop), plan=listed)
+
+
+def test_what_a_checkpoint_names_is_not_known_once_it_is_gone(tmp_path: Path) -> None:
+    root = a_table_of_v2_checkpoints(tmp_path)
+    log = the_log(root)
+    listing = log.listing()
+    path = root / LOG / top_level_name(4, "bb")
+    path.unlink()
+    with pytest.raises(CorruptFile, match="listed and is gone") as error:
+        expired_sidecars_of(log, listing, listing.checkpoints[1:], as_of_ms=NOW_MS)
+    assert error.value.path == str(path)
 
 
 def test_a_sidecar_stays_that_a_part_of_a_multi_part_checkpoint_names(tmp_path: Path) -> None:
@@ -442,6 +535,24 @@ def test_a_log_that_never_had_a_checkpoint_gets_one(tmp_path: Path) -> None:
     assert versions(going(root)) == {0, 1, 2}
     run(root)
     assert files_at(root, 4) == [f"{number}.parquet" for number in range(5)]
+
+
+def test_one_commit_is_enough_where_a_checkpoint_is_wanted_for_each(tmp_path: Path) -> None:
+    root = a_table(tmp_path, [60, 55, 1], checkpoints=[0], configuration={"delta.checkpointInterval": "1"})
+    assert versions(going(root)) == {0}
+    run(root)
+    assert files_at(root, 1) == ["0.parquet", "1.parquet"]
+
+
+def test_no_checkpoint_is_written_over_commits_that_are_not_allowed(tmp_path: Path) -> None:
+    clash = [a_remove(path="0.parquet"), an_add(path="0.parquet")]
+    root = a_table(
+        tmp_path, [60, 55, 50, 1], configuration={"delta.checkpointInterval": "1"}, commits={1: clash}
+    )
+    (reason,) = planned(root).blocked_by
+    assert reason.startswith("no checkpoint can be written of version 2, to which the log would be cut: ")
+    with pytest.raises(Refused, match="version 1, line 2"):
+        run(root)
 
 
 def test_a_log_of_v2_checkpoints_alone_gets_a_classic_one_that_older_readers_find(tmp_path: Path) -> None:

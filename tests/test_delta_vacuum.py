@@ -733,6 +733,15 @@ def test_everything_in_the_folder_of_another_table_stays(tmp_path: Path, mode: s
     )
 
 
+def test_another_table_beside_this_one_in_the_inventory_keeps_nothing(tmp_path: Path) -> None:
+    root, beside = tmp_path / "t", tmp_path / "u"
+    a_log(root, [an_add(path="live")], age_ms=20 * DAY_MS)
+    a_log(beside / "n", [an_add(path="live")], age_ms=20 * DAY_MS)
+    for file in (root / "live", root / "n" / "orphan", beside / "n" / "live"):
+        a_file(file.parent, file.name)
+    assert going(root, inventory=every_file(tmp_path, tmp_path / "i.jsonl")) == {"n/orphan"}
+
+
 # -- against a transcription -----------------------------------------------------------------------------------
 
 
@@ -860,14 +869,14 @@ def test_what_was_specified_is_in_the_log(tmp_path: Path) -> None:
 
 def test_the_end_of_a_vacuum_tells_how_many_folders_were_looked_at(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="live")])
-    for name in ("live", "orphan", "a=1/b=2/orphan", "a=1/b=3/orphan", "c/orphan"):
+    for name in ("live", "orphan", "a=1/b=2/orphan", "a=1/b=3/orphan", "c/orphan", "d/e/f/orphan"):
         a_file(tmp_path, name)
     run(tmp_path)
     (line,) = (tmp_path / LOG / f"{2:020}.json").read_text().splitlines()
-    folders = {"", "a=1", "a=1/b=2", "a=1/b=3", "c"}
+    folders = {"", "a=1", "a=1/b=2", "a=1/b=3", "c", "d", "d/e", "d/e/f"}
     metrics = json.loads(line)["commitInfo"]["operationMetrics"]
     assert {name: int(value) for name, value in metrics.items()} == {
-        "numDeletedFiles": 4,
+        "numDeletedFiles": 5,
         "numVacuumedDirectories": len(folders),
     }
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -36,22 +35,11 @@ def cut_off_ms(as_of_ms: int, retention_ms: int) -> int:
     return (as_of_ms - retention_ms) // DAY_MS * DAY_MS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InCommitTimes:
-    """From which version on commits tell their own time.
-
-    `enabled_ms` is that version's time; None where all commits tell.
-    """
-
-    version: int = 0
-    enabled_ms: int | None = None
-
-
 def newest_commit_at(
     times_ms: Mapping[int, int],
     time_ms: int,
     *,
-    in_commit: InCommitTimes | None,
+    in_commit_from: int | None,
     told: Callable[[int], int],
 ) -> int | None:
     """The newest version at or before a point in time; None where all are younger.
@@ -59,16 +47,15 @@ def newest_commit_at(
     Args:
         times_ms: the time of each version by its file, growing with the versions; see `Listing.commit_times_ms`.
         time_ms: the point in time.
-        in_commit: where in-commit timestamps are enabled.
+        in_commit_from: the version from which on commits tell their own time; None: none does.
         told: the in-commit timestamp of a version, asked for some log2(n) of them, for they only grow.
     """
-    if in_commit is not None:
-        telling = sorted(version for version in times_ms if version >= in_commit.version)
-        times_ms = {version: written for version, written in times_ms.items() if version < in_commit.version}
-        if not times_ms or in_commit.enabled_ms is None or time_ms >= in_commit.enabled_ms:
-            old = bisect_right(telling, time_ms, key=told)
-            if old:
-                return telling[old - 1]
+    if in_commit_from is not None:
+        telling = sorted(version for version in times_ms if version >= in_commit_from)
+        times_ms = {version: written for version, written in times_ms.items() if version < in_commit_from}
+        old = bisect_right(telling, time_ms, key=told)
+        if old:
+            return telling[old - 1]
     return max((version for version, written in times_ms.items() if written <= time_ms), default=None)
 
 
@@ -107,7 +94,7 @@ def new_checkpoint_frees_more(
         interval: `delta.checkpointInterval`: after so many commits a writer pays for a checkpoint.
     """
     oldest = listing.commits[0].version if kept_version is None else kept_version
-    return cutoff_version - oldest >= max(interval, 1)
+    return cutoff_version - oldest >= interval
 
 
 def expired_files(listing: Listing, kept_version: int) -> pa.Table:
@@ -175,7 +162,7 @@ def _table(rows: Sequence[_Row]) -> pa.Table:
 def _checksummed(path: str) -> str | None:
     """The file that a hidden checksum file of Hadoop belongs to, `.<name>.crc`; None for any other file."""
     folder, _, name = path.rpartition("/")
-    is_companion = name.startswith(".") and name.endswith(".crc") and len(name) > len("..crc")
+    is_companion = name.startswith(".") and name.endswith(".crc")
     return f"{folder}/{name[1:-4]}" if is_companion else None
 
 
