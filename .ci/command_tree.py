@@ -16,6 +16,7 @@ from iceberg_cli.cli.plan import OPTIONS
 NAME = "iceberg-cli"
 WRITTEN_BY = "written by .ci/generate.py"
 _ARGUMENT_CHOICES = {("inspect", "what"): WHAT, ("plan", "verb"): OPTIONS, ("completion", "shell"): SCRIPTS}
+_ASKS = {"--ref": "refs", "--snapshot": "snapshots", "--snapshot-id": "snapshots", "--version": "versions"}
 _PATHS = ("FILE", "DIR", "TABLE", "PLAN_FILE")
 
 
@@ -29,6 +30,7 @@ class Parameter:
     choices: tuple[str, ...]
     optional: bool
     repeatable: bool
+    asks: str = ""  # the kind of values that the typed table gives
 
     @property
     def is_path(self) -> bool:
@@ -94,4 +96,11 @@ def _parameter(command: str, found: Any) -> Parameter:
         choices=spelled if is_option else tuple(_ARGUMENT_CHOICES.get((command, found.name), ())),
         optional=not found.required,
         repeatable=is_option and found.multiple,
+        asks=_asks(command, found),
     )
+
+
+def _asks(command: str, found: Any) -> str:
+    if found.param_type_name == "argument":
+        return "what" if (command, found.name) == ("inspect", "what") else ""
+    return next((_ASKS[name] for name in found.opts if name in _ASKS and command), "")

@@ -1,4 +1,4 @@
-"""Completion scripts of three shells. They are static: pressing TAB starts no Python."""
+"""Completion scripts of three shells. Only for refs, snapshots and WHAT of a table does TAB start the program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _value_options(root: Command, commands: Iterable[Command]) -> dict[str, Para
     for option in (option for one in commands for option in one.options):
         for name in option.names:
             before = found.get(name, option)
-            if (before.metavar, before.choices) != (option.metavar, option.choices):
+            if (before.metavar, before.choices, before.asks) != (option.metavar, option.choices, option.asks):
                 raise SystemExit(
                     f"{name} means {before.metavar!r} in one command and {option.metavar!r} in another"
                 )
@@ -35,11 +35,14 @@ def bash(root: Command, commands: tuple[Command, ...]) -> str:
     values = [
         f'{name}) _iceberg_cli_words "{" ".join(option.choices)}" ;;' for name, option in listed.items()
     ]
+    values += [f"{name}) _iceberg_cli_ask {option.asks} ;;" for name, option in valued.items() if option.asks]
     values.append(f"{' | '.join(files)}) _iceberg_cli_files ;;")
     positions = []
     for one in commands:
         for number, argument in enumerate(one.arguments):
-            if argument.choices:
+            if argument.asks:
+                act = f'_iceberg_cli_ask {argument.asks} "{" ".join(argument.choices)}"'
+            elif argument.choices:
                 act = f'_iceberg_cli_words "{" ".join(argument.choices)}"'
             elif argument.is_path:
                 act = "_iceberg_cli_files"
@@ -70,8 +73,24 @@ _iceberg_cli_files() {{
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
 }}
 
+# _iceberg_cli_ask KIND [WORDS]: what the table that is typed has; the words where the program cannot say it.
+_iceberg_cli_ask() {{
+    local line value program=${{COMP_WORDS[0]/#\\~\\//$HOME/}}
+    local -i answers=0
+    while IFS= read -r line; do
+        answers+=1
+        value=${{line%%$'\\t'*}}
+        if [[ $value == "$current"* ]]; then
+            COMPREPLY+=("$(printf '%q' "$value")")
+        fi
+    done < <("$program" __complete "$1" "$table" 2>/dev/null </dev/null)
+    if ((answers == 0 && $# > 1)); then
+        _iceberg_cli_words "$2"
+    fi
+}}
+
 _iceberg_cli() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} command="" option="" awaiting="" word
+    local current=${{COMP_WORDS[COMP_CWORD]}} command="" option="" awaiting="" table="" word
     local -i position=0 i
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -90,6 +109,9 @@ _iceberg_cli() {{
         elif [[ -z $command ]]; then
             command=$word
         else
+            if ((position == 0)); then
+                table=$word
+            fi
             position+=1
         fi
     done
@@ -120,8 +142,12 @@ complete -F _iceberg_cli {NAME}
 
 def zsh(root: Command, commands: tuple[Command, ...]) -> str:
     """The completion script of zsh."""
-    lines = [f"#compdef {NAME}", f"# {WRITTEN_BY}", "", "_iceberg_cli() {"]
-    lines += ["    local curcontext=$curcontext state line", "    local -A opt_args", "    local -a commands"]
+    lines = [f"#compdef {NAME}", f"# {WRITTEN_BY}", "", ZSH_ASK, "_iceberg_cli() {"]
+    lines += [
+        "    local curcontext=$curcontext program=$words[1] state line",
+        "    local -A opt_args",
+        "    local -a commands",
+    ]
     lines += ["    _arguments -C \\"]
     lines += [f"        {_zsh_option(option)} \\" for option in root.options]
     lines += ["        '1:command:->command' \\", "        '*::argument:->argument'"]
@@ -145,11 +171,27 @@ def zsh(root: Command, commands: tuple[Command, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
+ZSH_ASK = """\
+# _iceberg_cli_ask KIND [WORD...]: what the table that is typed has; the words where the program cannot say it.
+_iceberg_cli_ask() {
+    local -a answers values shown
+    answers=(${(f)"$(${${(Q)program}/#\\~\\//$HOME/} __complete $1 "${(Q)line[1]}" 2>/dev/null </dev/null)"})
+    (( $#answers )) || answers=("${(@)argv[2,-1]}")
+    (( $#answers )) || return 1
+    values=("${(@)answers%%$'\\t'*}")
+    shown=("${(@)answers//$'\\t'/  }")
+    compadd -l -V answers -d shown -a values
+}
+"""
+
+
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _zsh_action(parameter: Parameter) -> str:
+    if parameter.asks:
+        return " ".join([" _iceberg_cli_ask", parameter.asks, *parameter.choices])
     if parameter.choices:
         return f"({' '.join(parameter.choices)})"
     return "_files" if parameter.is_path else " "
@@ -176,6 +218,7 @@ def fish(root: Command, commands: tuple[Command, ...]) -> str:
         '    test "$words[2]" = "$argv[1]"; and test (count $words) -ge $argv[2]',
         "end",
         "",
+        *FISH_ASK,
     ]
     lines += [_fish_option("__fish_use_subcommand", option) for option in root.options]
     for one in commands:
@@ -183,9 +226,30 @@ def fish(root: Command, commands: tuple[Command, ...]) -> str:
         for number, argument in enumerate(one.arguments):
             if argument.choices:
                 where = f"'__iceberg_cli_at {one.name} {2 + number}'"
-                lines.append(f"complete -c {NAME} -n {where} -f -a {_fish(' '.join(argument.choices))}")
+                words = " ".join(argument.choices)
+                offered = f"(__iceberg_cli_ask {argument.asks} {words})" if argument.asks else words
+                lines.append(f"complete -c {NAME} -n {where} -f -a {_fish(offered)}")
         lines += [_fish_option(f"'__iceberg_cli_at {one.name} 2'", option) for option in one.options]
     return "\n".join(lines) + "\n"
+
+
+FISH_ASK = (
+    "function __iceberg_cli_ask --description 'What the typed table has; other words where the program cannot say it'",
+    "    set -l words (string match -v -- '-*' (commandline -opc))",
+    "    set -l answers",
+    "    if test (count $words) -gt 2",
+    "        set answers ($words[1] __complete $argv[1] $words[3..-1] 2>/dev/null </dev/null)",
+    "    end",
+    "    if test (count $answers) -eq 0",
+    "        set answers $argv",
+    "        set -e answers[1]",
+    "    end",
+    "    if test (count $answers) -gt 0",
+    '        printf "%s\\n" $answers',
+    "    end",
+    "end",
+    "",
+)
 
 
 def _fish(text: str) -> str:
@@ -195,7 +259,9 @@ def _fish(text: str) -> str:
 def _fish_option(where: str, option: Parameter) -> str:
     words = [f"complete -c {NAME} -n {where}"]
     words += [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
-    if option.choices:
+    if option.asks:
+        words.append(f"-x -k -a '(__iceberg_cli_ask {option.asks})'")
+    elif option.choices:
         words.append(f"-x -a {_fish(' '.join(option.choices))}")
     elif option.metavar:
         words.append("-r -F" if option.is_path else "-x")

@@ -90,6 +90,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
     guard_streams()
     argv = sys.argv[1:] if arguments is None else arguments
+    if argv[:1] == ["__complete"]:  # a completion script asks
+        from iceberg_cli.cli.completing import answer
+
+        answer(argv[1:])
     code = run(argv)
     stopping.end()
     try:

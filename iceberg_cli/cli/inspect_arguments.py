@@ -40,6 +40,12 @@ _OF_ICEBERG = {
 _OF_TABLE = ("snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log")
 
 
+def what_of(table_format: str) -> tuple[str, ...]:
+    """What can be asked for in a table of this format, `iceberg` or `delta`."""
+    others = _OF_DELTA if table_format == "iceberg" else _OF_ICEBERG
+    return tuple(what for what in WHAT if what not in others)
+
+
 class Named(NamedTuple):
     """What the operator says about which state of the table is meant."""
 

@@ -8,8 +8,24 @@ _iceberg_cli_files() {
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
 }
 
+# _iceberg_cli_ask KIND [WORDS]: what the table that is typed has; the words where the program cannot say it.
+_iceberg_cli_ask() {
+    local line value program=${COMP_WORDS[0]/#\~\//$HOME/}
+    local -i answers=0
+    while IFS= read -r line; do
+        answers+=1
+        value=${line%%$'\t'*}
+        if [[ $value == "$current"* ]]; then
+            COMPREPLY+=("$(printf '%q' "$value")")
+        fi
+    done < <("$program" __complete "$1" "$table" 2>/dev/null </dev/null)
+    if ((answers == 0 && $# > 1)); then
+        _iceberg_cli_words "$2"
+    fi
+}
+
 _iceberg_cli() {
-    local current=${COMP_WORDS[COMP_CWORD]} command="" option="" awaiting="" word
+    local current=${COMP_WORDS[COMP_CWORD]} command="" option="" awaiting="" table="" word
     local -i position=0 i
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -28,6 +44,9 @@ _iceberg_cli() {
         elif [[ -z $command ]]; then
             command=$word
         else
+            if ((position == 0)); then
+                table=$word
+            fi
             position+=1
         fi
     done
@@ -42,6 +61,10 @@ _iceberg_cli() {
             --content) _iceberg_cli_words "data deletes all" ;;
             --cleanup) _iceberg_cli_words "all metadata none" ;;
             --mode) _iceberg_cli_words "full lite" ;;
+            --snapshot) _iceberg_cli_ask snapshots ;;
+            --ref) _iceberg_cli_ask refs ;;
+            --version) _iceberg_cli_ask versions ;;
+            --snapshot-id) _iceberg_cli_ask snapshots ;;
             -o | --output | --catalog-config | --inventory) _iceberg_cli_files ;;
         esac
     elif [[ $current == -* ]]; then
@@ -64,7 +87,7 @@ _iceberg_cli() {
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_files ;;
-            "inspect 1") _iceberg_cli_words "summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids protocol features" ;;
+            "inspect 1") _iceberg_cli_ask what "summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids protocol features" ;;
             "plan 0") _iceberg_cli_files ;;
             "plan 1") _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids" ;;
             "expire-snapshots 0") _iceberg_cli_files ;;

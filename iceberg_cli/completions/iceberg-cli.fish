@@ -4,15 +4,30 @@ function __iceberg_cli_at --description 'Is this the command, with at least so m
     test "$words[2]" = "$argv[1]"; and test (count $words) -ge $argv[2]
 end
 
+function __iceberg_cli_ask --description 'What the typed table has; other words where the program cannot say it'
+    set -l words (string match -v -- '-*' (commandline -opc))
+    set -l answers
+    if test (count $words) -gt 2
+        set answers ($words[1] __complete $argv[1] $words[3..-1] 2>/dev/null </dev/null)
+    end
+    if test (count $answers) -eq 0
+        set answers $argv
+        set -e answers[1]
+    end
+    if test (count $answers) -gt 0
+        printf "%s\n" $answers
+    end
+end
+
 complete -c iceberg-cli -n __fish_use_subcommand -l version -d 'Show the version.'
 complete -c iceberg-cli -n __fish_use_subcommand -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a inspect -d 'Show what a table is made of'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 3' -f -a 'summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids protocol features'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l snapshot -x -d 'This snapshot, not the current one.'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l ref -x -d 'The head of this branch or tag.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 3' -f -a '(__iceberg_cli_ask what summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids protocol features)'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l snapshot -x -k -a '(__iceberg_cli_ask snapshots)' -d 'This snapshot, not the current one.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l ref -x -k -a '(__iceberg_cli_ask refs)' -d 'The head of this branch or tag.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l at -x -d 'The snapshot or version that was current at this time.'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l version -x -d 'Delta: this version, not the newest.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l version -x -k -a '(__iceberg_cli_ask versions)' -d 'Delta: this version, not the newest.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l limit -x -d 'At most N rows: the newest of a log, the first of anything else.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l recount -d 'Iceberg\'s summary: count rows and bytes in all manifests, however large.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l check -d 'Hold the table against its specification; exit 15 on an error, 16 where a storage did not answer.'
@@ -39,7 +54,7 @@ complete -c iceberg-cli -n __fish_use_subcommand -f -a plan -d 'Show what mainte
 complete -c iceberg-cli -n '__iceberg_cli_at plan 3' -f -a 'expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s o -l output -r -F -d 'Save the plan.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l exit-code -d 'Exit 3 if something is due.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l ref -x -d 'This branch; default: main, then every other.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l ref -x -k -a '(__iceberg_cli_ask refs)' -d 'This branch; default: main, then every other.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l share-ids -d 'Rows that main has too get main\'s ids; writes the manifests anew that hold them.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l batch-size -x -d 'Delta: files in one commit; default: 22,000.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l count-rows -d 'Delta: read the footers of files whose statistics do not tell how many rows they have.'
@@ -62,7 +77,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l part-size -x -d 'Delta: 
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l compact-log -x -d 'Delta: also write a log compaction file for these versions, both included.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l older-than -x -d 'Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l retain-last -x -d 'Keep the newest N of each branch; default: history.expire.min-snapshots-to-keep, else 1.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l snapshot-id -x -d 'Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); with --older-than or --retain-last, both.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l snapshot-id -x -k -a '(__iceberg_cli_ask snapshots)' -d 'Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); with --older-than or --retain-last, both.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l clean-metadata -d 'Also drop schemas and partition specs that nothing kept needs.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l cleanup -x -a 'all metadata none' -d 'Which files to delete: all, only metadata files, or none. Default: all.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
@@ -91,7 +106,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s h -l help -d 'Show the h
 complete -c iceberg-cli -n __fish_use_subcommand -f -a expire-snapshots -d 'Forget snapshots by refs, ages and counts; then delete what nothing reaches'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l older-than -x -d 'Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l retain-last -x -d 'Keep the newest N of each branch; default: history.expire.min-snapshots-to-keep, else 1.'
-complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l snapshot-id -x -d 'Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); with --older-than or --retain-last, both.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l snapshot-id -x -k -a '(__iceberg_cli_ask snapshots)' -d 'Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); with --older-than or --retain-last, both.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l clean-metadata -d 'Also drop schemas and partition specs that nothing kept needs.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l cleanup -x -a 'all metadata none' -d 'Which files to delete: all, only metadata files, or none. Default: all.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
@@ -215,7 +230,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l no-progress -d 'No
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a assign-row-ids -d 'Give row ids to the rows of a version 3 table that have none, as after an upgrade'
-complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l ref -x -d 'This branch; default: main, then every other.'
+complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l ref -x -k -a '(__iceberg_cli_ask refs)' -d 'This branch; default: main, then every other.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l share-ids -d 'Rows that main has too get main\'s ids; writes the manifests anew that hold them.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l batch-size -x -d 'Delta: files in one commit; default: 22,000.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l count-rows -d 'Delta: read the footers of files whose statistics do not tell how many rows they have.'
