@@ -31,6 +31,7 @@ from iceberg_cli.storage.local_write import (
 from iceberg_cli.storage.obstacles import Obstacle
 
 _FOLDER_TRIES = 100
+_FOLDER_GONE = (errno.ENOENT, errno.ESTALE)
 _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
 
@@ -133,7 +134,7 @@ class LocalStorage:
         """
         key = self.canonical(path)
         with _translated("write", path, new=True):
-            _in_its_folder(key, partial(self._create, key, data))
+            in_its_folder(key, partial(self._create, key, data))
 
     def _create(self, key: str, data: bytes) -> None:
         if os.path.lexists(key):
@@ -154,7 +155,7 @@ class LocalStorage:
         key = self.canonical(path)
         temporary = f"{key.rpartition('/')[0]}/.iceberg-cli-{uuid.uuid4()}.tmp"
         with _translated("write", path, new=True):
-            _in_its_folder(key, partial(replace_file, key, data, temporary=temporary))
+            in_its_folder(key, partial(replace_file, key, data, temporary=temporary))
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every file under the folder by path. Symbolic links to folders are not entered."""
@@ -232,14 +233,14 @@ def _translated(verb: str, path: str, *, new: bool = False) -> Iterator[None]:
         raise FileNotFoundError(errno.ENOENT, str(error), path) from error
 
 
-def _in_its_folder(key: str, write: Callable[[], None]) -> None:
+def in_its_folder(key: str, write: Callable[[], None]) -> None:
     """Make the folder of a file and write the file, again where another process removes the empty folder meanwhile."""
     for tries_left in reversed(range(_FOLDER_TRIES)):
         try:
             make_folder(key.rpartition("/")[0] or "/")
             write()
-        except FileNotFoundError:
-            if not tries_left:
+        except OSError as error:
+            if error.errno not in _FOLDER_GONE or not tries_left:
                 raise
         else:
             return

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import unicodedata
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
@@ -27,9 +29,10 @@ from hypothesis import strategies as st
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
 from iceberg_cli.paths import Roots, is_suspicious
 from iceberg_cli.storage import Storage, open_storage
-from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.local import LocalStorage, in_its_folder
 from iceberg_cli.storage.object_store import S3Storage
 from iceberg_cli.storage.redaction import redact
+from tests.crash.budget import few_or_many
 from tests.servers import S3Server
 
 _TICK_S = 0.02  # of the clock that file systems take times from: at most 10 ms on Linux
@@ -337,6 +340,55 @@ def test_pruning_removes_empty_folders_and_no_object(place: Place) -> None:
     place.storage.prune(f"{place.root}/a")
     assert place.names() == []
     assert not os.path.exists(f"{place.root}/a")
+
+
+@few_or_many(6, all_of=50)
+@pytest.mark.parametrize("place", ["local", "local, named temporaries", "routed to local"], indirect=True)
+@pytest.mark.parametrize("write", ["put_if_absent", "replace"])
+def test_processes_that_remove_empty_folders_do_not_disturb_those_that_write_into_them(
+    place: Place, write: str, budget: int
+) -> None:
+    def work(writer: int) -> None:
+        for number in range(budget):
+            path = f"{place.root}/ops/{writer}-{number}/a/record"
+            getattr(place.storage, write)(path, b"content")
+            assert place.storage.read(path) == b"content"
+            assert place.storage.delete([path]) == {}
+            place.storage.prune(f"{place.root}/ops")
+
+    writers = [_forked(partial(work, writer)) for writer in range(8)]
+    assert [os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) for writer in writers] == [0] * 8
+    assert not os.path.exists(f"{place.root}/ops")
+
+
+def test_a_folder_that_goes_stale_on_another_machine_s_disk_is_made_again(tmp_path: Path) -> None:
+    # NFS says so of a folder that another client removed while it was open here.
+    errors = [OSError(errno.ESTALE, "Stale file handle"), FileNotFoundError(errno.ENOENT, "gone")]
+    folders = []
+
+    def write() -> None:
+        folders.append((tmp_path / "a" / "b").is_dir())
+        (tmp_path / "a" / "b").rmdir()
+        if errors:
+            raise errors.pop()
+
+    in_its_folder(f"{tmp_path}/a/b/file", write)
+    assert folders == [True] * 3
+
+
+def _forked(work: Callable[[], None]) -> int:
+    """The id of a process that does this, and says 0 at its end."""
+    process_id = os.fork()
+    if process_id:
+        return process_id
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException:  # noqa: BLE001 - every one of them is told
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 ODD = st.sampled_from(
