@@ -132,6 +132,10 @@ class Journal:
             return False
         return True
 
+    def clock_ms(self) -> int:
+        """What time the storage had when it took the newest record, in ms since the epoch; 0: it does not tell."""
+        return self._storage.stat(self._path(self._next - 1)).modified_ms
+
     def operation(self) -> Operation | None:
         """The state of the operation; None if its begin record was never written."""
         return fold(self.operation_id, self._records) if self._records else None

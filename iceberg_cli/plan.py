@@ -230,6 +230,11 @@ class Plan:
         return bool(self.steps)
 
     @property
+    def by_age(self) -> bool:
+        """Whether what goes follows from a clock: snapshots and files that are old, tombstones that have expired."""
+        return (self.table["format"], self.operation) in _BY_AGE
+
+    @property
     def lasting(self) -> tuple[str, ...]:
         """The warnings of files that the commit leaves behind for good: `--quiet` prints these too."""
         return tuple(warning for warning in self.warnings if _FOR_EVER.search(warning))
@@ -319,6 +324,7 @@ class Plan:
         return tuple(more)
 
 
+_BY_AGE = {("iceberg", "expire-snapshots"), ("delta", "expire-snapshots"), ("delta", "rewrite-manifests")}
 _REFS = ("branch", "tag")  # subjects whose verdict is on the ref itself
 
 

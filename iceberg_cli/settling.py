@@ -158,7 +158,11 @@ def finish(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Se
     """
     operation = listed.operation
     if operation is not None and is_running(operation):
-        error = Refused(f"Process {operation.process_id} is still working on it", state="It was left alone.")
+        error = Refused(
+            f"Process {operation.process_id} is still working on it",
+            state="It was left alone.",
+            next_step="Wait until it has ended, or end it, then run `resume`.",
+        )
         return _failed(listed, error)
     if refusal := _refusal(table, listed):
         return _failed(listed, refusal)

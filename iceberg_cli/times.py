@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 _DAY_MS = 86_400_000
+_FOR_EVER_MS = 1_000_000 * 365 * _DAY_MS
 
 
 def iso(timestamp_ms: int | None) -> str | None:
@@ -18,10 +19,19 @@ def iso(timestamp_ms: int | None) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def old(duration_ms: int) -> str:
+    """How old something is, in words; what is dated later than ages are counted from is said to be."""
+    return f"{age(duration_ms)} old" if duration_ms >= 0 else f"dated {age(duration_ms)} ahead"
+
+
 def age(duration_ms: int) -> str:
-    """A duration in words: the two largest units that matter, such as "9 d 4 h" or "35 s"."""
-    if duration_ms < 0:
-        return f"-{age(-duration_ms)}"
+    """A duration in words, without its sign: the two largest units that matter, such as "9 d 4 h" or "35 s".
+
+    What is longer than a million years stands for no bound.
+    """
+    duration_ms = abs(duration_ms)
+    if duration_ms >= _FOR_EVER_MS:
+        return "for ever"
     units = (("y", 365 * _DAY_MS), ("d", _DAY_MS), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
     parts: list[str] = []
     for name, unit_ms in units:

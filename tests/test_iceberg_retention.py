@@ -400,7 +400,7 @@ def test_verdicts_name_refs_first_with_main_at_the_top_then_snapshots_newest_fir
         (9 * DAY_MS + 4 * HOUR_MS + 59_000, "9 d 4 h"),
         (DAY_MS + 1, "1 d"),
         (YEAR_MS, "1 y"),
-        (-HOUR_MS, "-1 h"),
+        (-HOUR_MS, "1 h"),
     ],
 )
 def test_a_duration_is_told_in_its_two_largest_units(duration_ms: int, words: str) -> None:

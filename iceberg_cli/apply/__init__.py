@@ -19,6 +19,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
+from iceberg_cli.apply.clocks import check_before_commit, check_before_sweep
 from iceberg_cli.apply.closing import close, look_again
 from iceberg_cli.apply.kept import keep, load_plan, load_removals
 from iceberg_cli.apply.ports import Table, Verb
@@ -48,7 +49,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
         What happened: done, nothing_to_do, waiting for its grace, or partial.
 
     Raises:
-        Refused: an interlock forbids it. StalePlan: the table moved and more would go.
+        Refused: an interlock forbids it, or our clock is wrong. StalePlan: the table moved and more would go.
         CommitConflict, CommitStateUnknown, CorruptFile, BackendUnavailable, Interrupted.
     """
     started_ms = shell.now_ms()
@@ -91,6 +92,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             **shell.process(),
         },
     )
+    check_before_commit(plan, journal, shell, before_ms=started_ms)
     keep(files, journal)
     journal.put(PLAN_FILE, document)
     run = OperationRun(
@@ -143,6 +145,9 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
         if (report := run.unchanged(started_ms)) is not None:
             return report
     _take_over(journal, shell)
+    for state in operation.steps.values():
+        if state.sweep_after_ms is not None and not state.done:
+            check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
     marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
     table.discard([path for state in operation.steps.values() for path in state.litter], marks=marks)
     if loaded is None or operation.next_action() == "discard":

@@ -67,13 +67,21 @@ def register(app: typer.Typer) -> None:
         anything would go or change that the file does not list.
         """
         from iceberg_cli.apply import apply
+        from iceberg_cli.apply.clocks import MAX_AHEAD_MS
         from iceberg_cli.opening import verbs_of
+        from iceberg_cli.times import iso
 
         shown = load(plan_file)
         opened = run.open(shown.table["name"])
         if opened.describe()["format"] != shown.table["format"]:
             raise Refused(
                 f"Cannot apply this plan: it was made for a table of format {shown.table['format']}"
+            )
+        if shown.as_of_ms - run.started_ms > MAX_AHEAD_MS:
+            raise Refused(
+                f"Cannot apply this plan: it counts ages from {iso(shown.as_of_ms)}, and this machine's clock shows "
+                f"{iso(run.started_ms)}",
+                next_step="Set the clock that is wrong, and plan again.",
             )
         shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
         looking = replan or carry.dry_run

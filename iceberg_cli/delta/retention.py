@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow.compute as pc
+
 from iceberg_cli.delta.actions import Metadata
 from iceberg_cli.delta.log_cleanup import cut_off_ms
 from iceberg_cli.delta.policies import FULL, LITE, ExpirePolicy
@@ -14,6 +16,7 @@ from iceberg_cli.delta.retention_properties import (
     LOG_DEFAULT_MS,
     LOG_PROPERTY,
 )
+from iceberg_cli.delta.snapshot import Snapshot
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan import Option
 from iceberg_cli.times import iso
@@ -42,6 +45,24 @@ class Retention:
     log_retention_ms: Option
     log_cut_ms: int | None
     blocked_by: tuple[str, ...] = ()
+
+
+def dated_ahead(snapshot: Snapshot, *, as_of_ms: int) -> tuple[str, ...]:
+    """A warning where tombstones, or the version itself, are dated later than ages are counted from."""
+    times = pc.fill_null(snapshot.removes["deletionTimestamp"], 0)
+    ahead = pc.sum(pc.greater(times, as_of_ms)).as_py() or 0
+    if ahead:
+        what = f"{ahead:,} tombstone{' is' if ahead == 1 else 's are'} dated {iso(pc.max(times).as_py())}"
+        what += "" if ahead == 1 else " or earlier"
+    elif snapshot.timestamp_ms > as_of_ms:
+        what = f"version {snapshot.version} is dated {iso(snapshot.timestamp_ms)}"
+    else:
+        return ()
+    warning = (
+        f"{what}, and ages are counted from {iso(as_of_ms)}: one of the clocks is wrong, or --as-of names the past; "
+        "what is dated ahead counts as new"
+    )
+    return (warning,)
 
 
 def retention_of(metadata: Metadata, policy: ExpirePolicy, *, as_of_ms: int) -> Retention:

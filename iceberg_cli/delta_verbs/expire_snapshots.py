@@ -22,7 +22,7 @@ from iceberg_cli.delta import vacuum
 from iceberg_cli.delta.hidden import hidden
 from iceberg_cli.delta.key_set import KeySet
 from iceberg_cli.delta.policies import LITE, ExpirePolicy
-from iceberg_cli.delta.retention import Retention, options_of, retention_of
+from iceberg_cli.delta.retention import Retention, dated_ahead, options_of, retention_of
 from iceberg_cli.delta_listing import inventory, listed, looked_up
 from iceberg_cli.delta_log_cleanup import LogCleanup, checkpoint_bytes, newest_version_at
 from iceberg_cli.delta_removed import (
@@ -106,7 +106,12 @@ class ExpireSnapshots:
             options={**options_of(retention, asked), KEPT_OPTION: kept},
             policy=asked.to_json(),
             verdicts=(*_verdicts(sifted), *nested.verdicts(), log.verdict()),
-            warnings=(*_unproved(table, asked, retention, sifted), *_shared(table), *log.warnings),
+            warnings=(
+                *dated_ahead(table.snapshot, as_of_ms=as_of_ms),
+                *_unproved(table, asked, retention, sifted),
+                *_shared(table),
+                *log.warnings,
+            ),
         )
         plan = table.resolve(plan, rows)
         assert plan.removals is not None

@@ -26,6 +26,7 @@ from iceberg_cli.delta.features import supports
 from iceberg_cli.delta.irregularities import clash_of
 from iceberg_cli.delta.log import Listing
 from iceberg_cli.delta.policies import CLASSIC, V2, CheckpointPolicy
+from iceberg_cli.delta.retention import dated_ahead
 from iceberg_cli.delta.snapshot import Snapshot, in_commit_timestamp
 from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.delta_verbs import checkpointing as checkpoints
@@ -102,7 +103,8 @@ class RewriteManifests:
                 reason = _reason(snapshot, made)
                 verdicts.append(Verdict(subject="checkpoint", id=kind, keep=False, reason=reason))
                 tasks += [*made.tasks, *_checksum_task(listing, snapshot)]
-                plan = replace(plan, warnings=(*plan.warnings, *made.warnings))
+                ahead = dated_ahead(snapshot, as_of_ms=as_of_ms)
+                plan = replace(plan, warnings=(*plan.warnings, *ahead, *made.warnings))
         if asked.compact_log is not None:
             found = _compaction(listing, asked.compact_log)
             verdicts.append(found[0])

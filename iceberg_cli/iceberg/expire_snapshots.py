@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.retention import (
 )
 from iceberg_cli.json_shape import policy_fields
 from iceberg_cli.plan import Base, Change, NamedFile, Option, Plan, Reach, SnapshotFiles, Step, Verdict
-from iceberg_cli.times import age
+from iceberg_cli.times import age, iso
 
 OPERATION = "expire-snapshots"
 CLEANUPS = ("all", "metadata", "none")
@@ -198,7 +198,10 @@ def plan(
         options=_options(retention, policy),
         policy=policy.to_json(),
         verdicts=(*judgement.verdicts, *dropped),
-        warnings=(*judgement.warnings, *_warnings(retention, policy, judgement, as_of_ms=as_of_ms)),
+        warnings=(
+            *judgement.warnings,
+            *_warnings(metadata, retention, policy, judgement, as_of_ms=as_of_ms),
+        ),
         # An interlock refuses an effect; a problem is that what was asked for cannot be done.
         blocked_by=(*(_interlocks(metadata, judgement) if updates else ()), *judgement.problems),
         steps=(step,) if updates else (),
@@ -237,7 +240,12 @@ def _interlocks(metadata: TableMetadata, judgement: Judgement) -> tuple[str, ...
 
 
 def _warnings(
-    retention: Retention, policy: ExpirePolicy, judgement: Judgement, *, as_of_ms: int
+    metadata: TableMetadata,
+    retention: Retention,
+    policy: ExpirePolicy,
+    judgement: Judgement,
+    *,
+    as_of_ms: int,
 ) -> tuple[str, ...]:
     warnings = []
     young_ms = as_of_ms - int(retention.cutoff_ms.value)
@@ -246,12 +254,19 @@ def _warnings(
             f"the cut-off is only {age(young_ms)} old; readers and writers may still use what expires. "
             "With --grace 24h the files wait until the next run or `resume`"
         )
-    future = [
-        v.id for v in judgement.verdicts if v.subject == "snapshot" and (v.timestamp_ms or 0) > as_of_ms
+    ahead = [
+        (v.timestamp_ms, f"snapshot {v.id}")
+        for v in judgement.verdicts
+        if v.subject == "snapshot" and v.timestamp_ms is not None and v.timestamp_ms > as_of_ms
     ]
-    if future:
+    if not ahead and metadata.last_updated_ms > as_of_ms:
+        ahead = [(metadata.last_updated_ms, "the table's last change")]
+    if ahead:
+        newest_ms, name = max(ahead)
+        more = f" and {len(ahead) - 1:,} more" if len(ahead) > 1 else ""
         warnings.append(
-            f"{len(future)} snapshots lie in the future, the newest is {future[0]}; their age counts as zero"
+            f"{name}{more} is dated {iso(newest_ms)}, and ages are counted from {iso(as_of_ms)}: one of the clocks is "
+            "wrong, or --as-of names the past; what is dated ahead counts as new"
         )
     return tuple(warnings)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from iceberg_cli.iceberg.metadata import MAIN, Snapshot, SnapshotRef, TableMetadata
 from iceberg_cli.plan import Option, Verdict
-from iceberg_cli.times import age
+from iceberg_cli.times import age, old
 
 DAY_MS = 86_400_000
 DEFAULT_MAX_SNAPSHOT_AGE_MS = 5 * DAY_MS
@@ -139,14 +139,14 @@ def _judge_refs(
                 "kept: no maximum ref age"
                 if max_age_ms == MAX_LONG
                 else (
-                    f"kept: its snapshot is {age(as_of_ms - snapshot.timestamp_ms)} old, "
+                    f"kept: its snapshot is {old(as_of_ms - snapshot.timestamp_ms)}, "
                     f"not older than its maximum ref age of {age(max_age_ms)}"
                 )
             )
         else:
             keep = False
             reason = (
-                f"dropped: its snapshot is {age(as_of_ms - snapshot.timestamp_ms)} old, "
+                f"dropped: its snapshot is {old(as_of_ms - snapshot.timestamp_ms)}, "
                 f"older than its maximum ref age of {age(max_age_ms)}"
             )
         if keep:
@@ -183,8 +183,9 @@ def _kept_by_age(
     cutoff_ms = int(retention.cutoff_ms.value)
     for snapshot in metadata.snapshots:
         if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= cutoff_ms:
-            young = age(as_of_ms - snapshot.timestamp_ms)
-            reasons[snapshot.snapshot_id] = f"kept: on no branch or tag, but only {young} old"
+            young_ms = as_of_ms - snapshot.timestamp_ms
+            only = "only " if young_ms >= 0 else ""
+            reasons[snapshot.snapshot_id] = f"kept: on no branch or tag, but {only}{old(young_ms)}"
     return reasons
 
 
@@ -208,7 +209,7 @@ def _walk(
         if position < minimum:
             yield snapshot.snapshot_id, f"kept: one of the newest {minimum} of branch {name}"
         elif snapshot.timestamp_ms >= cutoff_ms:
-            yield snapshot.snapshot_id, f"kept: on branch {name}, {age(as_of_ms - snapshot.timestamp_ms)} old"
+            yield snapshot.snapshot_id, f"kept: on branch {name}, {old(as_of_ms - snapshot.timestamp_ms)}"
         else:
             return
 
@@ -231,7 +232,7 @@ def _head_reason(name: str, ref: SnapshotRef) -> str:
 def _why_expired(snapshot: Snapshot, retention: Retention, *, as_of_ms: int) -> str:
     if snapshot.snapshot_id in retention.snapshot_ids:
         return "expires: named by --snapshot-id"
-    old = age(as_of_ms - snapshot.timestamp_ms)
+    aged = old(as_of_ms - snapshot.timestamp_ms)
     if snapshot.timestamp_ms < int(retention.cutoff_ms.value):
-        return f"expires: {old} old, older than the cut-off ({retention.cutoff_ms.source})"
-    return f"expires: {old} old, past the age that its branch allows"
+        return f"expires: {aged}, older than the cut-off ({retention.cutoff_ms.source})"
+    return f"expires: {aged}, past the age that its branch allows"
