@@ -15,10 +15,13 @@ from typing import Any, Final
 import deltalake
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.apply import apply
+from iceberg_cli.delta.statistics_types import primitive
+from iceberg_cli.delta.text_values import partition_values
 from iceberg_cli.delta_verbs import VERBS
 from iceberg_cli.plan import Plan
 from iceberg_cli.report import Report
@@ -34,6 +37,7 @@ from tests.delta_builders import (
     an_add,
 )
 from tests.delta_opened import a_shell, opened
+from tests.partition_texts import DELTA_RS, KERNEL, KINDS, Column
 
 DAY_MS = 86_400_000
 Answers = list[list[int] | str]
@@ -117,7 +121,7 @@ def a_partitioned_table(
 ) -> Path:
     """A file of one row for each text, which is its value of the partition column `p`."""
     adds = []
-    root.mkdir(parents=True)
+    root.mkdir(parents=True, exist_ok=True)
     for number, text in enumerate(texts):
         data = a_data_file(number)
         (root / f"{number}.parquet").write_bytes(data)
@@ -131,8 +135,12 @@ def planned(root: Path, **policy: Any) -> Plan:
     return VERBS["rewrite-manifests"].plan(opened(root), policy, as_of_ms=NOW_MS)
 
 
+def carried_out(plan: Plan, root: Path) -> Report:
+    return apply(plan, opened(root), VERBS["rewrite-manifests"], a_shell())
+
+
 def rewritten(root: Path, **policy: Any) -> Report:
-    return apply(planned(root, **policy), opened(root), VERBS["rewrite-manifests"], a_shell())
+    return carried_out(planned(root, **policy), root)
 
 
 def checkpoint_file(root: Path, pattern: str = "*.checkpoint.parquet") -> Path:
@@ -147,249 +155,99 @@ def fields_of_adds(root: Path, pattern: str = "*.checkpoint.parquet") -> list[st
 # -- partition values ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """Texts of a partition column, and values to compare it with."""
-
-    alike: Sequence[str | None]  # every reader that takes one for a value takes it for the same
-    ambiguous: Sequence[str] = ()
-    bounds: Sequence[str]
-    duckdb: str  # a value in its SQL, `{}` being the text
-    datafusion: str = ""  # of delta-rs, where it is another
-    errors: bool = False  # whether the readers make nothing of the texts in the log alone either
+def values_of_kernel(connection: duckdb.DuckDBPyConnection, root: Path) -> list[Any]:
+    """What Kernel takes the texts for, by their numbers."""
+    try:
+        connection.execute(f"ATTACH '{root}' AS t (TYPE delta, PIN_SNAPSHOT)")
+        return comparable(connection.execute("SELECT p FROM t ORDER BY v").to_arrow_table()["p"])
+    finally:
+        connection.execute("DETACH DATABASE IF EXISTS t")
 
 
-def words(text: str) -> list[str]:
-    """The parts of a text between bars; an empty one is an empty text."""
-    return text.split("|")
+def values_of_checkpoint(root: Path) -> list[Any]:
+    """What a checkpoint has for the texts, by their numbers."""
+    adds = pq.read_table(checkpoint_file(root), columns=["add"])["add"].combine_chunks().drop_null()
+    numbers = [int(path.removesuffix(".parquet")) for path in pc.struct_field(adds, "path").to_pylist()]
+    values = comparable(pc.struct_field(adds, ["partitionValues_parsed", "p"]))
+    return [value for _, value in sorted(zip(numbers, values, strict=True), key=lambda pair: pair[0])]
 
 
-FLOATING = words(
-    "inf|-inf|+inf|INF|Infinity|-Infinity|infinity|-INFINITY|nan|NaN|NAN|1|+1|-1.0|1.|.5|1e3|1E3|1.5E-7|-0.0|0|007|"
-    "1e400|1e-400|"
-)
-WHOLE = words("0|-0|1|+1|-1|007|5|+05|")
-NO_NUMBERS = words(" 1|1 |\uff11|0x10|1_0|one|__HIVE_DEFAULT_PARTITION__")
-TIMES = words(
-    "2024-02-29 12:30:00|2024-02-29 12:30:00.5|2024-02-29 12:30:00.123456|2024-02-29 12:30:00.123456000|"
-    "2024-2-9 1:2:3|1969-12-31 23:59:59.999999|1677-09-22 00:12:44|2262-04-10 23:47:16|"
-)
-FAR_TIMES = words(
-    "1600-01-01 00:00:00|1677-09-21 00:12:43.145224|2262-04-11 23:47:17|2400-01-01 00:00:00|0001-01-01 00:00:00|"
-    "0000-12-31 23:59:59.999999|9999-12-31 23:59:59.999999|+10109-07-08 00:00:00|-0221-09-04 00:00:00|"
-)
-IN_UTC = words(
-    "2024-02-29T12:30:00Z|2024-02-29T12:30:00.123456Z|2024-02-29t12:30:00z|2024-02-29 12:30:00Z|"
-    "2024-02-29T12:30:00+00:00|2024-02-29T12:30:00.000+0000"
-)
-NO_TIMES = words("2024-02-29 12:30|2024-02-30 00:00:00|2024-02-29 24:00:00|2024-02-29 23:59:60|12:30:00")
-TIME_BOUNDS = words("2024-02-29 12:30:00|2024-02-29 12:30:00.1234")
-FAR_BOUNDS = words("1650-01-01 00:00:00|2300-01-01 00:00:00|9999-12-31 23:59:59.999999")
-ZONED = {
-    "duckdb": "'{}+00'::TIMESTAMPTZ",
-    "datafusion": "arrow_cast('{}', 'Timestamp(Microsecond, Some(\"UTC\"))')",
-}
-LOCAL = {"duckdb": "'{}'::TIMESTAMP", "datafusion": "arrow_cast('{}', 'Timestamp(Microsecond, None)')"}
-KINDS: Final[Sequence[tuple[str, Column]]] = (
-    (
-        "double",
-        Column(
-            alike=[*FLOATING, None, "4.9E-324", "1.7976931348623157E308"],
-            ambiguous=[*NO_NUMBERS, "-nan", "+NaN", "1d", "inf "],
-            bounds=words("5|0|-0.0|nan|inf|-inf"),
-            duckdb="'{}'::DOUBLE",
-        ),
-    ),
-    (
-        "float",
-        Column(
-            alike=[*FLOATING, None, "0.1", "3.4e39", "1e-50", "1.00000017881393432617187499"],
-            ambiguous=[*NO_NUMBERS, "1f"],
-            bounds=words("5|nan|1.0000001"),
-            duckdb="'{}'::FLOAT",
-        ),
-    ),
-    (
-        "long",
-        Column(
-            alike=[*WHOLE, None, "9223372036854775807", "-9223372036854775808"],
-            ambiguous=[*NO_NUMBERS, "1.0", "1e2", "9223372036854775808"],
-            bounds=words("1|9223372036854775807"),
-            duckdb="{}::BIGINT",
-        ),
-    ),
-    (
-        "integer",
-        Column(
-            alike=[*WHOLE, None, "2147483647", "-2147483648"],
-            ambiguous=["2147483648"],
-            bounds=["1"],
-            duckdb="'{}'::INTEGER",
-        ),
-    ),
-    (
-        "short",
-        Column(
-            alike=[*WHOLE, None, "32767", "-32768"],
-            ambiguous=["32768"],
-            bounds=["1"],
-            duckdb="'{}'::SMALLINT",
-        ),
-    ),
-    (
-        "byte",
-        Column(
-            alike=[*WHOLE, None, "127", "-128"],
-            ambiguous=["128"],
-            bounds=["1"],
-            duckdb="'{}'::TINYINT",
-        ),
-    ),
-    (
-        "decimal(10,2)",
-        Column(
-            alike=[*words("1.00|100E-2|+2.00|-1.50|001.50|.50|0.00|-0.00|0E-2|1e-2|12345678.91|"), None],
-            ambiguous=words("1.234|123456789.00|NaN|one"),
-            bounds=words("1.00|-1.50"),
-            duckdb="'{}'::DECIMAL(10,2)",
-        ),
-    ),
-    (
-        "decimal(9,3)",  # Kernel takes only texts of exactly the type's scale; Spark takes these
-        Column(
-            alike=words("1|1.0|1.5|1E+2|1e2|1.0000"),
-            ambiguous=["1.2345"],
-            bounds=["1"],
-            duckdb="'{}'::DECIMAL(9,3)",
-            errors=True,
-        ),
-    ),
-    (
-        "decimal(38,0)",
-        Column(
-            alike=["1" * 38, "-" + "9" * 38, "0", None],
-            ambiguous=["1" * 39],
-            bounds=["1" * 38],
-            duckdb="'{}'::DECIMAL(38,0)",
-        ),
-    ),
-    (
-        "decimal(38,38)",
-        Column(
-            alike=["0." + "1" * 38, "-." + "9" * 38, "1E-38"],
-            ambiguous=["1"],
-            bounds=["0." + "1" * 38],
-            duckdb="'{}'::DECIMAL(38,38)",
-        ),
-    ),
-    (
-        "boolean",
-        Column(
-            alike=[*words("true|TRUE|True|false|FALSE|False|"), None],
-            ambiguous=words("t|yes|1|0| true"),
-            bounds=words("true|false"),
-            duckdb="{}",
-        ),
-    ),
-    (
-        "date",
-        Column(
-            alike=[
-                *words(
-                    "2024-02-29|2024-1-5|2024-01-05|2024-12-1|+2024-01-06|0001-01-01|0000-01-01|-0001-12-31|"
-                ),
-                *words("-0221-09-04|9999-12-31|+10000-01-01|+10109-07-08"),
-                None,
-            ],
-            ambiguous=[
-                *words(
-                    "24-01-01| 2024-01-01|2024-01-01 |2024-02-30|20240101|2024-001-01|2024- 1-05|2024/01/01"
-                ),
-                *words("2024-01-01 00:00:00|19782"),
-            ],
-            bounds=words("2024-01-05|2025-01-01|0001-01-01|9999-12-31"),
-            duckdb="'{}'::DATE",
-        ),
-    ),
-    (
-        "timestamp",
-        Column(
-            alike=[*TIMES, *IN_UTC, None],
-            ambiguous=[
-                *NO_TIMES,
-                *words("2024-02-29T12:30:00+02:00|2024-02-29 12:30:00-0230|2024-02-29 12:30:00 UTC"),
-            ],
-            bounds=TIME_BOUNDS,
-            **ZONED,
-        ),
-    ),
-    # In delta-rs these end every query, with a checkpoint or without.
-    ("timestamp", Column(alike=[*FAR_TIMES, "+10109-07-08T00:00:00Z", None], bounds=FAR_BOUNDS, **ZONED)),
-    (
-        "timestamp",
-        Column(alike=words("2024-02-29|2024-02-29T12:30:00"), bounds=TIME_BOUNDS, errors=True, **ZONED),
-    ),
-    (
-        "timestamp_ntz",
-        Column(
-            alike=[*TIMES, None],
-            ambiguous=[*NO_TIMES, "2024-02-29T12:30:00Z", "2024-02-29 12:30:00+00:00"],
-            bounds=TIME_BOUNDS,
-            **LOCAL,
-        ),
-    ),
-    ("timestamp_ntz", Column(alike=[*FAR_TIMES, None], bounds=FAR_BOUNDS, **LOCAL)),
-    (
-        "string",
-        Column(
-            alike=[*words("a|A| |é|null|1|__HIVE_DEFAULT_PARTITION__"), "x" * 5000, "\U0010ffff" * 40, None],
-            ambiguous=[""],
-            bounds=words("a|é|null"),
-            duckdb="'{}'",
-        ),
-    ),
-    (
-        "binary",
-        Column(
-            alike=[*words("\x01\x02|\x01|é|abc"), None],
-            ambiguous=[""],
-            bounds=words("01|6162"),
-            duckdb="unhex('{}')",
-            datafusion="X'{}'",
-        ),
-    ),
-)
+def comparable(values: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Values that are equal where they are the same: floating ones as texts, dates and times as numbers."""
+    if pa.types.is_temporal(values.type):
+        return values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64()).to_pylist()
+    return [repr(value) if isinstance(value, float) else value for value in values.to_pylist()]
+
+
+def asked_of(column: Column, bounds: Sequence[str], signs: Sequence[str]) -> dict[str, list[str]]:
+    """What each reader is asked of a partition column."""
+    literals = {KERNEL: column.duckdb, DELTA_RS: column.datafusion or column.duckdb}
+    return {
+        reader: [f"p {sign} {literal.format(bound)}" for bound in bounds for sign in signs] + ["p IS NULL"]
+        for reader, literal in literals.items()
+    }
+
+
+def answers(
+    root: Path, kernel: duckdb.DuckDBPyConnection, asked: Mapping[str, Sequence[str]]
+) -> dict[str, Answers]:
+    """What each reader says."""
+    return {
+        KERNEL: of_kernel(kernel, root, asked[KERNEL]),
+        DELTA_RS: of_delta_rs(root, asked[DELTA_RS]),
+    }
 
 
 def agreeing(
-    root: Path, kernel: duckdb.DuckDBPyConnection, kind: str, column: Column, bounds: Sequence[str]
-) -> None:
-    """Check both readers on a table of a column's texts, before and after a checkpoint that has the struct."""
-    signs = ("=", "<", ">", "<=", ">=")
-    asked = [
-        [f"p {sign} {form.format(bound)}" for bound in bounds for sign in signs]
-        + ["p IS NULL", "p IS NOT NULL"]
-        for form in (column.duckdb, column.datafusion or column.duckdb)
-    ]
+    root: Path,
+    kernel: duckdb.DuckDBPyConnection,
+    kind: str,
+    column: Column,
+    asked: Mapping[str, Sequence[str]],
+) -> dict[str, Answers]:
+    """Check both readers on a table of a column's texts, before and after a checkpoint that has the struct.
+
+    Returns:
+        What each of them says.
+    """
     a_partitioned_table(root, kind, column.alike)
-    before = of_kernel(kernel, root, asked[0]), of_delta_rs(root, asked[1])
-    assert planned(root).warnings == rewritten(root).notes == ()
+    before = answers(root, kernel, asked)
+    plan = planned(root)
+    assert plan.warnings == carried_out(plan, root).notes == ()
     assert "partitionValues_parsed" in fields_of_adds(root)
-    after = of_kernel(kernel, root, asked[0]), of_delta_rs(root, asked[1])
-    if column.errors:
-        assert all("ailed to parse" in answer for answer in (*before[0], *before[1]))
-        return
-    assert after == before
-    nulls, others = before[0][-2:]
-    assert nulls == [number for number, text in enumerate(column.alike) if not text]
-    assert others == [number for number, text in enumerate(column.alike) if text]
+    after = answers(root, kernel, asked)
+    for reader in (KERNEL, DELTA_RS):
+        if reader in column.failing:
+            assert all(isinstance(answer, str) for answer in before[reader])
+            assert "ailed to parse" in before[reader][-1]
+            continue
+        assert after[reader] == before[reader]
+        assert before[reader][-1] == [number for number, text in enumerate(column.alike) if not text]
+    return before
 
 
-@pytest.mark.parametrize(("kind", "column"), KINDS)
+@pytest.mark.parametrize("kind", sorted({kind for kind, _ in KINDS}))
+def test_the_texts_are_many_and_those_that_readers_do_not_take_alike_are_known(kind: str) -> None:
+    columns = [column for name, column in KINDS if name == kind]
+    alike = [text for column in columns for text in column.alike]
+    others = [text for column in columns for text in column.ambiguous]
+    assert len({*alike, *others}) >= 60
+    for texts, ambiguous in ((alike, False), (others, True)):
+        marks = partition_values(pa.array(texts, pa.string()), primitive(kind))[1].to_pylist()
+        assert [text for text, mark in zip(texts, marks, strict=True) if mark != ambiguous] == []
+
+
+@pytest.mark.parametrize(("kind", "column"), [each for each in KINDS if KERNEL not in each[1].failing])
 def test_readers_find_after_a_checkpoint_what_they_found_in_the_log_alone(
     tmp_path: Path, kernel: duckdb.DuckDBPyConnection, kind: str, column: Column
 ) -> None:
-    agreeing(tmp_path / "t", kernel, kind, column, column.bounds)
+    asked = asked_of(column, column.bounds, ("<", ">="))
+    found = agreeing(tmp_path / "t", kernel, kind, column, asked)[KERNEL]
+    assert {row for rows in found for row in rows} == set(range(len(column.alike)))
+    values = values_of_checkpoint(tmp_path / "t")
+    for name in (checkpoint_file(tmp_path / "t").name, "_last_checkpoint"):
+        (tmp_path / "t" / "_delta_log" / name).unlink()
+    assert values == values_of_kernel(kernel, tmp_path / "t")
 
 
 @pytest.mark.deep
@@ -397,20 +255,26 @@ def test_readers_find_after_a_checkpoint_what_they_found_in_the_log_alone(
 def test_readers_find_after_a_checkpoint_what_they_found_before_by_every_value(
     tmp_path: Path, kernel: duckdb.DuckDBPyConnection, kind: str, column: Column
 ) -> None:
-    agreeing(tmp_path / "t", kernel, kind, column, [text for text in column.alike if text])
+    texts = [text for text in column.alike if text and len(text) <= 100]
+    spelled = [text.encode().hex() if kind == "binary" else text.replace("'", "''") for text in texts]
+    agreeing(tmp_path / "t", kernel, kind, column, asked_of(column, spelled, ("=",)))
 
 
-@pytest.mark.parametrize(("kind", "column"), [(kind, column) for kind, column in KINDS if column.ambiguous])
-def test_one_value_that_readers_do_not_take_alike_leaves_the_whole_struct_out(
-    tmp_path: Path, kind: str, column: Column
+@pytest.mark.parametrize(("kind", "column"), [each for each in KINDS if each[1].taken])
+def test_values_that_readers_do_not_take_alike_leave_the_whole_struct_out(
+    tmp_path: Path, kernel: duckdb.DuckDBPyConnection, kind: str, column: Column
 ) -> None:
-    for number, text in enumerate(column.ambiguous):
-        root = a_partitioned_table(tmp_path / f"{number}", kind, [column.alike[0], text])
-        (warning,) = planned(root).warnings
-        assert f"values of 1 of 2 files, such as p={text!r} of 1.parquet;" in warning
-    assert rewritten(root).notes == (warning,)
+    texts = [*(text for text in column.alike[:3] if text), *column.taken]
+    root, count = a_partitioned_table(tmp_path, kind, texts), len(texts) - 3
+    asked = asked_of(column, column.bounds, ("=", "<"))
+    before = answers(root, kernel, asked)
+    plan = planned(root)
+    (warning,) = plan.warnings
+    assert f"values of {count} of {count + 3} files, such as p={texts[3]!r} of 3.parquet;" in warning
+    assert carried_out(plan, root).notes == (warning,)
     assert "stats_parsed" in fields_of_adds(root)
     assert "partitionValues_parsed" not in fields_of_adds(root)
+    assert answers(root, kernel, asked) == before
 
 
 def test_one_such_value_in_one_of_two_partition_columns_leaves_both_out(
