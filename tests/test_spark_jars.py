@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks import spark_jars as jars
 from benchmarks.spark_jars import Jar, NoJar, repositories, spark_jars
-from tests.spark_settings import has_only_descriptions
+from tests.spark_settings import Missing, has_only_descriptions, settings_of_jvm
 from tests.spark_tables.lake import Lake
 from tests.spark_tables.sessions import JARS
 
@@ -158,6 +158,12 @@ def test_a_jvms_proxy_is_used(repository: Repository, tmp_path: Path) -> None:
     with pytest.raises(NoJar):  # a proxy is asked for the whole address
         spark_jars([JAR], folder=tmp_path / "jars", environment=settings)
     assert f"{proxied}/{PATH}" in repository.asked
+
+
+def test_a_jar_that_cannot_be_had_is_one_reason_for_the_tests_that_need_it(tmp_path: Path) -> None:
+    nowhere = Jar("org.example.nowhere", "nothing", "0", "0" * 64)
+    with pytest.raises(Missing, match=r"^(Cannot download nothing-0\.jar: |no java on the path)[^\n]*$"):
+        settings_of_jvm([nowhere], tmp_path)
 
 
 @pytest.mark.jvm
