@@ -133,8 +133,16 @@ class Journal:
         return True
 
     def clock_ms(self) -> int:
-        """What time the storage had when it took the newest record, in ms since the epoch; 0: it does not tell."""
-        return self._storage.stat(self._path(self._next - 1)).modified_ms
+        """What time the storage had when it took the newest record, in ms since the epoch; 0: it does not tell.
+
+        Raises:
+            TakenOver: see `append`.
+        """
+        try:
+            return self._storage.stat(self._path(self._next - 1)).modified_ms
+        except FileNotFoundError:
+            self._check_still_there()
+            raise
 
     def operation(self) -> Operation | None:
         """The state of the operation; None if its begin record was never written."""
@@ -158,8 +166,21 @@ class Journal:
                 raise
 
     def get(self, name: str) -> bytes:
-        """Read a file that `put` wrote."""
-        return self._storage.read(f"{self.folder}/{name}")
+        """Read a file that `put` wrote.
+
+        Raises:
+            TakenOver: see `append`.
+        """
+        try:
+            return self._storage.read(f"{self.folder}/{name}")
+        except FileNotFoundError:
+            self._check_still_there()
+            raise
+
+    def _check_still_there(self) -> None:
+        """What is missing of a journal may be so because another process closed the operation."""
+        if self._next and not self._is_there(0):
+            raise self._taken_over() from None
 
     def close(self, status: str) -> None:
         """Record that nothing is left to do, then delete this operation's files."""

@@ -8,13 +8,16 @@ import json
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from iceberg_cli.apply import apply, resume
 from iceberg_cli.errors import IcebergCliError, Refused, TakenOver
+from iceberg_cli.journal import Journal
+from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.verbs import VERBS
 from tests.crash.budget import few_or_many, some
 from tests.crash.scenes import Scene, a_scene, few_rows_in_a_part, finish
@@ -42,6 +45,20 @@ def refuses_and_deletes_nothing(scene: Scene) -> None:
     assert caught.value.exit_code in (11, 15)
     assert scene.world.deleted == []
     scene.check()
+
+
+@pytest.mark.parametrize("look", [Journal.clock_ms, lambda journal: journal.get("plan.json")])
+def test_a_journal_that_another_process_has_closed_is_taken_over_and_not_damaged(
+    tmp_path: Path, look: Callable[[Journal], object]
+) -> None:
+    ours = Journal.create(LocalStorage(), str(tmp_path), "a")
+    ours.append("begin", {})
+    ours.put("plan.json", b"{}")
+    look(ours)
+    Journal.load(LocalStorage(), str(tmp_path), "a").close("done")
+    with pytest.raises(TakenOver, match="another process has taken it over"):
+        look(ours)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_file_of_a_journal_cut_at_any_length_is_refused(interrupted: Scene) -> None:
