@@ -999,6 +999,46 @@ def test_lite_mode_passes_a_commit_whose_file_is_active_again(tmp_path: Path) ->
     assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 5}
 
 
+def a_lite_table_whose_log_went_on_without_its_record(root: Path) -> Path:
+    """The record is 0, because a file was kept then, and the log begins with version 3 by now."""
+    a_row_of_removals(root, LONG_AGO)
+    a_file(root, "a", modified_ms=YOUNG_MS)
+    run(root, mode="lite")
+    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 0}
+    checkpoint = a_checkpoint(a_protocol(), a_metadata(), an_add(path="e"))
+    write_log_file(root, f"{3:020}.checkpoint.parquet", checkpoint)
+    for version in range(3):
+        (root / LOG / f"{version:020}.json").unlink()
+    a_file(root, "a")
+    with pytest.raises(Refused, match="the last VACUUM looked up to 0") as refusal:
+        planned(root, mode="lite")
+    assert "--mode full" in str(refusal.value.next_step)
+    return root
+
+
+def test_a_vacuum_that_lists_everything_lets_lite_mode_go_on_where_commits_are_gone(tmp_path: Path) -> None:
+    root = a_lite_table_whose_log_went_on_without_its_record(tmp_path)
+    assert going(root) == {"a"}
+    run(root)
+    assert recorded(root)["latestCommitVersionOutsideOfRetentionWindow"] >= 4
+    assert going(root, mode="lite") == set()
+
+
+def test_a_vacuum_that_lists_everything_records_no_commit_whose_file_it_kept(tmp_path: Path) -> None:
+    root = a_lite_table_whose_log_went_on_without_its_record(tmp_path)
+    a_file(root, "e", modified_ms=YOUNG_MS)
+    run(root)
+    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 3}
+    a_file(root, "e")
+    assert going(root, mode="lite") == {"e"}
+
+
+def test_an_inventory_does_not_tell_what_commits_removed_that_are_gone(tmp_path: Path) -> None:
+    root = a_lite_table_whose_log_went_on_without_its_record(tmp_path / "t")
+    run(root, inventory=every_file(root, tmp_path / "i.jsonl"))
+    assert recorded(root) == {}
+
+
 def test_lite_mode_records_nothing_before_its_last_deletion(tmp_path: Path) -> None:
     root = a_row_of_removals(tmp_path, LONG_AGO)
     table = opened(root)

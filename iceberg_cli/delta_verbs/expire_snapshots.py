@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from iceberg_cli.delta import vacuum
 from iceberg_cli.delta.hidden import hidden
 from iceberg_cli.delta.key_set import KeySet
+from iceberg_cli.delta.log import Listing
 from iceberg_cli.delta.policies import LITE, ExpirePolicy
 from iceberg_cli.delta.retention import Retention, dated_ahead, options_of, retention_of
 from iceberg_cli.delta_listing import inventory, listed, looked_up
@@ -55,6 +56,7 @@ END_STEP: Final = "vacuum end"
 INFO_FILE: Final = "_last_vacuum_info"  # in the log; what a VACUUM in lite mode goes on from
 _INFO_TASK: Final = "last-vacuum-info"
 _INFO_FIELD: Final = "latestCommitVersionOutsideOfRetentionWindow"
+_LISTED_FIELD: Final = "listedSince"  # of the task alone
 _HOUR_MS: Final = 3_600_000
 _NAMED_TABLES: Final = 5
 _RULES: Final = {
@@ -141,6 +143,7 @@ def _sift(
             listing = inventory(table.storage, asked.inventory)
         else:
             listing = listed(table.storage, root)
+            info = _info_of_all(table, retention)
     sifted = vacuum.sift(
         listing,
         root=root,
@@ -195,11 +198,7 @@ def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa
     """The files that are there of those which old commits removed, when they did, and the newest of these commits."""
     log, root = table.log, table.root
     listing = log.listing()
-    # What a young commit removed stays, and must be looked at again: the next one begins after `expired_to`.
-    young = young_commits(listing, cut_ms=retention.cut_ms)
-    old = listing.commits[: len(listing.commits) - len(young)]
-    found = newest_version_at(log, listing, table.snapshot, retention.cut_ms)
-    expired_to = min(found, old[-1].version) if found is not None and old else None
+    expired_to = _expired_to(table, listing, retention)
     looked_at = lite_range(
         vacuumed_to=_vacuumed_to(table),
         first=listing.commits[0].version if listing.commits else table.snapshot.version + 1,
@@ -216,7 +215,35 @@ def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa
     return looked_up(table.storage, inside), vacuum.removed_files(actions.removes, root=root), info
 
 
-def _looked_up_to(table: DeltaTable, expired_to: int) -> dict[str, int]:
+def _expired_to(table: DeltaTable, listing: Listing, retention: Retention) -> int | None:
+    """The newest commit before the cut-off; None where there is none.
+
+    What a young commit removed stays, and must be looked at again: the next VACUUM in lite mode begins after this one.
+    """
+    young = young_commits(listing, cut_ms=retention.cut_ms)
+    old = listing.commits[: len(listing.commits) - len(young)]
+    found = newest_version_at(table.log, listing, table.snapshot, retention.cut_ms)
+    return min(found, old[-1].version) if found is not None and old else None
+
+
+def _info_of_all(table: DeltaTable, retention: Retention) -> dict[str, int]:
+    """What a VACUUM that lists everything lets the next one in lite mode know, where one before it left a record.
+
+    Delta Spark forgets the record: without the oldest commit it refuses lite mode from then on.
+    """
+    if _vacuumed_to(table) is None:
+        return {}
+    listing = table.log.listing()
+    try:
+        expired_to = _expired_to(table, listing, retention)
+    except CorruptFile:  # of a commit's time, which this mode does not depend on
+        return {}
+    if expired_to is None:
+        return {}
+    return {_INFO_FIELD: expired_to, _LISTED_FIELD: listing.commits[0].version}
+
+
+def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> dict[str, int]:
     """The record for the next VACUUM in lite mode, which begins with the commit after the one that it names.
 
     That is the commit before the oldest one of which a file is still there, whyever: for a clock that was ahead, as a
@@ -225,10 +252,11 @@ def _looked_up_to(table: DeltaTable, expired_to: int) -> dict[str, int]:
     Args:
         table: as loaded after the deletions.
         expired_to: the newest commit that this VACUUM has looked at.
+        listed_since: what older commits removed it has looked at by listing all files, though they are gone; else 0.
     """
     log, root, vacuumed_to = table.log, table.root, _vacuumed_to(table)
     before = {} if vacuumed_to is None else {_INFO_FIELD: vacuumed_to}
-    first = 0 if vacuumed_to is None else vacuumed_to + 1
+    first = max(listed_since, 0 if vacuumed_to is None else vacuumed_to + 1)
     if first > expired_to:
         return {_INFO_FIELD: expired_to}
     try:
@@ -349,8 +377,9 @@ def _write(table: DeltaTable, task: Task, path: str) -> Staged:
     """Write the file of a task; a checkpoint that is there already is as good."""
     if task.kind == _INFO_TASK:
         (text,) = task.inputs
-        expired_to = loads(text.encode(), path).get(_INFO_FIELD)
-        info = {} if expired_to is None else _looked_up_to(table, expired_to)
+        due = loads(text.encode(), path)
+        expired_to, since = due.get(_INFO_FIELD), due.get(_LISTED_FIELD, 0)
+        info = {} if expired_to is None else _looked_up_to(table, expired_to, listed_since=since)
         table.storage.replace(path, f"{_text(info)}\n".encode())
         return Staged(path=path)
     # No later than now, so that no tombstone that VACUUM still heeds is left out.
