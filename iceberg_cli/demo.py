@@ -6,6 +6,7 @@ snapshot that was rolled back. `orders` (v3) has deletion vectors that share Puf
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ import pyarrow.parquet as pq
 
 from iceberg_cli.demo_commits import Entry, Key, key_of
 from iceberg_cli.demo_tables import TableBuilder
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import IcebergCliError, UsageError, unavailable
 
 DAY_MS = 86_400_000
 HISTORY_MS = 40 * DAY_MS
+# No folder of that name can be there, whatever room and rights there are.
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST)
 _KINDS = ("click", "view", "purchase", "search")
 _CUSTOMERS = ("Ada", "Grace", "Edsger", "Barbara", "Donald")
 
@@ -69,16 +72,35 @@ def create_demo(folder: str, *, now_ms: int) -> DemoTables:
         now_ms: the time of the newest snapshots, in milliseconds since 1970.
 
     Raises:
-        UsageError: one of the tables is there already.
+        UsageError: one of the tables is there already, or no folder can be made of that name.
+        BackendUnavailable: a file cannot be written.
     """
+    if not folder:
+        raise UsageError("Cannot create tables in '': it names no folder.", next_step="Name a folder.")
     database = os.path.join(os.path.abspath(folder), "db")
     tables = DemoTables(events=f"{database}/events", orders=f"{database}/orders")
     for location in (tables.events, tables.orders):
         if os.path.lexists(location):
             raise UsageError(f"Cannot create {location}: it exists.", next_step="Name another folder.")
-    _Events(tables.events, now_ms).create()
-    _Orders(tables.orders, now_ms).create()
+    try:
+        _Events(tables.events, now_ms).create()
+        _Orders(tables.orders, now_ms).create()
+    except OSError as error:
+        raise _not_written(error, database) from error
     return tables
+
+
+def _not_written(error: OSError, database: str) -> IcebergCliError:
+    """Why the warehouse is not there, or not all of it."""
+    message = f"Cannot write {error.filename or database}: {error.strerror}"
+    told: IcebergCliError
+    if error.errno in _NO_FOLDER:
+        told = UsageError(message, next_step="Name another folder.")
+    else:
+        told = unavailable(message, error, next_step="Mend that or name another folder.")
+    if os.path.lexists(database):
+        told.state = f"What was written before is in {database}."
+    return told
 
 
 class _History:

@@ -167,7 +167,28 @@ def _cancelled(stopped: stopping.Stopped) -> Cancelled:
     return error
 
 
+def _refuse_other_encodings(argv: list[str]) -> None:
+    """Refuse a name that is no UTF-8, or that is looked for in a folder of such a name: no table can name it."""
+    try:
+        place = os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"Cannot start: the working folder cannot be told: {error.strerror}",
+            next_step="Change to a folder that is there.",
+        ) from error
+    for text in (*argv, place):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            shown = os.fsencode(text).decode("utf-8", "backslashreplace")
+            raise UsageError(
+                f"Cannot use {shown}: it is no UTF-8, in which tables name their files",
+                next_step="Give the folder or file another name, or go by another way to it, such as a symbolic link.",
+            ) from error
+
+
 def _invoke(argv: list[str]) -> int:
+    _refuse_other_encodings(argv)
     app = make_app(argv[:1]) if argv and argv[0] in _MODULES else make_app()
     # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
     root = typer.main.get_command(app)

@@ -1,0 +1,137 @@
+"""Names that the locale cannot spell work by their bytes; those that are no text are one clear error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.builders import DAY_MS
+from tests.cli.lakes import AS_OF_MS, GONE, four_snapshots, listing
+from tests.cli.running import iceberg_cli
+from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
+
+REPOSITORY = Path(__file__).parents[2]
+NAME = "caf\u00e9 \u672c"
+BYTES = "caf\udce9"  # as Python spells a name that is no UTF-8
+
+
+def an_iceberg_table(folder: Path) -> set[str]:
+    four_snapshots(folder).publish()
+    return GONE
+
+
+def a_delta_table(folder: Path) -> set[str]:
+    name = "\u00fc.parquet"
+    gone = a_remove(path="%C3%BC.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS)
+    age_ms = NOW_MS - AS_OF_MS + 20 * DAY_MS
+    a_log(folder, [an_add(path="a.parquet"), an_add(path="%C3%BC.parquet")], [gone], age_ms=age_ms)
+    for each in ("a.parquet", name):
+        (folder / each).write_bytes(b"1234")
+        os.utime(folder / each, ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
+    return {name}
+
+
+@pytest.fixture(scope="session", params=["C", "de_DE.ISO-8859-1"])
+def locale(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a machine whose file names Python does not take for UTF-8."""
+    found = {**os.environ, "LC_ALL": request.param, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    found.pop("PYTHONIOENCODING", None)
+    if request.param != "C":
+        folder = tmp_path_factory.mktemp("locales")
+        localedef = shutil.which("localedef")
+        made = localedef and subprocess.run(
+            [localedef, "-i", "de_DE", "-f", "ISO-8859-1", folder / request.param],
+            check=False,
+            capture_output=True,
+        )
+        if not made or not (folder / request.param).is_dir():
+            pytest.skip("this system cannot make a locale")
+        found["LOCPATH"] = str(folder)
+    return found
+
+
+def in_locale(
+    locale: dict[str, str], *arguments: object, utf8: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    options = ("-X", utf8) if utf8 else ()
+    return subprocess.run(
+        [sys.executable, *options, "-m", "iceberg_cli", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env=locale,
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("make", [an_iceberg_table, a_delta_table], ids=["iceberg", "delta"])
+def test_a_table_whose_name_the_locale_cannot_spell_is_the_same_table(
+    tmp_path: Path, locale: dict[str, str], make: Callable[[Path], set[str]]
+) -> None:
+    table = tmp_path / NAME
+    gone = make(table)
+    before = set(listing(table))
+    assert gone <= before
+    shown = in_locale(locale, "inspect", table)
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert b"copy" not in shown.stdout
+    done = in_locale(locale, "expire-snapshots", table, "--as-of", AS_OF_MS, "--yes", "--no-progress")
+    assert (done.returncode, done.stderr) == (0, b""), done.stderr
+    assert before - set(listing(table)) == gone
+
+
+def test_the_demo_is_made_under_a_name_that_the_locale_cannot_spell(
+    tmp_path: Path, locale: dict[str, str]
+) -> None:
+    done = in_locale(locale, "demo", tmp_path / NAME)
+    assert done.returncode == 0, done.stderr
+    assert iceberg_cli("inspect", tmp_path / NAME / "db" / "orders", "--check").code == 0
+
+
+def test_where_utf_8_is_switched_off_by_hand_one_error_says_so(
+    tmp_path: Path, locale: dict[str, str]
+) -> None:
+    done = in_locale(locale, "inspect", tmp_path / NAME, utf8="utf8=0")
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"error: Cannot start: files are named in ")
+    assert done.stderr.endswith(b"Nothing was changed.\nStart it without -X utf8=0.\n")
+
+
+@pytest.mark.parametrize("arguments", [("inspect", "NAME"), ("demo", "NAME"), ("plan", "t", "-o", "NAME")])
+def test_a_name_that_is_no_utf_8_is_one_clear_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    four_snapshots(tmp_path / "t").publish()
+    words = [
+        f"{tmp_path}/{BYTES if word == 'NAME' else word}" if word in ("NAME", "t") else word
+        for word in arguments
+    ]
+    ran = iceberg_cli(*words, "--format", "json")
+    assert (ran.code, ran.json["error"]) == (2, "UsageError")
+    assert (
+        ran.json["message"]
+        == f"Cannot use {tmp_path}/caf\\xe9: it is no UTF-8, in which tables name their files"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_working_folder_that_is_no_utf_8_or_is_gone_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / BYTES).mkdir()
+    monkeypatch.chdir(tmp_path / BYTES)
+    ran = iceberg_cli("inspect", "t")
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: Cannot use {tmp_path}/caf\\xe9: it is no UTF-8")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for arguments in (("inspect", "t"), ("demo", "x"), ("inspect", tmp_path / "t")):
+        ran = iceberg_cli(*arguments)
+        assert ran.code == 2
+        assert ran.err.startswith(
+            "error: Cannot start: the working folder cannot be told: No such file or directory"
+        )
