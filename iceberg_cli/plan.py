@@ -328,6 +328,11 @@ _BY_AGE = {("iceberg", "expire-snapshots"), ("delta", "expire-snapshots"), ("del
 _REFS = ("branch", "tag")  # subjects whose verdict is on the ref itself
 
 
-def encode(document: Mapping[str, Any]) -> bytes:
-    """A document as UTF-8 JSON, two spaces of indent, one newline at the end; non-ASCII is escaped."""
-    return (json.dumps(document, indent=2) + "\n").encode()
+def encode(document: Mapping[str, Any], *, indent: int | None = 2) -> bytes:
+    """A document as UTF-8 JSON, one newline at the end; non-ASCII is escaped.
+
+    Args:
+        document: what to write.
+        indent: in spaces; None for one line, which costs a third of the time.
+    """
+    return (json.dumps(document, indent=indent) + "\n").encode()

@@ -80,6 +80,10 @@ def test_a_plan_comes_back_from_its_document_but_for_the_question_that_was_answe
 def test_the_same_plan_is_the_same_bytes() -> None:
     assert encode(a_plan().to_json()) == encode(a_plan().to_json())
     assert encode({"name": "é\x1b"}) == b'{\n  "name": "\\u00e9\\u001b"\n}\n'
+    assert (
+        encode({"name": "é\x1b", "ids": [1, 2]}, indent=None)
+        == b'{"name": "\\u00e9\\u001b", "ids": [1, 2]}\n'
+    )
 
 
 def test_ids_of_64_bits_are_strings_and_counts_are_numbers() -> None:

@@ -79,7 +79,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
     shell.check_cancelled()
     removals = in_parts(plan.removals)
     plan, files = replace(plan, removals=removals), as_files(removals)
-    document = encode(plan.to_json(removals_file=files.name))
+    document = encode(plan.to_json(removals_file=files.name), indent=None)  # programs read it, not people
     journal.append(
         "begin",
         {

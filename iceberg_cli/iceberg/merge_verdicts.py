@@ -24,8 +24,8 @@ def delete_file_verdicts(
     """One verdict for each position delete file and equality delete file."""
     gone, held, converted = _parts_by_file(index)
     first_frozen = _first_frozen(index) if settings.with_vectors else np.full(len(index.kinds), -1)
-    paths = index.deletes["path"]
-    for row in np.flatnonzero((index.kinds == POSITIONS) | (index.kinds == UNREADABLE)).tolist():
+    rows = np.flatnonzero((index.kinds == POSITIONS) | (index.kinds == UNREADABLE))
+    for row, path in zip(rows.tolist(), _paths(index, rows), strict=True):
         keep = not conversion.leaving[row]
         if not may[row]:
             reason = "not asked for"
@@ -47,11 +47,17 @@ def delete_file_verdicts(
                     (gone[row], "gone or newer"),
                 )
             )
-        yield Verdict(subject=SUBJECTS[POSITIONS], id=paths[row].as_py(), keep=keep, reason=reason)
-    for row in np.flatnonzero(index.kinds == EQUALITY).tolist():
+        yield Verdict(subject=SUBJECTS[POSITIONS], id=path, keep=keep, reason=reason)
+    rows = np.flatnonzero(index.kinds == EQUALITY)
+    for row, path in zip(rows.tolist(), _paths(index, rows), strict=True):
         going = bool(idle[row]) and not settings.keep_dangling
         reason = "no data file is older" if index.dangling[row] else "equality deletes are not merged"
-        yield Verdict(subject=SUBJECTS[EQUALITY], id=paths[row].as_py(), keep=not going, reason=reason)
+        yield Verdict(subject=SUBJECTS[EQUALITY], id=path, keep=not going, reason=reason)
+
+
+def _paths(index: Index, rows: npt.NDArray[np.intp]) -> list[str]:
+    paths: list[str] = index.deletes["path"].take(pa.array(rows)).to_pylist()
+    return paths
 
 
 def _names(numbers: Sequence[tuple[int, str]]) -> str:
