@@ -93,7 +93,6 @@ def check_lists(snapshots: Sequence[SnapshotFiles], rows: pa.Table) -> None:
             if snapshot.added_data_files and not own[index]:
                 reason = f"snapshot {snapshot.snapshot_id} added files, and no manifest of its own is listed"
                 raise CorruptFile(path, None, reason)
-            continue
         for content, total, what in (
             (0, snapshot.total_data_files, "data files"),
             (1, snapshot.total_delete_files, "delete files"),
