@@ -150,6 +150,7 @@ class Cancelled(Interrupted):
     """Ended by a signal before anything was changed, or at once; 143 where it was SIGTERM."""
 
     exit_code = 130
+    default_next_step = "Run the same command again, or `resume`: either finishes what is open."
 
 
 class CorruptFile(IcebergCliError):

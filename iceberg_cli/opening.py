@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from iceberg_cli.engines import OnEvent
-from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.errors import Refused, TableNotFound, UsageError
 from iceberg_cli.opening_storage import Trusts, engine_of, located, storage_of
 from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of
 from iceberg_cli.storage.relocated import RelocatedStorage
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _LOG_FOLDER = "_delta_log"
 _LOG_LANES_FROM_BYTES = 32 << 20  # Arrow reads JSON as fast as lanes hand it over
 _FILE_ENDINGS = (".json", ".json.gz")  # of names that could be a catalog's too
+_LEVELS = ("CATALOG", "NAMESPACE", "TABLE")
 _CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
+_TOO_FEW_PARTS = re.compile(r"[A-Za-z_][\w-]*\.[\w-]+")
 
 
 def open_table(
@@ -63,6 +65,7 @@ def open_table(
 
         table = open_in_catalog(name, storage_options, catalog_config, trusts, on_event)
     else:
+        _check_parts(name)
         opened = located(name)
         storage = storage_of(opened.removesuffix(f"/{_LOG_FOLDER}") or opened, storage_options, trusts)
         if not opened.endswith(METADATA_SUFFIXES):
@@ -82,6 +85,16 @@ def open_table(
         table.use_cache(cache[0], limit_bytes=cache[1])
     _choose_engine(table, engine)
     return table
+
+
+def _check_parts(name: str) -> None:
+    """Refuse the name of a catalog's table that lacks a part, where no folder or file has that name."""
+    if not _TOO_FEW_PARTS.fullmatch(name) or name.endswith(_FILE_ENDINGS) or os.path.lexists(name):
+        return
+    raise TableNotFound(
+        f"Cannot find the table {name}: no folder here has that name, and as a name in a catalog it has too few parts.",
+        next_step=f"Write {'.'.join(_LEVELS)}, or the path of the table's folder.",
+    )
 
 
 def verbs_of(table: IcebergTable | DeltaTable) -> Mapping[str, Verb]:

@@ -19,8 +19,8 @@ _NAMED = 3  # of the files that a step writes
 _GROUPS = ("files", "versions")  # subjects of which a verdict is on many at once
 
 
-def show_plan(target: Console, plan: Plan, *, verbose: bool = False) -> None:
-    """What would happen, candidate by candidate, then the totals."""
+def show_plan(target: Console, plan: Plan, *, verbose: bool = False, refused: bool = False) -> None:
+    """What would happen, candidate by candidate, then the totals; `refused`: the reason follows as an error."""
     table = plan.table
     target.print(
         printable(
@@ -37,7 +37,7 @@ def show_plan(target: Console, plan: Plan, *, verbose: bool = False) -> None:
     show_removals(target, plan)
     for warning in plan.warnings:
         target.print(printable(f"warning: {warning}"), style="yellow")
-    for reason in plan.blocked_by:
+    for reason in () if refused else plan.blocked_by:
         target.print(printable(f"blocked by: {reason}"), style="bold red")
     if not (plan.due or plan.blocked_by):
         why = plan.not_applicable

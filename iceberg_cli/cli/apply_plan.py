@@ -11,11 +11,14 @@ import typer
 from iceberg_cli.cli.carry_out import Carry, finish, leave_if_due, settle_open, show_before
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.run import Run, command
-from iceberg_cli.errors import Refused, StalePlan, UsageError
+from iceberg_cli.errors import CorruptFile, Refused, StalePlan, UsageError
 from iceberg_cli.stopping import at_safe_points
 
 if TYPE_CHECKING:
     from iceberg_cli.plan import Plan
+
+
+_AGAIN = "The file is not as `plan --output` wrote it: plan again."
 
 
 def load(path: str) -> Plan:
@@ -39,7 +42,14 @@ def load(path: str) -> Plan:
         removals = load_beside(os.path.join(os.path.dirname(path), name))
     except OSError as error:
         raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
-    plan = plan_from_json(document, removals=removals, path=path)
+    except CorruptFile as error:
+        error.next_step = _AGAIN
+        raise
+    try:
+        plan = plan_from_json(document, removals=removals, path=path)
+    except CorruptFile as error:
+        error.next_step = _AGAIN
+        raise
     if plan.operation not in VERBS:
         raise UsageError(f"{path} is a plan of {plan.operation!r}, which is no verb here")
     return plan

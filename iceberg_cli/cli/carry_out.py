@@ -85,7 +85,7 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
     from iceberg_cli import render, render_plan
 
     if not run.json and not run.quiet:
-        render_plan.show_plan(run.out, plan, verbose=run.verbose)
+        render_plan.show_plan(run.out, plan, verbose=run.verbose, refused=True)
         # What cannot be shown is not done.
         sys.stdout.flush()
     elif not plan.blocked_by:

@@ -10,6 +10,7 @@ from iceberg_cli.cli.inspect_arguments import WHAT, Named, check_delta, check_ic
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.values import integer, positive, time_ms
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
+from iceberg_cli.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from iceberg_cli.checking import Checked
@@ -90,7 +91,10 @@ def register(app: typer.Typer) -> None:
         With --check it is findings: what in the table breaks which rule of the specification, and what to do.
         """
         if what not in WHAT:
-            raise UsageError(f"{what!r} cannot be inspected", next_step=f"WHAT is one of: {', '.join(WHAT)}.")
+            raise UsageError(
+                f"{what!r} cannot be inspected.{did_you_mean(what, WHAT)}",
+                next_step=f"WHAT is one of: {', '.join(WHAT)}.",
+            )
         refuse_beside_check(
             what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
         )

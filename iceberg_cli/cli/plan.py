@@ -19,6 +19,7 @@ from iceberg_cli.cli.rewrite_manifests import RewriteManifestsOptions
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.cli.upgrade_v3 import UpgradeOptions
 from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
@@ -67,7 +68,10 @@ def register(app: typer.Typer) -> None:
         from iceberg_cli.opening import verbs_of
 
         if verb is not None and verb not in OPTIONS:
-            raise UsageError(f"{verb!r} is no verb that can be planned; there is {', '.join(OPTIONS)}")
+            raise UsageError(
+                f"{verb!r} is no verb that can be planned.{did_you_mean(verb, OPTIONS)}",
+                next_step=f"VERB is one of: {', '.join(OPTIONS)}.",
+            )
         if output is not None and verb is None:
             raise UsageError("--output needs a verb: a file holds one verb's plan")
         _refuse_strays(chosen, verb)

@@ -17,6 +17,7 @@ from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.redaction import redact
 
+_MEND = "Mend the file, or name another one with --catalog-config."
 _ENVIRONMENT = "PYICEBERG_CATALOG__"
 _BY_URI = {
     "sqlite": "sql",
@@ -111,6 +112,16 @@ def _properties(catalog: str, config_file: str | None) -> dict[str, str]:
     return properties
 
 
+def _in_one_line(error: Exception) -> str:
+    """What is wrong with a configuration; of YAML the line, and what the parser says of it."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None:
+        return redact(" ".join(str(error).split()))
+    context = getattr(error, "context", None)
+    said = ", ".join(" ".join(str(part).split()) for part in (problem, context) if part)
+    return redact(f"line {mark.line + 1}: {said}")
+
+
 def _from_pyiceberg(catalog: str) -> Mapping[str, Any]:
     try:
         import strictyaml
@@ -121,7 +132,9 @@ def _from_pyiceberg(catalog: str) -> Mapping[str, Any]:
         return Config().get_catalog_config(catalog) or {}
     except (strictyaml.YAMLError, OSError, ValueError, AttributeError) as error:
         # The last is what PyIceberg says to a file that holds no mapping.
-        raise UsageError(f"Cannot read PyIceberg's configuration: {redact(str(error))}") from error
+        raise UsageError(
+            f"Cannot read PyIceberg's configuration: {_in_one_line(error)}", next_step=_MEND
+        ) from error
 
 
 def _from_file(catalog: str, config_file: str) -> Mapping[str, Any]:
@@ -133,7 +146,9 @@ def _from_file(catalog: str, config_file: str) -> Mapping[str, Any]:
         with open(config_file, encoding="utf-8") as file:
             content: Any = strictyaml.load(file.read()).data
     except (strictyaml.YAMLError, OSError, ValueError) as error:
-        raise UsageError(f"Cannot read the configuration {config_file}: {redact(str(error))}") from error
+        raise UsageError(
+            f"Cannot read the configuration {config_file}: {_in_one_line(error)}", next_step=_MEND
+        ) from error
     for part in ("catalog", catalog):
         entries = content if isinstance(content, dict) else {}
         content = {key.lower(): value for key, value in entries.items()}.get(part.lower())

@@ -15,6 +15,7 @@ from sqlalchemy.pool import NullPool
 from iceberg_cli.committers import Attempt, Unknown
 from iceberg_cli.committers.swap import SwapCommitter
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError, how_to_install
+from iceberg_cli.nearest import did_you_mean
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
 
@@ -26,6 +27,7 @@ _name = sa.column("table_name", sa.String)
 _location = sa.column("metadata_location", sa.String)
 _previous = sa.column("previous_metadata_location", sa.String)
 _type = sa.column("iceberg_type", sa.String)
+_MOST_NAMES = 10_000  # that are looked through for one written nearly alike
 _rows = sa.table(_TABLES, _catalog_name, _namespace, _name, _location, _previous, _type)
 
 
@@ -56,7 +58,8 @@ class SqlCommitter(SwapCommitter):
     ) -> None:
         super().__init__(storage)
         self._name = f"{catalog_name}.{namespace}.{table}"
-        self._key = (_catalog_name == catalog_name) & (_namespace == namespace) & (_name == table)
+        self._beside = (_catalog_name == catalog_name) & (_namespace == namespace)
+        self._table, self._key = table, self._beside & (_name == table)
         self._wait_s = wait_s
         self._engine, self._secrets = _open_engine(uri, wait_s)
         self._typed: bool | None = None
@@ -67,13 +70,20 @@ class SqlCommitter(SwapCommitter):
             with self._engine.connect() as connection:
                 where = self._key & self._of_tables(connection)
                 location = connection.execute(sa.select(_location).where(where)).scalar_one_or_none()
+                near = "" if location is not None else self._near(connection)
         except (sa.exc.SQLAlchemyError, OSError) as error:
             raise BackendUnavailable(
                 f"Cannot ask the catalog for {self._name}: {self._said(error)}"
             ) from error
         if location is None:
-            raise TableNotFound(f"Cannot find the table {self._name} in its catalog.")
+            raise TableNotFound(f"Cannot find the table {self._name} in its catalog.{near}")
         return str(location)
+
+    def _near(self, connection: sa.Connection) -> str:
+        """The tables of the namespace that are named nearly like this one, in words."""
+        beside = self._beside & self._of_tables(connection)
+        names = connection.execute(sa.select(_name).where(beside).limit(_MOST_NAMES)).scalars()
+        return did_you_mean(self._table, map(str, names))
 
     def _swap(self, attempt: Attempt) -> bool | Unknown:
         """One transaction. Before its COMMIT is sent an error changes nothing; after that, nobody can tell."""

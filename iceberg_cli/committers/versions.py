@@ -5,10 +5,12 @@ Spec: Iceberg, "File System Tables"; the hint file and the probing are those of 
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
 from iceberg_cli.errors import TableNotFound
+from iceberg_cli.nearest import did_you_mean
 from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.storage import FileInfo, Storage
 
@@ -109,7 +111,10 @@ def _no_table(name: str, storage: Storage) -> TableNotFound:
         storage.stat(name)
     except FileNotFoundError:
         if not storage.holds_any(name):
-            return TableNotFound(f"Cannot find a table at {name}: no file is there.")
+            what = "no such folder" if name.startswith("/") and "." not in last else "no file is there"
+            return TableNotFound(
+                f"Cannot find a table at {name}: {what}.{did_you_mean(last, _beside(above))}"
+            )
         if last == "metadata" and any(path.endswith(METADATA_SUFFIXES) for path in storage.paths(name)):
             next_step = f"Name the folder above it: {above}"
             return TableNotFound(
@@ -121,6 +126,14 @@ def _no_table(name: str, storage: Storage) -> TableNotFound:
         f"{' or '.join(METADATA_SUFFIXES)}.",
         next_step="Name the table's folder, one of its metadata files, or the table in a catalog.",
     )
+
+
+def _beside(folder: str) -> list[str]:
+    """The names in a local folder; an object store's may be too many to list for an error."""
+    try:
+        return os.listdir(folder) if folder.startswith("/") else []
+    except OSError:
+        return []
 
 
 def _newest_of_catalog(folder: str, files: dict[str, FileInfo], storage: Storage) -> Found:

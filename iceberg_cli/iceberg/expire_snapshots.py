@@ -23,6 +23,7 @@ from iceberg_cli.iceberg.retention import (
     judge,
 )
 from iceberg_cli.json_shape import policy_fields
+from iceberg_cli.nearest import did_you_mean
 from iceberg_cli.plan import Base, Change, NamedFile, Option, Plan, Reach, SnapshotFiles, Step, Verdict
 from iceberg_cli.times import age, iso
 
@@ -119,6 +120,24 @@ def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int
         snapshot_ids=frozenset(policy.snapshot_ids),
         by_age=not policy.snapshot_ids or policy.older_than_ms is not None or policy.retain_last is not None,
     )
+
+
+def check_named(metadata: TableMetadata, policy: ExpirePolicy) -> None:
+    """Refuse a policy that asks for snapshots alone of which the table has none.
+
+    Raises:
+        UsageError: none is there.
+    """
+    named = policy.snapshot_ids
+    if not named or policy.older_than_ms is not None or policy.retain_last is not None:
+        return
+    if not any(metadata.snapshot(snapshot_id) for snapshot_id in named):
+        ids = ", ".join(map(str, named))
+        near = did_you_mean(str(named[0]), (str(each.snapshot_id) for each in metadata.snapshots))
+        raise UsageError(
+            f"Cannot expire by --snapshot-id {ids}: the table has no such snapshot.{near}",
+            next_step="`inspect TABLE snapshots` lists those that it has.",
+        )
 
 
 def _from_property(metadata: TableMetadata, name: str, default: int) -> Option:

@@ -12,6 +12,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.inspect_columns import column_names
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.retention import ancestors
+from iceberg_cli.nearest import did_you_mean
 from iceberg_cli.times import iso
 
 INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/1"
@@ -63,7 +64,8 @@ def select_snapshot(
         found = metadata.refs.get(ref)
         if found is None:
             names = ", ".join(metadata.refs) or "none"
-            raise UsageError(f"The table has no ref {ref!r}", next_step=f"Its refs: {names}.")
+            near = did_you_mean(ref, metadata.refs)
+            raise UsageError(f"The table has no ref {ref!r}.{near}", next_step=f"Its refs: {names}.")
         snapshot_id = found.snapshot_id
     elif at_ms is not None:
         current = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= at_ms]

@@ -145,6 +145,7 @@ class TableMetadata:
         """
         obj = Fields(value, path)
         parts.check_no_view(obj)
+        parts.check_is_table(obj)
         version = parts.read_format_version(obj)
         schemas, current_schema_id = parts.read_schemas(obj, version)
         specs, default_spec_id = parts.read_specs(obj, version)

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from iceberg_cli.errors import Refused, TableNotFound
+from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
 from iceberg_cli.iceberg.json_fields import Fields, shown
 from iceberg_cli.iceberg.schema import NestedField, Schema
 from iceberg_cli.iceberg.snapshots import BRANCH, MAIN, Snapshot, SnapshotRef
 from iceberg_cli.iceberg.specs import FIRST_PARTITION_FIELD_ID, PartitionSpec, SortOrder, partition_fields
 from iceberg_cli.paths import canonical
 
+_EVERY_TABLE: Final = ("format-version", "table-uuid", "location", "schema", "schemas", "snapshots")
 SUPPORTED_FORMAT_VERSION: Final = 3
 
 T = TypeVar("T")
@@ -47,6 +48,21 @@ def read_location(obj: Fields) -> str:
     if not canonical(location.strip()):
         raise obj.wrong("location", f"a folder is expected, not {shown(location)}")
     return location
+
+
+def check_is_table(obj: Fields) -> None:
+    """Refuse JSON that has nothing of a table's metadata: somebody else's file, not a damaged one of a table.
+
+    Raises:
+        InvalidMetadata: it has none of the fields that every version requires.
+    """
+    if any(name in obj for name in _EVERY_TABLE):
+        return
+    error = InvalidMetadata(
+        obj.path, None, f"it is JSON, but no metadata of a table: it has none of {', '.join(_EVERY_TABLE)}"
+    )
+    error.next_step = "Name a table's folder, one of its own metadata files, or the table in a catalog."
+    raise error
 
 
 def check_no_view(obj: Fields) -> None:

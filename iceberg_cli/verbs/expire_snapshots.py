@@ -24,15 +24,18 @@ class ExpireSnapshots:
         policy: Mapping[str, Any],
         *,
         as_of_ms: int,
-        shown: Plan | None = None,  # noqa: ARG002 - what it shows does not bound this one: `Plan.beyond` is asked
+        shown: Plan | None = None,  # what it shows does not bound this one: `Plan.beyond` is asked
     ) -> Plan:
         """The plan with its removals.
 
         Raises:
-            UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
+            UsageError: the policy makes no sense, or names only snapshots that are not there.
+            CorruptFile: something that must be read cannot be read whole.
         """
         asked = ExpirePolicy.from_json(policy)
         base = table.load()
+        if shown is None:
+            expire_snapshots.check_named(table.metadata, asked)
         facts = None
         if asked.clean_metadata:
             kept = expire_snapshots.kept_snapshots(table.metadata, asked, as_of_ms=as_of_ms)

@@ -38,6 +38,10 @@ class Ran:
         document: dict[str, Any] = json.loads(self.out)
         schema = SCHEMAS[document["schema"]]
         jsonschema.Draft202012Validator(schema, registry=_REGISTRY).validate(document)
+        if document["schema"].startswith("iceberg-cli/error/"):
+            assert document["message"], "an error says what cannot be done"
+            assert document["state"], "an error says what state things are in"
+            assert document["next"], "an error says what to do"
         return document
 
 
