@@ -1,0 +1,274 @@
+"""A sweep over a journal in a folder: what is asked for, what is recorded, and where it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from iceberg_cli.apply.shell import Shell
+from iceberg_cli.apply.sweep import Sweep
+from iceberg_cli.engines import Event
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed, IcebergCliError, Interrupted
+from iceberg_cli.journal import Journal
+from iceberg_cli.operation import StepState
+from iceberg_cli.plan import Plan
+from iceberg_cli.removal_rows import SCHEMA
+from iceberg_cli.removals import Removals
+from iceberg_cli.storage.local import LocalStorage
+from tests.test_journal import BEGIN
+from tests.test_plan import a_plan
+
+NOW_MS = 1_000_000
+FIRST = 2  # row of the step `main`; those before are another step's
+
+
+class SweptTable:
+    """The table port, as far as a sweep needs it."""
+
+    def __init__(self) -> None:
+        self.stuck: dict[int, str] = {}  # rows that do not go, with the reason
+        self.live: set[int] = set()
+        self.error: tuple[int, IcebergCliError] | None = None  # from a row on
+        self.asked: list[list[int]] = []  # rows of each deletion
+
+    def not_live(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+        assert plan.operation == "expire-snapshots"
+        if self.error and rows[-1] >= self.error[0]:
+            raise self.error[1]
+        return [row for row in rows if row not in self.live]
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        rows = [int(path.removeprefix("/t/f")) for path in paths]
+        self.asked.append(rows)
+        return {path: self.stuck[row] for path, row in zip(paths, rows, strict=True) if row in self.stuck}
+
+
+def some_removals(files: int) -> Removals:
+    """`files` of the step `main` from row 2 on, and 2 of the step `a`; row n has n bytes."""
+    rows = [
+        {
+            "step": "a" if row < FIRST else "main",
+            "path": f"/t/f{row:02}",
+            "as_written": f"/t/f{row:02}",
+            "kind": "data_file",
+            "size_bytes": row,
+            "reason": "r",
+        }
+        for row in range(FIRST + files)
+    ]
+    return Removals.of(pa.Table.from_pylist(rows, SCHEMA))
+
+
+def a_sweep(folder: Path, files: int = 5, **limits: Any) -> Sweep:
+    journal = Journal.create(LocalStorage(), str(folder), "op")
+    journal.append("begin", BEGIN)
+    journal.append("sweep-only", {"step": "main", "removals_file": "r", "sweep_after_ms": None})
+    table: Any = SweptTable()
+    shell = Shell(
+        now_ms=lambda: NOW_MS,
+        new_uuid=lambda: "u",
+        sleep_ms=lambda _: None,
+        on_event=lambda _: None,
+        host="h",
+        process_id=1,
+        **{"sweep_batch": 2, "quick_batch_ms": 0, **limits},
+    )
+    return Sweep(
+        step="main", plan=a_plan(), removals=some_removals(files), table=table, shell=shell, journal=journal
+    )
+
+
+def table_of(sweep: Sweep) -> Any:
+    return sweep.table
+
+
+def state_of(sweep: Sweep) -> StepState:
+    operation = sweep.journal.operation()
+    assert operation is not None
+    return operation.steps["main"]
+
+
+def test_files_go_in_batches_each_between_its_two_records(tmp_path: Path) -> None:
+    events: list[Event] = []
+    sweep = a_sweep(tmp_path)
+    sweep.shell.on_event = events.append
+    assert sweep.run(StepState())
+    assert table_of(sweep).asked == [[2, 3], [4, 5], [6]]
+    ranges = [{"step": "main", "start": 2, "stop": 4}, {"step": "main", "start": 4, "stop": 6}]
+    ranges.append({"step": "main", "start": 6, "stop": 7})
+    assert sweep.journal.bodies("sweep-intent") == ranges
+    assert sweep.journal.bodies("sweep-outcome") == [
+        {**asked, "by_kind": {"data_file": count}, "bytes": size, "failed": [], "reasons": []}
+        for asked, count, size in zip(ranges, [2, 2, 1], [5, 9, 6], strict=True)
+    ]
+    assert [(event.done, event.total) for event in events] == [(2, 5), (4, 5), (5, 5)]
+    assert (sweep.kept_again, sweep.note, sweep.shell.deletes_left) == (0, "", -1)
+
+
+def test_quick_batches_are_followed_by_ones_of_twice_as_many(tmp_path: Path) -> None:
+    sweep = a_sweep(tmp_path, 8, sweep_batch=1, quick_batch_ms=1)
+    assert sweep.run(StepState())
+    assert [len(rows) for rows in table_of(sweep).asked] == [1, 2, 4, 1]
+
+
+@pytest.mark.parametrize(
+    ("swept", "expected"),
+    [
+        ([(2, 5)], [[5, 6], [7]]),
+        ([(7, 8)], [[2, 3], [4, 5], [6]]),
+        ([(5, 6)], [[2, 3], [4], [6, 7]]),
+        ([(6, 7), (3, 5), (3, 4)], [[2], [5], [7]]),
+        ([(3, 6), (4, 5)], [[2], [6, 7]]),
+        ([(2, 4), (4, 8)], []),
+    ],
+)
+def test_rows_that_were_swept_are_not_again(
+    tmp_path: Path, swept: list[tuple[int, int]], expected: list[list[int]]
+) -> None:
+    sweep = a_sweep(tmp_path, 6)
+    assert sweep.run(StepState(swept=tuple(swept)))
+    assert table_of(sweep).asked == expected
+
+
+def test_what_the_table_reaches_again_stays(tmp_path: Path) -> None:
+    sweep = a_sweep(tmp_path)
+    table_of(sweep).live = {3, 6}
+    assert sweep.run(StepState())
+    assert [row for rows in table_of(sweep).asked for row in rows] == [2, 4, 5]
+    assert sweep.kept_again == 2
+    assert [body["bytes"] for body in sweep.journal.bodies("sweep-outcome")] == [2, 9, 0]
+
+
+def test_what_fails_is_recorded_and_tried_again_before_the_rest(tmp_path: Path) -> None:
+    sweep = a_sweep(tmp_path, limit_deletes=4)
+    table_of(sweep).stuck = {2: "denied", 5: "busy"}
+    assert not sweep.run(StepState())
+    first, second = sweep.journal.bodies("sweep-outcome")
+    assert (first["failed"], first["reasons"], first["bytes"]) == ([2], ["denied"], 3)
+    assert (second["failed"], second["by_kind"], second["bytes"]) == ([5], {"data_file": 1}, 4)
+    table_of(sweep).stuck = {}
+    sweep.shell.deletes_left = -1
+    table_of(sweep).asked = []
+    assert sweep.run(state_of(sweep))
+    assert table_of(sweep).asked == [[2, 5], [6]]
+    assert sweep.journal.bodies("sweep-intent")[-2:] == [
+        {"step": "main", "rows": [2, 5]},
+        {"step": "main", "start": 6, "stop": 7},
+    ]
+
+
+def test_a_failure_leaves_the_step_unfinished(tmp_path: Path) -> None:
+    sweep = a_sweep(tmp_path)
+    table_of(sweep).stuck = {6: "denied"}
+    assert not sweep.run(StepState())
+    assert sweep.note == ""
+    assert sweep.failed()
+
+
+def test_a_record_keeps_five_reasons(tmp_path: Path) -> None:
+    sweep = a_sweep(tmp_path, 7, sweep_batch=7)
+    table_of(sweep).stuck = dict(zip(range(2, 9), "gfedcba", strict=True))
+    assert not sweep.run(StepState())
+    assert sweep.journal.bodies("sweep-outcome")[0]["reasons"] == list("abcde")
+
+
+# -- where it stops --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected", "all_done"),
+    [(0, [], False), (1, [[2]], False), (3, [[2, 3], [4]], False), (5, [[2, 3], [4, 5], [6]], True)],
+)
+def test_a_limit_is_kept_exactly(
+    tmp_path: Path, limit: int, expected: list[list[int]], *, all_done: bool
+) -> None:
+    sweep = a_sweep(tmp_path, limit_deletes=limit)
+    assert sweep.run(StepState()) is all_done
+    assert table_of(sweep).asked == expected
+    assert sweep.shell.deletes_left == 0
+    assert bool(sweep.note) is not all_done
+
+
+def test_nothing_goes_after_the_deadline_or_a_signal(tmp_path: Path) -> None:
+    late = a_sweep(tmp_path / "late", deadline_ms=NOW_MS)
+    assert not late.run(StepState())
+    assert late.note
+    stopped = a_sweep(tmp_path / "stopped", stop_requested=lambda: True)
+    with pytest.raises(Interrupted):
+        stopped.run(StepState())
+    assert table_of(late).asked == table_of(stopped).asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "way_out"),
+    [(CorruptFile("m0", None, "cut"), True), (BackendUnavailable("Cannot read m0: no answer"), False)],
+)
+def test_a_table_that_cannot_be_read_any_more_ends_it(
+    tmp_path: Path, error: IcebergCliError, *, way_out: bool
+) -> None:
+    sweep = a_sweep(tmp_path)
+    table_of(sweep).error = (4, error)
+    with pytest.raises(DeletesFailed) as caught:
+        sweep.run(StepState())
+    assert table_of(sweep).asked == [[2, 3]]
+    assert (caught.value.state or "").endswith("still there: 3.")
+    assert ("--abandon" in (caught.value.next_step or "")) is way_out
+
+
+# -- failing as before -----------------------------------------------------------------------------------------
+
+
+def failed_before(folder: Path, **limits: Any) -> Sweep:
+    """Rows 3 and 5 could not be deleted."""
+    sweep = a_sweep(folder, **limits)
+    table_of(sweep).stuck = {3: "denied", 5: "busy"}
+    left, sweep.shell.deletes_left = sweep.shell.deletes_left, -1
+    stop_requested, sweep.shell.stop_requested = sweep.shell.stop_requested, lambda: False
+    deadline_ms, sweep.shell.deadline_ms = sweep.shell.deadline_ms, None
+    assert not sweep.run(StepState())
+    sweep.shell.deletes_left, sweep.shell.deadline_ms = left, deadline_ms
+    sweep.shell.stop_requested = stop_requested
+    table_of(sweep).asked = []
+    return sweep
+
+
+@pytest.mark.parametrize("limits", [{}, {"limit_deletes": 2}])
+def test_the_same_files_for_the_same_reasons_add_no_record(tmp_path: Path, limits: dict[str, int]) -> None:
+    sweep = failed_before(tmp_path, **limits)
+    records = sweep.journal.next_number
+    assert sweep.fails_as_before(state_of(sweep))
+    assert table_of(sweep).asked == [[3, 5]]
+    assert sweep.journal.next_number == records
+
+
+@pytest.mark.parametrize("stuck", [{}, {5: "busy"}, {3: "denied", 5: "another"}, {3: "denied", 5: "of a"}])
+def test_a_file_that_goes_now_or_stays_for_another_reason_is_for_the_record(
+    tmp_path: Path, stuck: dict[int, str]
+) -> None:
+    sweep = failed_before(tmp_path)
+    other_step = {"step": "a", "start": 0, "stop": 2, "by_kind": {}, "bytes": 0, "failed": [0]}
+    sweep.journal.append("sweep-outcome", {**other_step, "reasons": ["of a"]})
+    table_of(sweep).stuck = stuck
+    assert not sweep.fails_as_before(state_of(sweep))
+    assert table_of(sweep).asked == [[3, 5]]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"limit_deletes": 0}, {"limit_deletes": 1}, {"deadline_ms": NOW_MS}, {"stop_requested": lambda: True}],
+)
+def test_within_limits_that_do_not_suffice_nothing_is_tried(tmp_path: Path, limits: dict[str, Any]) -> None:
+    sweep = failed_before(tmp_path, **limits)
+    assert not sweep.fails_as_before(state_of(sweep))
+    assert table_of(sweep).asked == []
+
+
+def test_a_step_with_rows_to_sweep_or_without_failures_does_not_fail_as_before(tmp_path: Path) -> None:
+    sweep = failed_before(tmp_path)
+    assert not sweep.fails_as_before(StepState(swept=((2, 6),), failed=(3, 5)))
+    assert not sweep.fails_as_before(StepState(swept=((2, 7),)))
+    assert table_of(sweep).asked == []
