@@ -141,6 +141,36 @@ def test_who_appends_to_a_journal_that_another_one_deleted_leaves_nothing(
     assert [path.name for path in table.iterdir()] == ["data"]
 
 
+def test_what_is_missing_of_a_journal_that_is_gone_was_taken_over(
+    storage: WatchedStorage, table: Path
+) -> None:
+    journal = begun(storage, table)
+    for name in names(table):
+        (folder(table) / name).unlink()
+    with pytest.raises(TakenOver):
+        journal.get("plan.json")
+    with pytest.raises(TakenOver):
+        journal.clock_ms()
+
+
+@pytest.mark.parametrize("resumes", [0, 1])
+def test_what_is_missing_while_the_first_record_is_there_is_missing(
+    storage: WatchedStorage, table: Path, resumes: int
+) -> None:
+    journal = begun(storage, table, resumes=resumes)
+    with pytest.raises(FileNotFoundError):
+        journal.get("plan.json")
+    if resumes:
+        (folder(table) / "000001.json").unlink()
+        with pytest.raises(FileNotFoundError):
+            journal.clock_ms()
+
+
+def test_an_empty_journal_has_not_been_taken_over(storage: WatchedStorage, table: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Journal.create(storage, str(table), "op").get("plan.json")
+
+
 # -- damage ----------------------------------------------------------------------------------------------------
 
 
