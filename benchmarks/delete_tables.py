@@ -239,7 +239,8 @@ def _position_deletes(names: list[str], parts: list[np.ndarray]) -> bytes:
     paths = pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(names))
     table = pa.table([paths, pa.array(np.concatenate(parts))], schema=pa.schema(fields))
     out = io.BytesIO()
-    pq.write_table(table, out, compression="zstd", use_dictionary=["file_path"])
+    # As Iceberg's own writers do: the footer has field ids, and no Arrow schema.
+    pq.write_table(table, out, compression="zstd", use_dictionary=["file_path"], store_schema=False)
     return out.getvalue()
 
 
