@@ -1,0 +1,162 @@
+"""What the records of a journal say of an operation: what is safe next, what is litter, what stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.operation import Operation, Record, StepState, fold
+from tests.test_journal import BEGIN, RESUME
+
+INTENT = {"step": "a", "removals_file": "r", "scratch": ["s1", "s2"], "own_files": ["o1", "o2"]}
+COMMITTED = {"step": "a", "outcome": "committed", "metadata_location": "m", "sweep_after_ms": None}
+CONFLICT = {**COMMITTED, "outcome": "conflict", "metadata_location": None}
+
+
+def of_records(*records: tuple[str, dict[str, Any]]) -> Operation:
+    begin = {**BEGIN, "steps": ["a", "b"]}
+    return fold("op", [Record(kind="begin", body=begin), *(Record(kind=k, body=body) for k, body in records)])
+
+
+def step(*records: tuple[str, dict[str, Any]]) -> StepState:
+    """The state of step `a`; each record is of that step."""
+    return of_records(*((kind, {"step": "a", **body}) for kind, body in records)).steps["a"]
+
+
+def test_an_operation_is_what_its_first_record_says_and_belongs_to_who_took_it_over_last() -> None:
+    begun = of_records()
+    assert (begun.operation_id, begun.operation, begun.table_uuid) == ("op", "expire-snapshots", "u")
+    assert (begun.started_ms, begun.plan_digest, begun.step_names) == (7, "d", ("a", "b"))
+    assert (begun.host, begun.process_id, begun.process_started) == ("h", 3, "s")
+    assert (begun.steps, begun.late, begun.look_again, begun.closed) == ({}, (), None, None)
+    taken = of_records(("resume", RESUME))
+    assert (taken.started_ms, taken.host, taken.process_id, taken.process_started) == (7, "other", 4, "t")
+
+
+@pytest.mark.parametrize("records", [[], [Record(kind="resume", body=BEGIN)]])
+def test_a_journal_that_does_not_start_with_its_begin_is_refused(records: list[Record]) -> None:
+    with pytest.raises(CorruptFile, match="does not start with a begin record"):
+        fold("op", records)
+
+
+@pytest.mark.parametrize("version", [0, 2, None])
+def test_the_journal_of_another_version_is_left_to_it(version: int | None) -> None:
+    with pytest.raises(Refused, match=f"it has version {version}, and 1 is known here"):
+        fold("op", [Record(kind="begin", body={**BEGIN, "version": version})])
+
+
+def test_records_that_lack_a_field_or_are_of_no_known_kind_are_refused() -> None:
+    with pytest.raises(CorruptFile, match="lacks a field: 'paths'"):
+        step(("stage", {}))
+    with pytest.raises(CorruptFile, match="a record of unknown kind 'dance'"):
+        step(("dance", {}))
+
+
+@pytest.mark.parametrize(
+    ("records", "action"),
+    [
+        ([], "discard"),
+        ([("stage", {"step": "a", "paths": ["f"]})], "discard"),
+        ([("commit-intent", INTENT)], "ask-the-catalog"),
+        (
+            [("commit-intent", INTENT), ("commit-outcome", {**CONFLICT, "outcome": "unknown"})],
+            "ask-the-catalog",
+        ),
+        ([("commit-intent", INTENT), ("commit-outcome", CONFLICT)], "discard"),
+        ([("commit-intent", INTENT), ("commit-outcome", COMMITTED)], "sweep"),
+        ([("commit-intent", INTENT), ("commit-outcome", {**COMMITTED, "sweep_after_ms": 9})], "wait"),
+        ([("sweep-only", {"step": "a", "removals_file": "r", "sweep_after_ms": None})], "sweep"),
+        ([("commit-intent", INTENT), ("commit-outcome", COMMITTED), ("step-done", {"step": "a"})], "go-on"),
+        ([("step-done", {"step": "a"}), ("stage", {"step": "b", "paths": ["f"]})], "go-on"),
+        ([("step-done", {"step": "a"}), ("commit-intent", {**INTENT, "step": "b"})], "ask-the-catalog"),
+        ([("look-again", {"at_ms": 9, "status": "done"})], "look-again"),
+        ([("look-again", {"at_ms": 9, "status": "done"}), ("close", {"status": "done"})], "clean-up"),
+    ],
+)
+def test_what_to_do_first_follows_from_the_last_record(records: Any, action: str) -> None:
+    assert of_records(*records).next_action() == action
+
+
+def test_a_grace_counts_until_the_first_file_is_about_to_go() -> None:
+    waiting = [("commit-intent", INTENT), ("commit-outcome", {**COMMITTED, "sweep_after_ms": 9})]
+    swept = {"step": "a", "start": 0, "stop": 2, "failed": [], "bytes": 1}
+    assert of_records(*waiting).steps["a"].sweep_after_ms == 9
+    assert of_records(*waiting, ("sweep-intent", {"step": "a"})).next_action() == "sweep"
+    assert of_records(*waiting, ("sweep-outcome", swept)).next_action() == "sweep"
+
+
+def test_the_steps_whose_commit_is_to_come_are_those_that_are_not_committed() -> None:
+    assert of_records().uncommitted() == ("a", "b")
+    assert of_records(("commit-intent", INTENT), ("commit-outcome", COMMITTED)).uncommitted() == ("b",)
+    assert of_records(("commit-intent", INTENT), ("commit-outcome", CONFLICT)).uncommitted() == ("a", "b")
+
+
+def test_staged_files_are_those_that_were_neither_discarded_nor_left() -> None:
+    state = step(
+        ("stage", {"paths": ["f", "g"]}),
+        ("stage", {"paths": ["h", "i"], "by_workers": True}),
+        ("discard", {"paths": ["g"]}),
+        ("leave", {"paths": ["i"]}),
+    )
+    assert (state.staged, state.by_workers) == (("f", "h"), ("h", "i"))
+    assert (state.litter, state.left) == (("g",), ("i",))
+
+
+def test_a_swap_leaves_its_scratch_and_its_own_files_only_once_it_is_refused() -> None:
+    sent = ("commit-intent", INTENT)
+    assert step(sent).litter == ()
+    committed = step(sent, ("commit-outcome", COMMITTED))
+    assert (committed.litter, committed.metadata_location) == (("s1", "s2"), "m")
+    assert (committed.outcome, committed.removals_file) == ("committed", "r")
+    assert step(sent, ("commit-outcome", CONFLICT)).litter == ("s1", "s2", "o1", "o2")
+    left = step(sent, ("leave", {"paths": ["o1"]}), ("commit-outcome", CONFLICT))
+    assert left.litter == ("s1", "s2", "o2")
+    assert step(sent, ("commit-outcome", {**COMMITTED, "outcome": "unknown"})).litter == ()
+    assert step(("commit-outcome", CONFLICT)).litter == ()
+    assert step(("commit-outcome", COMMITTED)).litter == ()
+
+
+def test_an_attempt_begins_anew_after_a_refusal() -> None:
+    state = step(("commit-intent", INTENT), ("commit-outcome", CONFLICT), ("commit-intent", INTENT))
+    assert (state.outcome, state.intent) == (None, INTENT)
+
+
+def test_what_only_is_swept_counts_as_committed() -> None:
+    state = step(("sweep-only", {"removals_file": "r", "sweep_after_ms": 5}))
+    assert (state.outcome, state.removals_file, state.sweep_after_ms) == ("committed", "r", 5)
+    assert (state.intent, state.metadata_location) == (None, None)
+
+
+def test_rows_that_fail_stay_failed_until_they_are_tried_again() -> None:
+    first = ("sweep-outcome", {"start": 0, "stop": 4, "failed": [1, 3], "bytes": 20})
+    again = ("sweep-outcome", {"rows": [1, 3], "failed": [3], "bytes": 5})
+    state = step(first, ("sweep-outcome", {"start": 4, "stop": 6, "failed": [5], "bytes": 1}), again)
+    assert (state.swept, state.failed, state.deleted_bytes) == (((0, 4), (4, 6)), (5, 3), 26)
+    assert (StepState().deleted_bytes, StepState().done) == (0, False)
+    assert step(first, first).failed == (1, 3)
+    assert not step(first).done
+    assert step(first, ("step-done", {})).done
+
+
+STAGED = ("stage", {"step": "a", "paths": ["w"], "by_workers": True})
+OURS = ("stage", {"step": "a", "paths": ["f"]})
+
+
+@pytest.mark.parametrize(
+    ("after", "late"),
+    [
+        ([], ("w",)),
+        ([("commit-intent", INTENT)], ()),
+        ([("commit-intent", INTENT), ("commit-outcome", COMMITTED)], ()),
+        ([("commit-intent", INTENT), ("commit-outcome", {**CONFLICT, "outcome": "unknown"})], ()),
+        ([("commit-intent", INTENT), ("commit-outcome", CONFLICT)], ("w",)),
+        ([("sweep-only", {"step": "a", "removals_file": None, "sweep_after_ms": None})], ()),
+    ],
+)
+def test_workers_files_are_late_where_another_process_takes_over_and_no_commit_names_them(
+    after: Any, late: tuple[str, ...]
+) -> None:
+    assert of_records(STAGED, OURS, *after).late == ()
+    assert of_records(STAGED, OURS, *after, ("resume", RESUME)).late == late
