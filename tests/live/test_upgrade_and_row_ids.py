@@ -122,7 +122,7 @@ def test_our_ids_are_those_that_java_gives_in_its_first_commit(lake: Lake, tmp_p
     java, next_row_id = ids(lake, table), lake.metadata(table)["next-row-id"]
     lake.restore(table, saved)
 
-    code, report = lake.cli("assign-row-ids", lake.argument(table), "--ref", "main")
+    code, report = lake.cli("assign-row-ids", lake.argument(table), "--yes", "--ref", "main")
 
     assert (code, report["status"]) == (0, "done"), report
     ours = ids(lake, table)
@@ -139,7 +139,8 @@ def test_branches_have_ids_of_their_own_or_share_mains(lake: Lake, share: bool) 
         ref: lake.rows(table, lake.metadata(table)["refs"][ref]["snapshot-id"]) for ref in ("main", "audit")
     }
 
-    code, report = lake.cli("assign-row-ids", lake.argument(table), *(["--share-ids"] if share else []))
+    sharing = ["--share-ids"] if share else []
+    code, report = lake.cli("assign-row-ids", lake.argument(table), "--yes", *sharing)
 
     assert (code, report["status"]) == (0, "done"), report
     heads = {ref: lake.metadata(table)["refs"][ref]["snapshot-id"] for ref in ("main", "audit")}
