@@ -613,6 +613,20 @@ def test_files_that_stay_for_ever_are_counted_before_the_commit_whatever_is_prin
     assert line in (ran.err if output else ran.out)
 
 
+@pytest.mark.parametrize(
+    "arguments", [("expire-snapshots", "--dry-run"), ("plan", "expire-snapshots"), ("plan",)], ids=" ".join
+)
+def test_a_quiet_look_tells_of_files_that_will_stay_for_ever(
+    table: Hazard, tmp_path: Path, arguments: Sequence[str]
+) -> None:
+    a_table_that_gives_up(table, f"{tmp_path}/imported/x")
+    verb, *rest = arguments
+    ran = iceberg_cli(verb, table.location, *rest, "--as-of", AS_OF_MS, "--quiet")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith("warning: 1 file, 10 bytes, that would go stays for ever: ")
+    assert ran.err.count("\n") == 1
+
+
 def test_a_quiet_run_of_which_nothing_stays_says_nothing(table: Hazard) -> None:
     a_table_that_gives_up(table, *table.data("x"))
     ran = iceberg_cli("expire-snapshots", table.location, "--as-of", AS_OF_MS, "--yes", "--quiet")

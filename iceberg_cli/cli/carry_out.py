@@ -82,15 +82,14 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
     Raises:
         Refused: it is blocked. UsageError: see `agreed`. typer.Exit: 0 where the answer is no.
     """
-    from iceberg_cli import render, render_plan
+    from iceberg_cli import render_plan
 
     if not run.json and not run.quiet:
         render_plan.show_plan(run.out, plan, verbose=run.verbose, refused=True)
         # What cannot be shown is not done.
         sys.stdout.flush()
     elif not plan.blocked_by:
-        for warning in plan.lasting:
-            typer.echo(render.printable(f"warning: {warning}"), err=True)
+        tell_what_stays(run, plan)
     if plan.blocked_by:
         raise Refused(
             f"Cannot {plan.operation} {name}: " + "; ".join(plan.blocked_by),
@@ -99,6 +98,16 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
     if plan.due and not agreed(run, plan, name, yes=yes):
         run.out.print("Nothing was changed.")
         raise typer.Exit(0)
+
+
+def tell_what_stays(run: Run, plan: Plan) -> None:
+    """Say on standard error what a plan that is not shown would leave behind for ever, or why nothing comes of it."""
+    from iceberg_cli.render import printable
+
+    for warning in plan.lasting:
+        run.tell(printable(f"warning: {warning}"))
+    for reason in plan.blocked_by:
+        run.tell(printable(f"blocked by: {reason}"))
 
 
 def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
@@ -136,7 +145,9 @@ def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
 
     if run.json:
         render.print_json(plan.to_json())
-    elif not run.quiet:
+    elif run.quiet:
+        tell_what_stays(run, plan)
+    else:
         render_plan.show_plan(run.out, plan, verbose=run.verbose)
     leave_if_due(plan, exit_code=exit_code)
 

@@ -158,14 +158,19 @@ def _show_findings(run: Run, shown: Inspection | DeltaInspection, *, one_snapsho
         from iceberg_cli.render import print_json
 
         print_json(document)
-    elif not run.quiet:
+    else:
         from iceberg_cli.render_findings import show_findings
 
-        show_findings(run.out, document, verbose=run.verbose)
+        if not run.quiet:
+            show_findings(run.out, document, verbose=run.verbose)
+        elif document["counts"][ERROR]:
+            errors = [row for row in document["findings"] if row["severity"] == ERROR]
+            show_findings(run.err, {**document, "findings": errors}, verbose=run.verbose)
     if missing := checked.findings.totals.get(UNANSWERED):
         from iceberg_cli.render import count
 
-        run.warn(f"not looked at, for the storage did not answer: {count(missing, 'files')}; all others were")
+        files = count(missing, "files")
+        run.tell(f"warning: not looked at, for the storage did not answer: {files}; all others were")
         raise typer.Exit(BackendUnavailable.exit_code)
     if document["counts"][ERROR]:
         raise typer.Exit(CorruptFile.exit_code)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli.assign_row_ids import AssignOptions
+from iceberg_cli.cli.carry_out import tell_what_stays
 from iceberg_cli.cli.expire_snapshots import ExpireOptions
 from iceberg_cli.cli.formats import policy_of
 from iceberg_cli.cli.merge_dvs import MergeOptions
@@ -157,7 +158,9 @@ def _show(run: Run, made: Plan, output: str | None) -> None:
                 removals_file=None if output is None else f"{os.path.basename(output)}.removals.parquet"
             )
         )
-    elif not run.quiet:
+    elif run.quiet:
+        tell_what_stays(run, made)
+    else:
         render_plan.show_plan(run.out, made, verbose=run.verbose)
         if output is not None:
             run.out.print(
@@ -189,6 +192,8 @@ def _show_survey(
         )
         return
     if run.quiet:
+        for made in ranked:
+            tell_what_stays(run, made)
         for error in failed.values():
             render.show_error(render.console(sys.stderr), error)
     else:

@@ -92,7 +92,7 @@ class Run:
         typer.Option(metavar="TIME", help="The 'now' of every age decision (ISO 8601 or epoch ms)."),
     ] = None
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every row and every option.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors, and what is left undone.")] = False
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on standard error.")] = False
 
     def __post_init__(self) -> None:
@@ -150,6 +150,13 @@ class Run:
 
         return console(sys.stderr if self.json else sys.stdout, color="NO_COLOR" not in os.environ)
 
+    @property
+    def err(self) -> Console:
+        """Where text goes that nothing silences."""
+        from iceberg_cli.render import console
+
+        return console(sys.stderr, color="NO_COLOR" not in os.environ)
+
     def open(self, name: str) -> IcebergTable | DeltaTable:
         """Open the table that the operator named.
 
@@ -202,10 +209,13 @@ class Run:
         self._say(f"warning: {text}")
 
     def _say(self, text: str) -> None:
-        """One line on standard error."""
         if not self.quiet:
-            self.progress.close()
-            typer.echo(text, err=True)
+            self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """One line on standard error that nothing silences."""
+        self.progress.close()
+        typer.echo(text, err=True)
 
     def _storage_options(self) -> Iterator[tuple[str, str]]:
         for text in self.storage_option or ():
@@ -269,6 +279,8 @@ class Run:
                 render.print_json(report.to_json())
             elif not self.quiet:
                 render.show_report(self.out, report, table)
+            elif report.failed_deletes or report.status == "partial":
+                render.show_report(self.err, report, table)
 
 
 def now_ms() -> int:

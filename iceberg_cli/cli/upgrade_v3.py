@@ -165,8 +165,10 @@ def _check_iceberg(run: Run, opened: IcebergTable, policy: UpgradePolicy) -> Non
                 recipe=policy.recipe,
             )
         )
-    elif not run.quiet:
-        render_findings.show_preflight(run.out, [each.to_json() for each in found], verbose=run.verbose)
+    elif not run.quiet or blocking:
+        target = run.err if run.quiet else run.out
+        told = [each.to_json() for each in found if not run.quiet or each.severity == BLOCKING]
+        render_findings.show_preflight(target, told, verbose=run.verbose)
         version = opened.metadata.format_version
         if blocking:
             verdict = f"blocked by {render.count(blocking, 'findings')}"
@@ -174,6 +176,6 @@ def _check_iceberg(run: Run, opened: IcebergTable, policy: UpgradePolicy) -> Non
             verdict = f"the table has format version {version}: nothing to upgrade"
         else:
             verdict = "nothing blocks the upgrade"
-        run.out.print(render.printable(f"upgrade-v3 {opened.name}: {verdict}"))
+        target.print(render.printable(f"upgrade-v3 {opened.name}: {verdict}"))
     if blocking:
         raise typer.Exit(Refused.exit_code)

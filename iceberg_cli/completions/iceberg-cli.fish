@@ -46,7 +46,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l no-cache -d 'Read eve
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s h -l help -d 'Show the help and exit.'
 
@@ -99,7 +99,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l no-cache -d 'Read every 
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s h -l help -d 'Show the help and exit.'
 
@@ -134,7 +134,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l no-cache -d 
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -s h -l help -d 'Show the help and exit.'
 
@@ -167,7 +167,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l no-cache -d
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s h -l help -d 'Show the help and exit.'
 
@@ -196,7 +196,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l no-cache -d 'Read e
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s h -l help -d 'Show the help and exit.'
 
@@ -225,7 +225,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l no-cache -d 'Read 
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s h -l help -d 'Show the help and exit.'
 
@@ -253,7 +253,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l no-cache -d 'R
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -s h -l help -d 'Show the help and exit.'
 
@@ -278,7 +278,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l no-cache -d 'Read every
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s h -l help -d 'Show the help and exit.'
 
@@ -300,14 +300,14 @@ complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l no-cache -d 'Read ever
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l no-progress -d 'No progress on standard error.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a demo -d 'Create a small warehouse: a v2 and a v3 table, some forty snapshots, a branch, tags, deletion vectors'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
-complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -s q -l quiet -d 'Print errors only.'
+complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a completion -d 'Print the completion script of a shell'

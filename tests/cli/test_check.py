@@ -119,15 +119,19 @@ def test_findings_say_where_what_why_and_what_to_do(tmp_path: Path) -> None:
         "Found 1 error, 0 warnings, 0 for information.",
     ):
         assert text in ran.out
-    assert run("inspect", location, "--check", "--quiet").out == ""
+    quiet = run("inspect", location, "--check", "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (15, "", ran.out)
 
 
 def test_warnings_and_information_leave_with_zero(tmp_path: Path) -> None:
     table = Sound(folder=tmp_path / "t")
     table.vectors("all", {"b": {0, 1}})
     table.documents.append(lambda d: d["snapshots"][0]["summary"].pop("operation"))
-    ran = check(table.write(), "--deep")
+    location = table.write()
+    ran = check(location, "--deep")
     assert ran.code == 0
+    quiet = run("inspect", location, "--check", "--deep", "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
     assert [finding["severity"] for finding in ran.json["findings"]] == ["warning", "info"]
 
 
