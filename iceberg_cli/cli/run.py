@@ -92,7 +92,9 @@ class Run:
         typer.Option(metavar="TIME", help="The 'now' of every age decision (ISO 8601 or epoch ms)."),
     ] = None
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every row and every option.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors, and what is left undone.")] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only errors, and what is left undone.")
+    ] = False
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on standard error.")] = False
 
     def __post_init__(self) -> None:
