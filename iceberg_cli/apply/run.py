@@ -24,7 +24,7 @@ from iceberg_cli.errors import (
     TakenOver,
 )
 from iceberg_cli.journal import Journal
-from iceberg_cli.operation import StepState
+from iceberg_cli.operation import Operation, StepState
 from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
 from iceberg_cli.removal_files import as_files
 from iceberg_cli.removal_parts import in_parts
@@ -57,8 +57,7 @@ class OperationRun:
         try:
             return self._finish(started_ms)
         except (BackendUnavailable, CorruptFile) as error:
-            operation = self.journal.operation()
-            if operation is not None and operation.closed is None and error.general:
+            if self._operation().closed is None and error.general:
                 error.state = self._state_of_steps()
                 error.next_step = f"`resume` goes on with operation {self.journal.operation_id}."
             raise
@@ -83,17 +82,20 @@ class OperationRun:
         close(self.journal, "done", self.shell)
         return report
 
-    def _state(self, step: Step) -> StepState:
+    def _operation(self) -> Operation:
         operation = self.journal.operation()
-        return StepState() if operation is None else operation.steps.get(step.name, StepState())
+        assert operation is not None  # its begin was recorded before there was a run of it
+        return operation
+
+    def _state(self, step: Step) -> StepState:
+        return self._operation().steps.get(step.name, StepState())
 
     def _report(self, status: str, started_ms: int) -> Report:
         """What the journal tells, and what this process noticed."""
         told = report_of(
             self.shown, self.journal, columns=self.verb.columns, removals=self._removals, status=status
         )
-        operation = self.journal.operation()
-        waiting = () if operation is None or status == "nothing_to_do" else operation.uncommitted()
+        waiting = () if status == "nothing_to_do" else self._operation().uncommitted()
         if waiting:
             self.notes.append(
                 f"Still to be committed: {', '.join(waiting)}. `resume` and the next run go on."
@@ -219,9 +221,7 @@ class OperationRun:
 
     def _close_unsent(self) -> None:
         """Close the operation if none of its steps is under way: each is done, or was never committed."""
-        operation = self.journal.operation()
-        assert operation is not None
-        states = operation.steps.values()
+        states = self._operation().steps.values()
         if all(state.done or state.outcome == "conflict" or state.intent is None for state in states):
             for step in self.shown.steps:
                 if not self._state(step).done:
@@ -446,13 +446,13 @@ class OperationRun:
 
         Nothing is recorded then: such an operation may be resumed by every run for years.
         """
-        operation = self.journal.operation()
-        if operation is None or operation.next_action() != "sweep":
+        operation = self._operation()
+        if operation.next_action() != "sweep":
             return None
         *_, (name, state) = operation.steps.items()
-        step = next((step for step in self.shown.steps if step.name == name), None)
-        if step is None or state.removals_file is None:
+        if state.removals_file is None:
             return None
+        step = next(step for step in self.shown.steps if step.name == name)
         if not self._sweep_of(step, state.removals_file).fails_as_before(state):
             return None
         return self._report("partial", started_ms)

@@ -1,0 +1,1096 @@
+"""The run of an operation over a journal in a folder: each effect in its order, and what is recorded around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from iceberg_cli.apply.run import OperationRun
+from iceberg_cli.apply.shell import Shell
+from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.committers.retries import Retries
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    Cancelled,
+    CommitConflict,
+    CommitStateUnknown,
+    CorruptFile,
+    Interrupted,
+    Refused,
+    StalePlan,
+    TakenOver,
+)
+from iceberg_cli.journal import Journal
+from iceberg_cli.operation import StepState
+from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.removal_rows import SCHEMA
+from iceberg_cli.removals import Removals
+from iceberg_cli.storage.local import LocalStorage
+from tests.test_journal import BEGIN
+from tests.test_plan import a_plan, a_verdict
+
+NOW_MS = 1_700_000_000_000
+SAFE_MS = 3_600_000  # files that are younger are not taken by any cleanup of orphans
+A, B, C = (Task(name=name, kind="manifest") for name in "abc")
+CHANGE = Change(updates=({"action": "set"},), counts={"rewritten": 3})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word:
+    """An update of a commit."""
+
+    word: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"action": self.word}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SomeCommit:
+    """What the journal records of a commit."""
+
+    updates: tuple[Word, ...]
+    timestamp_ms: int
+    commit_uuid: str
+
+
+class WatchedJournal(Journal):
+    """A journal whose records are part of the trace, and that another process takes over at a record."""
+
+    trace: list[str]
+    taken_over_at = ""
+
+    def append(self, kind: str, body: Mapping[str, Any]) -> None:
+        if kind == self.taken_over_at:
+            raise TakenOver("Cannot go on: another process has taken it over")
+        super().append(kind, body)
+        self.trace.append(f"[{kind}]")
+
+
+class RunTable:
+    """The table port in memory. `trace` has what was done, in order; `before` what happens around it."""
+
+    location = "/t"
+
+    def __init__(self, trace: list[str]) -> None:
+        self.trace = trace
+        self.before: dict[str, Callable[[], object]] = {}
+        self.send_again_ms: int | None = None
+        self.workers_write = False
+        self.version = "v1"
+        self.loaded = ""
+        self.attempts = 4
+        self.gone: set[str] = set()
+        self.own = ("list",)  # files that each attempt makes
+        self.own_name = True
+        self.sent: list[Attempt] = []
+        self.bound: list[tuple[str, tuple[str, ...], str]] = []  # step, staged files, mark
+        self.outcomes: list[Outcome | Exception] = []  # of the commits, first to last
+        self.answer: Outcome = Unknown(cause="no answer")  # when asked what came of a swap
+        self.visible = False
+        self.asked_for: Step | None = None
+        self.base_is_there = True
+        self.discarded: list[tuple[list[str], list[str]]] = []  # paths, marks
+        self.deleted: list[str] = []
+        self.stuck: dict[str, str] = {}
+
+    def note(self, what: str) -> None:
+        self.before.pop(what, lambda: None)()
+        self.trace.append(what)
+
+    def load(self) -> Base:
+        self.note("load")
+        self.loaded = self.version
+        return replace(a_plan().base, version=self.version)
+
+    def retries(self) -> Retries:
+        assert self.loaded == self.version
+        return Retries(attempts=self.attempts, min_wait_ms=100, max_wait_ms=100, total_timeout_ms=10_000)
+
+    def staging_path(self, prefix: str, task: Task) -> str:
+        return f"{prefix}-{task.name}"
+
+    def bind(
+        self,
+        step: Step,
+        staged: Mapping[Task, Staged],
+        *,
+        timestamp_ms: int,
+        commit_uuid: str,
+        operation_id: str,
+        mark: str,
+    ) -> Attempt:
+        assert operation_id == "op"
+        self.note("bind")
+        self.bound.append((step.name, tuple(file.path for file in staged.values()), mark))
+        return Attempt(
+            commit=SomeCommit(
+                updates=(Word(word=step.name),), timestamp_ms=timestamp_ms, commit_uuid=commit_uuid
+            ),
+            base_location=self.version,
+            metadata_location=f"{mark}.json",
+            data=b"",
+            digest="d",
+            own_name=self.own_name,
+            scratch=("scratch",),
+            files={f"{mark}-{name}": b"" for name in self.own},
+            counts={"bound": 1},
+        )
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        self.note(f"put {_words(files)}")
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        if paths:
+            self.trace.append(f"look for {_words(paths)}")
+        return [path for path in paths if path in self.gone]
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        self.note("commit")
+        self.sent.append(attempt)
+        outcome = self.outcomes.pop(0) if self.outcomes else Committed(metadata_location="new")
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        self.trace.append(f"settle {attempt.metadata_location}")
+        return self.answer
+
+    def effects_visible(self, step: Step) -> bool:
+        self.asked_for = step
+        return self.visible
+
+    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
+        if not self.base_is_there:
+            return None
+        made = self.bind(step, {}, timestamp_ms=0, commit_uuid="", operation_id="op", mark="again")
+        return replace(made, metadata_location=intent["metadata_location"])
+
+    def not_live(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+        assert plan.operation == "expire-snapshots"
+        return [row for row in rows if row]  # the first of all is reached again
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        self.note(f"delete {_words(paths)}")
+        self.deleted += [path for path in paths if path not in self.stuck]
+        return {path: self.stuck[path] for path in paths if path in self.stuck}
+
+    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
+        self.note(f"discard {_words(paths)}")
+        self.discarded.append((list(paths), list(marks)))
+
+
+def _words(paths: Iterable[str]) -> str:
+    return " ".join(paths)
+
+
+class RunVerb:
+    """The verb port: gives the plans it was told to, or the one that was shown."""
+
+    operation = "expire-snapshots"
+    columns = ("deleted_data_files_count",)
+
+    def __init__(self, trace: list[str]) -> None:
+        self.trace = trace
+        self.plans: list[Plan | Exception] = []
+        self.asked: list[tuple[object, int]] = []
+        self.broken: Exception | None = None
+        self.rows: Mapping[str, Any] = {}
+
+    def plan(
+        self,
+        table: Any,
+        policy: Mapping[str, Any],
+        *,
+        as_of_ms: int,
+        shown: Plan | None = None,
+    ) -> Plan:
+        assert isinstance(table, RunTable)
+        self.trace.append("plan")
+        assert shown is not None
+        self.asked.append((policy, as_of_ms))
+        found = self.plans.pop(0) if self.plans else shown
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def build(self, _table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        self.trace.append(f"build {_words(paths.values())}")
+        if self.broken is not None:
+            raise self.broken
+        assert {*paths} <= {*step.tasks}
+        return {task: Staged(path=path, row=self.rows) for task, path in paths.items()}
+
+
+class Run(OperationRun):
+    """A run with its clock, its waits and its trace."""
+
+    clock_ms: int
+    waits: list[float]
+    trace: list[str]
+    stops: bool
+
+    def go_on(self) -> Any:
+        """Another process takes the operation up."""
+        run = Run(
+            shown=self.shown,
+            shown_file=self.shown_file,
+            table=self.table,
+            verb=self.verb,
+            shell=self.shell,
+            journal=self.journal,
+            resumed=True,
+        )
+        run.trace = self.trace
+        self.trace.clear()
+        return run
+
+
+def a_step(name: str, *tasks: Task, **values: Any) -> Step:
+    return Step(**{"name": name, "tasks": tasks, "change": CHANGE, "work": "some", **values})
+
+
+ONE, TWO = a_step("one", A, B), a_step("two", C)
+
+
+def some_removals(*files: tuple[str, str]) -> Removals:
+    """Of steps and paths."""
+    rows = [
+        {
+            "step": step,
+            "path": path,
+            "as_written": path,
+            "kind": "data_file",
+            "size_bytes": 10,
+            "reason": "r",
+        }
+        for step, path in files
+    ]
+    return Removals.of(pa.Table.from_pylist(rows, SCHEMA))
+
+
+REMOVALS = some_removals(("one", "/t/0"), ("one", "/t/1"), ("one", "/t/2"), ("two", "/t/3"))
+
+
+def a_run(
+    folder: Path,
+    *steps: Step,
+    resumed: bool = False,
+    removals: Removals = REMOVALS,
+    grace_ms: int = 0,
+    deadline_ms: int | None = None,
+) -> Any:
+    """A run of some steps, just begun. `Any`: the tests reach through to the doubles behind its ports."""
+    steps = steps or (ONE,)
+    base = replace(a_plan().base, version="v1")
+    shown = a_plan(steps=steps, removals=removals, base=base, grace_ms=grace_ms)
+    trace: list[str] = []
+    journal = WatchedJournal.create(LocalStorage(), str(folder), "op")
+    assert isinstance(journal, WatchedJournal)
+    journal.trace = trace
+    journal.append("begin", {**BEGIN, "steps": [step.name for step in steps]})
+    trace.clear()
+    table: Any = RunTable(trace)
+    verb: Any = RunVerb(trace)
+    drawn = iter(range(100))
+    waits: list[float] = []
+    shell = Shell(
+        now_ms=lambda: run.clock_ms,
+        new_uuid=lambda: f"uuid-{next(drawn)}",
+        sleep_ms=waits.append,
+        on_event=lambda _: None,
+        host="h",
+        process_id=1,
+        quick_batch_ms=0,
+        deadline_ms=deadline_ms,
+        stop_requested=lambda: run.stops,
+    )
+    run = Run(
+        shown=shown,
+        shown_file="shown",
+        table=table,
+        verb=verb,
+        shell=shell,
+        journal=journal,
+        **({"resumed": True} if resumed else {}),
+    )
+    run.clock_ms, run.waits, run.trace, run.stops = NOW_MS, waits, trace, False
+    return run
+
+
+def finish(run: Any) -> Any:
+    return run.finish(NOW_MS)
+
+
+def records(run: Any) -> list[str]:
+    return [each[1:-1] for each in run.trace if each.startswith("[")]
+
+
+def state_of(run: Any, step: str = "one") -> StepState:
+    state: StepState = run.journal.operation().steps[step]
+    return state
+
+
+# -- one step --------------------------------------------------------------------------------------------------
+
+
+def test_each_effect_comes_after_the_record_that_intends_it_and_before_the_one_that_tells_its_outcome(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path)
+    run.table.before["commit"] = lambda: setattr(run, "clock_ms", NOW_MS + 7)
+    report = finish(run)
+    assert run.trace == [
+        *("load", "load"),
+        *("[stage]", "build op-1-a op-1-b"),
+        *("bind", "[stage]", "put op-2-list"),
+        *("[commit-intent]", "commit", "[commit-outcome]", "discard scratch"),
+        *("[sweep-intent]", "delete /t/1 /t/2", "[sweep-outcome]", "[step-done]", "[close]"),
+    ]
+    assert run.journal.bodies("stage") == [
+        {"step": "one", "paths": ["op-1-a", "op-1-b"], "by_workers": False},
+        {"step": "one", "paths": ["op-2-list"]},
+    ]
+    assert run.journal.bodies("commit-intent") == [
+        {
+            "step": "one",
+            "base_location": "v1",
+            "metadata_location": "op-2.json",
+            "digest": "d",
+            "timestamp_ms": NOW_MS,
+            "commit_uuid": "uuid-0",
+            "updates": [{"action": "one"}],
+            "counts": {"bound": 1, "rewritten": 3},
+            "removals_file": "shown",
+            "grace_ms": 0,
+            "scratch": ["scratch"],
+            "own_files": ["op-2.json"],
+        }
+    ]
+    assert run.journal.bodies("commit-outcome") == [
+        {"step": "one", "outcome": "committed", "metadata_location": "new", "sweep_after_ms": None}
+    ]
+    assert run.table.discarded == [(["scratch"], ["uuid-0"])]
+    assert run.table.bound == [("one", ("op-1-a", "op-1-b"), "op-2")]
+    assert run.journal.operation().closed == "done"
+    assert (report.status, report.duration_ms, report.kept_again, report.notes) == ("done", 7, 1, ())
+    assert (report.reclaimed_bytes, report.metadata_location) == (20, "new")
+
+
+def test_an_attempt_of_ours_is_fresh_and_one_that_is_sent_again_is_not(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [Unknown(cause="no answer")]
+    with pytest.raises(CommitStateUnknown):
+        finish(run)
+    again = run.go_on()
+    assert finish(again).status == "done"
+    assert [attempt.fresh for attempt in run.table.sent] == [True, False]
+
+
+def test_a_commit_without_files_of_its_own_puts_none(tmp_path: Path) -> None:
+    run = a_run(tmp_path, a_step("one"))
+    run.table.own, run.table.own_name = (), False
+    assert finish(run).status == "done"
+    assert run.journal.bodies("stage") == []
+    assert [each for each in run.trace if each.startswith("put")] == []
+    assert run.journal.bodies("commit-intent")[0]["own_files"] == []
+
+
+def test_a_step_that_changes_nothing_is_only_swept_and_tells_what_it_built(tmp_path: Path) -> None:
+    run = a_run(tmp_path, replace(ONE, change=None), grace_ms=5)
+    run.table.workers_write = True
+    run.verb.rows = {"counts": {"written": 2}, "notes": ["a note"]}
+    report = finish(run)
+    assert records(run)[:2] == ["stage", "sweep-only"]
+    assert run.journal.bodies("stage")[0]["by_workers"] is True
+    assert run.journal.bodies("sweep-only") == [
+        {
+            "step": "one",
+            "removals_file": "shown",
+            "sweep_after_ms": None,
+            "counts": [{"written": 2}, {"written": 2}],
+            "notes": ["a note", "a note"],
+        }
+    ]
+    assert "commit" not in run.trace
+    assert run.table.deleted == ["/t/1", "/t/2"]
+    assert (report.status, report.notes) == ("done", ("a note", "a note"))
+
+
+# -- refusals and retries --------------------------------------------------------------------------------------
+
+
+def test_a_refused_attempt_keeps_what_it_staged_and_discards_what_was_its_own(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [Conflict(reason="moved")]
+    assert finish(run).status == "done"
+    assert run.trace[7:16] == [
+        *("[commit-intent]", "commit", "[commit-outcome]", "discard scratch op-2.json"),
+        *("[discard]", "discard op-2-list"),
+        *("load", "bind", "[stage]"),
+    ]
+    assert run.table.discarded[:2] == [(["scratch", "op-2.json"], ["uuid-0"]), (["op-2-list"], ["op"])]
+    assert [bound[1] for bound in run.table.bound] == [("op-1-a", "op-1-b")] * 2
+    (first, second) = run.journal.bodies("commit-outcome")
+    assert first == {
+        "step": "one",
+        "outcome": "conflict",
+        "metadata_location": None,
+        "sweep_after_ms": None,
+    }
+    assert second["outcome"] == "committed"
+    (wait_ms,) = run.waits
+    assert 100 <= wait_ms <= 110
+
+
+def test_a_new_plan_is_built_as_far_as_it_lacks_files_and_the_others_go(tmp_path: Path) -> None:
+    run = a_run(tmp_path, replace(ONE, tasks=(A, B)))
+    run.table.outcomes = [Conflict(reason="moved")]
+    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+    now = replace(run.shown, steps=(replace(ONE, tasks=(B, C)),), removals=some_removals(("one", "/t/2")))
+    run.verb.plans = [now]
+    assert finish(run).status == "done"
+    assert run.verb.asked == [(run.shown.policy, run.shown.as_of_ms)]
+    assert run.table.discarded[2] == (["op-1-a"], ["op"])
+    assert run.trace[14:20] == [
+        *("plan", "[discard]", "discard op-1-a"),
+        *("[stage]", "build op-7-c", "bind"),
+    ]
+    assert [bound[1] for bound in run.table.bound] == [("op-1-a", "op-1-b"), ("op-1-b", "op-7-c")]
+    first, second = run.journal.bodies("commit-intent")
+    assert (first["removals_file"], first["base_location"]) == ("shown", "v1")
+    assert second["removals_file"].startswith("removals-")
+    assert second["base_location"] == "v2"
+    assert run.table.deleted == []  # the first row of the new removals, which is reached again
+
+
+def test_the_removals_of_a_new_plan_are_kept_for_whoever_goes_on(tmp_path: Path) -> None:
+    run = a_run(tmp_path, resumed=True, grace_ms=5)
+    run.verb.plans = [replace(run.shown)]
+    assert finish(run).status == "waiting"
+    name = state_of(run).removals_file
+    assert name is not None
+    assert run.journal.get(name)
+    assert run.trace.count("plan") == 1  # what a run before this one was shown may have been overtaken
+    run.clock_ms += 5
+    again = run.go_on()
+    assert finish(again).status == "done"
+    assert again.table.deleted == ["/t/1", "/t/2"]
+
+
+def test_the_last_refusal_discards_what_was_staged_and_closes_the_operation(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.attempts = 2
+    run.table.outcomes = [Conflict(reason="moved"), Conflict(reason="moved again")]
+    with pytest.raises(CommitConflict, match="moved again, 2 times"):
+        finish(run)
+    assert len(run.waits) == 1
+    assert run.table.discarded[-1] == (["op-1-a", "op-1-b"], ["op"])
+    assert records(run)[-2:] == ["discard", "close"]
+    assert run.journal.operation().closed == "conflict"
+    assert state_of(run).staged == ()
+
+
+def test_staged_files_that_a_cleanup_took_are_built_again(tmp_path: Path) -> None:
+    for waited_ms, looks in [(SAFE_MS, False), (SAFE_MS + 1, True)]:
+        run = a_run(tmp_path / str(waited_ms))
+        run.table.outcomes = [Conflict(reason="moved")]
+        run.table.before["commit"] = lambda run=run, ms=waited_ms: setattr(run, "clock_ms", NOW_MS + ms)
+        run.table.gone = {"op-1-b"}
+        assert finish(run).status == "done"
+        assert run.trace.count("look for op-1-a op-1-b") == looks
+        assert ((["op-1-a", "op-1-b"], ["op"]) in run.table.discarded) is looks
+        assert run.table.bound[1][1] == (("op-7-a", "op-7-b") if looks else ("op-1-a", "op-1-b"))
+
+
+def test_staged_files_that_are_old_and_there_are_used(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [Conflict(reason="moved")]
+    run.table.before["commit"] = lambda: setattr(run, "clock_ms", NOW_MS + 2 * SAFE_MS)
+    assert finish(run).status == "done"
+    assert run.trace.count("look for op-1-a op-1-b") == 1
+    assert [bound[1] for bound in run.table.bound] == [("op-1-a", "op-1-b")] * 2
+
+
+def test_the_age_of_staged_files_is_that_of_the_oldest(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [Conflict(reason="moved")]
+
+    def an_hour_later() -> None:
+        run.clock_ms, run.table.version = NOW_MS + SAFE_MS, "v2"
+
+    run.table.before["commit"] = an_hour_later
+    run.verb.plans = [replace(run.shown, steps=(replace(ONE, tasks=(B, C)),))]
+    assert finish(run).status == "done"
+    run.trace.clear()
+    first, second = run.table.sent
+    assert first.why_stale(["m"]) is None
+    assert run.trace == []
+    run.clock_ms += 1
+    run.table.gone = {"op-1-b"}
+    assert second.why_stale(["m"]) == "op-1-b, which it names, is not there any more"
+    assert run.trace == ["look for op-1-b op-7-c op-8-list m"]
+
+
+def test_a_swap_whose_files_were_taken_before_it_is_sent_is_not_sent(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.attempts = 1
+
+    def stands_still() -> None:
+        run.clock_ms, run.table.gone = NOW_MS + SAFE_MS + 1, {"op-2-list"}
+
+    run.table.before["put op-2-list"] = stands_still
+    with pytest.raises(CommitConflict, match="op-2-list, which it names, is not there any more"):
+        finish(run)
+    assert run.table.sent == []
+    assert run.journal.bodies("commit-outcome")[0]["outcome"] == "conflict"
+
+
+def test_who_is_taken_over_before_the_intent_discards_its_files_and_sends_nothing(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.journal.taken_over_at = "commit-intent"
+    with pytest.raises(TakenOver):
+        finish(run)
+    assert run.table.sent == []
+    assert run.table.discarded == [(["op-1-a", "op-1-b", "op-2-list"], ["op"])]
+
+
+def test_no_known_outcome_discards_nothing(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [Unknown(cause="no answer")]
+    with pytest.raises(CommitStateUnknown, match=r"Cannot tell whether .* happened: no answer") as caught:
+        finish(run)
+    assert caught.value.next_step == "`resume` settles operation op."
+    assert run.table.discarded == []
+    assert records(run)[-1] == "commit-outcome"
+    assert state_of(run).outcome == "unknown"
+    assert state_of(run).staged == ("op-1-a", "op-1-b", "op-2-list")
+
+
+# -- planned again ---------------------------------------------------------------------------------------------
+
+
+def test_what_a_saved_plan_lacks_is_planned_again(tmp_path: Path) -> None:
+    run = a_run(tmp_path, replace(ONE, work=None))
+    run.verb.plans = [replace(run.shown, steps=(ONE,))]
+    assert finish(run).status == "done"
+    assert run.trace.count("plan") == 1
+
+
+def test_nothing_is_planned_again_on_the_base_that_was_shown(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    assert finish(run).status == "done"
+    assert run.trace.count("plan") == 0
+    moved = a_run(tmp_path / "moved")
+    moved.table.version = "v2"
+    assert finish(moved).status == "done"
+    assert moved.trace.count("plan") == 1
+
+
+def test_an_operation_that_is_not_due_any_more_ends(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [Conflict(reason="moved")]
+    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+    run.verb.plans = [replace(run.shown, steps=())]
+    report = finish(run)
+    assert (report.status, report.notes) == ("nothing_to_do", ())
+    assert run.table.discarded[-1] == (["op-1-a", "op-1-b"], ["op"])
+    assert run.journal.operation().closed == "nothing to do any more"
+    assert "sweep-only" not in records(run)
+
+
+def test_a_step_that_is_not_due_any_more_is_left_out_where_another_is(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO)
+    run.table.version = "v2"
+    run.verb.plans = [replace(run.shown, steps=(TWO,))]
+    assert finish(run).status == "done"
+    assert run.journal.bodies("sweep-only") == [
+        {"step": "one", "removals_file": None, "sweep_after_ms": None}
+    ]
+    assert [bound[0] for bound in run.table.bound] == ["two"]
+    assert run.table.deleted == ["/t/3"]
+
+
+def test_a_later_step_that_is_not_due_any_more_does_not_end_the_operation_as_if_nothing_was_done(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path, ONE, TWO)
+    run.verb.plans = [replace(run.shown, steps=())]
+    assert finish(run).status == "done"
+    assert [bound[0] for bound in run.table.bound] == ["one"]
+    assert run.journal.operation().closed == "done"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"blocked_by": ("gc.enabled=false", "more")}, Refused, "any more: gc.enabled=false; more"),
+        ({"verdicts": (a_verdict("3", keep=False),)}, StalePlan, "1 things .* such as snapshot 3: why"),
+    ],
+)
+def test_what_is_refused_by_now_or_goes_beyond_what_was_shown_ends_it_with_its_files_discarded(
+    tmp_path: Path, changes: Mapping[str, Any], error: type[Refused], message: str
+) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [Conflict(reason="moved")]
+    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+    run.verb.plans = [replace(run.shown, **changes)]
+    with pytest.raises(error, match=message):
+        finish(run)
+    assert len(run.table.sent) == 1
+    assert run.table.discarded[-1] == (["op-1-a", "op-1-b"], ["op"])
+    assert run.journal.operation().closed == "refused"
+
+
+# -- damage and silence ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers_write", [False, True])
+def test_damage_found_while_planning_or_building_closes_what_no_worker_writes_for(
+    tmp_path: Path, *, workers_write: bool
+) -> None:
+    run = a_run(tmp_path)
+    run.table.workers_write = workers_write
+    run.verb.broken = CorruptFile("m0", None, "cut")
+    with pytest.raises(CorruptFile) as caught:
+        finish(run)
+    assert caught.value.state == "The table was not changed."
+    resumes = caught.value.next_step == "`resume` goes on with operation op."
+    assert resumes is workers_write
+    assert run.journal.operation().closed == (None if workers_write else "refused")
+    assert run.table.discarded == ([] if workers_write else [(["op-1-a", "op-1-b"], ["op"])])
+
+
+def test_damage_before_anything_was_recorded_closes_it_too(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.version = "v2"
+    run.verb.plans = [CorruptFile("m0", None, "cut")]
+    with pytest.raises(CorruptFile):
+        finish(run)
+    assert records(run) == ["close"]
+    assert run.table.discarded == []
+
+
+def test_damage_after_a_refused_attempt_closes_it_too(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [Conflict(reason="moved")]
+    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+    run.verb.plans = [CorruptFile("m0", None, "cut")]
+    with pytest.raises(CorruptFile) as caught:
+        finish(run)
+    assert caught.value.state == "The table was not changed."
+    assert run.journal.operation().closed == "refused"
+    assert state_of(run).staged == ()
+
+
+def test_a_catalog_that_is_down_when_the_swap_is_sent_leaves_its_outcome_open(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.table.outcomes = [BackendUnavailable("Cannot reach the catalog")]
+    with pytest.raises(BackendUnavailable) as caught:
+        finish(run)
+    assert caught.value.state == "The commit may or may not have happened. Nothing was deleted."
+    assert caught.value.next_step == "`resume` goes on with operation op."
+    own = BackendUnavailable("Cannot reach the catalog", state="As it was.", next_step="Pay the bill.")
+    again = a_run(tmp_path / "again")
+    again.table.outcomes = [own]
+    with pytest.raises(BackendUnavailable):
+        finish(again)
+    assert (own.state, own.next_step) == ("As it was.", "Pay the bill.")
+
+
+@pytest.mark.parametrize(
+    ("after", "state"), [("load", "The table was not changed."), ("delete /t/1 /t/2", "Committed: one.")]
+)
+def test_a_storage_that_is_down_says_which_steps_are_committed(
+    tmp_path: Path, after: str, state: str
+) -> None:
+    run = a_run(tmp_path, ONE, TWO)
+
+    def down() -> None:
+        raise BackendUnavailable("Cannot read")
+
+    run.table.before[after] = lambda: run.table.before.update(load=down)
+    with pytest.raises(BackendUnavailable) as caught:
+        finish(run)
+    assert caught.value.state == state
+    assert caught.value.next_step == "`resume` goes on with operation op."
+
+
+def test_one_open_outcome_among_committed_steps_makes_the_state_unknown(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO)
+    run.table.outcomes = [Committed(metadata_location="new"), BackendUnavailable("Cannot reach the catalog")]
+    with pytest.raises(BackendUnavailable) as caught:
+        finish(run)
+    assert caught.value.state == CommitStateUnknown.default_state
+
+
+# -- several steps ---------------------------------------------------------------------------------------------
+
+
+def test_each_step_is_done_before_the_next_one_is_planned_on_what_it_left(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO)
+    finish(run)
+    assert records(run) == [
+        *("stage", "stage", "commit-intent", "commit-outcome", "sweep-intent", "sweep-outcome", "step-done"),
+        *("stage", "stage", "commit-intent", "commit-outcome", "sweep-intent", "sweep-outcome", "step-done"),
+        "close",
+    ]
+    assert run.trace.index("plan") > run.trace.index("[step-done]")
+    assert run.trace.count("plan") == 1
+    assert run.table.deleted == ["/t/1", "/t/2", "/t/3"]
+    assert [bound[0] for bound in run.table.bound] == ["one", "two"]
+
+
+def test_a_step_that_is_done_is_not_touched_again(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO)
+    run.table.outcomes = [Committed(metadata_location="new"), BackendUnavailable("Cannot reach the catalog")]
+    with pytest.raises(BackendUnavailable):
+        finish(run)
+    run.table.deleted.clear()
+    again = run.go_on()
+    assert finish(again).status == "done"
+    assert records(run) == ["commit-outcome", "sweep-intent", "sweep-outcome", "step-done", "close"]
+    assert run.table.deleted == ["/t/3"]
+
+
+def test_after_the_deadline_no_further_step_begins(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO, removals=Removals.none(), deadline_ms=NOW_MS)
+    report = finish(run)
+    assert report.status == "partial"
+    assert report.notes == ("Still to be committed: two. `resume` and the next run go on.",)
+    assert [bound[0] for bound in run.table.bound] == ["one"]
+    assert run.journal.operation().closed is None
+
+
+def test_after_the_deadline_a_commit_that_was_sent_is_still_settled(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO, removals=Removals.none())
+    run.table.outcomes = [Committed(metadata_location="new"), Unknown(cause="no answer")]
+    with pytest.raises(CommitStateUnknown):
+        finish(run)
+    again = run.go_on()
+    run.shell.deadline_ms = NOW_MS
+    assert finish(again).status == "done"
+    assert "commit" in run.trace
+
+
+def test_a_stop_before_the_first_commit_leaves_nothing_and_before_a_later_one_what_was_done(
+    tmp_path: Path,
+) -> None:
+    run = a_run(tmp_path / "first", ONE, TWO)
+    run.stops = True
+    with pytest.raises(Cancelled):
+        finish(run)
+    assert records(run) == ["close"]
+    assert run.journal.operation().closed == "refused"
+    later = a_run(tmp_path / "later", ONE, TWO, removals=Removals.none())
+    later.table.before["commit"] = lambda: setattr(later, "stops", True)
+    with pytest.raises(Interrupted) as caught:
+        finish(later)
+    assert not isinstance(caught.value, Cancelled)
+    assert caught.value.state == "Earlier steps are done."
+    assert records(later)[-1] == "step-done"
+    assert later.journal.operation().closed is None
+
+
+END = a_step("two", C, unconditional=True)
+
+
+def test_an_unconditional_step_is_carried_out_as_shown_after_a_commit(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, END)
+    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+    assert finish(run).status == "done"
+    assert run.trace.count("plan") == 0
+    assert [bound[0] for bound in run.table.bound] == ["one", "two"]
+    assert run.journal.bodies("commit-intent")[1]["removals_file"] == "shown"
+
+
+def test_an_unconditional_step_is_left_out_where_the_one_before_it_committed_nothing(tmp_path: Path) -> None:
+    for name, steps in {
+        "only swept": (replace(ONE, change=None), END),
+        "earlier": (ONE, replace(TWO, name="between", change=None), END),
+        "first": (replace(ONE, unconditional=True),),
+        "last": (replace(ONE, unconditional=True), replace(TWO, change=CHANGE)),
+    }.items():
+        run = a_run(tmp_path / name, *steps, removals=Removals.none())
+        assert finish(run).status == "done"
+        left = next(step.name for step in steps if step.unconditional)
+        assert left not in [bound[0] for bound in run.table.bound], name
+        assert run.journal.bodies("sweep-only")[-1] == {
+            "step": left,
+            "removals_file": None,
+            "sweep_after_ms": None,
+        }
+
+
+# -- taken up again --------------------------------------------------------------------------------------------
+
+
+def test_what_a_run_before_staged_is_discarded_and_built_anew(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO, removals=Removals.none())
+    run.journal.append("stage", {"step": "one", "paths": ["old"]})
+    run.trace.clear()
+    again = run.go_on()
+    assert finish(again).status == "done"
+    assert run.trace[:4] == ["load", "[discard]", "discard old", "load"]
+    assert run.table.discarded[0] == (["old"], ["op"])
+
+
+def an_open_commit(folder: Path, *steps: Step, **values: Any) -> Any:
+    """Sent, its outcome unknown: what the next run finds, with nothing in the trace yet."""
+    run = a_run(folder, *steps, **values)
+    run.table.outcomes = [Unknown(cause="no answer")]
+    with pytest.raises(CommitStateUnknown):
+        finish(run)
+    return run.go_on()
+
+
+def test_a_commit_that_had_happened_is_swept(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path, grace_ms=9)
+    run.table.answer = Committed(metadata_location="op-2.json")
+    run.shell.now_ms = lambda: NOW_MS + 3
+    report = finish(run)
+    assert (report.status, report.notes) == ("waiting", ("Its commit had happened.",))
+    assert run.trace == ["load", "bind", "settle op-2.json", "[commit-outcome]", "discard scratch"]
+    assert state_of(run).sweep_after_ms == NOW_MS + 12
+    assert state_of(run).metadata_location == "op-2.json"
+
+
+def test_a_commit_that_is_settled_by_the_process_that_sent_it_is_told_as_its_own(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.resumed = False
+    run.table.answer = Committed(metadata_location="op-2.json")
+    assert finish(run).notes == ("The commit happened.",)
+
+
+def test_a_commit_that_was_refused_is_planned_again(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.answer = Conflict(reason="moved")
+    report = finish(run)
+    assert report.notes == ("Its commit had been refused; it was planned again.",)
+    assert run.table.discarded[0] == (["scratch", "op-2.json"], ["uuid-0"])
+    assert run.table.discarded[1] == (["op-1-a", "op-1-b", "op-2-list"], ["op"])
+    assert [attempt.commit.commit_uuid for attempt in run.table.sent] == ["uuid-0", "uuid-1"]
+    assert run.journal.bodies("leave") == []
+
+
+def test_a_commit_whose_base_is_current_is_sent_again_as_it_was(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.shell.now_ms = lambda: NOW_MS + SAFE_MS
+    report = finish(run)
+    assert report.notes == ("Its commit was sent again, and happened.",)
+    # Its files are looked for, however young it is: another process may have cleaned up after this one.
+    assert run.trace[:6] == [
+        *("load", "bind", "settle op-2.json", "look for op-1-a op-1-b op-2-list"),
+        *("plan", "commit"),
+    ]
+    run.trace.clear()
+    sent = run.table.sent[-1]
+    assert (sent.metadata_location, sent.why_stale(["m"])) == ("op-2.json", None)
+    assert run.trace == []
+    run.shell.now_ms = lambda: NOW_MS + SAFE_MS + 1
+    assert sent.why_stale(["m"]) is None
+    assert run.trace == ["look for op-1-a op-1-b op-2-list m"]
+
+
+def test_a_commit_that_stays_without_an_answer_stays_open(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.outcomes = [Unknown(cause="silence")]
+    with pytest.raises(CommitStateUnknown, match=r"Cannot tell yet whether .*: silence") as caught:
+        finish(run)
+    assert caught.value.next_step == "`resume` asks again for operation op."
+    assert run.table.discarded == []
+    assert state_of(run).outcome == "unknown"
+
+
+def test_a_commit_whose_files_are_gone_is_not_sent_again_and_leaves_what_may_be_named(
+    tmp_path: Path,
+) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.gone = {"op-1-b"}
+    report = finish(run)
+    assert report.notes == (
+        "It cannot be proved that nothing references 4 files of its own, such as op-1-a; they stay.",
+        "Its commit was not sent again, for op-1-b, which it names, is not there any more; it was planned again.",
+    )
+    assert run.journal.bodies("leave") == [
+        {"step": "one", "paths": ["op-1-a", "op-1-b", "op-2-list", "op-2.json"]}
+    ]
+    assert run.table.discarded[0] == ([], ["uuid-0"])
+    assert state_of(run).outcome == "committed"
+    assert len(run.table.sent) == 2
+
+
+def test_a_commit_of_a_table_that_is_damaged_by_now_is_not_sent_again(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.attempts = 1
+    run.verb.plans = [CorruptFile("m0", None, "cut")]
+    report = finish(run)
+    assert "Its commit was not sent again, for the table is damaged: Cannot read m0: cut" in report.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("send_again_ms", "unconditional", "planned"),
+    [(None, False, 1), (9, False, 0), (None, True, 0), (9, True, 0)],
+)
+def test_what_a_commit_keeps_is_read_again_where_it_may_be_days_old(
+    tmp_path: Path, send_again_ms: int | None, *, unconditional: bool, planned: int
+) -> None:
+    run = a_run(tmp_path, ONE, replace(TWO, unconditional=unconditional), removals=Removals.none())
+    run.table.outcomes = [Committed(metadata_location="new"), Unknown(cause="no answer")]
+    with pytest.raises(CommitStateUnknown):
+        finish(run)
+    run.table.send_again_ms = send_again_ms
+    again = run.go_on()
+    assert finish(again).status == "done"
+    assert run.trace.count("plan") == planned
+    assert len(run.table.sent) == 3
+
+
+@pytest.mark.parametrize(("late_ms", "sent"), [(90_000, True), (90_001, False)])
+def test_a_commit_that_says_when_it_removed_files_is_sent_again_for_a_while_only(
+    tmp_path: Path, late_ms: int, *, sent: bool
+) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.send_again_ms = 90_000
+    run.shell.now_ms = lambda: NOW_MS + late_ms
+    notes = finish(run).notes
+    told = "Its commit was sent again, and happened."
+    if not sent:
+        told = "Its commit was not sent again, for it was decided 1 min 30 s ago; it was planned again."
+    assert notes[-1] == told
+
+
+def test_a_commit_whose_base_has_moved_happened_where_its_effects_show(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.version, run.table.visible = "v2", True
+    assert finish(run).notes == ("Its commit had happened.",)
+    assert run.table.asked_for.change.updates == ({"action": "one"},)
+    assert state_of(run).metadata_location == "op-2.json"
+    assert "commit" not in run.trace
+    assert run.journal.bodies("leave") == []
+
+
+def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_again(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.version = "v2"
+    notes = finish(run).notes
+    assert notes[-1] == "Its commit had been refused; it was planned again."
+    # It may be a version of the past, which names these.
+    (left,) = run.journal.bodies("leave")
+    assert left["paths"] == ["op-1-a", "op-1-b", "op-2-list", "op-2.json"]
+    assert run.table.discarded[0] == (["scratch"], ["uuid-0"])
+    assert [bound[1] for bound in run.table.bound[-1:]] == [("op-7-a", "op-7-b")]
+
+
+def test_a_commit_that_left_no_file_leaves_no_record_of_files(tmp_path: Path) -> None:
+    run = a_run(tmp_path, a_step("one"))
+    run.table.own, run.table.own_name = (), False
+    run.table.outcomes = [Unknown(cause="no answer")]
+    with pytest.raises(CommitStateUnknown):
+        finish(run)
+    again = run.go_on()
+    run.table.version = "v2"
+    assert finish(again).notes == ("Its commit had been refused; it was planned again.",)
+    assert run.journal.bodies("leave") == []
+
+
+def test_a_commit_whose_base_is_gone_stays_open_until_the_table_moves(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.base_is_there = False
+    with pytest.raises(CommitStateUnknown, match="its base is not there any more"):
+        finish(run)
+    assert len(run.table.sent) == 1
+    run.table.version = "v2"
+    again = run.go_on()
+    assert finish(again).status == "done"
+
+
+def test_a_commit_that_happened_counts_where_the_base_has_moved_on(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path)
+    run.table.version, run.table.answer = "v3", Committed(metadata_location="found")
+    finish(run)
+    assert run.table.asked_for is None
+    assert state_of(run).metadata_location == "found"
+
+
+# -- the sweep -------------------------------------------------------------------------------------------------
+
+
+def test_files_go_when_their_grace_is_over_and_not_a_millisecond_earlier(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO, grace_ms=50)
+    report = finish(run)
+    assert report.status == "waiting"
+    assert report.notes == ("Still to be committed: two. `resume` and the next run go on.",)
+    assert state_of(run).sweep_after_ms == NOW_MS + 50
+    run.clock_ms += 49
+    assert finish(run.go_on()).status == "waiting"
+    assert run.table.deleted == []
+    run.clock_ms += 1
+    again = run.go_on()
+    assert finish(again).status == "waiting"  # the second step, by now
+    assert run.table.deleted == ["/t/1", "/t/2"]
+
+
+def test_a_limit_makes_the_sweep_partial_and_says_so(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    run.shell.deletes_left = 1
+    report = finish(run)
+    assert (report.status, report.kept_again) == ("partial", 1)
+    assert report.notes == ("Stopped at the limit that was asked for; `resume` goes on.",)
+    assert "step-done" not in records(run)
+    assert run.journal.operation().closed is None
+
+
+def failing(folder: Path, *steps: Step) -> Any:
+    """A run that goes on after another could not delete a file."""
+    run = a_run(folder, *steps)
+    run.table.stuck = {"/t/2": "denied"}
+    report = finish(run)
+    assert report.status == "partial"
+    assert [(each["path"], each["reason"]) for each in report.failed_deletes] == [("/t/2", "denied")]
+    return run.go_on()
+
+
+def test_what_fails_as_before_is_reported_without_a_record(tmp_path: Path) -> None:
+    run = failing(tmp_path, ONE, TWO)
+    report = run.unchanged(NOW_MS - 2)
+    assert (report.status, report.duration_ms) == ("partial", 2)
+    assert [each["path"] for each in report.failed_deletes] == ["/t/2"]
+    assert run.trace == ["delete /t/2"]
+
+
+def test_what_fails_as_before_in_a_later_step_is_swept_by_that_steps_removals(tmp_path: Path) -> None:
+    run = a_run(tmp_path, ONE, TWO)
+    run.table.stuck = {"/t/3": "denied"}
+    assert finish(run).status == "partial"
+    again = run.go_on()
+    assert again.unchanged(NOW_MS).status == "partial"
+    assert run.trace == ["delete /t/3"]
+
+
+def test_what_goes_by_now_is_for_the_record(tmp_path: Path) -> None:
+    run = failing(tmp_path)
+    run.table.stuck = {}
+    assert run.unchanged(NOW_MS) is None
+    assert finish(run).status == "done"
+
+
+def test_an_operation_that_does_not_sweep_is_never_unchanged(tmp_path: Path) -> None:
+    run = an_open_commit(tmp_path / "open")
+    assert run.unchanged(NOW_MS) is None
+    assert run.trace == []
+    waits = a_run(tmp_path / "waits", grace_ms=5)
+    assert finish(waits).status == "waiting"
+    assert waits.unchanged(NOW_MS) is None
+    left_out = a_run(tmp_path / "left out")
+    left_out.journal.append("sweep-only", {"step": "one", "removals_file": None, "sweep_after_ms": None})
+    assert left_out.unchanged(NOW_MS) is None
+    assert finish(left_out).status == "done"
+    assert records(left_out)[-2:] == ["step-done", "close"]
+    assert left_out.table.deleted == []
