@@ -488,8 +488,9 @@ def test_the_last_refusal_discards_what_was_staged_and_closes_the_operation(tmp_
     run = a_run(tmp_path)
     run.table.attempts = 2
     run.table.outcomes = [Conflict(reason="moved"), Conflict(reason="moved again")]
-    with pytest.raises(CommitConflict, match="moved again, 2 times"):
+    with pytest.raises(CommitConflict, match="moved again, 2 times") as caught:
         finish(run)
+    assert caught.value.state == "The table was not changed."
     assert len(run.waits) == 1
     assert run.table.discarded[-1] == (["op-1-a", "op-1-b"], ["op"])
     assert records(run)[-2:] == ["discard", "close"]
@@ -641,11 +642,35 @@ def test_what_is_refused_by_now_or_goes_beyond_what_was_shown_ends_it_with_its_f
     run.table.outcomes = [Conflict(reason="moved")]
     run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
     run.verb.plans = [replace(run.shown, **changes)]
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as caught:
         finish(run)
+    assert caught.value.state == "The table was not changed."
     assert len(run.table.sent) == 1
     assert run.table.discarded[-1] == (["op-1-a", "op-1-b"], ["op"])
     assert run.journal.operation().closed == "refused"
+
+
+@pytest.mark.parametrize(
+    ("plans", "outcomes"),
+    [
+        ([{"blocked_by": ("gc.enabled=false",)}], []),
+        ([{"verdicts": (a_verdict("3", keep=False),)}], []),
+        ([], [Committed(metadata_location="new"), Conflict(reason="moved")]),
+    ],
+)
+def test_a_refusal_after_a_step_that_committed_says_so_and_keeps_its_files(
+    tmp_path: Path, plans: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome]
+) -> None:
+    run = a_run(tmp_path, ONE, TWO)
+    run.table.attempts, run.table.outcomes = 1, [*outcomes]
+    run.verb.plans = [replace(run.shown, **changes) for changes in plans]
+    with pytest.raises((Refused, CommitConflict)) as caught:
+        finish(run)
+    assert caught.value.state == "Committed: one."
+    assert run.journal.operation().closed in ("refused", "conflict")
+    assert not {"op-1-a", "op-1-b", "op-2-list"} & {
+        path for paths, _ in run.table.discarded for path in paths
+    }
 
 
 # -- damage and silence ----------------------------------------------------------------------------------------

@@ -183,7 +183,8 @@ class OperationRun:
                         self._discard(step, _paths(staged))
                         close(self.journal, "conflict", self.shell)
                         raise CommitConflict(
-                            f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times"
+                            f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times",
+                            state=self._state_of_steps(),
                         )
                     self.shell.sleep_ms(wait_ms)
 
@@ -207,7 +208,8 @@ class OperationRun:
             self._close_unsent()
             raise Refused(
                 f"Cannot {self.shown.operation} {self.shown.table['name']} any more: "
-                + "; ".join(current.blocked_by)
+                + "; ".join(current.blocked_by),
+                state=self._state_of_steps(),
             )
         more = current.beyond(self.shown)
         if more:
@@ -215,7 +217,7 @@ class OperationRun:
             raise StalePlan(
                 f"Cannot go on: the table moved, and {len(more)} things that were not shown would go, "
                 f"such as {more[0]}",
-                next_step="Plan again and look at it.",
+                state=self._state_of_steps(),
             )
         return current, next((found for found in current.steps if found.name == step.name), None)
 
