@@ -93,14 +93,14 @@ def create_demo(folder: str, *, now_ms: int) -> DemoTables:
 def _not_written(error: OSError, database: str) -> IcebergCliError:
     """Why the warehouse is not there, or not all of it."""
     message = f"Cannot write {error.filename or database}: {error.strerror}"
-    told: IcebergCliError
+    raised: IcebergCliError
     if error.errno in _NO_FOLDER:
-        told = UsageError(message, next_step="Name another folder.")
+        raised = UsageError(message, next_step="Name another folder.")
     else:
-        told = unavailable(message, error, next_step="Mend that or name another folder.")
+        raised = unavailable(message, error, next_step="Mend that or name another folder.")
     if os.path.lexists(database):
-        told.state = f"What was written before is in {database}."
-    return told
+        raised.state = f"What was written before is in {database}."
+    return raised
 
 
 class _History:

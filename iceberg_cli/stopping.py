@@ -157,10 +157,10 @@ def _on_unraisable(unraisable: Any) -> None:
 
 def _leave(number: int) -> NoReturn:
     """End the process here, without putting anything in order."""
-    told = {_Phase.WORKING: RESUMABLE, _Phase.ENDING: ""}.get(_process.phase, _process.state)
-    if told:
+    sentence = {_Phase.WORKING: RESUMABLE, _Phase.ENDING: ""}.get(_process.phase, _process.state)
+    if sentence:
         with contextlib.suppress(OSError):
-            os.write(2, f"Stopped by {name_of(number)}. {told}\n".encode())
+            os.write(2, f"Stopped by {name_of(number)}. {sentence}\n".encode())
     os._exit(128 + number)
 
 

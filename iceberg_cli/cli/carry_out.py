@@ -181,7 +181,7 @@ def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> int
     Returns:
         The exit code of the first that cannot be finished, or 0.
     """
-    from iceberg_cli.render import console, show_report
+    from iceberg_cli.render import show_report
     from iceberg_cli.settling import settle_all
 
     code = 0
@@ -191,7 +191,7 @@ def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> int
             run.progress.close()
             code = code or settled.exit_code
             if settled.exit_code or not run.quiet:
-                target = console(sys.stderr) if settled.exit_code or run.json else run.out
+                target = run.err if settled.exit_code else run.out
                 with after(settled.report):
                     show_report(target, settled.report, table.name)
     return code

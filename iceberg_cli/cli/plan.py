@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -195,7 +194,7 @@ def _show_survey(
         for made in ranked:
             tell_what_stays(run, made)
         for error in failed.values():
-            render.show_error(render.console(sys.stderr), error)
+            render.show_error(run.err, error)
     else:
         shared = run.spelled()
         commands = [
@@ -216,4 +215,4 @@ def _show_open_operations(run: Run, opened: IcebergTable | DeltaTable) -> None:
     for listed in operations(opened, now_ms=run.started_ms):
         verb = listed.operation.operation if listed.operation else "?"
         line = f"open operation {listed.operation_id} ({verb}): {listed.state}"
-        render.console(sys.stderr).print(render.printable(line))
+        run.err.print(render.printable(line))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,8 +95,7 @@ def _show_settled(run: Run, table: str, settled: list[Settled]) -> None:
         render.print_json({"schema": "iceberg-cli/reports/1", "reports": reports})
     for done in settled:
         if done.exit_code or not (run.quiet or run.json):
-            target = render.console(sys.stderr) if done.exit_code else run.out
-            render.show_report(target, done.report, table)
+            render.show_report(run.err if done.exit_code else run.out, done.report, table)
 
 
 def _settle(opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:

@@ -329,8 +329,8 @@ def leave_with(error: IcebergCliError, *, as_json: bool) -> int:
     if as_json:
         render.print_json(render.error_document(error))
     elif isinstance(error, Cancelled):
-        told = (f"{error.message}.", error.state, error.next_step)
-        typer.echo(render.printable(" ".join(text for text in told if text)), err=True)
+        sentences = (f"{error.message}.", error.state, error.next_step)
+        typer.echo(render.printable(" ".join(text for text in sentences if text)), err=True)
     else:
         render.show_error(render.console(sys.stderr, color="NO_COLOR" not in os.environ), error)
     return error.exit_code

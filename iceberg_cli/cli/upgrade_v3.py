@@ -167,8 +167,8 @@ def _check_iceberg(run: Run, opened: IcebergTable, policy: UpgradePolicy) -> Non
         )
     elif not run.quiet or blocking:
         target = run.err if run.quiet else run.out
-        told = [each.to_json() for each in found if not run.quiet or each.severity == BLOCKING]
-        render_findings.show_preflight(target, told, verbose=run.verbose)
+        shown = [each.to_json() for each in found if not run.quiet or each.severity == BLOCKING]
+        render_findings.show_preflight(target, shown, verbose=run.verbose)
         version = opened.metadata.format_version
         if blocking:
             verdict = f"blocked by {render.count(blocking, 'findings')}"

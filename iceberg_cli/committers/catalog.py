@@ -118,8 +118,8 @@ def _in_one_line(error: Exception) -> str:
     if mark is None:
         return redact(" ".join(str(error).split()))
     context = getattr(error, "context", None)
-    said = ", ".join(" ".join(str(part).split()) for part in (problem, context) if part)
-    return redact(f"line {mark.line + 1}: {said}")
+    reason = ", ".join(" ".join(str(part).split()) for part in (problem, context) if part)
+    return redact(f"line {mark.line + 1}: {reason}")
 
 
 def _from_pyiceberg(catalog: str) -> Mapping[str, Any]:
