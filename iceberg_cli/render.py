@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from iceberg_cli.engines import Event
 from iceberg_cli.errors import IcebergCliError
-from iceberg_cli.report import Report
+from iceberg_cli.report import Abandoned, Report
 from iceberg_cli.times import age
 
 if TYPE_CHECKING:
@@ -121,6 +121,9 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 def show_report(target: Console, report: Report, table: str) -> None:
     """What happened."""
+    if report.abandoned is not None:
+        _show_abandoned(target, report, report.abandoned, table)
+        return
     for note in report.notes:
         target.print(printable(note))
     sentences = {
@@ -156,6 +159,36 @@ def show_report(target: Console, report: Report, table: str) -> None:
         target.print(printable(f"  still there: {failure['path']}: {failure['reason']}"), style="red")
     if report.operation_id:
         target.print(f"  operation {report.operation_id}, {report.duration_ms / 1_000:.1f} s")
+
+
+def _show_abandoned(target: Console, report: Report, abandoned: Abandoned, table: str) -> None:
+    """What was given up, and every file of it that nothing deletes any more: this is told only once."""
+    begun = "" if abandoned.started_ms is None else f", begun at {moment(abandoned.started_ms)}"
+    verb = report.operation
+    target.print(
+        printable(f"Abandoned {verb} {table}, operation {report.operation_id}{begun}: {abandoned.state}.")
+    )
+    left = abandoned.orphans
+    if left is None:
+        target.print("Which files it leaves cannot be told: its journal or the list of its files is damaged.")
+        return
+    if not left.count:
+        target.print("No file is nobody's now.")
+        return
+    files, bytes_ = count(left.count, "files"), size(left.size_bytes)
+    be, stay, them = ("is", "stays", "it") if left.count == 1 else ("are", "stay", "them")
+    told = (
+        f"{files} ({bytes_}) {be} nobody's now: the table does not need {them}, and no operation deletes {them} "
+        "any more:"
+        if left.checked
+        else f"{files} that it was still to delete {stay} ({bytes_}), and no operation deletes {them} any more. "
+        f"Whether the table needs {them} could not be told: {left.note}"
+    )
+    target.print(printable(told))
+    for file in left.files:
+        target.print(printable(f"  {file['path']}"))
+    if left.count > len(left.files):
+        target.print(f"  and {left.count - len(left.files):,} more, which are not listed")
 
 
 def error_document(error: IcebergCliError) -> dict[str, Any]:

@@ -6,7 +6,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from iceberg_cli.times import iso
+
 REPORT_SCHEMA = "iceberg-cli/report/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanFiles:
+    """The files that an operation leaves when it is closed without being finished: nothing deletes them any more.
+
+    `files` are the first of them, each with `path`, `kind` and `size_bytes`. `checked` says that the table was asked
+    and needs none; where it was not, `note` says why.
+    """
+
+    count: int = 0
+    size_bytes: int = 0  # of those whose size is known
+    files: tuple[Mapping[str, Any], ...] = ()
+    checked: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandoned:
+    """An operation that was closed without being finished; `orphans` is None where nothing tells what it leaves."""
+
+    state: str  # which it was in, in words
+    started_ms: int | None
+    orphans: OrphanFiles | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As part of the `report/1` document."""
+        left = self.orphans
+        return {
+            "state": self.state,
+            "started_ms": self.started_ms,
+            "started": iso(self.started_ms),
+            "orphan_files_count": None if left is None else left.count,
+            "orphan_bytes": None if left is None else left.size_bytes,
+            "orphan_files": [] if left is None else [dict(file) for file in left.files],
+            "orphan_files_checked": left is not None and left.checked,
+            "note": "" if left is None else left.note,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +65,7 @@ class Report:
     kept_again: int = 0  # removals that this table, or one in a folder below, needs by now
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
+    abandoned: Abandoned | None = None
     duration_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -45,5 +86,6 @@ class Report:
             "kept_again": self.kept_again,
             "notes": list(self.notes),
             "not_applicable": self.not_applicable,
+            "abandoned": None if self.abandoned is None else self.abandoned.to_json(),
             "duration_ms": self.duration_ms,
         }

@@ -22,7 +22,7 @@ from iceberg_cli.errors import (
 from iceberg_cli.journal import prune_folders
 from iceberg_cli.opening import verbs_of
 from iceberg_cli.operation import Operation
-from iceberg_cli.report import Report
+from iceberg_cli.report import Abandoned, OrphanFiles, Report
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
@@ -172,9 +172,21 @@ def finish(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Se
         raise
     except IcebergCliError as error:
         return _failed(listed, error)
-    notes = (f"Settled the open operation {listed.operation_id}.", *report.notes)
+    told = f"Settled the open operation {listed.operation_id}."
+    if _is_open(table, listed.operation_id):
+        told = f"Operation {listed.operation_id} is still open."
+    notes = (told, *report.notes)
     code = DeletesFailed.exit_code if report.failed_deletes else 0
     return Settled(report=replace(report, notes=notes), exit_code=code)
+
+
+def _is_open(table: IcebergTable | DeltaTable, operation_id: str) -> bool:
+    """Whether something of an operation is left to do, as far as can be told."""
+    try:
+        operation = table.journal(operation_id).operation()
+    except IcebergCliError:
+        return True
+    return operation is not None and operation.closed is None
 
 
 def close(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Settled:
@@ -185,23 +197,25 @@ def close(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Set
         return _failed(listed, listed.problem)
     if refusal := _read_only(table):
         return _failed(listed, refusal)
-    left: int | None = None
+    orphans: OrphanFiles | None = None
     try:
         if listed.operation is None:
             table.forget(listed.operation_id)
         else:
-            left = abandon(table, listed.operation_id, shell)
+            orphans = abandon(table, listed.operation_id, shell)
     except IcebergCliError as error:
         return _failed(listed, error)
-    verb = listed.operation.operation if listed.operation else "resume"
-    stays = "what it had not deleted stays"
-    if left:
-        stays = f"{left:,} file{'' if left == 1 else 's'} that it was still to delete stay{'s' if left == 1 else ''}"
-    notes = (f"Closed the operation {listed.operation_id}; {stays}.",)
-    return Settled(
-        report=Report(operation=verb, operation_id=listed.operation_id, status="done", notes=notes),
-        exit_code=0,
+    report = Report(
+        operation=listed.operation.operation if listed.operation else "resume",
+        operation_id=listed.operation_id,
+        status="done",
+        abandoned=Abandoned(
+            state=listed.state,
+            started_ms=listed.operation.started_ms if listed.operation else None,
+            orphans=orphans,
+        ),
     )
+    return Settled(report=report, exit_code=0)
 
 
 def _refusal(table: IcebergTable | DeltaTable, listed: Listed) -> Refused | None:

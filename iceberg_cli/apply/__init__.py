@@ -19,14 +19,15 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
+from iceberg_cli.apply.abandoning import abandon
 from iceberg_cli.apply.clocks import check_before_commit, check_before_sweep
-from iceberg_cli.apply.closing import close, look_again
-from iceberg_cli.apply.kept import keep, load_plan, load_removals
+from iceberg_cli.apply.closing import close, look_again, take_over
+from iceberg_cli.apply.kept import keep, load_plan
 from iceberg_cli.apply.ports import Table, Verb
 from iceberg_cli.apply.run import OperationRun
 from iceberg_cli.apply.shell import Shell, system_shell
-from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.journal import PLAN_FILE, Journal
+from iceberg_cli.errors import Refused
+from iceberg_cli.journal import PLAN_FILE
 from iceberg_cli.operation import VERSION, Operation
 from iceberg_cli.plan import Base, Plan, encode
 from iceberg_cli.removal_files import as_files
@@ -129,7 +130,7 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
             state="Its journal and its files stay as they are.",
         )
     if operation.look_again is not None:
-        _take_over(journal, shell)
+        take_over(journal, shell)
         return look_again(table, journal, operation, shell)
     loaded = load_plan(journal)
     if loaded is not None:
@@ -144,7 +145,7 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
         )
         if (report := run.unchanged(started_ms)) is not None:
             return report
-    _take_over(journal, shell)
+    take_over(journal, shell)
     for state in operation.steps.values():
         if state.sweep_after_ms is not None and not state.done:
             check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
@@ -160,52 +161,6 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
     return run.finish(started_ms)
 
 
-def abandon(table: Table, operation_id: str, shell: Shell) -> int | None:
-    """Close an operation without finishing it: its files stay as they are.
-
-    Returns:
-        How many files its commits left for it to delete and it did not; None if its journal does not tell.
-
-    Raises:
-        Refused: its commit may still happen, so its outcome must be settled first.
-    """
-    journal = table.journal(operation_id)
-    operation = journal.operation()
-    if operation is None or operation.closed is not None:
-        journal.clean_up()
-        return 0
-    base = table.load()
-    states = operation.steps.values()
-    open_intents = [state.intent for state in states if state.intent and state.outcome in (None, "unknown")]
-    if any(intent["base_location"] == base.version for intent in open_intents):
-        raise Refused(
-            f"Cannot abandon {operation_id}: its commit has no known outcome yet and can still happen",
-            next_step="`resume` settles it first.",
-        )
-    _take_over(journal, shell)
-    left = _left(journal, operation)
-    if operation.table_uuid == base.table_uuid:
-        marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
-        for state in states:
-            unreferenced = state.intent is None or state.outcome == "conflict"
-            table.discard([*state.litter, *(state.staged if unreferenced else ())], marks=marks)
-    journal.close("abandoned")
-    return left
-
-
-def _left(journal: Journal, operation: Operation) -> int | None:
-    """How many files of committed steps were not deleted, as far as the journal tells."""
-    try:
-        waiting = 0
-        for name, state in operation.steps.items():
-            if state.outcome == "committed" and not state.done and state.removals_file is not None:
-                start, stop = load_removals(journal, state.removals_file).of_step(name)
-                waiting += stop - start - sum(last - first for first, last in state.swept) + len(state.failed)
-    except (CorruptFile, FileNotFoundError):
-        return None
-    return waiting
-
-
 def _check_table(table: Table, operation: Operation) -> Base:
     """The table as it is now, which must be the operation's own."""
     base = table.load()
@@ -216,8 +171,3 @@ def _check_table(table: Table, operation: Operation) -> Base:
             f"and this is {base.table_uuid}"
         )
     return base
-
-
-def _take_over(journal: Journal, shell: Shell) -> None:
-    """From now on no other process can append to the journal, nor have an effect that an append precedes."""
-    journal.append("resume", {"at_ms": shell.now_ms(), **shell.process()})

@@ -14,6 +14,11 @@ from iceberg_cli.times import iso
 _LATE_MS: Final = 86_400_000
 
 
+def take_over(journal: Journal, shell: Shell) -> None:
+    """From now on no other process can append to the journal, nor have an effect that an append precedes."""
+    journal.append("resume", {"at_ms": shell.now_ms(), **shell.process()})
+
+
 def close(journal: Journal, status: str, shell: Shell) -> None:
     """Record that nothing is left to do, and delete the journal.
 

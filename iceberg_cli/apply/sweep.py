@@ -53,7 +53,7 @@ class Sweep:
         """
         start, stop = self.removals.of_step(self.step)
         waiting: list[Sequence[int]] = [list(state.failed)] if state.failed else []
-        waiting += [range(first, last) for first, last in _gaps(start, stop, state.swept)]
+        waiting += [range(first, last) for first, last in gaps(start, stop, state.swept)]
         total = sum(map(len, waiting))
         done, size = 0, self.shell.sweep_batch
         while waiting:
@@ -109,7 +109,7 @@ class Sweep:
         """
         start, stop = self.removals.of_step(self.step)
         limited = 0 <= self.shell.deletes_left < len(state.failed)
-        if limited or not state.failed or any(_gaps(start, stop, state.swept)):
+        if limited or not state.failed or any(gaps(start, stop, state.swept)):
             return False
         known = {
             reason
@@ -165,7 +165,7 @@ def _some(failures: Mapping[str, str]) -> list[str]:
     return sorted(set(failures.values()))[:5]
 
 
-def _gaps(start: int, stop: int, done: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def gaps(start: int, stop: int, done: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The row ranges of `[start, stop)` that are in none of `done`."""
     for first, last in sorted(done):
         if first > start:

@@ -187,7 +187,7 @@ def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> int
     code = 0
     with at_safe_points(last=False):
         for settled in settle_all(table, shell):
-            changed("Earlier operations were settled; nothing else was changed.")
+            changed("Earlier operations were gone on with; nothing else was changed.")
             run.progress.close()
             code = code or settled.exit_code
             if settled.exit_code or not run.quiet:

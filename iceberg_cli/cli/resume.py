@@ -15,6 +15,7 @@ from iceberg_cli.stopping import at_safe_points, changed
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
     from iceberg_cli.delta_table import DeltaTable
+    from iceberg_cli.report import Report
     from iceberg_cli.settling import Listed, Settled
     from iceberg_cli.table import IcebergTable
 
@@ -68,7 +69,7 @@ def register(app: typer.Typer) -> None:
         with at_safe_points(last=True):
             for listed in found:
                 settled.append(_settle(opened, listed, shell, abandon=abandon))
-                changed("Other operations were settled; this one changed nothing.")
+                changed("Other operations were gone on with; this one changed nothing.")
             run.progress.close()
             with after(settled[-1].report):
                 _show_settled(run, table, settled)
@@ -94,8 +95,16 @@ def _show_settled(run: Run, table: str, settled: list[Settled]) -> None:
         reports = [done.report.to_json() for done in settled]
         render.print_json({"schema": "iceberg-cli/reports/1", "reports": reports})
     for done in settled:
-        if done.exit_code or not (run.quiet or run.json):
-            render.show_report(run.err if done.exit_code else run.out, done.report, table)
+        stays = bool(done.exit_code) or (run.quiet and _leaves_files(done.report))
+        if stays or not (run.quiet or run.json):
+            render.show_report(run.err if stays else run.out, done.report, table)
+
+
+def _leaves_files(report: Report) -> bool:
+    """Whether files stay that no operation deletes any more, or may: --quiet does not keep that to itself."""
+    return report.abandoned is not None and (
+        report.abandoned.orphans is None or report.abandoned.orphans.count > 0
+    )
 
 
 def _settle(opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:

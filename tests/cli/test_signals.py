@@ -167,7 +167,7 @@ def test_a_signal_after_an_earlier_operation_was_settled_says_that_it_was(place:
     ended = place.expire(signals=[(pruned + 1, INT)])
     assert (ended.code, ended.err) == (
         130,
-        f"Stopped by Ctrl-C. Earlier operations were settled; nothing else was changed. {AGAIN}\n",
+        f"Stopped by Ctrl-C. Earlier operations were gone on with; nothing else was changed. {AGAIN}\n",
     )
 
 
