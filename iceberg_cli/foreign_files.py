@@ -39,7 +39,7 @@ class ForeignFiles:
         return f"{self.count:,} file{'s' if self.count > 1 else ''}, {self.size_bytes:,} bytes,"
 
     def stay(self, reason: str, remedy: str = "") -> str:
-        """That they stay for ever, in words; see `Plan.lasting`."""
+        """That they stay for ever, in words, for `Plan.lasting`."""
         verb = "stay" if self.count > 1 else "stays"
         return f"{self.quantity} that would go {verb} for ever: {reason}.{remedy} Such as: {', '.join(self.examples)}"
 

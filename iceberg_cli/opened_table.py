@@ -114,14 +114,14 @@ class OpenedTable(ABC):
                 yield rows
 
         removals = collected(seen(left_out(mine())))
-        warnings = [self._outside(outside)] if outside.count else []
+        lasting = [self._outside(outside)] if outside.count else []
         if misnamed.count:
             reason = "their names have dot segments, or are those of other kinds of files"
-            warnings.append(misnamed.stay(reason))
+            lasting.append(misnamed.stay(reason))
         blocked_by = [self._whole(store, files) for store, files in in_stores.items() if files.count]
         blocked_by += self._obstacles(folders)
         plan = replace(plan, blocked_by=(*plan.blocked_by, *blocked_by))
-        return plan.with_removals(removals, warnings=warnings)
+        return plan.with_removals(removals, lasting=lasting)
 
     def _outside(self, files: ForeignFiles) -> str:
         """That files outside the table stay, in words."""

@@ -6,7 +6,6 @@ JSON forms are `plan/1` and `report/1` of the command line. Snapshot ids and oth
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from iceberg_cli.removals import Removals
 
 PLAN_SCHEMA = "iceberg-cli/plan/1"
-_FOR_EVER = re.compile(r"^[^:]* stays? for ever:")  # before any name that a table gives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +215,9 @@ class Plan:
     policy: Mapping[str, Any]  # what the operator asked for; planning again starts from it
     verdicts: tuple[Verdict, ...] = ()
     warnings: tuple[str, ...] = ()
+    lasting: tuple[
+        str, ...
+    ] = ()  # those warnings that tell of files which stay for ever: --quiet prints them too
     blocked_by: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     grace_ms: int = 0
@@ -233,11 +234,6 @@ class Plan:
     def by_age(self) -> bool:
         """Whether what goes follows from a clock: snapshots and files that are old, tombstones that have expired."""
         return (self.table["format"], self.operation) in _BY_AGE
-
-    @property
-    def lasting(self) -> tuple[str, ...]:
-        """The warnings of files that the commit leaves behind for good: `--quiet` prints these too."""
-        return tuple(warning for warning in self.warnings if _FOR_EVER.search(warning))
 
     @property
     def offer(self) -> str | None:
@@ -280,6 +276,7 @@ class Plan:
             "policy": dict(self.policy),
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
             "warnings": list(self.warnings),
+            "lasting": list(self.lasting),
             "blocked_by": list(self.blocked_by),
             "steps": [step.to_json() for step in self.steps],
             "grace_ms": self.grace_ms,
@@ -297,9 +294,14 @@ class Plan:
             "not_applicable": self.not_applicable,
         }
 
-    def with_removals(self, removals: Removals, *, warnings: Sequence[str] = ()) -> Plan:
-        """The same plan with `reach` answered."""
-        return replace(self, removals=removals, warnings=(*self.warnings, *warnings))
+    def with_removals(self, removals: Removals, *, lasting: Sequence[str] = ()) -> Plan:
+        """The same plan with `reach` answered, and a warning for each kind of files that stay for ever."""
+        return replace(
+            self,
+            removals=removals,
+            warnings=(*self.warnings, *lasting),
+            lasting=(*self.lasting, *lasting),
+        )
 
     def beyond(self, shown: Plan) -> tuple[str, ...]:
         """What this plan would remove or change that `shown` does not list, in words; empty if nothing.

@@ -19,6 +19,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
     "policy": dict,
     "verdicts": [{"subject": str, "id": str, "keep": bool, "reason": str, "timestamp_ms": (int, None)}],
     "warnings": [str],
+    "lasting": [str],
     "blocked_by": [str],
     "steps": [
         {
@@ -67,6 +68,8 @@ def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path:
 
 def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
     """The plan of a document; KeyError, TypeError, ValueError or AttributeError where it is none."""
+    # Where a plan does not say which warnings are lasting, none is kept quiet.
+    value = {"lasting": value["warnings"], **value}
     check_shape(value, _SHAPE, "the plan")
     names = [step["name"] for step in value["steps"]]
     if len(set(names)) < len(names):
@@ -85,6 +88,7 @@ def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
         policy=dict(value["policy"]),
         verdicts=tuple(_verdict(verdict) for verdict in value["verdicts"]),
         warnings=tuple(value["warnings"]),
+        lasting=tuple(value["lasting"]),
         blocked_by=tuple(value["blocked_by"]),
         steps=tuple(_step(step) for step in value["steps"]),
         grace_ms=value["grace_ms"],

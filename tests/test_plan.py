@@ -106,6 +106,28 @@ def test_a_time_that_no_calendar_has_is_still_a_number() -> None:
     assert verdict.to_json()["timestamp"] is None
 
 
+LASTING = "2 files, 20 bytes, that would go stay for ever: they are outside"
+
+
+def test_a_plan_says_which_warnings_are_of_files_that_stay_for_ever_and_keeps_that() -> None:
+    made = a_plan().with_removals(some_removals("/t/data/a"), lasting=[LASTING])
+    document = made.to_json()
+    assert (document["warnings"], document["lasting"]) == (["a warning", LASTING], [LASTING])
+    assert plan_from_json(document, removals=made.removals, path="p").lasting == (LASTING,)
+
+
+def test_a_warning_of_something_else_that_only_reads_like_it_is_not_lasting() -> None:
+    """A client's name is what somebody gave it."""
+    assert a_plan(warnings=("what stays for ever: cannot read deletionVectors",)).lasting == ()
+
+
+def test_a_plan_saved_before_they_were_told_apart_keeps_no_warning_quiet() -> None:
+    document = a_plan(warnings=(LASTING, "another")).to_json()
+    del document["lasting"]
+    back = plan_from_json(document, removals=some_removals("/t/data/a"), path="p")
+    assert back.lasting == (LASTING, "another")
+
+
 def test_a_plan_is_due_when_it_has_a_step() -> None:
     assert a_plan().to_json()["due"] is True
     assert a_plan(steps=()).to_json()["due"] is False
