@@ -65,7 +65,7 @@ class _Table:
         }
         row = {
             "manifest_path": path, "manifest_length": len(data), "partition_spec_id": 0, "content": content,
-            "sequence_number": self.sequence, "min_sequence_number": 1, "added_snapshot_id": self.sequence,
+            "sequence_number": self.sequence, "min_sequence_number": self.sequence, "added_snapshot_id": self.sequence,
             "partitions": [], "first_row_id": None if content else 0,
         }  # fmt: skip
         for kind, mine in counts.items():

@@ -99,7 +99,7 @@ class DeleteReader:
             tables.append(table)
             self.tuples |= tuples
         deletes = all_deletes(tables)
-        parts = self._parts(deletes)
+        parts = self._parts(self._may_apply(deletes.filter(pc.equal(deletes["kind"], POSITIONS))))
         data, oldest = self._data(reading, deletes, parts)
         specs = self.metadata.partition_specs
         self.index = index(deletes, parts, data, oldest, specs, self._path_keys)
@@ -135,9 +135,34 @@ class DeleteReader:
 
     # -- position delete files ---------------------------------------------------------------------------------
 
-    def _parts(self, deletes: pa.Table) -> pa.Table:
-        """What the position delete files say. Blobs are kept up to the limit."""
-        files = deletes.filter(pc.equal(deletes["kind"], POSITIONS))
+    def _may_apply(self, files: pa.Table) -> pa.Table:
+        """Those position delete files that are not older than every live data file: the others apply to none.
+
+        Spec: "Scan Planning": a position delete applies where the data file's data sequence number is not higher than
+        its own, whatever paths it names.
+        """
+        listed = pc.min(self._of_content(0)["min_sequence_number"]).as_py()
+        # The manifest list only says whether it is worth asking every entry.
+        if listed is not None and not pc.any(pc.less(files["sequence_number"], listed)).as_py():
+            return files
+        oldest = self._oldest_data()
+        return files.slice(0, 0) if oldest is None else files.filter(pc.greater_equal(files["sequence_number"], oldest))
+
+    def _oldest_data(self) -> int | None:
+        """The lowest data sequence number of all live data files; None where there is none."""
+
+        def make(_: Sequence[ManifestSource], batch: EntryBatch) -> int | None:
+            alive = pc.less(batch.table["status"], 2)
+            lowest: int | None = pc.min(batch.table["sequence_number"].filter(alive)).as_py()
+            return lowest
+
+        found = self.table.liveness.from_entries(
+            self._of_content(0), ("status", "sequence_number"), make, phase="reading data manifests"
+        )
+        return min((lowest for lowest in found if lowest is not None), default=None)
+
+    def _parts(self, files: pa.Table) -> pa.Table:
+        """What position delete files say. Blobs are kept up to the limit."""
         known = pc.is_in(files["path"], value_set=pc.unique(self.known_parts["source"]))
         now = pc.is_in(self.known_parts["source"], value_set=pc.unique(files["path"]))
         tables = [self.known_parts.filter(now)]

@@ -273,6 +273,50 @@ def test_a_file_that_cannot_be_read_whole_is_named_and_nothing_is_planned(
     assert metadata_of(folder) == before
 
 
+def test_a_delete_file_that_is_older_than_every_data_file_goes_whatever_it_holds(folder: Path) -> None:
+    """Its data sequence number alone says that it applies to none, so it need not be read."""
+    table = a_table(folder, "a")
+    table.position_bytes("older", b"no Parquet", 2)
+    table.commit(2)
+    table.remove("a")
+    table.data("b", 10)
+    table.positions("same", {"b": [1]})
+    table.commit(3)
+    table.publish()
+    before = view(STORAGE.read, metadata_of(folder))
+
+    assert merge(folder)["rewritten_delete_files_count"] == 1
+
+    assert staying(folder) == {"same"}
+    assert view(STORAGE.read, metadata_of(folder)) == before
+
+
+def say_newer(folder: Path) -> None:
+    """Make the manifest list say that every data manifest is newer than it is."""
+    path = Path(metadata_of(folder)["snapshots"][-1]["manifest-list"])
+    with path.open("rb") as file:
+        reader = fastavro.reader(file)
+        rows = [row if row["content"] else row | {"min_sequence_number": 99} for row in reader]
+    with path.open("wb") as file:
+        fastavro.writer(file, reader.writer_schema, rows, metadata=reader.metadata)
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["true list", "wrong list"])
+def test_a_delete_file_that_is_as_old_as_a_data_file_is_read(folder: Path, wrong: bool) -> None:
+    table = a_table(folder, "a")
+    table.position_bytes("old", b"no Parquet", 2)
+    table.data("b", 10)
+    table.commit(2)
+    table.remove("a")
+    table.data("c", 10)
+    table.commit(3)
+    table.publish()
+    if wrong:
+        say_newer(folder)
+    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
+    assert (ran.code, "old-deletes.parquet" in ran.json["message"]) == (15, True)
+
+
 def test_where_and_keep_dangling_hold_here_as_well(folder: Path) -> None:
     table = a_table(folder)
     table.positions("x", {"gone": [1]}, k="x")
