@@ -146,7 +146,9 @@ class DeleteReader:
         if listed is not None and not pc.any(pc.less(files["sequence_number"], listed)).as_py():
             return files
         oldest = self._oldest_data()
-        return files.slice(0, 0) if oldest is None else files.filter(pc.greater_equal(files["sequence_number"], oldest))
+        if oldest is None:
+            return files.slice(0, 0)
+        return files.filter(pc.greater_equal(files["sequence_number"], oldest))
 
     def _oldest_data(self) -> int | None:
         """The lowest data sequence number of all live data files; None where there is none."""

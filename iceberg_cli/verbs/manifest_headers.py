@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.avro import read_header
+from iceberg_cli.iceberg.avro import Header, read_header
 from iceberg_cli.iceberg.avro_schema import record_of
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.unknown_fields import (
@@ -48,13 +48,22 @@ def losses(table: IcebergTable, metadata: TableMetadata, rows: pa.Table) -> Loss
     paths, spec_ids = rows["manifest_path"].to_pylist(), rows["partition_spec_id"].to_pylist()
     known = {spec.spec_id: frozenset(f.field_id for f in spec.fields) for spec in metadata.partition_specs}
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = list(pool.map(_unknown, repeat(table.storage), paths, map(known.get, spec_ids)))
+        headers = list(pool.map(_header, repeat(table.storage), paths))
+    # Manifests of one writer have one schema, which is parsed once: see `parse_schema`.
+    seen: dict[tuple[int, int], tuple[tuple[str, ...], tuple[str, ...]]] = {}
     fields: dict[tuple[str, ...], list[str]] = {}
     keys: dict[tuple[str, ...], list[str]] = {}
-    for path, (unknown_fields, unknown_keys) in zip(paths, found, strict=True):
+    for path, spec_id, header in zip(paths, spec_ids, headers, strict=True):
+        schema = (id(header.type), spec_id)
+        if schema not in seen:
+            seen[schema] = (
+                unknown_entry_fields(record_of(header.type, path), known.get(spec_id)),
+                unknown_attributes(header.schema),
+            )
+        unknown_fields, attributes = seen[schema]
         if unknown_fields:
             fields.setdefault(unknown_fields, []).append(path)
-        if unknown_keys:
+        if unknown_keys := (*unknown_header_keys(header.metadata), *attributes):
             keys.setdefault(unknown_keys, []).append(path)
     return Losses(
         blocked_by=tuple(
@@ -68,10 +77,7 @@ def losses(table: IcebergTable, metadata: TableMetadata, rows: pa.Table) -> Loss
     )
 
 
-def _unknown(
-    storage: Storage, path: str, partition_ids: frozenset[int] | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The unknown fields of one manifest, and what its header has besides."""
+def _header(storage: Storage, path: str) -> Header:
     head_bytes = _FIRST_BYTES
     while True:
         try:
@@ -79,11 +85,8 @@ def _unknown(
         except FileNotFoundError:
             raise CorruptFile(path, None, "the table needs this file and it is not there") from None
         try:
-            header = read_header(start, path)
-            break
+            return read_header(start, path)
         except CorruptFile:
             if len(start) < head_bytes:
                 raise
             head_bytes *= 8  # the header may go on
-    unknown = unknown_header_keys(header.metadata), unknown_attributes(header.schema)
-    return unknown_entry_fields(record_of(header.type, path), partition_ids), (*unknown[0], *unknown[1])
