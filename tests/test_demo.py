@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import fastavro
 import pytest
 from pyiceberg.table import StaticTable
@@ -18,6 +17,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.manifest import ManifestSource, read_entries
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.puffin import read_footer
+from tests.duckdb_reading import duckdb_with_iceberg
 
 NOW_MS = 1_760_000_000_000
 NAMES = ["events", "orders"]
@@ -52,17 +52,6 @@ def live_files(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
 def rows_claimed(snapshot: dict[str, Any]) -> int:
     """Rows that a reader gets: every position delete here hits a live row, and none hits it twice."""
     return int(snapshot["summary"]["total-records"]) - int(snapshot["summary"]["total-position-deletes"])
-
-
-def duckdb_with_iceberg() -> duckdb.DuckDBPyConnection:
-    import duckdb_extension_avro
-    import duckdb_extension_iceberg
-
-    connection = duckdb.connect()
-    for module, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
-        file = next(Path(module.__path__[0]).rglob(f"{name}.duckdb_extension"))
-        connection.execute(f"LOAD '{file}'")
-    return connection
 
 
 @pytest.mark.parametrize("name", NAMES)

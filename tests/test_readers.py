@@ -11,7 +11,8 @@ import pytest
 from iceberg_cli.demo import create_demo
 from tests.cli.lakes import catalog_table
 from tests.cli.running import iceberg_cli
-from tests.test_demo import NOW_MS, duckdb_with_iceberg
+from tests.duckdb_reading import duckdb_with_iceberg
+from tests.test_demo import NOW_MS
 
 Rows = list[tuple[object, ...]]
 

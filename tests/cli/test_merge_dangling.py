@@ -9,7 +9,6 @@ import io
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,9 +18,9 @@ from pyiceberg.table import StaticTable
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.running import iceberg_cli
 from tests.delete_tables import DeleteTable, position_deletes
+from tests.duckdb_reading import duckdb_with_iceberg
 from tests.property.test_merge_laws import check_summary, metadata_of
 from tests.scan_planning import entries_of, view
-from tests.test_demo import duckdb_with_iceberg
 from tests.test_iceberg_rewrite_manifests import a_lot
 
 STORAGE = LocalStorage()
@@ -381,8 +380,7 @@ def real_data(table: DeleteTable, name: str, first: int) -> None:
 def rows_of_others(folder: Path) -> tuple[list[int], list[int]]:
     """The table's rows as DuckDB and as PyIceberg read them."""
     newest = max(folder.glob("metadata/v*.metadata.json"), key=lambda path: path.stat().st_mtime_ns)
-    connection: duckdb.DuckDBPyConnection = duckdb_with_iceberg()
-    found = connection.execute(f"SELECT n FROM iceberg_scan('{newest}') ORDER BY n").fetchall()
+    found = duckdb_with_iceberg().execute(f"SELECT n FROM iceberg_scan('{newest}') ORDER BY n").fetchall()
     arrow = StaticTable.from_metadata(str(newest)).scan().to_arrow()
     return [n for (n,) in found], sorted(arrow["n"].to_pylist())
 

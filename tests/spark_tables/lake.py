@@ -17,6 +17,7 @@ from typing import Any
 
 from iceberg_cli.cli import run
 from iceberg_cli.cli.run import now_ms
+from tests.duckdb_reading import duckdb_with_iceberg
 
 Rows = list[tuple[Any, ...]]
 JOURNAL = "_iceberg_cli"
@@ -163,22 +164,10 @@ class Lake:
 
     def rows_of_duckdb(self, table: str, snapshot_id: int) -> Rows:
         """A snapshot's rows as DuckDB reads them from the current metadata file."""
-        import duckdb
-        import duckdb_extension_avro
-        import duckdb_extension_iceberg
-
-        with duckdb.connect() as connection:
-            for module in (duckdb_extension_avro, duckdb_extension_iceberg):
-                (file,) = Path(module.__path__[0]).rglob("*.duckdb_extension")
-                connection.execute(f"LOAD '{file}'")
-            # DuckDB 1.5.5 takes one deletion vector for another of the same Puffin file out of this cache.
-            connection.execute("SET enable_external_file_cache = false")
-            location = self.metadata_location(table)
-            codec = ", metadata_compression_codec => 'gzip'" if location.endswith(".gz.metadata.json") else ""
-            text = (
-                f"SELECT * FROM iceberg_scan('{location}', snapshot_from_id => {snapshot_id}::UBIGINT{codec})"
-            )
-            return in_order(connection.execute(text).fetchall())
+        location = self.metadata_location(table)
+        codec = ", metadata_compression_codec => 'gzip'" if location.endswith(".gz.metadata.json") else ""
+        text = f"SELECT * FROM iceberg_scan('{location}', snapshot_from_id => {snapshot_id}::UBIGINT{codec})"
+        return in_order(duckdb_with_iceberg().execute(text).fetchall())
 
     # -- our program -------------------------------------------------------------------------------------------
 
