@@ -58,9 +58,7 @@ class DeltaInspection:
 
     def header(self, what: str) -> dict[str, Any]:
         """How the document begins."""
-        return rows_of.header(
-            self.snapshot, what, name=self.table.name, location=self.location, as_of_ms=self.as_of_ms
-        )
+        return rows_of.header(self.snapshot, what, table=self.table.identity, as_of_ms=self.as_of_ms)
 
     def summary(self) -> dict[str, Any]:
         """The whole document of a summary.

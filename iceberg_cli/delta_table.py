@@ -125,13 +125,8 @@ class DeltaTable(OpenedTable):
         return Base(table_uuid=self._snapshot.metadata.id, version=str(self._snapshot.version))
 
     def describe(self) -> dict[str, Any]:
-        """How plans and reports name this table."""
-        return {
-            "name": self.name,
-            "location": self.location,
-            "format": self.format,
-            "format_version": self.snapshot.protocol.min_writer_version,
-        }
+        """How plans name this table."""
+        return {**self.identity, "format_version": self.snapshot.protocol.min_writer_version}
 
     def roots(self) -> Roots:
         """The folder in which this table's files may be deleted; none where it is a whole bucket or disk."""

@@ -71,7 +71,7 @@ class Inspection:
         head = rows_of.header(
             self.table.metadata,
             what,
-            name=self.table.name,
+            table=self.table.identity,
             metadata_location=self.table.metadata_location,
             as_of_ms=self.as_of_ms,
         )

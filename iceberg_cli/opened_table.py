@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,7 @@ class OpenedTable(ABC):
         on_event: progress.
     """
 
+    format: ClassVar[Literal["iceberg", "delta"]]
     send_again_ms: ClassVar[int | None] = None
     workers_write: ClassVar[bool] = False
     takes_roots: ClassVar[bool] = True  # whether folders outside its own can be allowed
@@ -49,6 +50,11 @@ class OpenedTable(ABC):
     @abstractmethod
     def location(self) -> str:
         """The table's base location."""
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """How every document names this table."""
+        return {"name": self.name, "location": self.location, "format": self.format}
 
     @abstractmethod
     def read_only_reason(self) -> str | None:

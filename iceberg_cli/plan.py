@@ -1,6 +1,6 @@
 """Plan, Verdict, Task, Reach, Step, Base, Report: plain values that can be printed, saved, compared and refused.
 
-JSON forms are `plan/1` and `report/1` of the command line. Snapshot ids and other 64-bit ids are strings there.
+JSON forms are `plan/2` and `report/1` of the command line. Snapshot ids and other 64-bit ids are strings there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from iceberg_cli.times import iso
 if TYPE_CHECKING:
     from iceberg_cli.removals import Removals
 
-PLAN_SCHEMA = "iceberg-cli/plan/1"
+PLAN_SCHEMA = "iceberg-cli/plan/2"
+SNAPSHOT_IDS = "snapshot-ids"  # of an update; the only ids that updates of a plan have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Base:
             "table_uuid": self.table_uuid,
             "version": self.version,
             "refs": {name: str(snapshot_id) for name, snapshot_id in sorted(self.refs.items())},
-            "last_sequence_number": self.last_sequence_number,
+            "last_sequence_number": str(self.last_sequence_number),
             "next_row_id": None if self.next_row_id is None else str(self.next_row_id),
         }
 
@@ -131,7 +132,7 @@ class Change:
     def to_json(self) -> dict[str, Any]:
         """JSON form."""
         return {
-            "updates": [dict(update) for update in self.updates],
+            "updates": [_with_text_ids(update) for update in self.updates],
             "draft": None if self.draft is None else self.draft.to_json(),
             "counts": dict(self.counts),
         }
@@ -260,7 +261,7 @@ class Plan:
         return any("protocol" in update for change in changes for update in change.updates)
 
     def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
-        """The `plan/1` document, the same for the same plan."""
+        """The `plan/2` document, the same for the same plan."""
         removals = self.removals
         return {
             "schema": PLAN_SCHEMA,
@@ -324,6 +325,13 @@ class Plan:
         if self.removals is not None and shown.removals is not None:
             more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals))
         return tuple(more)
+
+
+def _with_text_ids(update: Mapping[str, Any]) -> dict[str, Any]:
+    """An update with its snapshot ids as strings: JSON readers lose digits of large numbers."""
+    if SNAPSHOT_IDS not in update:
+        return dict(update)
+    return {**update, SNAPSHOT_IDS: [str(snapshot_id) for snapshot_id in update[SNAPSHOT_IDS]]}
 
 
 _BY_AGE = {("iceberg", "expire-snapshots"), ("delta", "expire-snapshots"), ("delta", "rewrite-manifests")}

@@ -22,7 +22,7 @@ from iceberg_cli.times import age
 if TYPE_CHECKING:
     from rich.console import Console
 
-ERROR_SCHEMA = "iceberg-cli/error/1"
+ERROR_SCHEMA = "iceberg-cli/error/2"
 KIND_NAMES = {
     "data_file": "data files",
     "position_delete_file": "position delete files",
@@ -166,20 +166,19 @@ def _show_abandoned(target: Console, report: Report, abandoned: Abandoned, table
     begun = "" if abandoned.started_ms is None else f", begun at {moment(abandoned.started_ms)}"
     verb = report.operation
     target.print(
-        printable(f"Abandoned {verb} {table}, operation {report.operation_id}{begun}: {abandoned.state}.")
+        printable(f"Abandoned {verb} {table}, operation {report.operation_id}{begun}: {abandoned.message}.")
     )
     left = abandoned.orphans
     if left is None:
         target.print("Which files it leaves cannot be told: its journal or the list of its files is damaged.")
         return
     if not left.count:
-        target.print("No file is nobody's now.")
+        target.print("It leaves no file behind.")
         return
     files, bytes_ = count(left.count, "files"), size(left.size_bytes)
     be, stay, them = ("is", "stays", "it") if left.count == 1 else ("are", "stay", "them")
     told = (
-        f"{files} ({bytes_}) {be} nobody's now: the table does not need {them}, and no operation deletes {them} "
-        "any more:"
+        f"{files} ({bytes_}) {be} orphaned: the table does not need {them}, and no operation deletes {them} any more:"
         if left.checked
         else f"{files} that it was still to delete {stay} ({bytes_}), and no operation deletes {them} any more. "
         f"Whether the table needs {them} could not be told: {left.note}"
@@ -192,7 +191,7 @@ def _show_abandoned(target: Console, report: Report, abandoned: Abandoned, table
 
 
 def error_document(error: IcebergCliError) -> dict[str, Any]:
-    """The `error/1` document."""
+    """The `error/2` document, but for the fields that tell of the table."""
     return {
         "schema": ERROR_SCHEMA,
         "exit_code": error.exit_code,

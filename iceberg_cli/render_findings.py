@@ -58,7 +58,7 @@ def _show_counts(target: Console, document: Mapping[str, Any]) -> None:
     checked = document["checked"]
     parts = [count(number, name) for name, number in checked.items()]
     deep = "" if document["deep"] else f"; --deep {_DEEP[document['format']]}"
-    target.print(printable(f"{document['table']}: checked {', '.join(parts)}{deep}."))
+    target.print(printable(f"{document['table']['name']}: checked {', '.join(parts)}{deep}."))
     counts = document["counts"]
     if not any(counts.values()):
         target.print("Nothing was found.")

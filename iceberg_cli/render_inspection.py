@@ -158,7 +158,7 @@ def _findings(document: Row) -> list[str]:
 
 
 def _due(document: Row) -> list[str]:
-    name = document["table"]
+    name = document["table"]["name"]
     resume = shlex.join(["iceberg-cli", "resume", name])
     lines = [f"  open operation {operation}: `{resume}`" for operation in document["open_operations"]]
     for item in document["suggestions"]:

@@ -30,7 +30,8 @@ class OrphanFiles:
 class Abandoned:
     """An operation that was closed without being finished; `orphans` is None where nothing tells what it leaves."""
 
-    state: str  # which it was in, in words
+    state: str  # see `settling.Listed`
+    message: str  # the same in words
     started_ms: int | None
     orphans: OrphanFiles | None
 
@@ -39,6 +40,7 @@ class Abandoned:
         left = self.orphans
         return {
             "state": self.state,
+            "message": self.message,
             "started_ms": self.started_ms,
             "started": iso(self.started_ms),
             "orphan_files_count": None if left is None else left.count,
@@ -46,6 +48,28 @@ class Abandoned:
             "orphan_files": [] if left is None else [dict(file) for file in left.files],
             "orphan_files_checked": left is not None and left.checked,
             "note": "" if left is None else left.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What came of one operation that an earlier run had left open.
+
+    `exit_code` is 0 unless something of it is left to worry about.
+    """
+
+    report: Report
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As part of the document of the run that went on with it."""
+        return {
+            "operation_id": self.report.operation_id,
+            "verb": self.report.operation,
+            "status": self.report.status,
+            "failed_deletes": [dict(failure) for failure in self.report.failed_deletes],
+            "exit_code": self.exit_code,
+            "notes": list(self.report.notes),
         }
 
 
@@ -66,12 +90,18 @@ class Report:
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
     abandoned: Abandoned | None = None
+    settled: tuple[Settled, ...] = ()  # before its own work
     duration_ms: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """The `report/1` document."""
+    def to_json(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The `report/1` document.
+
+        Args:
+            table: its `name`, `location` and `format`.
+        """
         return {
             "schema": REPORT_SCHEMA,
+            "table": dict(table),
             "operation": self.operation,
             "operation_id": self.operation_id,
             "status": self.status,
@@ -87,5 +117,6 @@ class Report:
             "notes": list(self.notes),
             "not_applicable": self.not_applicable,
             "abandoned": None if self.abandoned is None else self.abandoned.to_json(),
+            "settled": [each.to_json() for each in self.settled],
             "duration_ms": self.duration_ms,
         }

@@ -1,4 +1,4 @@
-"""Reading back the `plan/1` document that `plan -o` and the journal keep."""
+"""Reading back the `plan/2` document that `plan -o` and the journal keep, and `plan/1` of the first release."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from typing import Any, Final
 
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.json_shape import check_shape
-from iceberg_cli.plan import PLAN_SCHEMA, Base, Change, Option, Plan, SavedDraft, Step, Task, Verdict
+from iceberg_cli.plan import (
+    PLAN_SCHEMA,
+    SNAPSHOT_IDS,
+    Base,
+    Change,
+    Option,
+    Plan,
+    SavedDraft,
+    Step,
+    Task,
+    Verdict,
+)
 from iceberg_cli.removals import Removals
 
+_FIRST_SCHEMA: Final = "iceberg-cli/plan/1"
 _SHAPE: Final[Mapping[str, Any]] = {
     "operation": str,
     "table": {"name": str, "location": str, "format": str, "format_version": int},
-    "base": {"table_uuid": str, "version": str, "refs": dict, "last_sequence_number": int},
+    "base": {"table_uuid": str, "version": str, "refs": dict, "last_sequence_number": str},
     "as_of_ms": int,
     "options": dict,
     "policy": dict,
@@ -47,11 +59,12 @@ def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path:
         CorruptFile: fields are missing or of another type, or the removals are not those that the plan was
             written with.
     """
-    if value.get("schema") != PLAN_SCHEMA:
-        raise UsageError(
-            f"{path} is not a plan of this version: schema is {value.get('schema')!r}, not {PLAN_SCHEMA!r}"
-        )
+    schema = value.get("schema")
+    if schema not in (PLAN_SCHEMA, _FIRST_SCHEMA):
+        raise UsageError(f"{path} is not a plan of this version: schema is {schema!r}, not {PLAN_SCHEMA!r}")
     try:
+        if schema == _FIRST_SCHEMA:
+            value = _from_first(value)
         made = _parsed(value, removals)
         recorded = value["removals"]
         same = (
@@ -66,10 +79,28 @@ def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path:
     return made
 
 
+def _from_first(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A `plan/1` document as `plan/2`."""
+    base = value["base"]
+    if type(base["last_sequence_number"]) is not int:
+        raise TypeError(f"last_sequence_number is {base['last_sequence_number']!r}")
+    return {
+        **value,
+        "base": {**base, "last_sequence_number": str(base["last_sequence_number"])},
+        # It does not say which warnings are lasting: none is kept quiet.
+        "lasting": value["warnings"],
+    }
+
+
+def _update(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An update in its wire form; the ids of `plan/1` are numbers already."""
+    if SNAPSHOT_IDS not in value:
+        return value
+    return {**value, SNAPSHOT_IDS: [int(snapshot_id) for snapshot_id in value[SNAPSHOT_IDS]]}
+
+
 def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
     """The plan of a document; KeyError, TypeError, ValueError or AttributeError where it is none."""
-    # Where a plan does not say which warnings are lasting, none is kept quiet.
-    value = {"lasting": value["warnings"], **value}
     check_shape(value, _SHAPE, "the plan")
     names = [step["name"] for step in value["steps"]]
     if len(set(names)) < len(names):
@@ -101,7 +132,7 @@ def _base(value: Mapping[str, Any]) -> Base:
         table_uuid=value["table_uuid"],
         version=value["version"],
         refs={name: int(snapshot_id) for name, snapshot_id in value["refs"].items()},
-        last_sequence_number=value["last_sequence_number"],
+        last_sequence_number=int(value["last_sequence_number"]),
         next_row_id=None if value["next_row_id"] is None else int(value["next_row_id"]),
     )
 
@@ -127,7 +158,7 @@ def _step(value: Mapping[str, Any]) -> Step:
 def _change(value: Mapping[str, Any]) -> Change:
     draft = value["draft"]
     return Change(
-        updates=tuple(value["updates"]),
+        updates=tuple(_update(update) for update in value["updates"]),
         draft=None if draft is None else SavedDraft(document=draft),
         counts=dict(value["counts"]),
     )

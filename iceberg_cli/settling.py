@@ -22,7 +22,7 @@ from iceberg_cli.errors import (
 from iceberg_cli.journal import prune_folders
 from iceberg_cli.opening import verbs_of
 from iceberg_cli.operation import Operation
-from iceberg_cli.report import Abandoned, OrphanFiles, Report
+from iceberg_cli.report import Abandoned, OrphanFiles, Report, Settled
 
 if TYPE_CHECKING:
     from iceberg_cli.delta_table import DeltaTable
@@ -31,11 +31,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """One open operation in words; `operation` is None where its journal cannot be read."""
+    """One open operation.
+
+    Args:
+        operation_id: its id.
+        operation: None where its journal cannot be read.
+        state: running, interrupted, asking (stopped inside a commit), waiting (for its grace), sweeping, look_again
+            (for files that Spark's executors may still write) or unreadable.
+        message: the same in words.
+        until_ms: when what it waits for is over, in ms since the epoch; None where it waits for no time.
+        problem: why its journal cannot be read.
+    """
 
     operation_id: str
     operation: Operation | None
     state: str
+    message: str
+    until_ms: int | None = None
     problem: IcebergCliError | None = None
 
 
@@ -47,18 +59,26 @@ def operations(table: IcebergTable | DeltaTable, *, now_ms: int) -> list[Listed]
             operation = table.journal(operation_id).operation()
         except (CorruptFile, Refused) as error:
             found.append(
-                Listed(operation_id=operation_id, operation=None, state=error.message, problem=error)
+                Listed(
+                    operation_id=operation_id,
+                    operation=None,
+                    state="unreadable",
+                    message=error.message,
+                    problem=error,
+                )
             )
             continue
         if operation is None:
+            message = "it stopped before it did anything"
             found.append(
-                Listed(operation_id=operation_id, operation=None, state="it stopped before it did anything")
+                Listed(operation_id=operation_id, operation=None, state="interrupted", message=message)
             )
         else:
-            state = explain(operation, now_ms=now_ms)
+            listed = _listed(operation, now_ms=now_ms)
             if before := table.left_behind.get(operation_id):
-                state += f"; the table was at {before} then, and is at {table.location} now"
-            found.append(Listed(operation_id=operation_id, operation=operation, state=state))
+                message = f"{listed.message}; the table was at {before} then, and is at {table.location} now"
+                listed = replace(listed, message=message)
+            found.append(listed)
     return found
 
 
@@ -86,45 +106,45 @@ def process_started(process_id: int) -> str:
         return ""
 
 
-def explain(operation: Operation, *, now_ms: int) -> str:
-    """What state an operation is in, in words."""
+def _listed(operation: Operation, *, now_ms: int) -> Listed:
+    """What state an operation is in."""
     if is_running(operation):
-        return f"still running in process {operation.process_id}"
-    waiting = operation.uncommitted()
-    state = _state_of(operation, now_ms=now_ms)
-    if 0 < len(waiting) < len(operation.step_names):
-        done = len(operation.step_names) - len(waiting)
-        state += (
-            f"; {done} of {len(operation.step_names)} steps are committed, still to do: {', '.join(waiting)}"
-        )
-    return state
+        state, message, until_ms = "running", f"still running in process {operation.process_id}", None
+    else:
+        state, message, until_ms = _state_of(operation, now_ms=now_ms)
+        waiting = operation.uncommitted()
+        if 0 < len(waiting) < len(operation.step_names):
+            done = len(operation.step_names) - len(waiting)
+            message += f"; {done} of {len(operation.step_names)} steps are committed, still to do: {', '.join(waiting)}"
+    return Listed(
+        operation_id=operation.operation_id,
+        operation=operation,
+        state=state,
+        message=message,
+        until_ms=until_ms,
+    )
 
 
-def _state_of(operation: Operation, *, now_ms: int) -> str:
-    sweeps = [state.sweep_after_ms for state in operation.steps.values() if state.sweep_after_ms is not None]
+def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | None]:
+    """The state of an operation that nobody is working on, the same in words, and when its wait is over."""
+    ends_ms = max((state.sweep_after_ms or 0 for state in operation.steps.values()), default=0)
     match operation.next_action():
         case "clean-up":
-            return "finished; its journal is not deleted yet"
+            return "interrupted", "finished; its journal is not deleted yet", None
         case "discard":
-            return "stopped before its commit; nothing was changed"
+            return "interrupted", "stopped before its commit; nothing was changed", None
         case "look-again":
-            return "over; its journal stays for a day, for files that Spark's executors may still write"
+            assert operation.look_again is not None
+            message = "over; its journal stays for a day, for files that Spark's executors may still write"
+            return "look_again", message, operation.look_again["at_ms"]
         case "ask-the-catalog":
-            return "stopped inside its commit; resume finds out whether it happened"
-        case "wait" if max(sweeps) > now_ms:
-            return "committed; its files wait for their grace"
+            return "asking", "stopped inside its commit; resume finds out whether it happened", None
+        case "wait" if ends_ms > now_ms:
+            return "waiting", "committed; its files wait for their grace", ends_ms
         case "wait" | "sweep":
-            return "committed; some files that may go are still there"
+            return "sweeping", "committed; some files that may go are still there", None
         case _:
-            return "stopped between two steps"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """What came of one open operation; `exit_code` is 0 unless something of it is left to worry about."""
-
-    report: Report
-    exit_code: int
+            return "interrupted", "stopped between two steps", None
 
 
 def settle_all(table: IcebergTable | DeltaTable, shell: Shell) -> Iterator[Settled]:
@@ -211,6 +231,7 @@ def close(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Set
         status="done",
         abandoned=Abandoned(
             state=listed.state,
+            message=listed.message,
             started_ms=listed.operation.started_ms if listed.operation else None,
             orphans=orphans,
         ),

@@ -197,13 +197,8 @@ class IcebergTable(OpenedTable):
         return TableMetadata.from_json(decode_metadata_file(data, location), path=location)
 
     def describe(self) -> dict[str, Any]:
-        """How plans and reports name this table."""
-        return {
-            "name": self.name,
-            "location": self.location,
-            "format": self.format,
-            "format_version": self.metadata.format_version,
-        }
+        """How plans name this table."""
+        return {**self.identity, "format_version": self.metadata.format_version}
 
     def roots(self) -> Roots:
         """The folders in which this table's files may be deleted."""

@@ -82,7 +82,7 @@ def test_what_a_worker_writes_within_a_day_the_next_resume_and_the_first_run_aft
         Path(path).write_bytes(data)
         assert resumed(root, after_ms=after_ms) == "nothing_to_do"
         assert listing_of_table(root) == before
-    assert "Spark's executors" in operations(opened(root), now_ms=NOW_MS)[0].state
+    assert "Spark's executors" in operations(opened(root), now_ms=NOW_MS)[0].message
     Path(path).write_bytes(data)
     assert list(settle_all(opened(root), shell_at(DAY_MS - 1))) == []
     (settled,) = settle_all(opened(root), shell_at(DAY_MS))

@@ -121,11 +121,43 @@ def test_a_warning_of_something_else_that_only_reads_like_it_is_not_lasting() ->
     assert a_plan(warnings=("what stays for ever: cannot read deletionVectors",)).lasting == ()
 
 
-def test_a_plan_saved_before_they_were_told_apart_keeps_no_warning_quiet() -> None:
-    document = a_plan(warnings=(LASTING, "another")).to_json()
+def as_the_first_release_wrote_it(plan: Plan) -> dict[str, Any]:
+    """`plan/1`: ids of updates and the sequence number are numbers, and no warning is told apart."""
+    document = plan.to_json()
+    document["schema"] = "iceberg-cli/plan/1"
+    document["base"]["last_sequence_number"] = plan.base.last_sequence_number
+    for told, step in zip(document["steps"], plan.steps, strict=True):
+        assert step.change is not None
+        told["change"]["updates"] = [dict(update) for update in step.change.updates]
     del document["lasting"]
+    return document
+
+
+def test_a_plan_of_the_first_release_is_read_as_what_it_says() -> None:
+    updates = ({"action": "remove-snapshots", "snapshot-ids": [BIG_ID, 2]},)
+    made = a_plan(warnings=(LASTING, "another"), steps=(Step(name="expire", change=Change(updates=updates)),))
+    document = as_the_first_release_wrote_it(made)
     back = plan_from_json(document, removals=some_removals("/t/data/a"), path="p")
-    assert back.lasting == (LASTING, "another")
+    # Where it is not said which warnings are lasting, none is kept quiet.
+    assert back == replace(made, lasting=(LASTING, "another"))
+
+
+def test_ids_of_a_plan_are_strings_and_come_back_as_numbers() -> None:
+    updates = ({"action": "remove-snapshots", "snapshot-ids": [BIG_ID, 2]},)
+    made = a_plan(steps=(Step(name="expire", change=Change(updates=updates)),))
+    document = json.loads(json.dumps(made.to_json()))
+    assert document["steps"][0]["change"]["updates"][0]["snapshot-ids"] == [str(BIG_ID), "2"]
+    assert document["base"]["last_sequence_number"] == "7"
+    assert plan_from_json(document, removals=some_removals("/t/data/a"), path="p") == made
+
+
+@pytest.mark.parametrize("schema", ["iceberg-cli/plan/1", "iceberg-cli/plan/2"])
+def test_a_sequence_number_of_the_other_version_is_an_error(schema: str) -> None:
+    document = a_plan().to_json()
+    first = as_the_first_release_wrote_it(a_plan())
+    other = {"iceberg-cli/plan/1": document, "iceberg-cli/plan/2": first}[schema]
+    with pytest.raises(CorruptFile, match="last_sequence_number"):
+        plan_from_json({**document, "base": other["base"], "schema": schema}, removals=None, path="p")
 
 
 def test_a_plan_is_due_when_it_has_a_step() -> None:
@@ -133,7 +165,7 @@ def test_a_plan_is_due_when_it_has_a_step() -> None:
     assert a_plan(steps=()).to_json()["due"] is False
 
 
-@pytest.mark.parametrize("schema", [None, "iceberg-cli/plan/2", "iceberg-cli/report/1"])
+@pytest.mark.parametrize("schema", [None, "iceberg-cli/plan/3", "iceberg-cli/report/1"])
 def test_a_document_of_another_kind_or_version_is_no_plan(schema: str | None) -> None:
     document = {**a_plan().to_json(), "schema": schema}
     with pytest.raises(UsageError, match="not a plan of this version"):
@@ -249,10 +281,12 @@ def test_a_report_has_its_result_columns_at_the_top_level() -> None:
         status="done",
         committed_snapshot_id=BIG_ID,
         counts={"deleted_data_files_count": 3},
-        failed_deletes=({"path": "/t/x"},),
+        failed_deletes=({"path": "/t/x", "reason": "Permission denied"},),
     )
-    document = report.to_json()
+    table = {"name": "t", "location": "/t", "format": "iceberg"}
+    document = report.to_json(table)
     assert document["schema"] == "iceberg-cli/report/1"
     assert document["deleted_data_files_count"] == 3
     assert document["committed_snapshot_id"] == str(BIG_ID)
-    assert document["failed_deletes"] == [{"path": "/t/x"}]
+    assert document["failed_deletes"] == [{"path": "/t/x", "reason": "Permission denied"}]
+    assert document["table"] == table

@@ -21,6 +21,7 @@ import pytest
 from iceberg_cli.delta.check_rules import RULES as DELTA_RULES
 from iceberg_cli.iceberg import preflight
 from iceberg_cli.iceberg.check_rules import RULES
+from iceberg_cli.preflight_findings import SECTIONS
 from iceberg_cli.storage import open_storage
 from iceberg_cli.verbs import preflight as preflight_reading
 from tests.builders import ADDED, a_branch, a_tag
@@ -331,6 +332,7 @@ PREFLIGHT: dict[str, Callable[[Path], str] | str] = {
     "already-v3": LOOK,
     "no-table-uuid": LOOK,
     "partition-field-ids": LOOK,
+    "upgrade-refused": LOOK,
 }
 
 
@@ -353,6 +355,7 @@ def ids_in_source() -> set[str]:
 
 def test_every_finding_of_the_preflight_has_a_case_here() -> None:
     assert ids_in_source() == PREFLIGHT.keys()
+    assert PREFLIGHT.keys() <= SECTIONS.keys()
 
 
 @pytest.mark.parametrize("rule", [rule for rule, case in PREFLIGHT.items() if callable(case)])

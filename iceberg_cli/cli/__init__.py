@@ -10,6 +10,7 @@ from importlib import import_module
 import typer
 
 from iceberg_cli import DISTRIBUTION, __version__, stopping
+from iceberg_cli.cli import subject
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.run import leave_with
@@ -120,6 +121,7 @@ def run(argv: list[str]) -> int:
         for text, following in zip(argv, [*argv, ""][1:], strict=True)
     )
     stopping.begin()
+    subject.begin()
     try:
         return _outcome(argv, as_json=as_json)
     except BaseException as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
             )
         shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
         looking = replan or carry.dry_run
-        earlier = 0 if looking or carry.no_resume else settle_open(run, opened, shell)
+        settled = [] if looking or carry.no_resume else settle_open(run, opened, shell)
         # What is carried out is planned now, from the file's question: the file says what may go, never what goes.
         verb = verbs_of(opened)[shown.operation]
         fresh = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
@@ -107,7 +107,7 @@ def register(app: typer.Typer) -> None:
         run.progress.close()
         more = fresh.beyond(shown)
         if looking:
-            _show_difference(run, more, shown if replan else fresh, only=replan)
+            _show_difference(run, opened.identity, more, shown if replan else fresh, only=replan)
         if replan:
             return
         if more and carry.dry_run and run.json:
@@ -119,15 +119,18 @@ def register(app: typer.Typer) -> None:
         show_before(run, fresh, opened.name, yes=carry.yes)
         with at_safe_points(last=True):
             report = apply(fresh, opened, verb, shell)
-            finish(run, report, opened.name, earlier=earlier)
+            finish(run, report, opened, settled)
 
 
-def _show_difference(run: Run, more: Sequence[str], plan: Plan, *, only: bool) -> None:
+def _show_difference(
+    run: Run, table: Mapping[str, str], more: Sequence[str], plan: Plan, *, only: bool
+) -> None:
     """Print what would go beyond the file, after the plan unless `only` the difference is wanted."""
     from iceberg_cli import render, render_plan
 
     if run.json:
-        render.print_json({"schema": "iceberg-cli/replan/1", "beyond": list(more), "plan": plan.to_json()})
+        document = {"table": dict(table), "beyond": list(more), "plan": plan.to_json()}
+        render.print_json({"schema": "iceberg-cli/replan/1", **document})
         return
     if run.quiet:
         return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from iceberg_cli.cli import subject
 from iceberg_cli.cli.formats import VerbOptions, policy_of
 from iceberg_cli.cli.run import Run
 from iceberg_cli.cli.streams import after
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
     from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.plan import Plan
-    from iceberg_cli.report import Report
+    from iceberg_cli.report import Report, Settled
     from iceberg_cli.table import IcebergTable
 
 
@@ -64,7 +66,7 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, options: VerbOp
     policy = policy_of(options, table, now_ms=run.as_of_ms)
     verb = verbs_of(table)[operation]
     shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
-    earlier = 0 if carry.dry_run or carry.no_resume else settle_open(run, table, shell)
+    settled = [] if carry.dry_run or carry.no_resume else settle_open(run, table, shell)
     plan = verb.plan(table, policy, as_of_ms=run.as_of_ms)
     run.progress.close()
     if carry.dry_run:
@@ -73,7 +75,7 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, options: VerbOp
     show_before(run, plan, table.name, yes=carry.yes)
     with at_safe_points(last=True):
         report = apply(plan, table, verb, shell)
-        finish(run, report, table.name, earlier=earlier)
+        finish(run, report, table, settled)
 
 
 def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
@@ -162,36 +164,39 @@ def leave_if_due(plan: Plan, *, exit_code: bool) -> None:
         raise typer.Exit(3)
 
 
-def finish(run: Run, report: Report, name: str, *, earlier: int = 0) -> None:
+def finish(run: Run, report: Report, table: IcebergTable | DeltaTable, settled: Sequence[Settled]) -> None:
     """Print the report; leave with 14 where a deletion failed, or with what an earlier operation left.
 
+    Args:
+        run: what all commands share.
+        report: of what was carried out.
+        table: of both.
+        settled: the earlier operations that were gone on with before.
+
     Raises:
-        typer.Exit: 14, or `earlier` if it is not 0.
+        typer.Exit: 14, or the first exit code among `settled` that is not 0.
     """
-    run.show_report(report, name)
-    if report.failed_deletes:
-        raise typer.Exit(DeletesFailed.exit_code)
-    if earlier:
-        raise typer.Exit(earlier)
+    run.show_report(replace(report, settled=tuple(settled)), table)
+    earlier = (done.exit_code for done in settled if done.exit_code)
+    code = DeletesFailed.exit_code if report.failed_deletes else next(earlier, 0)
+    if code:
+        raise typer.Exit(code)
 
 
-def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> int:
-    """Finish the table's open operations whose grace is over, so that cron needs no second line.
-
-    Returns:
-        The exit code of the first that cannot be finished, or 0.
-    """
+def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> list[Settled]:
+    """Finish the table's open operations whose grace is over, so that cron needs no second line."""
     from iceberg_cli.render import show_report
     from iceberg_cli.settling import settle_all
 
-    code = 0
+    settled = []
     with at_safe_points(last=False):
-        for settled in settle_all(table, shell):
+        for done in settle_all(table, shell):
             changed("Earlier operations were gone on with; nothing else was changed.")
+            subject.settled(done)
+            settled.append(done)
             run.progress.close()
-            code = code or settled.exit_code
-            if settled.exit_code or not run.quiet:
-                target = run.err if settled.exit_code else run.out
-                with after(settled.report):
-                    show_report(target, settled.report, table.name)
-    return code
+            if done.exit_code or not run.quiet:
+                target = run.err if done.exit_code else run.out
+                with after(done.report):
+                    show_report(target, done.report, table.name)
+    return settled

@@ -12,6 +12,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from iceberg_cli.cli import subject
 from iceberg_cli.cli.help_texts import GROUPS, group_of
 
 _ASK_TYPER: Final = object()
@@ -48,6 +49,12 @@ class PlainCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; from here on an error can name the table."""
+        if name := ctx.params.get("table"):
+            subject.named(name)
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill the context with the values of all parameters.

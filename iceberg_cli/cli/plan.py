@@ -214,5 +214,5 @@ def _show_open_operations(run: Run, opened: IcebergTable | DeltaTable) -> None:
 
     for listed in operations(opened, now_ms=run.started_ms):
         verb = listed.operation.operation if listed.operation else "?"
-        line = f"open operation {listed.operation_id} ({verb}): {listed.state}"
+        line = f"open operation {listed.operation_id} ({verb}): {listed.message}"
         run.err.print(render.printable(line))

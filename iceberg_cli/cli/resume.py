@@ -15,8 +15,8 @@ from iceberg_cli.stopping import at_safe_points, changed
 if TYPE_CHECKING:
     from iceberg_cli.apply import Shell
     from iceberg_cli.delta_table import DeltaTable
-    from iceberg_cli.report import Report
-    from iceberg_cli.settling import Listed, Settled
+    from iceberg_cli.report import Report, Settled
+    from iceberg_cli.settling import Listed
     from iceberg_cli.table import IcebergTable
 
 
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
                     next_step="`resume --list` shows those that are open.",
                 )
         if list_only or not found:
-            _show_list(run, found)
+            _show_list(run, opened, found)
             return
         shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
         settled: list[Settled] = []
@@ -72,7 +72,7 @@ def register(app: typer.Typer) -> None:
                 changed("Other operations were gone on with; this one changed nothing.")
             run.progress.close()
             with after(settled[-1].report):
-                _show_settled(run, table, settled)
+                _show_settled(run, opened, settled)
         code = next((done.exit_code for done in settled if done.exit_code), 0)
         if code:
             raise typer.Exit(code)
@@ -88,16 +88,17 @@ def _remove_leftovers(run: Run, opened: IcebergTable | DeltaTable) -> None:
         run.out.print(render.printable(f"Removed {files} that a killed run had left, such as {gone[0]}."))
 
 
-def _show_settled(run: Run, table: str, settled: list[Settled]) -> None:
+def _show_settled(run: Run, opened: IcebergTable | DeltaTable, settled: list[Settled]) -> None:
     from iceberg_cli import render
 
     if run.json:
-        reports = [done.report.to_json() for done in settled]
-        render.print_json({"schema": "iceberg-cli/reports/1", "reports": reports})
+        table = opened.identity
+        reports = [done.report.to_json(table) for done in settled]
+        render.print_json({"schema": "iceberg-cli/reports/1", "table": table, "reports": reports})
     for done in settled:
         stays = bool(done.exit_code) or (run.quiet and _leaves_files(done.report))
         if stays or not (run.quiet or run.json):
-            render.show_report(run.err if stays else run.out, done.report, table)
+            render.show_report(run.err if stays else run.out, done.report, opened.name)
 
 
 def _leaves_files(report: Report) -> bool:
@@ -114,7 +115,7 @@ def _settle(opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, 
     return close(opened, listed, shell) if abandon else finish(opened, listed, shell)
 
 
-def _show_list(run: Run, found: list[Listed]) -> None:
+def _show_list(run: Run, opened: IcebergTable | DeltaTable, found: list[Listed]) -> None:
     """Print the open operations and the state that each is in."""
     from iceberg_cli import render
     from iceberg_cli.times import iso
@@ -126,14 +127,19 @@ def _show_list(run: Run, found: list[Listed]) -> None:
             "started_ms": listed.operation.started_ms if listed.operation else None,
             "started": iso(listed.operation.started_ms if listed.operation else None),
             "state": listed.state,
+            "message": listed.message,
+            "grace_until_ms": listed.until_ms,
+            "grace_until": iso(listed.until_ms),
         }
         for listed in found
     ]
     if run.json:
-        render.print_json({"schema": "iceberg-cli/operations/1", "operations": document})
+        head = {"schema": "iceberg-cli/operations/2", "table": opened.identity}
+        render.print_json({**head, "operations": document})
     elif found:
         rows = [
-            (op["operation_id"], op["operation"] or "?", op["started"] or "?", op["state"]) for op in document
+            (op["operation_id"], op["operation"] or "?", op["started"] or "?", op["message"])
+            for op in document
         ]
         render.table_of(run.out, ("operation", "verb", "started", "state"), rows)
     elif not run.quiet:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli import stopping
+from iceberg_cli.cli import subject
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.options import Command, spelled, spread
 from iceberg_cli.cli.plain_command import PlainCommand
@@ -173,6 +174,7 @@ class Run:
                 raise UsageError(
                     f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
                 )
+        subject.named(name)
         table = open_table(
             name,
             storage_options=dict(self._storage_options()),
@@ -183,6 +185,7 @@ class Run:
             cache=self._cache(),
             on_event=self.progress,
         )
+        subject.opened(table.identity)
         self._opened.append(table)
         return table
 
@@ -271,18 +274,18 @@ class Run:
         self.progress.close()
         return typer.confirm(question, default=False, err=True)
 
-    def show_report(self, report: Report, table: str) -> None:
-        """Print what happened."""
+    def show_report(self, report: Report, table: IcebergTable | DeltaTable) -> None:
+        """Print what happened to a table."""
         from iceberg_cli import render
 
         self.progress.close()
         with after(report):
             if self.json:
-                render.print_json(report.to_json())
+                render.print_json(report.to_json(table.identity))
             elif not self.quiet:
-                render.show_report(self.out, report, table)
+                render.show_report(self.out, report, table.name)
             elif report.failed_deletes or report.status == "partial":
-                render.show_report(self.err, report, table)
+                render.show_report(self.err, report, table.name)
 
 
 def now_ms() -> int:
@@ -326,8 +329,11 @@ def leave_with(error: IcebergCliError, *, as_json: bool) -> int:
     """Print an error and return its exit code."""
     from iceberg_cli import render
 
+    known = subject.document()
+    if known["settled"] and error.state == IcebergCliError.default_state:
+        error.state = stopping.state()
     if as_json:
-        render.print_json(render.error_document(error))
+        render.print_json({**render.error_document(error), **known})
     elif isinstance(error, Cancelled):
         sentences = (f"{error.message}.", error.state, error.next_step)
         typer.echo(render.printable(" ".join(text for text in sentences if text)), err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from iceberg_cli.cli.carry_out import Carry, carry_out
-from iceberg_cli.cli.formats import DELTA, ICEBERG, Foreign, policy_of, refuse_foreign
+from iceberg_cli.cli.formats import DELTA, ICEBERG, Foreign, refuse_foreign
 from iceberg_cli.cli.options import spelled, spread
 from iceberg_cli.cli.run import Run, TableArgument, command
 from iceberg_cli.errors import Refused, UsageError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from iceberg_cli.delta import policies
     from iceberg_cli.delta_table import DeltaTable
     from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
+    from iceberg_cli.preflight_findings import Preflight
     from iceberg_cli.table import IcebergTable
 
 _RECIPE = "repair-manifests,merge-dvs,assign-row-ids"
@@ -124,58 +125,38 @@ def _check(run: Run, name: str, options: UpgradeOptions) -> None:
     Raises:
         typer.Exit: 11 where something blocks.
     """
-    opened = run.open(name)
-    if opened.format == "iceberg":
-        refuse_foreign(options, ICEBERG, opened.name)
-        _check_iceberg(run, opened, options.policy(now_ms=run.as_of_ms))
-    else:
-        _check_delta(run, opened, options)
-
-
-def _check_delta(run: Run, opened: DeltaTable, options: UpgradeOptions) -> None:
-    """The plan tells what stands in the way of a Delta table's upgrade."""
-    from iceberg_cli.cli.carry_out import show_dry_run
-    from iceberg_cli.opening import verbs_of
-
-    policy = policy_of(options, opened, now_ms=run.as_of_ms)
-    plan = verbs_of(opened)["upgrade-v3"].plan(opened, policy, as_of_ms=run.as_of_ms)
-    run.progress.close()
-    show_dry_run(run, plan, exit_code=False)
-    if plan.blocked_by:
-        raise typer.Exit(Refused.exit_code)
-
-
-def _check_iceberg(run: Run, opened: IcebergTable, policy: UpgradePolicy) -> None:
-    """The findings, one by one."""
     from iceberg_cli import render, render_findings
-    from iceberg_cli.iceberg.preflight_finding import BLOCKING, document
-    from iceberg_cli.iceberg.upgrade_v3 import TARGET
-    from iceberg_cli.verbs.preflight import preflight
 
-    opened.load()
-    found = preflight(opened, policy, as_of_ms=run.as_of_ms)
-    blocking = sum(finding.severity == BLOCKING for finding in found)
+    found, nothing_due = _preflight(run, run.open(name), options)
     run.progress.close()
     if run.json:
-        render.print_json(
-            document(
-                found,
-                table=opened.describe(),
-                metadata_location=opened.metadata_location,
-                recipe=policy.recipe,
-            )
-        )
-    elif not run.quiet or blocking:
+        render.print_json(found.to_json())
+    elif not run.quiet or found.blocking:
         target = run.err if run.quiet else run.out
-        shown = [each.to_json() for each in found if not run.quiet or each.severity == BLOCKING]
-        render_findings.show_preflight(target, shown, verbose=run.verbose)
-        version = opened.metadata.format_version
-        if blocking:
-            verdict = f"blocked by {render.count(blocking, 'findings')}"
-        elif version >= TARGET:
-            verdict = f"the table has format version {version}: nothing to upgrade"
+        shown = found.blocking if run.quiet else found.findings
+        render_findings.show_preflight(target, [each.to_json() for each in shown], verbose=run.verbose)
+        if found.blocking:
+            verdict = f"blocked by {render.count(len(found.blocking), 'findings')}"
         else:
-            verdict = "nothing blocks the upgrade"
-        target.print(render.printable(f"upgrade-v3 {opened.name}: {verdict}"))
-    if blocking:
+            verdict = nothing_due or "nothing blocks the upgrade"
+        target.print(render.printable(f"upgrade-v3 {name}: {verdict}"))
+    if found.blocking:
         raise typer.Exit(Refused.exit_code)
+
+
+def _preflight(run: Run, opened: IcebergTable | DeltaTable, options: UpgradeOptions) -> tuple[Preflight, str]:
+    """What is found on a table, and why there is nothing to upgrade, or ""."""
+    if opened.format == "delta":
+        from iceberg_cli.delta_verbs import preflight as delta
+
+        refuse_foreign(options, DELTA, opened.name)
+        found = delta.preflight(opened, options.delta_policy(now_ms=run.as_of_ms), as_of_ms=run.as_of_ms)
+        due = any(each.id == "feature-turned-on" for each in found.findings)
+        return found, "" if due else "the table has these features: nothing to upgrade"
+    from iceberg_cli.iceberg.upgrade_v3 import TARGET
+    from iceberg_cli.verbs import preflight as iceberg
+
+    refuse_foreign(options, ICEBERG, opened.name)
+    found = iceberg.preflight(opened, options.policy(now_ms=run.as_of_ms), as_of_ms=run.as_of_ms)
+    version = opened.metadata.format_version
+    return found, f"the table has format version {version}: nothing to upgrade" if version >= TARGET else ""

@@ -26,7 +26,7 @@ from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.strict_json import loads
 from iceberg_cli.times import iso
 
-INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/1"
+INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/2"
 Row = dict[str, Any]
 
 _COMMIT_INFO: Final = (
@@ -60,16 +60,16 @@ _MODES: Final[Mapping[str, tuple[str, str]]] = {
 _CONSTRAINT: Final = "delta.constraints."
 
 
-def header(snapshot: Snapshot, what: str, *, name: str, location: str, as_of_ms: int) -> Row:
-    """The fields that every `inspection/1` document about a Delta table begins with."""
+def header(snapshot: Snapshot, what: str, *, table: Mapping[str, str], as_of_ms: int) -> Row:
+    """The fields that every `inspection/2` document about a Delta table begins with."""
     return {
         "schema": INSPECTION_SCHEMA,
         "what": what,
-        "table": name,
+        "table": dict(table),
         "format": "delta",
         "format_version": snapshot.protocol.min_writer_version,
         "table_uuid": snapshot.metadata.id,
-        "location": location,
+        "location": table["location"],
         "version": snapshot.version,
         "as_of_ms": as_of_ms,
         "as_of": iso(as_of_ms),

@@ -150,29 +150,35 @@ def written_out(protocol: Protocol) -> tuple[str, ...]:
     return tuple(sorted(told - (protocol.writer_features or frozenset())))
 
 
-def blocked_by(protocol: Protocol, metadata: Metadata, features: Sequence[Feature]) -> tuple[str, ...]:
-    """Why features that are not there cannot be turned on."""
+def obstacles(
+    protocol: Protocol, metadata: Metadata, features: Sequence[Feature]
+) -> tuple[tuple[str, str], ...]:
+    """Why features that are not there cannot be turned on: for each reason its rule in `preflight_findings`."""
     due = {feature.name for feature in features if not feature.there}
-    reasons = []
+    found = []
     if "deletionVectors" in due:
-        reasons += [
-            f"{setting}, and such tables must not have deletion vectors: change that first, or name the other features "
-            "with --feature"
+        must_not = "such tables must not have deletion vectors"
+        way_out = "change that first, or name the other features with --feature"
+        found += [
+            ("deletion-vectors-excluded", f"{setting}, and {must_not}: {way_out}")
             for setting in _without_vectors(metadata)
         ]
     mode = metadata.configuration.get(_MAPPING, "none")
     if due and mode.lower() != "none" and not supports(protocol, "columnMapping"):
-        reasons.append(
+        reason = (
             f"{_MAPPING} is {mode}, and the protocol does not have columnMapping, so readers may differ in what they "
             "read: set the property or the protocol with an engine, so that both agree"
         )
+        found.append(("column-mapping-undeclared", reason))
     provider = metadata.format.get("provider", "parquet")
     if provider != "parquet" and due:
-        reasons.append(f"its data files are {provider!r}, not Parquet")
+        found.append(("data-files-not-parquet", f"its data files are {provider!r}, not Parquet"))
     if "changeDataFeed" in due:
-        taken = sorted(_CDC_COLUMNS & _columns(metadata))
-        reasons += [f"the column {name} has a name that change data files use" for name in taken]
-    return tuple(reasons)
+        found += [
+            ("change-data-column", f"the column {name} has a name that change data files use")
+            for name in sorted(_CDC_COLUMNS & _columns(metadata))
+        ]
+    return tuple(found)
 
 
 def updates_for(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.delta import upgrade as rules
@@ -39,14 +40,8 @@ class UpgradeV3:
             CorruptFile: a commit cannot be read, or a property makes no sense.
         """
         asked = UpgradePolicy.from_json(policy)
-        names = rules.asked_features(asked.features)
         base = table.load()
-        protocol, metadata = table.snapshot.protocol, table.snapshot.metadata
-        features = rules.features_of(protocol, metadata, names)
-        every = [feature.name for feature in features]
-        updates = rules.updates_for(protocol, metadata, every)
-        new = [feature.name for feature in features if not feature.supported]
-        clients = _clients(table, new)
+        looked = look(table, asked)
         source = "--feature" if asked.features else "default"
         plan = Plan(
             operation=OPERATION,
@@ -54,14 +49,14 @@ class UpgradeV3:
             base=base,
             as_of_ms=as_of_ms,
             options={
-                "protocol": Option(value=_versions(protocol), source="the log"),
-                "features": Option(value=list(names), source=source),
+                "protocol": Option(value=_versions(looked.protocol), source="the log"),
+                "features": Option(value=list(looked.names), source=source),
             },
             policy=asked.to_json(),
-            verdicts=(*_verdicts(protocol, features, extended=bool(new)), *_told(clients)),
-            warnings=tuple(f"{name}: {told(lost)}" for name, (_, lost) in clients.items() if lost),
-            blocked_by=rules.blocked_by(protocol, metadata, features) if updates else (),
-            steps=(_step(features, updates),) if updates else (),
+            verdicts=(*_verdicts(looked), *_told(looked.clients)),
+            warnings=tuple(f"{name}: {told(lost)}" for name, (_, lost) in looked.clients.items() if lost),
+            blocked_by=tuple(reason for _, reason in looked.obstacles),
+            steps=(_step(looked.features, looked.updates),) if looked.updates else (),
         )
         return table.resolve(table.blocked(plan))
 
@@ -73,23 +68,74 @@ class UpgradeV3:
 VERB: Final = UpgradeV3()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What an upgrade would do to a table, and what stands in its way.
+
+    Args:
+        names: of the features that are asked for.
+        protocol: the table's.
+        upgraded: as it will be.
+        features: what is to be done for each, those that others need included.
+        updates: the actions of the commit; none where all is there.
+        obstacles: see `rules.obstacles`.
+        clients: who wrote lately, with the last version that is theirs, and which of the new features they lack.
+    """
+
+    names: tuple[str, ...]
+    protocol: Protocol
+    upgraded: Protocol
+    features: tuple[Feature, ...]
+    updates: tuple[Mapping[str, Any], ...]
+    obstacles: tuple[tuple[str, str], ...]
+    clients: Mapping[str, tuple[int, list[str] | None]]
+
+    @property
+    def extends(self) -> bool:
+        """Whether the protocol gets a feature that it does not have."""
+        return any(not feature.supported for feature in self.features)
+
+
+def look(table: DeltaTable, asked: UpgradePolicy) -> Looked:
+    """Look at the table as loaded last.
+
+    Raises:
+        UsageError: a feature is not known, or not one that a commit of metadata can turn on.
+        CorruptFile: a commit cannot be read, or a property makes no sense.
+    """
+    names = rules.asked_features(asked.features)
+    protocol, metadata = table.snapshot.protocol, table.snapshot.metadata
+    features = rules.features_of(protocol, metadata, names)
+    every = [feature.name for feature in features]
+    updates = rules.updates_for(protocol, metadata, every)
+    return Looked(
+        names=names,
+        protocol=protocol,
+        upgraded=rules.upgraded(protocol, every),
+        features=features,
+        updates=updates,
+        obstacles=rules.obstacles(protocol, metadata, features) if updates else (),
+        clients=_clients(table, [feature.name for feature in features if not feature.supported]),
+    )
+
+
 def _versions(protocol: Protocol) -> str:
     return f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}"
 
 
-def _verdicts(protocol: Protocol, features: Sequence[Feature], *, extended: bool) -> tuple[Verdict, ...]:
+def _verdicts(looked: Looked) -> tuple[Verdict, ...]:
     asked = [
-        Verdict(subject="feature", id=feature.name, keep=feature.there, reason=_reason(feature))
-        for feature in features
+        Verdict(subject="feature", id=feature.name, keep=feature.there, reason=reason_of(feature))
+        for feature in looked.features
     ]
-    if not extended:
+    if not looked.extends:
         return tuple(asked)
-    names = {feature.name for feature in features}
+    names = {feature.name for feature in looked.features}
     told = dict.fromkeys(
-        sorted(unread_features(protocol)), "it is listed for writers only: readers are told of it too"
+        sorted(unread_features(looked.protocol)), "it is listed for writers only: readers are told of it too"
     )
     told |= dict.fromkeys(
-        rules.written_out(protocol), f"{_versions(protocol)} stands for it: it is written out"
+        rules.written_out(looked.protocol), f"{_versions(looked.protocol)} stands for it: it is written out"
     )
     return (
         *asked,
@@ -108,7 +154,8 @@ def _told(clients: Mapping[str, tuple[int, list[str] | None]]) -> tuple[Verdict,
     )
 
 
-def _reason(feature: Feature) -> str:
+def reason_of(feature: Feature) -> str:
+    """What is to be done for a feature, in words."""
     parts = ["the table has it" if feature.supported else "it is added"]
     if feature.needed_by:
         parts.append(f"{feature.needed_by} needs it")

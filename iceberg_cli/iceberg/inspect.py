@@ -6,6 +6,7 @@ names of Iceberg's metadata table of the same name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
@@ -15,7 +16,7 @@ from iceberg_cli.iceberg.retention import ancestors
 from iceberg_cli.nearest import did_you_mean
 from iceberg_cli.times import iso
 
-INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/1"
+INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/2"
 Row = dict[str, Any]
 
 
@@ -25,13 +26,13 @@ def id_text(value: int | None) -> str | None:
 
 
 def header(
-    metadata: TableMetadata, what: str, *, name: str, metadata_location: str, as_of_ms: int
+    metadata: TableMetadata, what: str, *, table: Mapping[str, str], metadata_location: str, as_of_ms: int
 ) -> dict[str, Any]:
-    """The fields that every `inspection/1` document begins with."""
+    """The fields that every `inspection/2` document begins with."""
     return {
         "schema": INSPECTION_SCHEMA,
         "what": what,
-        "table": name,
+        "table": dict(table),
         "format": "iceberg",
         "format_version": metadata.format_version,
         "table_uuid": metadata.table_uuid,

@@ -13,10 +13,10 @@ from typing import Final
 from iceberg_cli.iceberg import v3_readers
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.preflight_facts import Looked, counted, ids_of, obstructing, some
-from iceberg_cli.iceberg.preflight_finding import BLOCKING, INFO, WARNING, Finding, blocking, info, warning
 from iceberg_cli.iceberg.snapshots import BRANCH, MAIN, TAG
 from iceberg_cli.iceberg.transforms import parse
 from iceberg_cli.iceberg.upgrade_v3 import TARGET
+from iceberg_cli.preflight_findings import BLOCKING, INFO, WARNING, Finding, blocking, info, warning
 
 _DAY_MS: Final = 86_400_000
 _LATELY_MS: Final = 30 * _DAY_MS

@@ -17,10 +17,10 @@ from iceberg_cli.iceberg.manifest import DELETES, EntryBatch, ManifestSource, re
 from iceberg_cli.iceberg.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.preflight import findings
 from iceberg_cli.iceberg.preflight_facts import ListFacts, Looked, snapshots_to_read
-from iceberg_cli.iceberg.preflight_finding import BLOCKING, Finding
 from iceberg_cli.iceberg.reachability import live
 from iceberg_cli.iceberg.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.upgrade_v3 import REPAIR, UpgradePolicy
+from iceberg_cli.preflight_findings import BLOCKING, Finding, Preflight, blocking
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs.heads import branches
 from iceberg_cli.verbs.repair_manifests import Repair, repair
@@ -28,12 +28,13 @@ from iceberg_cli.verbs.repair_manifests import Repair, repair
 _POSITION_DELETES: Final = 1  # content of a file
 
 
-def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> tuple[Finding, ...]:
-    """All findings on the table as loaded last, as they are once the recipe's repair is done.
+def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+    """All findings on the table as it is now, as they are once the recipe's repair is done.
 
     Raises:
         CorruptFile: something that must be read cannot be read whole.
     """
+    base = table.load()
     looked = look(table)
     if table.metadata.format_version >= rules.TARGET:
         looked = _with_positions(table, looked)
@@ -48,7 +49,18 @@ def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> tu
         )
         for reason in mending.blocked_by
     ]
-    return (*blocked, *found)
+    reason = table.read_only_reason()
+    if reason is not None and table.metadata.format_version < rules.TARGET:
+        blocked.append(
+            blocking("upgrade-refused", "table", reason, f"iceberg-cli inspect {shlex.quote(table.name)}")
+        )
+    return Preflight(
+        findings=(*blocked, *found),
+        table=table.describe(),
+        base=base.to_json(),
+        target={"format_version": rules.TARGET},
+        recipe=asked.recipe,
+    )
 
 
 def look(table: IcebergTable) -> Looked:

@@ -14,10 +14,10 @@ from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
 from iceberg_cli.iceberg.merge_policy import MergePolicy
 from iceberg_cli.iceberg.metadata import TableMetadata
 from iceberg_cli.iceberg.preflight_facts import Looked
-from iceberg_cli.iceberg.preflight_finding import BLOCKING, WARNING, Finding
 from iceberg_cli.iceberg.snapshots import MAIN
 from iceberg_cli.iceberg.upgrade_v3 import ASSIGN, MERGE, REPAIR, UpgradePolicy
 from iceberg_cli.plan import Base, Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.preflight_findings import BLOCKING, WARNING, Finding
 from iceberg_cli.removal_rows import ICEBERG_KINDS
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import assign_row_ids, merge_dvs

@@ -1,4 +1,4 @@
-"""`resume --abandon`: what was given up, and which files are nobody's now; and what is still open is not "settled"."""
+"""`resume --abandon`: what was given up, and which files are orphaned; and what is still open is not "settled"."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def abandoned(table: object) -> dict[str, Any]:
     return found
 
 
-def test_the_document_lists_the_files_that_are_nobodys_now_with_their_bytes(table: FolderTable) -> None:
+def test_the_document_lists_the_files_that_are_orphaned_with_their_bytes(table: FolderTable) -> None:
     operation = expire(str(table.folder), *AS_OF, "--grace", "1h").json["operation_id"]
     ran = iceberg_cli("resume", table.folder, "--abandon", "--format", "json")
     [report] = ran.json["reports"]
@@ -61,7 +61,7 @@ def test_the_document_lists_the_files_that_are_nobodys_now_with_their_bytes(tabl
     assert {file["path"]: file["size_bytes"] for file in found["orphan_files"]} == sizes
     assert (found["orphan_files_count"], found["orphan_bytes"]) == (len(GONE), sum(sizes.values()))
     assert found["orphan_files_checked"] is True
-    assert found["state"] == "committed; its files wait for their grace"
+    assert (found["state"], found["message"]) == ("waiting", "committed; its files wait for their grace")
 
 
 def test_the_text_says_what_was_abandoned_and_lists_the_files(table: FolderTable) -> None:
@@ -73,14 +73,14 @@ def test_the_text_says_what_was_abandoned_and_lists_the_files(table: FolderTable
     assert first.endswith(": committed; its files wait for their grace.")
     assert second.startswith("8 files")
     assert second.endswith(
-        "are nobody's now: the table does not need them, and no operation deletes them any more:"
+        "are orphaned: the table does not need them, and no operation deletes them any more:"
     )
     assert {line.strip() for line in rest} == {f"{table.folder}/{name}" for name in GONE}
     assert "Done" not in ran.out
     assert "ettled" not in ran.out
 
 
-def test_a_file_that_the_table_needs_again_is_not_nobodys(table: FolderTable) -> None:
+def test_a_file_that_the_table_needs_again_is_not_orphaned(table: FolderTable) -> None:
     """Somebody brought snapshot 3 back: whoever cleans up by the list must not lose its files."""
     expire(str(table.folder), *AS_OF, "--grace", "1h")
     before = json.loads((table.folder / "metadata" / "v1.metadata.json").read_text())
@@ -125,7 +125,7 @@ def test_an_operation_that_leaves_nothing_says_so(tmp_path: Path) -> None:
     ran = iceberg_cli("resume", folder, "--abandon")
     assert ran.code == 0
     assert ran.out.splitlines()[0].endswith(": stopped before its commit; nothing was changed.")
-    assert ran.out.splitlines()[1] == "No file is nobody's now."
+    assert ran.out.splitlines()[1] == "It leaves no file behind."
 
 
 def test_a_journal_that_cannot_be_read_leaves_files_that_nobody_can_name(table: FolderTable) -> None:

@@ -1,4 +1,4 @@
-"""One exit code for each kind of outcome, in text and in the `error/1` document."""
+"""One exit code for each kind of outcome, in text and in the `error/2` document."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(name: object, *arguments: object) -> Ran:
 def check_error(ran: Ran, code: int, error: str) -> None:
     assert ran.code == code, ran.out + ran.err
     document = ran.json
-    assert (document["schema"], document["exit_code"]) == ("iceberg-cli/error/1", code)
+    assert (document["schema"], document["exit_code"]) == ("iceberg-cli/error/2", code)
     assert document["error"] == error
     assert document["message"]
     assert document["state"]

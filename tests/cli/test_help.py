@@ -203,7 +203,7 @@ def test_command_line_that_cannot_be_read_exits_2_and_names_what_was_read(
 def test_unknown_option_with_json_prints_one_error_document(spelling: list[str]) -> None:
     shown = iceberg_cli("expire-snapshots", "t", "--nope", *spelling)
     assert shown.code == 2
-    assert shown.json["schema"] == "iceberg-cli/error/1"
+    assert shown.json["schema"] == "iceberg-cli/error/2"
     assert shown.json["exit_code"] == 2
     assert "--nope" in shown.json["message"]
 

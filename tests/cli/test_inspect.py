@@ -48,7 +48,7 @@ def files_below(folder: Path) -> dict[str, tuple[int, int]]:
 
 def test_a_summary_counts_what_the_current_snapshot_reaches(table: str) -> None:
     document = shown(table)
-    assert document["schema"] == "iceberg-cli/inspection/1"
+    assert document["schema"] == "iceberg-cli/inspection/2"
     assert document["current_snapshot_id"] == "3"
     assert document["snapshot_count"] == 3
     assert document["totals"]["data_files"] == 3
@@ -192,25 +192,25 @@ def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> Non
     saved = str(tmp_path / "plan.json")
     run("plan", table, "expire-snapshots", "--snapshot-id", "2", "-o", saved)
     documents = {
-        "error": run("inspect", table, "protocol", "--format", "json").json,
-        "plan": run("plan", table, "expire-snapshots", "--snapshot-id", "2", "--format", "json").json,
-        "survey": run("plan", table, "--snapshot-id", "2", "--format", "json").json,
-        "replan": run("apply", saved, "--replan", "--format", "json").json,
-        "report": run(
+        "error/2": run("inspect", table, "protocol", "--format", "json").json,
+        "plan/2": run("plan", table, "expire-snapshots", "--snapshot-id", "2", "--format", "json").json,
+        "survey/1": run("plan", table, "--snapshot-id", "2", "--format", "json").json,
+        "replan/1": run("apply", saved, "--replan", "--format", "json").json,
+        "report/1": run(
             "expire-snapshots", table, "--snapshot-id", "2", "--grace", "1h", "--yes", "--format", "json"
         ).json,
-        "operations": run("resume", table, "--list", "--format", "json").json,
-        "reports": run("resume", table, "--format", "json").json,
-        "demo": run("demo", str(tmp_path / "demo"), "--format", "json").json,
-        "preflight": run("upgrade-v3", table, "--check", "--format", "json").json,
-        "inspection": run("inspect", table, "--format", "json").json,
+        "operations/2": run("resume", table, "--list", "--format", "json").json,
+        "reports/1": run("resume", table, "--format", "json").json,
+        "demo/1": run("demo", str(tmp_path / "demo"), "--format", "json").json,
+        "preflight/2": run("upgrade-v3", table, "--check", "--format", "json").json,
+        "inspection/2": run("inspect", table, "--format", "json").json,
     }
-    assert {f"iceberg-cli/{name}/1" for name in documents} == SCHEMAS.keys()
+    assert {f"iceberg-cli/{name}" for name in documents} == SCHEMAS.keys()
     for name, document in documents.items():
-        assert document["schema"] == f"iceberg-cli/{name}/1"
-    assert documents["plan"]["due"]
-    assert documents["report"]["status"] == "waiting"
-    assert [operation["operation"] for operation in documents["operations"]["operations"]] == [
+        assert document["schema"] == f"iceberg-cli/{name}"
+    assert documents["plan/2"]["due"]
+    assert documents["report/1"]["status"] == "waiting"
+    assert [operation["operation"] for operation in documents["operations/2"]["operations"]] == [
         "expire-snapshots"
     ]
-    assert [report["status"] for report in documents["reports"]["reports"]] == ["waiting"]
+    assert [report["status"] for report in documents["reports/1"]["reports"]] == ["waiting"]

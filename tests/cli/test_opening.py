@@ -178,7 +178,7 @@ def test_an_open_operation_is_found_where_the_table_was_when_it_began(
     move(lake, f"{tmp_path}/moved")
     (found,) = open_operations(lake.name)
     assert found["operation_id"] == operation["operation_id"]
-    assert f"the table was at {here} then, and is at {tmp_path}/moved now" in found["state"]
+    assert f"the table was at {here} then, and is at {tmp_path}/moved now" in found["message"]
     left = set(lake.folder.glob("metadata/snap-*"))
     ran = iceberg_cli("resume", lake.name)
     assert ran.code == 11

@@ -129,7 +129,7 @@ def test_a_verb_that_cannot_be_planned_says_why_and_the_others_are_shown(tmp_pat
 def test_one_verb_alone_that_cannot_be_planned_is_an_error(tmp_path: Path) -> None:
     location = with_a_manifest_cut_short(tmp_path / "t").location
     ran = iceberg_cli("plan", location, "rewrite-manifests", *AS_OF, "--format", "json")
-    assert (ran.code, ran.json["schema"]) == (15, "iceberg-cli/error/1")
+    assert (ran.code, ran.json["schema"]) == (15, "iceberg-cli/error/2")
 
 
 def test_a_wrong_word_on_the_command_line_ends_the_whole_survey(table: FolderTable) -> None:

@@ -80,7 +80,7 @@ def tag(table: Hazard, name: str, snapshot_id: int) -> None:
 def test_check_of_a_clear_table_writes_nothing_and_leaves_with_0(table: FolderTable) -> None:
     before = listing(table.folder)
     document = upgrade(table.folder, "--check").json
-    assert document["schema"] == "iceberg-cli/preflight/1"
+    assert document["schema"] == "iceberg-cli/preflight/2"
     assert document["blocked"] is False
     assert {finding["id"] for finding in document["findings"]} == {
         "writer-unknown", "rows-without-ids", "snapshots-without-ids",

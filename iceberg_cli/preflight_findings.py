@@ -1,0 +1,126 @@
+"""What an upgrade's preflight finds, one by one and as the `preflight/2` document of both formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+SCHEMA: Final = "iceberg-cli/preflight/2"
+BLOCKING, WARNING, INFO = "blocking", "warning", "info"
+SECTIONS: Final[Mapping[str, str]] = {
+    # Iceberg
+    "inline-manifests": "Snapshots",
+    "uncounted-manifests": "Manifest Lists",
+    "missing-manifest-list": "Snapshots",
+    "repair-blocked": "Appendix E",
+    "encryption-keys": "Encryption Keys",
+    "unknown-type": "Primitive Types",
+    "unknown-transform": "Partition Transforms",
+    "unknown-field": "Table Metadata Fields",
+    "writer-reads-v3": "Appendix E",
+    "writer-reads-v3-partly": "Appendix E",
+    "writer-without-v3": "Appendix E",
+    "writer-unknown": "Appendix E",
+    "equality-deletes": "Row Lineage",
+    "position-deletes": "Delete Formats",
+    "rows-without-ids": "Row Lineage for Upgraded Tables",
+    "snapshots-without-ids": "Row Lineage for Upgraded Tables",
+    "v1-manifest-lists": "Appendix E",
+    "rare-type": "Primitive Types",
+    "default-values": "Default values",
+    "multi-argument-transform": "Partition Transforms",
+    "deletion-vectors": "Deletion Vectors",
+    "already-v3": "Format Versioning",
+    "no-table-uuid": "Table Metadata Fields",
+    "partition-field-ids": "Partitioning",
+    # Delta
+    "deletion-vectors-excluded": "Deletion Vectors",
+    "column-mapping-undeclared": "Column Mapping",
+    "data-files-not-parquet": "Format Specification",
+    "change-data-column": "Add CDC File",
+    "upgrade-refused": "Protocol Evolution",
+    "passed-over": "Delta Log Entries",
+    "feature-turned-on": "Table Features",
+    "feature-kept": "Table Features",
+    "client-lacks-features": "Table Features",
+    "client-unknown": "Table Features",
+    "client-knows-features": "Table Features",
+}
+"""By rule the section of the format's specification that it is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing to know before an upgrade.
+
+    `id` is one of `SECTIONS`. `remedy` is the command that gets it out of the way, or shows more of it.
+    """
+
+    id: str
+    severity: str  # blocking, warning, info
+    where: str
+    message: str
+    remedy: str
+
+    def to_json(self) -> dict[str, str]:
+        """JSON form."""
+        return {
+            "id": self.id,
+            "severity": self.severity,
+            "where": self.where,
+            "message": self.message,
+            "section": SECTIONS[self.id],
+            "remedy": self.remedy,
+        }
+
+
+def blocking(id_: str, where: str, message: str, remedy: str) -> Finding:
+    """A finding of this severity."""
+    return Finding(id=id_, severity=BLOCKING, where=where, message=message, remedy=remedy)
+
+
+def warning(id_: str, where: str, message: str, remedy: str) -> Finding:
+    """A finding of this severity."""
+    return Finding(id=id_, severity=WARNING, where=where, message=message, remedy=remedy)
+
+
+def info(id_: str, where: str, message: str, remedy: str) -> Finding:
+    """A finding of this severity."""
+    return Finding(id=id_, severity=INFO, where=where, message=message, remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """What was found on a table.
+
+    Args:
+        findings: the blocking ones first.
+        table: its `name`, `location`, `format` and `format_version`.
+        base: the version of the table that was looked at, in its JSON form.
+        target: {`format_version`}, or of a Delta table {`min_reader_version`, `min_writer_version`, `features`}.
+        recipe: what is done together with the upgrade.
+    """
+
+    findings: tuple[Finding, ...]
+    table: Mapping[str, Any]
+    base: Mapping[str, Any]
+    target: Mapping[str, Any]
+    recipe: Sequence[str] = ()
+
+    @property
+    def blocking(self) -> tuple[Finding, ...]:
+        """Those that block the upgrade."""
+        return tuple(each for each in self.findings if each.severity == BLOCKING)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `preflight/2` document."""
+        return {
+            "schema": SCHEMA,
+            "table": dict(self.table),
+            "base": dict(self.base),
+            "target": dict(self.target),
+            "with": list(self.recipe),
+            "blocked": bool(self.blocking),
+            "findings": [each.to_json() for each in self.findings],
+        }
