@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -22,13 +22,13 @@ class S3Server:
     def options(self) -> dict[str, str]:
         return {"endpoint_url": self.endpoint, "key": "AK", "secret": "a-secret-key", "region": "us-east-1"}
 
-    def fill(self, names: Iterable[str]) -> None:
-        """Put empty objects into the bucket, at once and not by thousands of requests."""
+    def fill(self, objects: Mapping[str, bytes]) -> None:
+        """Put objects by their keys into the bucket, at once and not by hundreds of requests."""
         from moto.core import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
-        for name in names:
-            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(self.bucket, name, b"")
+        for key, data in objects.items():
+            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(self.bucket, key, data)
 
 
 @pytest.fixture(scope="session")

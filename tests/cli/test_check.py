@@ -208,7 +208,7 @@ def test_objects_are_found_by_any_of_their_schemes_one_by_one_and_by_listing(
 def an_s3_table(s3_server: S3Server, name: str, *data: str) -> tuple[Hazard, list[Any]]:
     storage = open_storage(s3_server.options)
     table = Hazard(location=f"s3://{s3_server.bucket}/check/{name}", storage=storage)
-    table.data(*data)
+    s3_server.fill({f"check/{name}/data/{file}": b"ten bytes." for file in data})
     return table, [
         part for item in s3_server.options.items() for part in ("--storage-option", "=".join(item))
     ]

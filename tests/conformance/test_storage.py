@@ -268,7 +268,7 @@ def test_a_listing_goes_on_after_the_first_page(place: Place, request: pytest.Fi
     paths = [f"{place.root}/{name}" for name in names]
     if place.root.startswith("s3://"):
         server: S3Server = request.getfixturevalue("s3_server")
-        server.fill(path.removeprefix(f"s3://{server.bucket}/") for path in paths)
+        server.fill({path.removeprefix(f"s3://{server.bucket}/"): b"" for path in paths})
     else:
         for path in paths:
             place.storage.put_if_absent(path, b"")
