@@ -148,11 +148,13 @@ def test_one_that_cannot_be_settled_says_why(table: FolderTable) -> None:
 
 
 def test_an_error_after_it_says_what_was_settled_and_not_that_nothing_was_changed(table: FolderTable) -> None:
-    expire(str(table.folder), *AS_OF, "--limit-deletes", "1")
-    (table.folder / "metadata" / "snap-4.avro").unlink()
-    ran = iceberg_cli("rewrite-manifests", table.folder, "--yes", *JSON)
-    assert ran.code == ran.json["exit_code"] == 15
-    assert [each["verb"] for each in ran.json["settled"]] == ["expire-snapshots"]
+    operation = expire(str(table.folder), *AS_OF, "--limit-deletes", "1").json["operation_id"]
+    ran = iceberg_cli("expire-snapshots", table.folder, "--snapshot-id", "999", "--yes", *JSON)
+    assert ran.code == ran.json["exit_code"] == 2
+    assert [(each["operation_id"], each["status"]) for each in ran.json["settled"]] == [(operation, "done")]
+    assert ran.json["state"] == "Earlier operations were gone on with; nothing else was changed."
+    text = iceberg_cli("expire-snapshots", table.folder, "--snapshot-id", "999", "--yes")
+    assert "Nothing was changed." in text.err
 
 
 # -- operations ------------------------------------------------------------------------------------------------------
