@@ -57,6 +57,9 @@ def test_no_verb_writes_to_a_catalogs_table_once_a_delta_table_has_its_files(eve
         ran = iceberg_cli(verb, events.name, *options, "--yes")
         assert ran.code == 11, verb
         assert log in ran.err
+    check = iceberg_cli("upgrade-v3", events.name, "--check", "--format", "json")
+    blocking = [each["message"] for each in check.json["findings"] if each["severity"] == "blocking"]
+    assert (check.code, [log in reason for reason in blocking]) == (11, [True])
     assert dry(events.name, *EVERYTHING)["removals"]["count"] > 0
     assert set(listing(events.folder)) == before
 

@@ -49,11 +49,9 @@ def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> Pr
         )
         for reason in mending.blocked_by
     ]
-    reason = table.read_only_reason()
-    if reason is not None and table.metadata.format_version < rules.TARGET:
-        blocked.append(
-            blocking("upgrade-refused", "table", reason, f"iceberg-cli inspect {shlex.quote(table.name)}")
-        )
+    if table.metadata.format_version < rules.TARGET:
+        look_at = f"iceberg-cli inspect {shlex.quote(table.name)}"
+        blocked += [blocking("upgrade-refused", "table", reason, look_at) for reason in table.refusals()]
     return Preflight(
         findings=(*blocked, *found),
         table=table.describe(),
