@@ -341,7 +341,7 @@ def race(catalog: Catalog, *, writers: int, commits: int) -> int:
 
 @pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=16, commits=5)
+    conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
     assert conflicts > 0
 
 

@@ -16,6 +16,7 @@ import pytest
 from iceberg_cli.iceberg.merge_policy import TARGET_PROPERTY
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.running import iceberg_cli
+from tests.crash.budget import deep_unless
 from tests.delete_tables import DeleteTable
 from tests.scan_planning import entries_of, is_vector, view
 
@@ -115,7 +116,7 @@ OPTIONS = (
 PROPERTIES = {2: {TARGET_PROPERTY: "800"}, 3: {TARGET_PROPERTY: "1500"}}
 
 
-@pytest.mark.parametrize("seed", range(35))
+@pytest.mark.parametrize("seed", deep_unless(range(2 * len(OPTIONS)), range(5 * len(OPTIONS))))
 def test_readers_see_the_same_after_a_merge_and_a_second_one_finds_nothing(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "t"
     kind = seed % len(OPTIONS)
