@@ -12,7 +12,7 @@ from iceberg_cli.engines import choice
 from tests.servers import postgres_database, postgres_server, s3_server
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
-from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session
+from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
 
 __all__ = [
     "cluster",
@@ -24,6 +24,7 @@ __all__ = [
     "s3_server",
     "server",
     "spark_session",
+    "written",
 ]
 
 # Tests start the program many hundred times, and each time it would be compiled anew.

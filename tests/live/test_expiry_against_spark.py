@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.crash.budget import FULL
-from tests.spark_tables import Lake, Shape, later_ms, shapes, write
+from tests.spark_tables import Lake, Shape, Writing, later_ms, shapes
 
 pytestmark = pytest.mark.jvm
 
@@ -79,10 +79,9 @@ def without_commit(metadata: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("lake", "scenario"), CASES, indirect=["lake"])
 def test_we_remove_the_files_that_spark_removes_and_every_kept_snapshot_has_its_rows(
-    lake: Lake, scenario: Scenario, tmp_path: Path
+    lake: Lake, written: Writing, scenario: Scenario, tmp_path: Path
 ) -> None:
-    table, plan_file = scenario.shape.name, tmp_path / "plan.json"
-    write(lake, table, scenario.shape)
+    table, plan_file = written(lake, scenario.shape), tmp_path / "plan.json"
     row_ids = lake.metadata(table)["format-version"] >= 3
     cutoff_ms = later_ms()
     policy = ["--older-than", cutoff_ms, "--retain-last", scenario.retain_last]

@@ -17,7 +17,7 @@ import pytest
 from iceberg_cli.cli.run import now_ms
 from iceberg_cli.opening import open_table
 from iceberg_cli.verbs import VERBS
-from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, insert, shapes, write
+from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
 
@@ -39,10 +39,9 @@ def listed(lake: Lake, table: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("granularity", ["partition", "file"])
 def test_rows_and_row_ids_stay_while_position_deletes_become_deletion_vectors(
-    lake: Lake, granularity: str
+    lake: Lake, written: Writing, granularity: str
 ) -> None:
-    table = f"merged_{granularity}"
-    write(lake, table, shapes.upgraded_with_both_deletes(granularity))
+    table = written(lake, shapes.upgraded_with_both_deletes(granularity))
     rows = lake.rows(table, row_ids=True)
     before = delete_files(lake, table)
     assert {row[2] for row in before} == {"PARQUET", "PUFFIN"}
@@ -62,9 +61,8 @@ def test_rows_and_row_ids_stay_while_position_deletes_become_deletion_vectors(
     assert lake.verb("merge-dvs", table)["status"] == "nothing_to_do"
 
 
-def test_spark_goes_on_and_each_merge_keeps_the_rows(lake: Lake) -> None:
-    table = "goes_on"
-    write(lake, table, shapes.upgraded_with_both_deletes("partition"))
+def test_spark_goes_on_and_each_merge_keeps_the_rows(lake: Lake, written: Writing) -> None:
+    table = written(lake, shapes.upgraded_with_both_deletes("partition"))
     rng = random.Random(7)
     for round_number in range(4):
         ids = sorted(row[0] for row in lake.rows(table))
@@ -184,10 +182,9 @@ def set_target(lake: Lake, table: str, size: int) -> None:
 
 
 def test_h_b1_rows_do_not_come_back_when_delete_files_of_one_size_would_be_enough(
-    hadoop: Lake, tmp_path: Path
+    hadoop: Lake, written: Writing, tmp_path: Path
 ) -> None:
-    table = "hazard_b1"
-    write(hadoop, table, shapes.TWO_SIZES_OF_DELETES)
+    table = written(hadoop, shapes.TWO_SIZES_OF_DELETES)
     rows = hadoop.rows(table)
     sizes = sorted(row[5] for row in delete_files(hadoop, table))
     saved = hadoop.save(table, tmp_path)
@@ -211,9 +208,8 @@ def test_h_b1_rows_do_not_come_back_when_delete_files_of_one_size_would_be_enoug
 # H-b4: the work is split, and each part makes its own deletion vector
 
 
-def test_h_b4_no_data_file_gets_two_deletion_vectors(hadoop: Lake, tmp_path: Path) -> None:
-    table = "hazard_b4"
-    write(hadoop, table, shapes.TWO_SIZES_OF_DELETES)
+def test_h_b4_no_data_file_gets_two_deletion_vectors(hadoop: Lake, written: Writing, tmp_path: Path) -> None:
+    table = written(hadoop, shapes.TWO_SIZES_OF_DELETES)
     rows = hadoop.rows(table)
     saved = hadoop.save(table, tmp_path)
     set_target(hadoop, table, 1)
@@ -256,12 +252,11 @@ def an_append(lake: Lake, table: str) -> None:
 @pytest.mark.parametrize("disturb", [a_delete, an_update, a_compaction, an_append])
 @pytest.mark.parametrize("phase", ["planned", "staged"])
 def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_delete(
-    hadoop: Lake, disturb: Disturbance, phase: str
+    hadoop: Lake, written: Writing, disturb: Disturbance, phase: str
 ) -> None:
     from iceberg_cli.apply import apply, system_shell
 
-    table = f"hazard_d1_{disturb.__name__}_{phase}"
-    write(hadoop, table, shapes.upgraded_with_both_deletes("partition"))
+    table = written(hadoop, shapes.upgraded_with_both_deletes("partition"))
     verb = VERBS["merge-dvs"]
     opened = open_table(
         hadoop.argument(table), storage_options={}, catalog_config=None, on_event=lambda _: None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.crash.budget import deep_unless
-from tests.spark_tables import COMPACT, Lake, Shape, in_order, insert, shapes, write
+from tests.spark_tables import COMPACT, Lake, Shape, Writing, in_order, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
 
@@ -45,9 +45,10 @@ def manifests(lake: Lake, table: str) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("lake", deep_unless(["hadoop"], ["hadoop", "jdbc"]), indirect=True)
 @pytest.mark.parametrize("shape", CASES, ids=lambda shape: shape.name)
-def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(lake: Lake, shape: Shape) -> None:
-    table = f"manifests_{shape.name}"
-    write(lake, table, shape)
+def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(
+    lake: Lake, written: Writing, shape: Shape
+) -> None:
+    table = written(lake, shape)
     row_ids = lake.metadata(table)["format-version"] >= 3
     older = {snapshot_id: lake.rows(table, snapshot_id) for snapshot_id in lake.snapshot_ids(table)}
     before, kinds = seen(lake, table, row_ids=row_ids), manifests(lake, table)
@@ -104,9 +105,8 @@ def test_manifests_split_by_partition_let_spark_skip_those_that_do_not_match(had
     assert hadoop.verb("rewrite-manifests", table, "--target-size", "8KiB")["status"] == "nothing_to_do"
 
 
-def test_h_e_row_ids_survive_our_rewrite_and_javas_own_after_it(hadoop: Lake) -> None:
-    table = "manifests_he"
-    write(hadoop, table, shapes.V3_LINEAGE)
+def test_h_e_row_ids_survive_our_rewrite_and_javas_own_after_it(hadoop: Lake, written: Writing) -> None:
+    table = written(hadoop, shapes.V3_LINEAGE)
     before = hadoop.rows(table, row_ids=True)
     hadoop.verb("rewrite-manifests", table)
     assert hadoop.rows(table, row_ids=True) == before

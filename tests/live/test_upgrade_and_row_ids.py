@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, insert, shapes, write
+from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes, write
 from tests.spark_tables.old_writers import embed_manifests
 
 pytestmark = pytest.mark.jvm
@@ -58,9 +58,10 @@ def check_ids(found: Ids, next_row_id: int) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_our_upgrade_makes_the_metadata_that_java_makes(lake: Lake, shape: Shape, tmp_path: Path) -> None:
-    table = f"up_{shape.name}"
-    write(lake, table, shape)
+def test_our_upgrade_makes_the_metadata_that_java_makes(
+    lake: Lake, written: Writing, shape: Shape, tmp_path: Path
+) -> None:
+    table = written(lake, shape)
     rows = lake.rows(table)
     saved = lake.save(table, tmp_path)
     lake.sql(table, UPGRADE)
@@ -77,9 +78,8 @@ def test_our_upgrade_makes_the_metadata_that_java_makes(lake: Lake, shape: Shape
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_row_lineage_is_right_when_spark_goes_on(lake: Lake, shape: Shape) -> None:
-    table = f"on_{shape.name}"
-    write(lake, table, shape)
+def test_row_lineage_is_right_when_spark_goes_on(lake: Lake, written: Writing, shape: Shape) -> None:
+    table = written(lake, shape)
     if shape is shapes.GZIP_METADATA:
         lake.sql(table, insert(60, 63))
     rows = lake.rows(table)
@@ -112,9 +112,10 @@ def _last_column(lake: Lake, table: str) -> str:
     return str(schema["fields"][-1]["name"])
 
 
-def test_our_ids_are_those_that_java_gives_in_its_first_commit(lake: Lake, tmp_path: Path) -> None:
-    table = "first_commit"
-    write(lake, table, shapes.V2_BRANCHES_AND_DELETES)
+def test_our_ids_are_those_that_java_gives_in_its_first_commit(
+    lake: Lake, written: Writing, tmp_path: Path
+) -> None:
+    table = written(lake, shapes.V2_BRANCHES_AND_DELETES)
     upgrade(lake, table)
     assert set(ids(lake, table).values()) == {None}
     saved = lake.save(table, tmp_path)
@@ -131,9 +132,8 @@ def test_our_ids_are_those_that_java_gives_in_its_first_commit(lake: Lake, tmp_p
 
 
 @pytest.mark.parametrize("share", [False, True])
-def test_branches_have_ids_of_their_own_or_share_mains(lake: Lake, share: bool) -> None:
-    table = f"branches_{share}".lower()
-    write(lake, table, shapes.V2_BRANCHES_AND_DELETES)
+def test_branches_have_ids_of_their_own_or_share_mains(lake: Lake, written: Writing, share: bool) -> None:
+    table = written(lake, shapes.V2_BRANCHES_AND_DELETES)
     upgrade(lake, table)
     rows = {
         ref: lake.rows(table, lake.metadata(table)["refs"][ref]["snapshot-id"]) for ref in ("main", "audit")
@@ -167,9 +167,8 @@ def test_branches_have_ids_of_their_own_or_share_mains(lake: Lake, share: bool) 
     check_ids(later, lake.metadata(table)["next-row-id"])
 
 
-def test_the_whole_recipe_leaves_vectors_and_ids(lake: Lake) -> None:
-    table = "recipe"
-    write(lake, table, shapes.V2_BRANCHES_AND_DELETES)
+def test_the_whole_recipe_leaves_vectors_and_ids(lake: Lake, written: Writing) -> None:
+    table = written(lake, shapes.V2_BRANCHES_AND_DELETES)
     rows = lake.rows(table)
 
     report = upgrade(lake, table, *RECIPE)

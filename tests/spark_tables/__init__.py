@@ -13,7 +13,8 @@ A suite asks for the fixture `lake` (each test runs on both catalogs), `hadoop` 
   (`{t}`: the table, `{c}`: its catalog, `{f}`: its folder), because the order decides what a table holds, and the few
   steps that SQL cannot say. A statement that writes makes one snapshot with one file for each partition.
 - `shapes` are those with a name. `shape.then(...)` goes on with one, and `Shape(...)` makes one for a single test.
-- `write` makes Spark write a table of a shape, under a name that no other test takes.
+- `write` makes Spark write a table of a shape, under a name that no other test takes. The fixture `written` has each
+  shape written once, and gives the table to every test as it was then.
 - `Lake` is a catalog with its tables: what Spark, Iceberg Java, PyIceberg and DuckDB read from them, their files,
   `save` and `restore` for doing two things to the very same table, `verb` and `cli` for our program.
 - `old_writers` makes of a table what writers of version 1 left.
@@ -36,9 +37,19 @@ same package is the session of our own engine; it writes no tables.
 
 from tests.spark_tables import shapes
 from tests.spark_tables.lake import Lake, in_order, later_ms
-from tests.spark_tables.shape import COMPACT, UPGRADE, Shape, insert, of_snapshot, ref_ages, staged, write
+from tests.spark_tables.shape import (
+    COMPACT,
+    UPGRADE,
+    Shape,
+    Writing,
+    insert,
+    of_snapshot,
+    ref_ages,
+    staged,
+    write,
+)
 
 __all__ = [
-    "COMPACT", "UPGRADE", "Lake", "Shape", "in_order", "insert", "later_ms", "of_snapshot", "ref_ages", "shapes",
-    "staged", "write",
+    "COMPACT", "UPGRADE", "Lake", "Shape", "Writing", "in_order", "insert", "later_ms", "of_snapshot", "ref_ages",
+    "shapes", "staged", "write",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from iceberg_cli.engines.spark_session import Session
 from iceberg_cli.storage.local import LocalStorage
 from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY, settings_of_jvm, starting
 from tests.spark_tables.lake import Lake
+from tests.spark_tables.shape import Writing
 
 # A process has one Spark, and what is asked for second goes on with it: it must find Iceberg there. Where both are, the
 # engine's is to be the first, as in the order of the files: a Spark that runs takes no settings of events any more.
@@ -65,6 +66,12 @@ def hadoop(lakes: dict[str, Lake]) -> Lake:
 def lake(lakes: dict[str, Lake], request: pytest.FixtureRequest) -> Lake:
     """Each of the two catalogs."""
     return lakes[request.param]
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Writing:
+    """Tables of shapes, each written once."""
+    return Writing(tmp_path_factory.mktemp("written"))
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from tests.spark_tables.lake import Lake
+from tests.spark_tables.lake import Lake, Saved
 
 # A statement for `Lake.sql`, or what no statement can do, on a table of a lake.
 Step = str | Callable[[Lake, str], object]
@@ -42,6 +43,29 @@ def write(lake: Lake, table: str, shape: Shape) -> None:
             lake.sql(table, step)
         else:
             step(lake, table)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Has Spark write the table of each shape once in each catalog; whoever asks next gets it back as it was.
+
+    Args:
+        folder: where the tables are set aside.
+    """
+
+    folder: Path
+    _known: list[tuple[str, Shape, str, Saved]] = field(default_factory=list)
+
+    def __call__(self, lake: Lake, shape: Shape) -> str:
+        """The name of the table."""
+        for catalog, known, table, saved in self._known:
+            if (catalog, known) == (lake.catalog, shape):
+                lake.restore(table, saved)
+                return table
+        table = f"{shape.name or 'shape'}_{len(self._known)}"
+        write(lake, table, shape)
+        self._known.append((lake.catalog, shape, table, lake.save(table, self.folder)))
+        return table
 
 
 def insert(first: int, last: int, values: str = "concat('k', id % 2)", *, branch: str = "") -> str:
