@@ -15,6 +15,7 @@ from iceberg_cli.delta_table import DeltaTable
 from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused
 from iceberg_cli.plan import Change, Plan, Step
 from tests.builders import NOW_MS
+from tests.crash.budget import few_or_many, some
 from tests.crash.delta import (
     ROOT,
     DeltaProcess,
@@ -67,9 +68,10 @@ def effects() -> list[str]:
     return process.effects
 
 
+@few_or_many(12)
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_crash_around_any_effect_of_a_vacuum(side: str) -> None:
-    for number, effect in enumerate(effects()):
+def test_crash_around_any_effect_of_a_vacuum(side: str, budget: int) -> None:
+    for number, effect in some(list(enumerate(effects())), budget):
         world = a_delta_world()
         process = DeltaProcess(world=world, script=Script(**{side: {number: crash}}))
         assert process.dies(process.run), effect
@@ -99,10 +101,11 @@ RACES: Mapping[str, Callable[[World], object]] = {
 }
 
 
+@few_or_many(12)
 @pytest.mark.parametrize("race", RACES)
-def test_another_writer_commits_before_any_effect_of_a_vacuum(race: str) -> None:
+def test_another_writer_commits_before_any_effect_of_a_vacuum(race: str, budget: int) -> None:
     """A file that is added again while its deletion is on its way stays; the vacuum's own versions come after."""
-    for number, effect in enumerate(effects()):
+    for number, effect in some(list(enumerate(effects())), budget):
         world = a_delta_world()
         raced: list[int] = []
 
@@ -296,8 +299,9 @@ def test_an_unconditional_step_follows_the_commit_before_it_or_is_left_out(
     assert operations_of(world)[4:] == expected
 
 
+@few_or_many(8)
 @pytest.mark.parametrize("kind", ["classic", "v2"])
-def test_crash_around_any_effect_of_a_checkpoint(kind: str) -> None:
+def test_crash_around_any_effect_of_a_checkpoint(kind: str, budget: int) -> None:
     """Whatever is there of it, the table reads as before; run again, it is whole, and no hint names another."""
     policy = {"checkpoint": kind, "part_size": 1}
 
@@ -307,7 +311,7 @@ def test_crash_around_any_effect_of_a_checkpoint(kind: str) -> None:
 
     trial = process(a_delta_world())
     assert trial.run().status == "done"
-    for number, effect in enumerate(trial.effects):
+    for number, effect in some(list(enumerate(trial.effects)), budget):
         world = a_delta_world()
         dying = process(world, Script(before={number: crash}))
         assert dying.dies(dying.run), effect
