@@ -38,10 +38,16 @@ class ForeignFiles:
         """Such as "2 files, 1,024 bytes,"."""
         return f"{self.count:,} file{'s' if self.count > 1 else ''}, {self.size_bytes:,} bytes,"
 
-    def stay(self, reason: str, remedy: str = "") -> str:
-        """That they stay for ever, in words, for `Plan.lasting`."""
-        verb = "stay" if self.count > 1 else "stays"
-        return f"{self.quantity} that would go {verb} for ever: {reason}.{remedy} Such as: {', '.join(self.examples)}"
+    def stay(self, reason: str, *, of_one: str, remedy: str = "") -> str:
+        """That they stay for ever, in words, for `Plan.lasting`.
+
+        Args:
+            reason: why they do.
+            of_one: the same of a single file.
+            remedy: what deletes them.
+        """
+        verb, why = ("stay", reason) if self.count > 1 else ("stays", of_one)
+        return f"{self.quantity} that would go {verb} for ever: {why}.{remedy} Such as: {', '.join(self.examples)}"
 
 
 def some(names: Sequence[str], noun: str) -> str:

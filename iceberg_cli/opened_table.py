@@ -122,8 +122,12 @@ class OpenedTable(ABC):
         removals = collected(seen(left_out(mine())))
         lasting = [self._outside(outside)] if outside.count else []
         if misnamed.count:
-            reason = "their names have dot segments, or are those of other kinds of files"
-            lasting.append(misnamed.stay(reason))
+            lasting.append(
+                misnamed.stay(
+                    "their names have dot segments, or are those of other kinds of files",
+                    of_one="its name has dot segments, or is that of another kind of file",
+                )
+            )
         blocked_by = [self._whole(store, files) for store, files in in_stores.items() if files.count]
         blocked_by += self._obstacles(folders)
         plan = replace(plan, blocked_by=(*plan.blocked_by, *blocked_by))
@@ -133,13 +137,16 @@ class OpenedTable(ABC):
         """That files outside the table stay, in words."""
         folders = some(files.folders, "places")
         if not self.takes_roots:
-            return files.stay(f"they are outside the table's own folder, in {folders}")
+            where = f"outside the table's own folder, in {folders}"
+            return files.stay(f"they are {where}", of_one=f"it is {where}")
         named = all(Roots.of([folder]).folders for folder in files.folders)
         allowed = [shlex.quote(folder) for folder in files.folders] if named else ["FOLDER"]
         options = " ".join(f"--unsafe-allow-root {folder}" for folder in allowed)
+        where = f"outside the table's own locations, in {folders}, and nothing will reference"
         return files.stay(
-            f"they are outside the table's own locations, in {folders}, and nothing will reference them any more",
-            f" `{options}` deletes them.",
+            f"they are {where} them any more",
+            of_one=f"it is {where} it any more",
+            remedy=f" `{options}` deletes {'them' if files.count > 1 else 'it'}.",
         )
 
     def _whole(self, store: str, files: ForeignFiles) -> str:

@@ -14,6 +14,8 @@ SECTIONS: Final[Mapping[str, str]] = {
     "uncounted-manifests": "Manifest Lists",
     "missing-manifest-list": "Snapshots",
     "repair-blocked": "Appendix E",
+    "file-unreadable": "Manifests",
+    "upgrade-refused": "Format Versioning",
     "encryption-keys": "Encryption Keys",
     "unknown-type": "Primitive Types",
     "unknown-transform": "Partition Transforms",
@@ -34,12 +36,11 @@ SECTIONS: Final[Mapping[str, str]] = {
     "already-v3": "Format Versioning",
     "no-table-uuid": "Table Metadata Fields",
     "partition-field-ids": "Partitioning",
-    # Delta
+    # Delta, which has upgrade-refused as well
     "deletion-vectors-excluded": "Deletion Vectors",
     "column-mapping-undeclared": "Column Mapping",
     "data-files-not-parquet": "Format Specification",
     "change-data-column": "Add CDC File",
-    "upgrade-refused": "Protocol Evolution",
     "passed-over": "Delta Log Entries",
     "feature-turned-on": "Table Features",
     "feature-kept": "Table Features",

@@ -163,11 +163,12 @@ def show_report(target: Console, report: Report, table: str) -> None:
 
 def _show_abandoned(target: Console, report: Report, abandoned: Abandoned, table: str) -> None:
     """What was given up, and every file of it that nothing deletes any more: this is told only once."""
-    begun = "" if abandoned.started_ms is None else f", begun at {moment(abandoned.started_ms)}"
-    verb = report.operation
-    target.print(
-        printable(f"Abandoned {verb} {table}, operation {report.operation_id}{begun}: {abandoned.message}.")
-    )
+    what = f"operation {report.operation_id}"
+    if abandoned.started_ms is None:  # its journal cannot be read: not even the verb is known
+        what += f" of {table}"
+    else:
+        what = f"{report.operation} {table}, {what}, begun at {moment(abandoned.started_ms)}"
+    target.print(printable(f"Abandoned {what}: {abandoned.message}."))
     left = abandoned.orphans
     if left is None:
         target.print("Which files it leaves cannot be told: its journal or the list of its files is damaged.")

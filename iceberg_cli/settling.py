@@ -58,6 +58,10 @@ def operations(table: IcebergTable | DeltaTable, *, now_ms: int) -> list[Listed]
         try:
             operation = table.journal(operation_id).operation()
         except (CorruptFile, Refused) as error:
+            if isinstance(error, CorruptFile):
+                error.next_step = (
+                    "`resume --abandon` closes the operation; the files that it was to delete stay."
+                )
             found.append(
                 Listed(
                     operation_id=operation_id,

@@ -236,10 +236,6 @@ class IcebergTable(OpenedTable):
         reasons = [self._delta_owner(), self._other_owner() if deletes else None]
         return replace(found, blocked_by=(*found.blocked_by, *(reason for reason in reasons if reason)))
 
-    def refusals(self) -> tuple[str, ...]:
-        """Why no verb commits to this table from here; none where verbs do."""
-        return tuple(reason for reason in (self.read_only_reason(), self._delta_owner()) if reason)
-
     def _delta_owner(self) -> str | None:
         """Why the table's files are a Delta table's to maintain, or None."""
         folder = canonical(self.location).rstrip("/") or "/"

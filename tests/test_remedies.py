@@ -24,6 +24,7 @@ from iceberg_cli.iceberg.check_rules import RULES
 from iceberg_cli.preflight_findings import SECTIONS
 from iceberg_cli.storage import open_storage
 from iceberg_cli.verbs import preflight as preflight_reading
+from iceberg_cli.verbs import upgrade_v3 as upgrading
 from tests.builders import ADDED, a_branch, a_tag
 from tests.check_tables import SNAPSHOT_ID, Sound
 from tests.cli.lakes import listing
@@ -333,12 +334,13 @@ PREFLIGHT: dict[str, Callable[[Path], str] | str] = {
     "no-table-uuid": LOOK,
     "partition-field-ids": LOOK,
     "upgrade-refused": LOOK,
+    "file-unreadable": LOOK,
 }
 
 
 def ids_in_source() -> set[str]:
     """The ids of all findings that the preflight can make, wherever one is made."""
-    trees = [ast.parse(inspect.getsource(module)) for module in (preflight, preflight_reading)]
+    trees = [ast.parse(inspect.getsource(module)) for module in (preflight, preflight_reading, upgrading)]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Tuple))]
     makers = {"blocking", "warning", "info", "make"}
     found = set()

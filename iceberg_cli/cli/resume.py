@@ -141,6 +141,6 @@ def _show_list(run: Run, opened: IcebergTable | DeltaTable, found: list[Listed])
             (op["operation_id"], op["operation"] or "?", op["started"] or "?", op["message"])
             for op in document
         ]
-        render.table_of(run.out, ("operation", "verb", "started", "state"), rows)
+        render.table_of(run.err if run.quiet else run.out, ("operation", "verb", "started", "state"), rows)
     elif not run.quiet:
         run.out.print("No open operation.")

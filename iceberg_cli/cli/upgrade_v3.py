@@ -154,9 +154,9 @@ def _preflight(run: Run, opened: IcebergTable | DeltaTable, options: UpgradeOpti
         due = any(each.id == "feature-turned-on" for each in found.findings)
         return found, "" if due else "the table has these features: nothing to upgrade"
     from iceberg_cli.iceberg.upgrade_v3 import TARGET
-    from iceberg_cli.verbs import preflight as iceberg
+    from iceberg_cli.verbs.upgrade_v3 import check
 
     refuse_foreign(options, ICEBERG, opened.name)
-    found = iceberg.preflight(opened, options.policy(now_ms=run.as_of_ms), as_of_ms=run.as_of_ms)
+    found = check(opened, options.policy(now_ms=run.as_of_ms), as_of_ms=run.as_of_ms)
     version = opened.metadata.format_version
     return found, f"the table has format version {version}: nothing to upgrade" if version >= TARGET else ""

@@ -287,6 +287,12 @@ def _warnings(
             f"{name}{more} is dated {iso(newest_ms)}, and ages are counted from {iso(as_of_ms)}: one of the clocks is "
             "wrong, or --as-of names the past; what is dated ahead counts as new"
         )
+    if judgement.expired and policy.cleanup != "all":
+        kept = "files" if policy.cleanup == "none" else "data and delete files"
+        warnings.append(
+            f"the {kept} that only these snapshots reach stay for ever: --cleanup {policy.cleanup} deletes "
+            "none of them, and no later run knows them"
+        )
     return tuple(warnings)
 
 

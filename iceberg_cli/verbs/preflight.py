@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.preflight_facts import ListFacts, Looked, snapshots_to_
 from iceberg_cli.iceberg.reachability import live
 from iceberg_cli.iceberg.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.upgrade_v3 import REPAIR, UpgradePolicy
-from iceberg_cli.preflight_findings import BLOCKING, Finding, Preflight, blocking
+from iceberg_cli.preflight_findings import BLOCKING, Finding, Preflight
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs.heads import branches
 from iceberg_cli.verbs.repair_manifests import Repair, repair
@@ -49,9 +49,6 @@ def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> Pr
         )
         for reason in mending.blocked_by
     ]
-    if table.metadata.format_version < rules.TARGET:
-        look_at = f"iceberg-cli inspect {shlex.quote(table.name)}"
-        blocked += [blocking("upgrade-refused", "table", reason, look_at) for reason in table.refusals()]
     return Preflight(
         findings=(*blocked, *found),
         table=table.describe(),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from iceberg_cli.apply import Verb
+from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg import assign_row_ids as row_ids
 from iceberg_cli.iceberg import upgrade_v3 as rules
 from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
@@ -17,12 +18,12 @@ from iceberg_cli.iceberg.preflight_facts import Looked
 from iceberg_cli.iceberg.snapshots import MAIN
 from iceberg_cli.iceberg.upgrade_v3 import ASSIGN, MERGE, REPAIR, UpgradePolicy
 from iceberg_cli.plan import Base, Change, Option, Plan, Staged, Step, Task, Verdict
-from iceberg_cli.preflight_findings import BLOCKING, WARNING, Finding
+from iceberg_cli.preflight_findings import BLOCKING, WARNING, Finding, Preflight, blocking
 from iceberg_cli.removal_rows import ICEBERG_KINDS
 from iceberg_cli.table import IcebergTable
 from iceberg_cli.verbs import assign_row_ids, merge_dvs
 from iceberg_cli.verbs.assign_row_ids import Parts
-from iceberg_cli.verbs.preflight import applied, findings_on, look, mended
+from iceberg_cli.verbs.preflight import applied, findings_on, look, mended, preflight
 from iceberg_cli.verbs.repair_manifests import Repair, repair
 
 
@@ -82,6 +83,27 @@ class UpgradeV3:
 
 
 VERB: Final = UpgradeV3()
+
+
+def check(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+    """What stands in the way of the upgrade, which is planned for that: a file that cannot be read whole does, too.
+
+    Raises:
+        UsageError: the policy makes no sense. CorruptFile: the metadata or a manifest list cannot be read whole.
+    """
+    found = preflight(table, asked, as_of_ms=as_of_ms)
+    try:
+        reasons = VERB.plan(table, asked.to_json(), as_of_ms=as_of_ms).blocked_by
+    except CorruptFile as error:
+        unread = blocking("file-unreadable", error.path, error.message, error.next_step)
+        return replace(found, findings=(unread, *found.findings))
+    told = {f"{each.message}. Way out: `{each.remedy}`" for each in found.blocking}
+    told |= {each.message for each in found.blocking}
+    look_at = f"iceberg-cli inspect {shlex.quote(table.name)}"
+    refused = [
+        blocking("upgrade-refused", "table", reason, look_at) for reason in reasons if reason not in told
+    ]
+    return replace(found, findings=(*refused, *found.findings))
 
 
 @dataclass(kw_only=True)

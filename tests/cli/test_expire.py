@@ -188,6 +188,10 @@ def test_cleanup_metadata_leaves_data_and_delete_files(table: FolderTable) -> No
 
 def test_cleanup_none_deletes_no_file(table: FolderTable) -> None:
     before = table.files()
+    [warning] = dry(str(table.folder), *AS_OF, "--cleanup", "none")["warnings"]
+    assert warning.startswith(
+        "the files that only these snapshots reach stay for ever: --cleanup none deletes none"
+    )
     report = expire(str(table.folder), *AS_OF, "--cleanup", "none").json
     assert report["status"] == "done"
     assert before <= table.files()

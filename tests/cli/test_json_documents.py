@@ -339,6 +339,19 @@ def test_the_preflight_of_a_delta_table_that_has_the_features_has_nothing_to_upg
     assert ran.out.splitlines()[-1] == f"upgrade-v3 {root}: the table has these features: nothing to upgrade"
 
 
+def test_a_table_that_the_upgrade_cannot_read_whole_is_blocked_in_the_preflight_too(
+    table: FolderTable,
+) -> None:
+    gone = table.folder / "metadata" / "4-m0.avro"
+    gone.unlink()
+    found = {each["id"]: each for each in checked(table.folder, 11)["findings"]}
+    assert (found["file-unreadable"]["severity"], found["file-unreadable"]["where"]) == (
+        "blocking",
+        str(gone),
+    )
+    assert iceberg_cli("upgrade-v3", table.folder, "--yes").code == 15
+
+
 def test_a_read_only_table_is_blocked_in_the_preflight_too(table: FolderTable) -> None:
     document = checked(table.folder / "metadata" / "v1.metadata.json", 11)
     assert [each["id"] for each in document["findings"] if each["severity"] == "blocking"] == [

@@ -1,0 +1,440 @@
+"""Every verb x tables x ways to be run: no traceback, one document that its schema accepts, and what an exit code says.
+
+What a document means for the exit code is spelled out here, from the command line's contract.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.storage.local import LocalStorage
+from tests.builders import DAY_MS
+from tests.cli.lakes import AS_OF_MS, four_snapshots
+from tests.cli.running import Ran, iceberg_cli
+from tests.crash.budget import few_or_many, some
+from tests.delete_tables import DeleteTable
+from tests.delta_builders import (
+    NOW_MS,
+    a_checkpoint,
+    a_dv,
+    a_log,
+    a_metadata,
+    a_protocol_with,
+    a_remove,
+    an_add,
+    write_log_file,
+)
+from tests.paths import FIXTURES
+from tests.test_hazards import as_nobody
+from tests.test_iceberg_rewrite_manifests import a_lot
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+AS_OF = ("--as-of", str(AS_OF_MS))
+JSON = ("--format", "json")
+WHAT = (
+    "summary", "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes",
+    "partitions", "statistics", "metadata-log", "protocol", "features", "row-ids",
+)  # fmt: skip
+VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
+WRITING = [(verb, "T", *AS_OF, "--yes") for verb in VERBS]
+COMMANDS = [
+    *(("inspect", "T", what) for what in WHAT),
+    ("inspect", "T", "--check"),
+    ("inspect", "T", "--check", "--deep"),
+    ("plan", "T", *AS_OF),
+    *(("plan", "T", verb, *AS_OF) for verb in VERBS),
+    *WRITING,
+    *((verb, "T", *AS_OF, "--dry-run") for verb in VERBS),
+    *((verb, "T", *AS_OF) for verb in VERBS),  # without --yes, and nobody to be asked
+    ("expire-snapshots", "T", *AS_OF, "--yes", "--cleanup", "none"),
+    ("expire-snapshots", "T", *AS_OF, "--yes", "--grace", "1h"),
+    ("expire-snapshots", "T", *AS_OF, "--yes", "--no-resume"),
+    ("expire-snapshots", "T", "--snapshot-id", "999", "--yes"),
+    ("upgrade-v3", "T", "--check"),
+    ("apply", "PLAN", "--yes"),
+    ("apply", "PLAN", "--replan"),
+    ("resume", "T", "--list"),
+    ("resume", "T", "--abandon"),
+    ("resume", "T"),
+    ("resume", "T", "no-such-operation"),
+    ("inspect", "T", "nonsense"),
+    ("inspect", "T", "--nonsense"),
+]
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def iceberg_v1(folder: Path) -> str:
+    a_lot(1, files=4, manifests=2, storage=LocalStorage(), location=str(folder)).table()
+    return str(folder)
+
+
+def iceberg_v2(folder: Path) -> str:
+    return four_snapshots(folder).publish()
+
+
+def iceberg_v3(folder: Path) -> str:
+    table = DeleteTable(storage=LocalStorage(), location=str(folder))
+    table.data("a", 10)
+    table.data("b", 10)
+    table.commit(1)
+    table.vectors("dv", {"a": [1, 2], "b": [3]})
+    table.commit(2)
+    table.positions("late", {"b": [4]})
+    table.commit(3)
+    table.publish()
+    return str(folder)
+
+
+def without_a_manifest(folder: Path) -> str:
+    name = iceberg_v2(folder)
+    (folder / "metadata" / "4-m0.avro").unlink()
+    return name
+
+
+def with_half_a_metadata_file(folder: Path) -> str:
+    name = iceberg_v2(folder)
+    newest = max((folder / "metadata").glob("*.metadata.json"))
+    newest.write_bytes(newest.read_bytes()[:100])
+    return name
+
+
+def with_an_open_operation(folder: Path) -> str:
+    name = iceberg_v2(folder)
+    assert iceberg_cli("expire-snapshots", name, *AS_OF, "--yes", "--limit-deletes", "1").code == 0
+    return name
+
+
+def with_a_deletion_that_fails(folder: Path) -> str:
+    name = iceberg_v2(folder)
+    stuck = folder / "data" / "one.parquet"
+    stuck.unlink()
+    stuck.mkdir()
+    assert iceberg_cli("expire-snapshots", name, *AS_OF, "--yes").code == 14
+    return name
+
+
+def with_a_damaged_journal(folder: Path) -> str:
+    name = with_an_open_operation(folder)
+    [journal] = (folder / "_iceberg_cli" / "ops").iterdir()
+    (journal / "000001.json").write_bytes(b"{}")
+    return name
+
+
+def one_metadata_file(folder: Path) -> str:
+    return f"{iceberg_v2(folder)}/metadata/v1.metadata.json"
+
+
+def delta(folder: Path) -> str:
+    gone = a_remove(path="b.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS)
+    a_log(
+        folder,
+        [an_add(path="a.parquet"), an_add(path="b.parquet")],
+        [gone],
+        age_ms=NOW_MS - AS_OF_MS + 20 * DAY_MS,
+    )
+    for name in ("a", "b"):
+        (folder / f"{name}.parquet").write_bytes(b"1234")
+        os.utime(folder / f"{name}.parquet", ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
+    return str(folder)
+
+
+def delta_with_a_checkpoint(folder: Path) -> str:
+    actions = [a_protocol_with("deletionVectors"), a_metadata(), an_add(path="a.parquet", dv=a_dv())]
+    a_log(folder, actions)
+    write_log_file(folder, f"{0:020}.checkpoint.parquet", a_checkpoint(*actions))
+    (folder / "a.parquet").write_bytes(b"1234")
+    return str(folder)
+
+
+def delta_with_half_a_commit(folder: Path) -> str:
+    name = delta(folder)
+    commit = folder / "_delta_log" / f"{1:020}.json"
+    commit.write_bytes(commit.read_bytes()[:-20])
+    return name
+
+
+def nothing(folder: Path) -> str:
+    return str(folder)
+
+
+def an_empty_folder(folder: Path) -> str:
+    folder.mkdir()
+    return str(folder)
+
+
+TABLES: Mapping[str, Callable[[Path], str]] = {
+    made.__name__: made
+    for made in (
+        iceberg_v1, iceberg_v2, iceberg_v3, without_a_manifest, with_half_a_metadata_file, with_an_open_operation,
+        with_a_deletion_that_fails, with_a_damaged_journal, one_metadata_file, delta, delta_with_a_checkpoint,
+        delta_with_half_a_commit, nothing, an_empty_folder,
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Tables that every command line finds as they were made, in folders that everybody may enter."""
+
+    place: Path
+    names: Mapping[str, str]
+
+    def fresh(self, table: str) -> str:
+        """Put a table back as it was; how it is named."""
+        folder = self.place / table
+        self.forget(folder)
+        if (self.place / "made" / table).exists():
+            shutil.copytree(self.place / "made" / table, folder, symlinks=True)
+        return self.names[table]
+
+    @staticmethod
+    def forget(folder: Path) -> None:
+        """Delete a folder whatever its rights are."""
+        if folder.exists():
+            shutil.rmtree(folder)
+
+    def words(self, table: str, command: Sequence[str]) -> list[str] | None:
+        """A command line about a fresh table; None where it cannot be had."""
+        name = self.fresh(table)
+        plan = self.place / f"{table}.plan"
+        if "PLAN" in command and iceberg_cli("plan", name, "expire-snapshots", *AS_OF, "--output", plan).code:
+            return None
+        return [{"T": name, "PLAN": str(plan)}.get(word, word) for word in command]
+
+
+@pytest.fixture(scope="module")
+def lake() -> Iterator[Lake]:
+    # Not below pytest's own folder, which nobody but its owner may enter.
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        names = {table: make(place / table) for table, make in TABLES.items()}
+        (place / "made").mkdir()
+        for table in TABLES:
+            if (place / table).exists():
+                shutil.copytree(place / table, place / "made" / table)
+        place.chmod(0o755)
+        yield Lake(place, names)
+
+
+Spoil = Callable[[Path, list[str]], Ran]
+
+
+# -- what must hold --------------------------------------------------------------------------------------------------
+
+
+def codes_of(document: Mapping[str, Any]) -> set[int]:
+    """The exit codes with which a document agrees."""
+    kind = document["schema"].split("/")[1]
+    match kind:
+        case "error":
+            return {document["exit_code"]}
+        case "report":
+            earlier = [each["exit_code"] for each in document["settled"] if each["exit_code"]]
+            return {14} if document["failed_deletes"] else set(earlier[:1]) or {0}
+        case "reports":
+            return _codes_of_all(document["reports"])
+        case "survey":
+            return {each["exit_code"] for each in document["failed"]} or {0}
+        case "inspection" if document["what"] == "check":
+            unanswered = any(row["id"] == "file-not-looked-at" for row in document["findings"])
+            return {16} if unanswered else {15} if document["counts"]["error"] else {0}
+        case "preflight":
+            return {11} if document["blocked"] else {0}
+        case _:
+            return {0}
+
+
+def _codes_of_all(reports: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Of several operations the first that is not done to its end decides; why one is refused is in words only."""
+    for report in reports:
+        if report["failed_deletes"]:
+            return {14}
+        if report["status"] in ("refused", "unknown"):
+            return {11, 13, 15, 16}
+    return {0}
+
+
+CODES = {0, 2, 10, 11, 12, 13, 14, 15, 16}
+
+
+def problems(ran: Ran, words: Sequence[str]) -> Iterator[str]:
+    """What is wrong with how a command line ended."""
+    if ran.code not in CODES:
+        yield f"exit code {ran.code}"
+    if "Traceback" in ran.out + ran.err:
+        yield "a traceback"
+    if ran.code > 3 and not (ran.out + ran.err).strip():
+        yield f"{ran.code} and not a word"
+    if "--format" in words:
+        try:
+            document = ran.json
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with it is what is looked for
+            yield f"no document that its schema accepts: {error!r:.300}"
+        else:
+            if ran.code not in codes_of(document):
+                yield f"{ran.code}, and the document says {sorted(codes_of(document))}"
+    elif "-q" in words:
+        if ran.out:
+            yield f"-q prints {ran.out[:200]!r}"
+        if ran.code > 3 and not ran.err:
+            yield f"{ran.code}, and standard error is empty"
+    elif not ran.out and not ran.err:
+        yield "nothing at all is said"
+
+
+def wrong(
+    lake: Lake, cases: Sequence[tuple[str, Sequence[str]]], *options: str, spoil: Spoil | None = None
+) -> list[str]:
+    """Run command lines; what is wrong, each with its command line and table."""
+    found = []
+    for table, command in cases:
+        words = lake.words(table, command)
+        if words is None:
+            continue
+        words += options
+        ran = iceberg_cli(*words) if spoil is None else spoil(lake.place / table, words)
+        found += [f"{table}: {' '.join(words)}: {problem}" for problem in problems(ran, words)]
+    return found
+
+
+EVERYTHING = [(table, command) for table in TABLES for command in COMMANDS]
+
+
+@few_or_many(70)
+@pytest.mark.parametrize("options", [(), JSON, ("-q",), ("-v",), (*JSON, "-q")], ids=" ".join)
+def test_every_command_line_ends_as_it_says(lake: Lake, options: tuple[str, ...], budget: int) -> None:
+    assert wrong(lake, some(EVERYTHING, budget), *options) == []
+
+
+def as_nobody_without(right: Callable[[Path], None]) -> Spoil:
+    def spoil(folder: Path, words: list[str]) -> Ran:
+        every = [folder, *folder.rglob("*")] if folder.exists() else []
+        for path in every:
+            path.chmod(0o777 if path.is_dir() else 0o666)
+        right(folder)
+        with as_nobody():
+            ran = iceberg_cli(*words)
+        for path in every:
+            if path.exists():
+                path.chmod(0o777)
+        return ran
+
+    return spoil
+
+
+def unwritable(folder: Path) -> None:
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            path.chmod(0o555)
+
+
+def unreadable(folder: Path) -> None:
+    """A file of the newest state, of those that are there."""
+    named = ("*-m0.avro", "snap-*.avro", "*.metadata.json", "*.json", "*.checkpoint.parquet")
+    files = [path for pattern in named for path in sorted(folder.rglob(pattern))]
+    for path in files[-1:]:
+        path.chmod(0)
+
+
+@few_or_many(40)
+@pytest.mark.parametrize("right", [unwritable, unreadable], ids=lambda right: right.__name__)
+@pytest.mark.parametrize("options", [(), JSON, ("-q",)], ids=" ".join)
+def test_missing_rights_end_as_the_command_line_says(
+    lake: Lake, options: tuple[str, ...], right: Callable[[Path], None], budget: int
+) -> None:
+    here = [case for case in EVERYTHING if case[0] not in ("nothing", "an_empty_folder")]
+    assert wrong(lake, some(here, budget), *options, spoil=as_nobody_without(right)) == []
+
+
+def process(redirection: str, words: Sequence[str], **environment: str) -> Ran:
+    """Run the program from a shell with a redirection."""
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f'"$@" {redirection}', "sh", sys.executable, "-m", "iceberg_cli", *words],
+        cwd=REPOSITORY, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment}, encoding="utf-8", errors="replace",
+    )  # fmt: skip
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
+@few_or_many(6)
+@pytest.mark.parametrize("options", [(), JSON, ("-q",)], ids=" ".join)
+@pytest.mark.parametrize("output", [">&-", ">/dev/full"])
+def test_output_that_cannot_be_written_is_no_traceback(
+    lake: Lake, output: str, options: tuple[str, ...], budget: int
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    found = []
+    for table, command in some(EVERYTHING, budget):
+        words = lake.words(table, command)
+        if words is None:
+            continue
+        usual = iceberg_cli(*words, *options)
+        lake.words(table, command)
+        ran = process(output, [*words, *options])
+        # Closed: whoever reads has left, so 141 stands for all that would have been said; full: 16.
+        expected = {usual.code} if not usual.out else {usual.code, 141 if output == ">&-" else 16}
+        if ran.code not in expected or "Traceback" in ran.err or (ran.code in (11, 15, 16) and not ran.err):
+            found.append(
+                f"{table}: {' '.join([*words, *options])}: {ran.code}, not {expected}: {ran.err[-200:]}"
+            )
+    assert found == []
+
+
+@few_or_many(6)
+@pytest.mark.parametrize("options", [(), JSON], ids=" ".join)
+def test_a_locale_that_knows_ascii_alone_changes_nothing(
+    lake: Lake, options: tuple[str, ...], budget: int
+) -> None:
+    odd = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    def spoil(_: Path, words: list[str]) -> Ran:
+        return process("", words, **odd)
+
+    assert wrong(lake, some(EVERYTHING, budget), *options, spoil=spoil) == []
+
+
+@few_or_many(10)
+def test_tables_of_other_engines_end_as_the_command_line_says(tmp_path: Path, budget: int) -> None:
+    if not FIXTURES.is_dir():
+        pytest.skip("the folder ../shared/fixtures beside the repository is absent")
+    marks = {"metadata", "_delta_log"}
+    roots = sorted(Path(root) for root, names, _ in os.walk(FIXTURES) if marks & set(names))
+    found = []
+    for number, root in enumerate(some(roots, budget)):
+        copy = shutil.copytree(root, tmp_path / str(number), symlinks=True)
+        for command in some(COMMANDS, 8):
+            if "PLAN" in command:
+                continue
+            words = [str(copy) if word == "T" else word for word in command]
+            ran = iceberg_cli(*words, *JSON)
+            found += [f"{root.name}: {' '.join(words)}: {each}" for each in problems(ran, [*words, *JSON])]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "words", [("demo", "D"), ("completion", "bash"), ("completion", "tcsh"), ("--version",), ()]
+)
+@pytest.mark.parametrize("options", [(), ("-q",), JSON], ids=" ".join)
+def test_what_is_about_no_table_ends_as_it_says(
+    tmp_path: Path, words: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    command = [str(tmp_path / "demo") if word == "D" else word for word in words]
+    ran = iceberg_cli(*command, *options)
+    assert ran.code in (0, 2)
+    assert "Traceback" not in ran.out + ran.err
+    if ran.code == 2 and "--format" in options and words:
+        assert json.loads(ran.out)["exit_code"] == 2
