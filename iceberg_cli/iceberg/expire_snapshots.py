@@ -209,6 +209,7 @@ def plan(
         if policy.cleanup == "none"
         else reach(metadata, judgement.kept, content=policy.cleanup == "all"),
     )
+    lasting = _lasting(policy, judgement)
     return Plan(
         operation=OPERATION,
         table=table,
@@ -220,12 +221,23 @@ def plan(
         warnings=(
             *judgement.warnings,
             *_warnings(metadata, retention, policy, judgement, as_of_ms=as_of_ms),
+            *lasting,
         ),
+        lasting=lasting,
         # An interlock refuses an effect; a problem is that what was asked for cannot be done.
         blocked_by=(*(_interlocks(metadata, judgement) if updates else ()), *judgement.problems),
         steps=(step,) if updates else (),
         grace_ms=policy.grace_ms,
     )
+
+
+def _lasting(policy: ExpirePolicy, judgement: Judgement) -> tuple[str, ...]:
+    """That files stay for ever, where that was asked for; see `Plan.lasting`."""
+    if policy.cleanup == "all" or not judgement.expired:
+        return ()
+    kept = "files" if policy.cleanup == "none" else "data and delete files"
+    why = f"--cleanup {policy.cleanup} deletes none of them, and no later run knows them"
+    return (f"the {kept} that only these snapshots reach stay for ever: {why}",)
 
 
 def _options(retention: Retention, policy: ExpirePolicy) -> dict[str, Option]:
@@ -286,12 +298,6 @@ def _warnings(
         warnings.append(
             f"{name}{more} is dated {iso(newest_ms)}, and ages are counted from {iso(as_of_ms)}: one of the clocks is "
             "wrong, or --as-of names the past; what is dated ahead counts as new"
-        )
-    if judgement.expired and policy.cleanup != "all":
-        kept = "files" if policy.cleanup == "none" else "data and delete files"
-        warnings.append(
-            f"the {kept} that only these snapshots reach stay for ever: --cleanup {policy.cleanup} deletes "
-            "none of them, and no later run knows them"
         )
     return tuple(warnings)
 

@@ -186,12 +186,24 @@ def test_cleanup_metadata_leaves_data_and_delete_files(table: FolderTable) -> No
     assert before - table.files() == {name for name in GONE if not name.startswith("data/")}
 
 
+@pytest.mark.parametrize(("cleanup", "what"), [("none", "files"), ("metadata", "data and delete files")])
+def test_files_that_a_cleanup_leaves_for_ever_are_told_even_with_quiet(
+    table: FolderTable, cleanup: str, what: str
+) -> None:
+    plan = dry(str(table.folder), *AS_OF, "--cleanup", cleanup)
+    assert plan["lasting"] == plan["warnings"]
+    [warning] = plan["lasting"]
+    assert warning.startswith(
+        f"the {what} that only these snapshots reach stay for ever: --cleanup {cleanup}"
+    )
+    ran = iceberg_cli("expire-snapshots", table.folder, *AS_OF, "--cleanup", cleanup, "--yes", "--quiet")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"warning: {warning}\n")
+    again = iceberg_cli("expire-snapshots", table.folder, *AS_OF, "--cleanup", cleanup, "--yes", "--quiet")
+    assert (again.code, again.out, again.err) == (0, "", "")
+
+
 def test_cleanup_none_deletes_no_file(table: FolderTable) -> None:
     before = table.files()
-    [warning] = dry(str(table.folder), *AS_OF, "--cleanup", "none")["warnings"]
-    assert warning.startswith(
-        "the files that only these snapshots reach stay for ever: --cleanup none deletes none"
-    )
     report = expire(str(table.folder), *AS_OF, "--cleanup", "none").json
     assert report["status"] == "done"
     assert before <= table.files()
