@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,6 +89,11 @@ def warning(id_: str, where: str, message: str, remedy: str) -> Finding:
 def info(id_: str, where: str, message: str, remedy: str) -> Finding:
     """A finding of this severity."""
     return Finding(id=id_, severity=INFO, where=where, message=message, remedy=remedy)
+
+
+def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings by their severity, else in the order in which they were found."""
+    return tuple(sorted(found, key=lambda each: (BLOCKING, WARNING, INFO).index(each.severity)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

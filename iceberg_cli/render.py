@@ -178,13 +178,13 @@ def _show_abandoned(target: Console, report: Report, abandoned: Abandoned, table
         return
     files, bytes_ = count(left.count, "files"), size(left.size_bytes)
     be, stay, them = ("is", "stays", "it") if left.count == 1 else ("are", "stay", "them")
-    told = (
+    sentence = (
         f"{files} ({bytes_}) {be} orphaned: the table does not need {them}, and no operation deletes {them} any more:"
         if left.checked
         else f"{files} that it was still to delete {stay} ({bytes_}), and no operation deletes {them} any more. "
         f"Whether the table needs {them} could not be told: {left.note}"
     )
-    target.print(printable(told))
+    target.print(printable(sentence))
     for file in left.files:
         target.print(printable(f"  {file['path']}"))
     if left.count > len(left.files):

@@ -196,10 +196,10 @@ def finish(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Se
         raise
     except IcebergCliError as error:
         return _failed(listed, error)
-    told = f"Settled the open operation {listed.operation_id}."
+    note = f"Settled the open operation {listed.operation_id}."
     if _is_open(table, listed.operation_id):
-        told = f"Operation {listed.operation_id} is still open."
-    notes = (told, *report.notes)
+        note = f"Operation {listed.operation_id} is still open."
+    notes = (note, *report.notes)
     code = DeletesFailed.exit_code if report.failed_deletes else 0
     return Settled(report=replace(report, notes=notes), exit_code=code)
 

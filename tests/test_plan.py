@@ -15,6 +15,7 @@ from iceberg_cli.removal_rows import SCHEMA, from_parquet, to_parquet
 from iceberg_cli.removals import Removals
 from iceberg_cli.report import Report
 from iceberg_cli.saved_plan import plan_from_json
+from tests.first_release import first_plan
 
 BIG_ID = 2**63 - 1  # a JSON number of this size loses digits in many readers
 
@@ -121,22 +122,10 @@ def test_a_warning_of_something_else_that_only_reads_like_it_is_not_lasting() ->
     assert a_plan(warnings=("what stays for ever: cannot read deletionVectors",)).lasting == ()
 
 
-def as_the_first_release_wrote_it(plan: Plan) -> dict[str, Any]:
-    """`plan/1`: ids of updates and the sequence number are numbers, and no warning is told apart."""
-    document = plan.to_json()
-    document["schema"] = "iceberg-cli/plan/1"
-    document["base"]["last_sequence_number"] = plan.base.last_sequence_number
-    for told, step in zip(document["steps"], plan.steps, strict=True):
-        assert step.change is not None
-        told["change"]["updates"] = [dict(update) for update in step.change.updates]
-    del document["lasting"]
-    return document
-
-
 def test_a_plan_of_the_first_release_is_read_as_what_it_says() -> None:
     updates = ({"action": "remove-snapshots", "snapshot-ids": [BIG_ID, 2]},)
     made = a_plan(warnings=(LASTING, "another"), steps=(Step(name="expire", change=Change(updates=updates)),))
-    document = as_the_first_release_wrote_it(made)
+    document = first_plan(made.to_json())
     back = plan_from_json(document, removals=some_removals("/t/data/a"), path="p")
     # Where it is not said which warnings are lasting, none is kept quiet.
     assert back == replace(made, lasting=(LASTING, "another"))
@@ -154,7 +143,7 @@ def test_ids_of_a_plan_are_strings_and_come_back_as_numbers() -> None:
 @pytest.mark.parametrize("schema", ["iceberg-cli/plan/1", "iceberg-cli/plan/2"])
 def test_a_sequence_number_of_the_other_version_is_an_error(schema: str) -> None:
     document = a_plan().to_json()
-    first = as_the_first_release_wrote_it(a_plan())
+    first = first_plan(a_plan().to_json())
     other = {"iceberg-cli/plan/1": document, "iceberg-cli/plan/2": first}[schema]
     with pytest.raises(CorruptFile, match="last_sequence_number"):
         plan_from_json({**document, "base": other["base"], "schema": schema}, removals=None, path="p")

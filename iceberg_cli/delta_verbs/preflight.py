@@ -11,35 +11,24 @@ from iceberg_cli.delta.features import reader_features, writer_features
 from iceberg_cli.delta.policies import UpgradePolicy
 from iceberg_cli.delta.protocol import Protocol
 from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.delta_verbs.upgrade_v3 import VERB, Looked, look, reason_of
+from iceberg_cli.delta_verbs.upgrade_v3 import Changes, plan_and_changes, reason_of
 from iceberg_cli.plan import Plan
-from iceberg_cli.preflight_findings import (
-    BLOCKING,
-    INFO,
-    WARNING,
-    Finding,
-    Preflight,
-    blocking,
-    info,
-    warning,
-)
+from iceberg_cli.preflight_findings import Finding, Preflight, blocking, info, warning, worst_first
 
 
-def preflight(table: DeltaTable, asked: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+def preflight(table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
     """All findings on the table as it is now.
 
     Raises:
         UsageError: a feature is not known, or not one that a commit of metadata can turn on.
         CorruptFile: a commit cannot be read, or a property makes no sense.
     """
-    plan = VERB.plan(table, asked.to_json(), as_of_ms=as_of_ms)
-    looked = look(table, asked)
-    found = _findings(plan, looked, table=shlex.quote(table.name))
+    plan, changes = plan_and_changes(table, policy, as_of_ms=as_of_ms)
     return Preflight(
-        findings=tuple(sorted(found, key=lambda each: (BLOCKING, WARNING, INFO).index(each.severity))),
+        findings=worst_first(_findings(plan, changes, table=shlex.quote(table.name))),
         table=table.describe(),
         base=plan.base.to_json(),
-        target=_target(looked.upgraded),
+        target=_target(changes.upgraded),
     )
 
 
@@ -51,26 +40,26 @@ def _target(protocol: Protocol) -> dict[str, Any]:
     }
 
 
-def _findings(plan: Plan, looked: Looked, *, table: str) -> Iterator[Finding]:
+def _findings(plan: Plan, changes: Changes, *, table: str) -> Iterator[Finding]:
     properties, protocol, features, history = (
         f"iceberg-cli inspect {table} {what}" for what in ("properties", "protocol", "features", "history")
     )
-    for rule, reason in looked.obstacles:
+    for rule, reason in changes.obstacles:
         yield blocking(rule, "table", reason, properties)
-    obstacles = {reason for _, reason in looked.obstacles}
+    obstacles = {reason for _, reason in changes.obstacles}
     for reason in plan.blocked_by:
         if reason not in obstacles:
             yield blocking("upgrade-refused", "table", reason, protocol)
-    for feature in looked.features:
+    for feature in changes.features:
         rule = "feature-kept" if feature.there else "feature-turned-on"
         yield info(rule, f"feature {feature.name}", reason_of(feature), features)
     of_clients = set()
-    for name, (version, lacking) in looked.clients.items():
-        message = f"it wrote version {version}; {told(lacking)}"
-        of_clients.add(f"{name}: {told(lacking)}")
-        if lacking is None:
+    for name, (version, unknown_features) in changes.clients.items():
+        message = f"it wrote version {version}; {told(unknown_features)}"
+        of_clients.add(f"{name}: {told(unknown_features)}")
+        if unknown_features is None:
             yield warning("client-unknown", name, message, history)
-        elif lacking:
+        elif unknown_features:
             yield warning("client-lacks-features", name, message, history)
         else:
             yield info("client-knows-features", name, message, history)

@@ -39,26 +39,7 @@ class UpgradeV3:
             UsageError: a feature is not known, or not one that a commit of metadata can turn on.
             CorruptFile: a commit cannot be read, or a property makes no sense.
         """
-        asked = UpgradePolicy.from_json(policy)
-        base = table.load()
-        looked = look(table, asked)
-        source = "--feature" if asked.features else "default"
-        plan = Plan(
-            operation=OPERATION,
-            table=table.describe(),
-            base=base,
-            as_of_ms=as_of_ms,
-            options={
-                "protocol": Option(value=_versions(looked.protocol), source="the log"),
-                "features": Option(value=list(looked.names), source=source),
-            },
-            policy=asked.to_json(),
-            verdicts=(*_verdicts(looked), *_told(looked.clients)),
-            warnings=tuple(f"{name}: {told(lost)}" for name, (_, lost) in looked.clients.items() if lost),
-            blocked_by=tuple(reason for _, reason in looked.obstacles),
-            steps=(_step(looked.features, looked.updates),) if looked.updates else (),
-        )
-        return table.resolve(table.blocked(plan))
+        return plan_and_changes(table, UpgradePolicy.from_json(policy), as_of_ms=as_of_ms)[0]
 
     def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
         """Nothing: there are no files."""
@@ -68,8 +49,31 @@ class UpgradeV3:
 VERB: Final = UpgradeV3()
 
 
+def plan_and_changes(table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int) -> tuple[Plan, Changes]:
+    """The plan, and what it follows from. Raises: see `UpgradeV3.plan`."""
+    base = table.load()
+    changes = changes_of(table, policy)
+    source = "--feature" if policy.features else "default"
+    plan = Plan(
+        operation=OPERATION,
+        table=table.describe(),
+        base=base,
+        as_of_ms=as_of_ms,
+        options={
+            "protocol": Option(value=_versions(changes.protocol), source="the log"),
+            "features": Option(value=list(changes.names), source=source),
+        },
+        policy=policy.to_json(),
+        verdicts=(*_verdicts(changes), *_told(changes.clients)),
+        warnings=tuple(f"{name}: {told(lost)}" for name, (_, lost) in changes.clients.items() if lost),
+        blocked_by=tuple(reason for _, reason in changes.obstacles),
+        steps=(_step(changes.features, changes.updates),) if changes.updates else (),
+    )
+    return table.resolve(table.blocked(plan)), changes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Changes:
     """What an upgrade would do to a table, and what stands in its way.
 
     Args:
@@ -96,19 +100,19 @@ class Looked:
         return any(not feature.supported for feature in self.features)
 
 
-def look(table: DeltaTable, asked: UpgradePolicy) -> Looked:
+def changes_of(table: DeltaTable, policy: UpgradePolicy) -> Changes:
     """Look at the table as loaded last.
 
     Raises:
         UsageError: a feature is not known, or not one that a commit of metadata can turn on.
         CorruptFile: a commit cannot be read, or a property makes no sense.
     """
-    names = rules.asked_features(asked.features)
+    names = rules.asked_features(policy.features)
     protocol, metadata = table.snapshot.protocol, table.snapshot.metadata
     features = rules.features_of(protocol, metadata, names)
     every = [feature.name for feature in features]
     updates = rules.updates_for(protocol, metadata, every)
-    return Looked(
+    return Changes(
         names=names,
         protocol=protocol,
         upgraded=rules.upgraded(protocol, every),
@@ -123,19 +127,19 @@ def _versions(protocol: Protocol) -> str:
     return f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}"
 
 
-def _verdicts(looked: Looked) -> tuple[Verdict, ...]:
+def _verdicts(changes: Changes) -> tuple[Verdict, ...]:
     asked = [
         Verdict(subject="feature", id=feature.name, keep=feature.there, reason=reason_of(feature))
-        for feature in looked.features
+        for feature in changes.features
     ]
-    if not looked.extends:
+    if not changes.extends:
         return tuple(asked)
-    names = {feature.name for feature in looked.features}
+    names = {feature.name for feature in changes.features}
     told = dict.fromkeys(
-        sorted(unread_features(looked.protocol)), "it is listed for writers only: readers are told of it too"
+        sorted(unread_features(changes.protocol)), "it is listed for writers only: readers are told of it too"
     )
     told |= dict.fromkeys(
-        rules.written_out(looked.protocol), f"{_versions(looked.protocol)} stands for it: it is written out"
+        rules.written_out(changes.protocol), f"{_versions(changes.protocol)} stands for it: it is written out"
     )
     return (
         *asked,

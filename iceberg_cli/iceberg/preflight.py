@@ -16,7 +16,7 @@ from iceberg_cli.iceberg.preflight_facts import Looked, counted, ids_of, obstruc
 from iceberg_cli.iceberg.snapshots import BRANCH, MAIN, TAG
 from iceberg_cli.iceberg.transforms import parse
 from iceberg_cli.iceberg.upgrade_v3 import TARGET
-from iceberg_cli.preflight_findings import BLOCKING, INFO, WARNING, Finding, blocking, info, warning
+from iceberg_cli.preflight_findings import BLOCKING, WARNING, Finding, blocking, info, warning, worst_first
 
 _DAY_MS: Final = 86_400_000
 _LATELY_MS: Final = 30 * _DAY_MS
@@ -65,7 +65,7 @@ def findings(
         found = [replace(each, severity=WARNING) if each.severity == BLOCKING else each for each in found]
     else:
         found += [finding for rule in before for finding in rule()]
-    return tuple(sorted(found, key=lambda each: (BLOCKING, WARNING, INFO).index(each.severity)))
+    return worst_first(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

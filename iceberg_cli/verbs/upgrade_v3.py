@@ -85,23 +85,23 @@ class UpgradeV3:
 VERB: Final = UpgradeV3()
 
 
-def check(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+def check(table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
     """What stands in the way of the upgrade, which is planned for that: a file that cannot be read whole does, too.
 
     Raises:
         UsageError: the policy makes no sense. CorruptFile: the metadata or a manifest list cannot be read whole.
     """
-    found = preflight(table, asked, as_of_ms=as_of_ms)
+    found = preflight(table, policy, as_of_ms=as_of_ms)
     try:
-        reasons = VERB.plan(table, asked.to_json(), as_of_ms=as_of_ms).blocked_by
+        reasons = VERB.plan(table, policy.to_json(), as_of_ms=as_of_ms).blocked_by
     except CorruptFile as error:
         unread = blocking("file-unreadable", error.path, error.message, error.next_step)
         return replace(found, findings=(unread, *found.findings))
-    told = {f"{each.message}. Way out: `{each.remedy}`" for each in found.blocking}
-    told |= {each.message for each in found.blocking}
+    reported = {f"{each.message}. Way out: `{each.remedy}`" for each in found.blocking}
+    reported |= {each.message for each in found.blocking}
     look_at = f"iceberg-cli inspect {shlex.quote(table.name)}"
     refused = [
-        blocking("upgrade-refused", "table", reason, look_at) for reason in reasons if reason not in told
+        blocking("upgrade-refused", "table", reason, look_at) for reason in reasons if reason not in reported
     ]
     return replace(found, findings=(*refused, *found.findings))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from pyiceberg.table import Table
 
 from iceberg_cli.storage.local import LocalStorage
 from tests.builders import DAY_MS, NOW_MS, TableWriter
+from tests.delta_builders import NOW_MS as DELTA_NOW_MS
+from tests.delta_builders import a_log, a_remove, an_add
 
 # Builders count ages from a moment that may be in the future of this machine's clock; these tables are older.
 LONG_AGO_MS = 1_500 * DAY_MS
@@ -73,6 +76,19 @@ GONE = {
     "metadata/1-m0.avro",
     "metadata/3-m0.avro",
 }
+
+
+def delta_with_removed_files(folder: Path, *removed: str) -> str:
+    """A Delta table with the live file `a` and others that were removed 20 days before `AS_OF_MS`; how it is named."""
+    names = ("a", *removed)
+    removes = [a_remove(path=f"{name}.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS) for name in removed]
+    adds = [an_add(path=f"{name}.parquet") for name in names]
+    a_log(folder, adds, removes, age_ms=DELTA_NOW_MS - AS_OF_MS + 20 * DAY_MS)
+    for name in names:
+        path = folder / f"{name}.parquet"
+        path.write_bytes(b"1234")
+        os.utime(path, ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
+    return str(folder)
 
 
 def listing(folder: Path) -> dict[str, str]:

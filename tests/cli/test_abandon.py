@@ -3,39 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.cli.lakes import AS_OF_MS, GONE, FolderTable, four_snapshots
+from tests.cli.lakes import AS_OF_MS, GONE, FolderTable, delta_with_removed_files, four_snapshots
 from tests.cli.running import expire, iceberg_cli
-from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
 
-DAY_MS = 86_400_000
 AS_OF = ("--as-of", AS_OF_MS)
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> FolderTable:
-    made = four_snapshots(tmp_path / "shop" / "events")
-    made.publish()
-    return made
-
-
-def a_vacuum_of_three_files(tmp_path: Path) -> str:
-    """A Delta table with a live file and three that were removed 20 days ago."""
-    root = tmp_path / "visits"
-    gone = ("b", "c", "d")
-    removed = [a_remove(path=f"{name}.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS) for name in gone]
-    added = [an_add(path=f"{name}.parquet") for name in ("a", *gone)]
-    a_log(root, added, removed, age_ms=NOW_MS - AS_OF_MS + 20 * DAY_MS)
-    for name in ("a", *gone):
-        path = root / f"{name}.parquet"
-        path.write_bytes(b"1234")
-        os.utime(path, ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
-    return str(root)
 
 
 def abandoned(table: object) -> dict[str, Any]:
@@ -104,7 +78,7 @@ def test_files_that_are_deleted_already_are_not_listed(table: FolderTable) -> No
 
 
 def test_a_delta_table_says_the_same_of_its_files(tmp_path: Path) -> None:
-    root = a_vacuum_of_three_files(tmp_path)
+    root = delta_with_removed_files(tmp_path / "visits", "b", "c", "d")
     expire(root, *AS_OF, "--limit-deletes", "1")
     left = {str(path) for path in Path(root).glob("*.parquet")} - {f"{root}/a.parquet"}
     found = abandoned(root)

@@ -19,19 +19,16 @@ from typing import Any
 import pytest
 
 from iceberg_cli.storage.local import LocalStorage
-from tests.builders import DAY_MS
-from tests.cli.lakes import AS_OF_MS, four_snapshots
+from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots
 from tests.cli.running import Ran, iceberg_cli
 from tests.crash.budget import few_or_many, some
 from tests.delete_tables import DeleteTable
 from tests.delta_builders import (
-    NOW_MS,
     a_checkpoint,
     a_dv,
     a_log,
     a_metadata,
     a_protocol_with,
-    a_remove,
     an_add,
     write_log_file,
 )
@@ -47,14 +44,13 @@ WHAT = (
     "partitions", "statistics", "metadata-log", "protocol", "features", "row-ids",
 )  # fmt: skip
 VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
-WRITING = [(verb, "T", *AS_OF, "--yes") for verb in VERBS]
 COMMANDS = [
     *(("inspect", "T", what) for what in WHAT),
     ("inspect", "T", "--check"),
     ("inspect", "T", "--check", "--deep"),
     ("plan", "T", *AS_OF),
     *(("plan", "T", verb, *AS_OF) for verb in VERBS),
-    *WRITING,
+    *((verb, "T", *AS_OF, "--yes") for verb in VERBS),
     *((verb, "T", *AS_OF, "--dry-run") for verb in VERBS),
     *((verb, "T", *AS_OF) for verb in VERBS),  # without --yes, and nobody to be asked
     ("expire-snapshots", "T", *AS_OF, "--yes", "--cleanup", "none"),
@@ -153,17 +149,7 @@ def one_metadata_file(folder: Path) -> str:
 
 
 def delta(folder: Path) -> str:
-    gone = a_remove(path="b.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS)
-    a_log(
-        folder,
-        [an_add(path="a.parquet"), an_add(path="b.parquet")],
-        [gone],
-        age_ms=NOW_MS - AS_OF_MS + 20 * DAY_MS,
-    )
-    for name in ("a", "b"):
-        (folder / f"{name}.parquet").write_bytes(b"1234")
-        os.utime(folder / f"{name}.parquet", ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
-    return str(folder)
+    return delta_with_removed_files(folder, "b")
 
 
 def delta_with_a_checkpoint(folder: Path) -> str:
@@ -221,16 +207,11 @@ class Lake:
     def fresh(self, table: str) -> str:
         """Put a table back as it was; how it is named."""
         folder = self.place / table
-        self.forget(folder)
+        if folder.exists():
+            shutil.rmtree(folder)
         if (self.place / "made" / table).exists():
             shutil.copytree(self.place / "made" / table, folder, symlinks=True)
         return self.names[table]
-
-    @staticmethod
-    def forget(folder: Path) -> None:
-        """Delete a folder whatever its rights are."""
-        if folder.exists():
-            shutil.rmtree(folder)
 
     def words(self, table: str, command: Sequence[str]) -> list[str] | None:
         """A command line about a fresh table; None where it cannot be had."""

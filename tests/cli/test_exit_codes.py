@@ -20,13 +20,6 @@ EVERYTHING_OLD = ("--older-than", "0s", "--retain-last", "1")
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> FolderTable:
-    made = four_snapshots(tmp_path / "shop" / "events")
-    made.publish()
-    return made
-
-
-@pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogTable:
     made = catalog_table(
         tmp_path, monkeypatch, **{"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"}

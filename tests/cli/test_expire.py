@@ -21,13 +21,6 @@ from tests.paths import FIXTURES, needs_fixtures
 AS_OF = ("--as-of", AS_OF_MS)
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> FolderTable:
-    made = four_snapshots(tmp_path / "shop" / "events")
-    made.publish()
-    return made
-
-
 # -- what goes -------------------------------------------------------------------------------------------------
 
 

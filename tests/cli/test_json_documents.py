@@ -16,21 +16,15 @@ from typing import Any
 import pytest
 
 from iceberg_cli.plan import encode
-from tests.cli.lakes import AS_OF_MS, GONE, FolderTable, four_snapshots
+from tests.cli.lakes import AS_OF_MS, GONE, FolderTable
 from tests.cli.running import Ran, expire, iceberg_cli
 from tests.delta_builders import a_commit_info, a_log, a_metadata, a_protocol, a_protocol_with, an_add
+from tests.first_release import first_plan
 from tests.paths import FIXTURES
 
 AS_OF = ("--as-of", AS_OF_MS)
 JSON = ("--format", "json")
 VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> FolderTable:
-    made = four_snapshots(tmp_path / "shop" / "events")
-    made.publish()
-    return made
 
 
 @pytest.fixture
@@ -195,24 +189,10 @@ def test_the_state_of_an_operation_is_one_word(table: FolderTable) -> None:
 # -- plans of the first release --------------------------------------------------------------------------------------
 
 
-def as_the_first_release_has_it(document: dict[str, Any]) -> dict[str, Any]:
-    """`plan/1`: ids of updates and the sequence number are numbers, and no warning is told apart."""
-    document = json.loads(json.dumps(document))
-    assert document["schema"] == "iceberg-cli/plan/2"
-    document["schema"] = "iceberg-cli/plan/1"
-    document["base"]["last_sequence_number"] = int(document["base"]["last_sequence_number"])
-    del document["lasting"]
-    for step in document["steps"]:
-        for update in step["change"]["updates"]:
-            if "snapshot-ids" in update:
-                update["snapshot-ids"] = [int(snapshot_id) for snapshot_id in update["snapshot-ids"]]
-    return document
-
-
 def test_a_plan_of_the_first_release_is_applied(table: FolderTable, tmp_path: Path) -> None:
     saved = tmp_path / "plan.json"
     assert iceberg_cli("plan", table.folder, "expire-snapshots", *AS_OF, "--output", saved).code == 0
-    saved.write_text(json.dumps(as_the_first_release_has_it(json.loads(saved.read_text()))))
+    saved.write_text(json.dumps(first_plan(json.loads(saved.read_text()))))
     before = table.files()
     ran = iceberg_cli("apply", saved, "--yes", *JSON)
     assert (ran.code, ran.json["status"]) == (0, "done")
@@ -226,7 +206,7 @@ def test_an_operation_that_the_first_release_began_is_resumed(
     with monkeypatch.context() as patched:
         patched.setattr(
             "iceberg_cli.apply.encode",
-            lambda document, **how: encode(as_the_first_release_has_it(document), **how),
+            lambda document, **how: encode(first_plan(document), **how),
         )
         operation = expire(str(table.folder), *AS_OF, "--limit-deletes", "1").json["operation_id"]
     kept = json.loads((table.folder / "_iceberg_cli" / "ops" / operation / "plan.json").read_text())

@@ -32,13 +32,6 @@ AS_OF = ("--as-of", AS_OF_MS)
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> FolderTable:
-    made = four_snapshots(tmp_path / "shop" / "events")
-    made.publish()
-    return made
-
-
-@pytest.fixture
 def plan_file(table: FolderTable, tmp_path: Path) -> Path:
     """The plan of expiring 1 to 3."""
     return saved(str(table.folder), tmp_path / "plans", *AS_OF)

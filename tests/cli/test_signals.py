@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -15,10 +14,9 @@ import pytest
 
 from iceberg_cli import stopping
 from tests.cli.forking import Ended, Program, program
-from tests.cli.lakes import AS_OF_MS, four_snapshots, listing
+from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots, listing
 from tests.cli.running import Ran
 from tests.crash.budget import few_or_many
-from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
 
 DAY_MS = 86_400_000
 INT, TERM = signal.SIGINT, signal.SIGTERM
@@ -60,16 +58,7 @@ def an_iceberg_table(folder: Path) -> None:
 
 
 def a_delta_table(folder: Path) -> None:
-    removed = a_remove(path="b.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS)
-    a_log(
-        folder,
-        [an_add(path="a.parquet"), an_add(path="b.parquet")],
-        [removed],
-        age_ms=NOW_MS - AS_OF_MS + 20 * DAY_MS,
-    )
-    for name in ("a", "b"):
-        (folder / f"{name}.parquet").write_bytes(b"1234")
-        os.utime(folder / f"{name}.parquet", ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
+    delta_with_removed_files(folder, "b")
 
 
 @pytest.fixture(params=[an_iceberg_table, a_delta_table], ids=["iceberg", "delta"])
