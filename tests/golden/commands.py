@@ -1,0 +1,181 @@
+"""Command lines on small tables, as an operator sees them: a transcript of what was asked, and of all that came of it.
+
+Nothing of this machine or this day is in one: tables lie in a folder of a fixed name, which one process has at a time;
+clock, ids, host and process are fixed; files that the program writes get the time of the clock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli.demo import create_demo
+from tests.builders import DAY_MS, HOUR_MS, NOW_MS
+from tests.cli.lakes import four_snapshots
+from tests.cli.running import Ran, iceberg_cli
+from tests.crash.delta import ROOT as DELTA_ROOT
+from tests.crash.delta_scenes import Scene
+
+# Fixed, for its length has a say in sizes and in the widths of columns.
+ROOT = Path("/tmp/iceberg-cli-golden")
+CLOCK_MS = 1_730_000_000_000  # 2024-10-27, before the storage's own clock
+FOUR, EVENTS, ORDERS, VISITS = (str(ROOT / name) for name in ("four", "db/events", "db/orders", "visits"))
+PLAN = str(ROOT / "saved.plan")
+
+_OF_STORAGE = re.compile(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+
+Command = Sequence[str] | Callable[[], str | None]
+
+
+def anew() -> None:
+    """The tables are again as they were made."""
+
+
+def _make(tables: Collection[str]) -> None:
+    """Write these tables anew."""
+    files = _files()
+    shutil.rmtree(ROOT, ignore_errors=True)
+    for path, (data, modified_ms) in files.items():
+        if not str(path).startswith(tuple(tables)):
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
+
+
+@cache
+def _files() -> dict[Path, tuple[bytes, int]]:
+    """All tables: bytes and time of each file."""
+    shutil.rmtree(ROOT, ignore_errors=True)
+    four_snapshots(Path(FOUR)).publish()
+    create_demo(str(ROOT), now_ms=CLOCK_MS)
+    _write_visits()
+    paths = sorted(path for path in ROOT.rglob("*") if path.is_file())
+    old_ms = CLOCK_MS - 40 * DAY_MS
+    return {path: (path.read_bytes(), old_ms + number * HOUR_MS) for number, path in enumerate(paths)}
+
+
+def _write_visits() -> None:
+    """The Delta table of the crash suite, in a folder and as far back as our clock."""
+
+    def earlier(match: re.Match[bytes]) -> bytes:
+        return match[1] + str(int(match[2]) - NOW_MS + CLOCK_MS).encode()
+
+    for name, data in Scene().world.files.items():
+        path = Path(name.replace(DELTA_ROOT, VISITS, 1))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".json":
+            path.write_bytes(re.sub(rb'("(?:t|deletionT)imestamp": )(\d+)', earlier, data))
+        else:
+            path.write_bytes(data)
+
+
+def damage() -> None:
+    """The newest metadata of `four` is cut off."""
+    path = Path(FOUR) / "metadata" / "v1.metadata.json"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def keep_all() -> None:
+    """The owner of `four` says that nothing may be deleted."""
+    path = Path(FOUR) / "metadata" / "v1.metadata.json"
+    document = json.loads(path.read_bytes())
+    document["properties"] = {**document.get("properties", {}), "gc.enabled": "false"}
+    path.write_bytes(json.dumps(document).encode())
+
+
+def lose_a_list() -> None:
+    """A manifest list of `four` is gone."""
+    (Path(FOUR) / "metadata" / "snap-4.avro").unlink()
+
+
+def show_plan() -> str:
+    """The saved plan, as it is in the file."""
+    return Path(PLAN).read_text(encoding="utf-8")
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Nobody else uses the folder meanwhile, neither another worker nor the tests of another checkout."""
+    descriptor = os.open(f"{ROOT}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        shutil.rmtree(ROOT, ignore_errors=True)
+        os.close(descriptor)
+
+
+@contextmanager
+def fixed() -> Iterator[None]:
+    """Clock, ids, host, process and width of the screen."""
+    drawn = itertools.count(1)
+    random_uuid = uuid.uuid4
+
+    def new_uuid() -> uuid.UUID:
+        # The shell's; temporary files have names that nobody sees, and how many there are is of no interest.
+        caller = sys._getframe(1).f_code.co_name
+        if caller == "<lambda>" or "uuid" in caller:
+            return uuid.uuid5(uuid.NAMESPACE_OID, str(next(drawn)))
+        return random_uuid()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: CLOCK_MS * 1_000_000)
+        patched.setattr(uuid, "uuid4", new_uuid)
+        patched.setattr(socket, "gethostname", lambda: "here")
+        patched.setattr(os, "getpid", lambda: 4242)
+        patched.setenv("COLUMNS", "80")
+        patched.setenv("NO_COLOR", "1")
+        patched.setenv("XDG_CACHE_HOME", str(ROOT / "cache"))
+        yield
+
+
+def settle_times() -> None:
+    """Files that are younger than the clock are as old as it."""
+    for path in ROOT.rglob("*"):
+        if path.is_file() and path.stat().st_mtime_ns > CLOCK_MS * 1_000_000:
+            os.utime(path, ns=(CLOCK_MS * 1_000_000,) * 2)
+
+
+def transcript(commands: Sequence[Command]) -> str:
+    """Carry command lines out, one after the other, on tables that were just made."""
+    parts = []
+    words = {word for command in commands if not callable(command) for word in command}
+    named = {
+        table for table in (FOUR, EVENTS, ORDERS, VISITS) if any(word.startswith(table) for word in words)
+    }
+    tables = named or {FOUR}
+    with alone(), fixed():
+        _make(tables)
+        for command in commands:
+            if command is anew:
+                _make(tables)
+            if callable(command):
+                said = command()
+                parts.append(f"# {(command.__doc__ or '').strip()}\n{said or ''}\n")
+                continue
+            ran = iceberg_cli(*command)
+            settle_times()
+            parts.append(f"$ iceberg-cli {shlex.join(command)}\n{as_text(ran)}\n")
+    return "\n".join(parts)
+
+
+def as_text(ran: Ran) -> str:
+    """Exit code and both streams as they are, but for times of the storage's own clock, which is not ours."""
+    err = f"--- standard error\n{ran.err}" if ran.err else ""
+    return _OF_STORAGE.sub("(a time of the storage)", f"--- exit code {ran.code}\n{ran.out}{err}")
