@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from iceberg_cli.cli import make_app
-from iceberg_cli.cli.completion import SCRIPTS
-from iceberg_cli.cli.inspect_arguments import WHAT
-from iceberg_cli.cli.plan import OPTIONS
+from iceberg_cli.cli.app import make_app
+from iceberg_cli.cli.commands.completion import SCRIPTS
+from iceberg_cli.cli.commands.inspect_arguments import WHAT
+from iceberg_cli.cli.commands.plan import OPTIONS
 
 NAME = "iceberg-cli"
 WRITTEN_BY = "written by .ci/generate.py"

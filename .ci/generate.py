@@ -1,4 +1,4 @@
-"""Write `iceberg_cli/completions/` and `man/` from the commands themselves; with `--check`, fail where they are stale.
+"""Write the completions and `man/` from the commands themselves; with `--check`, fail where they are stale.
 
 The result depends on the commands, the version and the date that CHANGELOG.md gives it, and on nothing else.
 """
@@ -15,10 +15,10 @@ from manual import man_page
 from shell_scripts import bash, fish, zsh
 
 from iceberg_cli import __version__
-from iceberg_cli.cli.completion import SCRIPTS
+from iceberg_cli.cli.commands.completion import SCRIPTS
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPLETIONS = "iceberg_cli/completions"
+COMPLETIONS = "iceberg_cli/cli/completions"
 FOLDERS = (COMPLETIONS, "man")
 
 

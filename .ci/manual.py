@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from command_tree import NAME, WRITTEN_BY, Command, Parameter
 
 from iceberg_cli import __version__
-from iceberg_cli.cli import EXIT_CODES
+from iceberg_cli.cli.app import EXIT_CODES
 from iceberg_cli.cli.help_texts import EXAMPLES
 
 ENVIRONMENT = {

@@ -14,13 +14,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli.apply import apply, system_shell
-from iceberg_cli.committers.filesystem import open_folder
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.journal import FOLDER
+from iceberg_cli.iceberg.catalogs.filesystem import open_folder
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.operation.apply import apply, system_shell
+from iceberg_cli.operation.journal import FOLDER
 from iceberg_cli.storage import open_storage
-from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs import VERBS
 
 _ONE = ("read", "read_range", "stat", "put_if_absent", "list")
 _MANY = {

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.table_writer import START_MS, STEP_MS
-from iceberg_cli.deletion_vector import encode
-from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
-from iceberg_cli.iceberg.puffin import deletion_vector_blob, read_footer, write
+from iceberg_cli.encoding.deletion_vector import encode
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.puffin import deletion_vector_blob, read_footer, write
 
 SCHEMA = {
     "type": "struct",

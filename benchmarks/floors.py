@@ -9,7 +9,7 @@ from __future__ import annotations
 MANIFESTS = """
 import sys
 from isal import isal_zlib
-from iceberg_cli.iceberg.avro import read_container
+from iceberg_cli.iceberg.avro.container import read_container
 for path in open(sys.argv[1]).read().split():
     with open(path, "rb") as file:
         read_container(file.read(), path)

@@ -19,9 +19,9 @@ from benchmarks.expire import DAILY, compile_all, day_one, expire_arguments, unl
 from benchmarks.measure import OURS, PYTHON, run
 from benchmarks.peers import knows
 from benchmarks.tables import SIZES, Size, make_table
-from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
-from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
-from iceberg_cli.liveness_files import cache_folder
+from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
 
 COSTS = {
     "S": Cost(minutes=2, spark_minutes=0, disk_gb=0.3),

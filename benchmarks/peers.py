@@ -52,7 +52,7 @@ def knows(verb: str, option: str) -> bool:
 
 def spark_engine_is_there() -> bool:
     """Whether our own verbs can run on Spark here."""
-    return find_spec("iceberg_cli.engines.spark") is not None and find_spec("pyspark") is not None
+    return find_spec("iceberg_cli.engines.spark.engine") is not None and find_spec("pyspark") is not None
 
 
 class Session:

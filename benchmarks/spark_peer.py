@@ -61,7 +61,7 @@ def command(arguments: list[str]) -> None:
     Raises:
         RuntimeError: it did not leave with 0.
     """
-    from iceberg_cli import cli
+    from iceberg_cli.cli import app as cli
 
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):

@@ -14,9 +14,9 @@ import fastavro
 import numpy as np
 import numpy.typing as npt
 
-from iceberg_cli.iceberg.avro import write_container
-from iceberg_cli.iceberg.manifest_schemas import manifest_schema, partition_struct
-from iceberg_cli.iceberg.manifest_writer import write_manifest_list
+from iceberg_cli.iceberg.avro.container import write_container
+from iceberg_cli.iceberg.spec.manifest_schemas import manifest_schema, partition_struct
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest_list
 
 COLUMNS = 20
 START_MS = 1_700_000_000_000

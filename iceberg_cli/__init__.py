@@ -6,7 +6,7 @@
 
 `iceberg/` and `delta/` are sans-I/O and do not know each other: bytes and columns come in, values come out; the rules
 of each verb are there. `verbs/` and `delta_verbs/` read what a verb plans on, `plan(table, policy, ...) -> Plan`, and
-write what it stages, `build(table, step, paths)`; `table.py` and `delta_table.py` are what both formats give to
+write what it stages, `build(table, step, paths)`; `iceberg/table.py` and `delta/table.py` are what both formats give to
 `apply/`. A `Plan` is a value that can be printed, saved, compared and refused. `apply/` is the only place where things
 happen, `stage -> bind -> commit -> sweep`, journalled, and its docstring holds the rules that keep data safe. Storage,
 committers and engines are ports; others plug in by the entry points `iceberg_cli.storage` and `iceberg_cli.committers`.
@@ -18,11 +18,11 @@ Where building showed something better than the first design:
 - Avro is decoded by a bounds-checked numpy decoder of our own that walks many blocks in lockstep. It needs no
   child process with a deadline, and small manifests take a scalar path over the same plan. So DataFusion is not
   needed for reading.
-- Reachability is a set of 64-bit hashes of kept paths (`iceberg/reachability.py`), not an anti join in SQL: 8 bytes a
-  file, and the second look before the sweep costs nothing for manifests that were read in the same run. The hash is
-  of the path without scheme and authority, so that two spellings of one object keep it.
-- What a run learns of immutable files is kept for the next one (`liveness_cache.py`), so a daily job costs what the day
-  changed.
+- Reachability is a set of 64-bit hashes of kept paths (`iceberg/reachability/keys.py`), not an anti join in SQL: 8
+  bytes a file, and the second look before the sweep costs nothing for manifests that were read in the same run. The
+  hash is of the path without scheme and authority, so that two spellings of one object keep it.
+- What a run learns of immutable files is kept for the next one (`iceberg/reachability/cache.py`), so a daily job costs
+  what the day changed.
 - A verb that rewrites has `build` for all tasks of a step, not a function for each file: outputs share the inputs that
   were decoded. A saved plan does not hold that work; carrying it out plans again, bounded by what the file lists.
 - The snapshot id is drawn for each attempt: staged entries leave it null and inherit it.
@@ -30,9 +30,11 @@ Where building showed something better than the first design:
   hold and the new files, is one more function of the port (`Exchanging.exchange`: rows to buckets, then each bucket by
   itself, and a file that is made of one is written where it is made). Both engines sift and build by the same code.
 - Files that go are one table in memory while they are few. Many are put in order and written through a file of this
-  machine (`sorted_runs.py`, `removal_parts.py`), as Parquet parts that plan, journal and sweep pass on one by one. So
-  Spark's driver holds a tenth more for 20 million of them than for 2, and a local process 8 bytes for each.
-- Big scans of local disks run in forked lanes (`engines/lanes.py`): threads gain nothing under the interpreter's lock.
+  machine (`encoding/external_sort.py`, `operation/removal_parts.py`), as Parquet parts that plan, journal and sweep
+  pass on one by one. So Spark's driver holds a tenth more for 20 million of them than for 2, and a local process 8
+  bytes for each.
+- Big scans of local disks run in forked lanes (`engines/process_pool.py`): threads gain nothing under the interpreter's
+  lock.
 - A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
   intent with the digest, and `resume` can send the very same swap again while all files that it names are there. One of
   Delta only within the hour: it says when it removed files, and a vacuum would take them at once.

@@ -10,7 +10,7 @@ _UTF8 = "utf-8"
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     try:
-        from iceberg_cli import stopping
+        from iceberg_cli.cli import stopping
 
         stopping.hear()
     except KeyboardInterrupt:
@@ -21,7 +21,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imports and metadata make many objects and hardly a cycle: looking for cycles every 700 objects finds nothing.
     gc.set_threshold(400_000)
-    from iceberg_cli.cli import main as command_line
+    from iceberg_cli.cli.app import main as command_line
 
     command_line()
 

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.demo_commits import Entry, Key, key_of
-from iceberg_cli.demo_tables import TableBuilder
 from iceberg_cli.errors import IcebergCliError, UsageError, unavailable
+from iceberg_cli.testing.iceberg_commits import Entry, Key, key_of
+from iceberg_cli.testing.iceberg_writer import TableBuilder
 
 DAY_MS = 86_400_000
 HISTORY_MS = 40 * DAY_MS

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
-from iceberg_cli.iceberg.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.storage import Storage
 
 DAY_MS = 86_400_000

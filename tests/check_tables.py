@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from tests.builders import ADDED, DELETED, EXISTING, NOW_MS, a_table_document
 from tests.delete_tables import position_deletes, puffin
 

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from iceberg_cli.engines import choice
+from iceberg_cli.engines import selection as choice
 from tests.servers import postgres_database, postgres_server, s3_server
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.storage import Storage
 from tests.builders import NOW_MS, a_table_document
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.delta_reading import DeltaLog
+from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.storage import open_storage
 
@@ -102,7 +102,7 @@ def a_protocol(
 
 def a_protocol_with(*features: str) -> Action:
     """A protocol of table features: those that readers must know are listed for them too."""
-    from iceberg_cli.delta.features import READER_FEATURES
+    from iceberg_cli.delta.spec.features import READER_FEATURES
 
     readers = [feature for feature in features if feature in READER_FEATURES]
     if not readers:

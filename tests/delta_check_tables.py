@@ -12,7 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.deletion_vector import DeletionVector, encode
+from iceberg_cli.encoding.deletion_vector import DeletionVector, encode
 from tests.delta_builders import (
     Action,
     a_checkpoint,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli.apply import Shell, system_shell
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.opening import open_table
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.operation.apply import Shell, system_shell
 
 
 def unseen(_: object) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pyroaring import BitMap64
 
-from iceberg_cli.delta.paths import z85_encode
+from iceberg_cli.delta.spec.paths import z85_encode
 
 MAGIC = 1681511377
 

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from iceberg_cli.engines import Made, OnEvent, Source
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.storage.putting import put_checked
+from iceberg_cli.storage.verified_put import put_checked
 
 Combine = Callable[[int, Sequence[bytes]], Any]
 

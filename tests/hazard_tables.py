@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.storage import open_storage
 from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, SCHEMA, SPEC, a_snapshot, a_table_document
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing

@@ -11,18 +11,18 @@ from typing import Any
 
 import fastavro
 
-from iceberg_cli.apply import Shell, apply
-from iceberg_cli.committers import Attempt
-from iceberg_cli.committers.memory import MemoryCatalog, MemoryCommitter
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
-from iceberg_cli.iceberg.metadata_file import decode_metadata_file
-from iceberg_cli.plan import Plan
-from iceberg_cli.report import Report
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.operation.apply import Shell, apply
+from iceberg_cli.operation.outcomes import Attempt
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 from tests.builders import ADDED, DELETED, EXISTING, LOCATION, NOW_MS, a_snapshot, a_table_document
 from tests.crash.simulation import World, unseen
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from iceberg_cli.checking_sizes import within_reach
-from iceberg_cli.delta.check_rules import Findings
+from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.operation.sizes import within_reach
 
 ROOT = "/lake/t"
 OWN = [f"{ROOT}/{number}.parquet" for number in range(1_000)]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from iceberg_cli.deletion_vector import DeletionVector, decode, decode_bitmap64, encode, union
+from iceberg_cli.encoding.deletion_vector import DeletionVector, decode, decode_bitmap64, encode, union
 from iceberg_cli.errors import CorruptFile
 from tests.paths import FIXTURES, needs_fixtures
 

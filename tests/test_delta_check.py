@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable as DeltaRsTable
 
-from iceberg_cli.deletion_vector import DeletionVector, encode
-from iceberg_cli.delta.check_rules import RULES
-from iceberg_cli.delta.paths import z85_encode
-from iceberg_cli.findings import ERROR, EXAMPLES
+from iceberg_cli.delta.check.rules import RULES
+from iceberg_cli.delta.spec.paths import z85_encode
+from iceberg_cli.encoding.deletion_vector import DeletionVector, encode
+from iceberg_cli.plan.findings import ERROR, EXAMPLES
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import Action, a_commit, a_dv, a_log, a_metadata, a_protocol, an_add, the_log
 from tests.delta_check_tables import (

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta.statistics_types import primitive
-from iceberg_cli.delta.text_values import partition_values
-from iceberg_cli.delta_verbs import VERBS
-from iceberg_cli.plan import Plan
-from iceberg_cli.report import Report
+from iceberg_cli.delta.spec.statistics_types import primitive
+from iceberg_cli.delta.spec.text_values import partition_values
+from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.report import Report
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import (
     NOW_MS,

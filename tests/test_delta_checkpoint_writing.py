@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.actions import Actions
-from iceberg_cli.delta.checkpoint import read_part
-from iceberg_cli.delta.checkpoint_state import checkpoint_state
-from iceberg_cli.delta.checkpoint_writing import PARQUET, File, Writing, sidecar_count, writing
-from iceberg_cli.delta.checksum_writing import version_checksum
-from iceberg_cli.delta.columns import plain_values
-from iceberg_cli.delta.compaction import check_range, compacted
-from iceberg_cli.delta.last_checkpoint import LastCheckpoint, json_checksum, may_replace
+from iceberg_cli.delta.spec.actions import Actions
+from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.checkpoint_state import checkpoint_state
+from iceberg_cli.delta.spec.checkpoint_writing import PARQUET, File, Writing, sidecar_count, writing
+from iceberg_cli.delta.spec.checksum import version_checksum
+from iceberg_cli.delta.spec.columns import plain_values
+from iceberg_cli.delta.spec.last_checkpoint import LastCheckpoint, json_checksum, may_replace
+from iceberg_cli.delta.verbs.rewrite_manifests.compaction import check_range, compacted
 from iceberg_cli.errors import InvalidMetadata, Refused, UsageError
 from tests.delta_builders import (
     NOW_MS,

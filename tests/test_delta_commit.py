@@ -13,22 +13,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.committers import Committed, Conflict, Unknown
-from iceberg_cli.delta.bind import LogCommit, bind
-from iceberg_cli.delta.columns import ADD, REMOVE
-from iceberg_cli.delta.draft import CommitDraft
-from iceberg_cli.delta.own_names import is_marked, marked_uuid
-from iceberg_cli.delta.paths import dv_path, z85_encode
-from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.delta_own_files import DELETION_VECTOR
-from iceberg_cli.delta_table import DeltaTable
+from iceberg_cli.delta.commit.bind import LogCommit, bind
+from iceberg_cli.delta.commit.draft import CommitDraft
+from iceberg_cli.delta.ownership import DELETION_VECTOR, is_marked, marked_uuid
+from iceberg_cli.delta.spec.columns import ADD, REMOVE
+from iceberg_cli.delta.spec.paths import dv_path, z85_encode
+from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.opening import open_table
-from iceberg_cli.plan import Base, Change, Option, Plan, Staged, Step, Task
-from iceberg_cli.removal_rows import SCHEMA
-from iceberg_cli.removals import Removals
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, Staged, Step, Task
+from iceberg_cli.plan.removal_rows import SCHEMA
+from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import open_storage
-from iceberg_cli.table import IcebergTable
 from tests.conformance.delta_logs import make_log
 from tests.conformance.tables import first_metadata
 from tests.delta_builders import (

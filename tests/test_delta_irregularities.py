@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.errors import CorruptFile
 from tests.cli.running import Ran, iceberg_cli
 from tests.delta_builders import (

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_cli.delta import key_set
-from iceberg_cli.delta.key_set import KeySet
-from iceberg_cli.string_hashes import hash_column
+from iceberg_cli.delta import reachability as key_set
+from iceberg_cli.delta.reachability import KeySet
+from iceberg_cli.encoding.string_hash import hash_column
 
 _KEYS = st.text("ab/", max_size=3)
 

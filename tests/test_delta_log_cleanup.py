@@ -15,15 +15,21 @@ from deltalake import DeltaTable as PeerTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta.checkpoint_state import checkpoint_state
-from iceberg_cli.delta.checkpoint_writing import File, classic_name, sidecar_name, top_level_name, writing
-from iceberg_cli.delta.log_cleanup import cut_off_ms, newest_commit_at
-from iceberg_cli.delta_log_cleanup import expired_sidecars_of
-from iceberg_cli.delta_verbs.expire_snapshots import VERB
+from iceberg_cli.delta.spec.checkpoint_state import checkpoint_state
+from iceberg_cli.delta.spec.checkpoint_writing import (
+    File,
+    classic_name,
+    sidecar_name,
+    top_level_name,
+    writing,
+)
+from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import expired_sidecars_of
+from iceberg_cli.delta.verbs.expire_snapshots.log_rules import cut_off_ms, newest_commit_at
+from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
-from iceberg_cli.plan import Plan
-from iceberg_cli.report import Report
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.report import Report
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import (
     Action,

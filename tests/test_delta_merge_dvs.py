@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta.paths import dv_path
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.spec.paths import dv_path
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.plan import Plan, Staged, Step, Task, encode
-from iceberg_cli.report import Report
-from iceberg_cli.saved_plan import plan_from_json
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.documents import plan_from_json
+from iceberg_cli.plan.plan import Plan, Staged, Step, Task, encode
+from iceberg_cli.plan.report import Report
 from tests.delta_builders import (
     NOW_MS,
     TABLE_ID,

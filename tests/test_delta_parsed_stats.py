@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.checkpoint import read_part
-from iceberg_cli.delta.parsed_stats import stats_texts
-from iceberg_cli.delta.statistics_columns import stats_parsed
+from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.parsed_stats import stats_texts
+from iceberg_cli.delta.spec.statistics_columns import stats_parsed
 
 CHECKPOINT = f"/t/_delta_log/{1:020}.checkpoint.parquet"
 INSTANT = pa.timestamp("us", "UTC")

@@ -18,14 +18,14 @@ from deltalake import DeltaTable as PeerTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.delta import replay
-from iceberg_cli.delta.actions import Actions
-from iceberg_cli.delta.checkpoint import read_part
-from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
-from iceberg_cli.delta.protocol import Metadata
-from iceberg_cli.delta.replay import reconcile
-from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.delta_reading import DeltaLog
+from iceberg_cli.delta.log_reader import DeltaLog
+from iceberg_cli.delta.spec import replay
+from iceberg_cli.delta.spec.actions import Actions
+from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.spec.protocol import Metadata
+from iceberg_cli.delta.spec.replay import reconcile
+from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.storage import FileInfo, open_storage
@@ -659,7 +659,7 @@ def test_a_hint_whose_checksum_is_wrong_is_not_believed(tmp_path: Path) -> None:
 
 def test_a_hint_may_have_the_checksum_of_the_protocols_text_or_deltas_own(tmp_path: Path) -> None:
     """The text's own example, and an array of more than ten strings, which the two sort differently."""
-    from iceberg_cli.delta.last_checkpoint_reading import read_hint, text_checksum
+    from iceberg_cli.delta.spec.last_checkpoint import read_hint, text_checksum
 
     example = json.loads(
         """{"k0":"'v 0'","checksum":"-","k1":{"k2":2,"k3":["v3",[1,2],{"k4":"v4","k5":["v5","v6","v7"]}]}}"""

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta.columns import ADD
-from iceberg_cli.delta.record_counts import UNKNOWN, record_counts, with_record_count
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.spec.columns import ADD
+from iceberg_cli.delta.spec.record_counts import UNKNOWN, record_counts, with_record_count
+from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.operation.apply import apply
 from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol, an_add
 from tests.delta_opened import a_shell, opened
 

@@ -13,14 +13,14 @@ import deltalake
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta_log_cleanup import checkpoint_task
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import checkpoint_task
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.plan import Change, Plan, Step, encode
-from iceberg_cli.report import Report
-from iceberg_cli.saved_plan import plan_from_json
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.documents import plan_from_json
+from iceberg_cli.plan.plan import Change, Plan, Step, encode
+from iceberg_cli.plan.report import Report
 from tests.delta_builders import (
     NOW_MS,
     Action,

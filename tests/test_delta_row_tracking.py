@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.apply import apply, resume
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.plan import Plan, encode
-from iceberg_cli.report import Report
-from iceberg_cli.saved_plan import plan_from_json
+from iceberg_cli.operation.apply import apply, resume
+from iceberg_cli.plan.documents import plan_from_json
+from iceberg_cli.plan.plan import Plan, encode
+from iceberg_cli.plan.report import Report
 from tests.delta_builders import (
     NOW_MS,
     Action,

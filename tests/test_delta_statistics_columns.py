@@ -15,15 +15,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from iceberg_cli.delta.statistics_columns import (
+from iceberg_cli.delta.spec.statistics_columns import (
     AmbiguousPartitionValue,
     ambiguous_partition_value,
     partition_values_parsed,
     stats_parsed,
     stats_parsed_whole,
 )
-from iceberg_cli.delta.statistics_types import partition_type, statistics_type
-from iceberg_cli.delta.text_values import times
+from iceberg_cli.delta.spec.statistics_types import partition_type, statistics_type
+from iceberg_cli.delta.spec.text_values import times
 from iceberg_cli.errors import InvalidMetadata
 from tests.crash.budget import few_or_many
 
@@ -330,7 +330,7 @@ def test_no_damage_of_a_document_ends_the_process(budget: int) -> None:
 import random, sys
 import pyarrow as pa
 from tests.test_delta_statistics_columns import TYPE, smallest
-from iceberg_cli.delta.statistics_columns import stats_parsed, stats_parsed_whole
+from iceberg_cli.delta.spec.statistics_columns import stats_parsed, stats_parsed_whole
 draw = random.Random(7)
 damage = ["", "null", "{", "}", '"', ",", "[", "0", "\\\\", "\\x00"]
 good = smallest(n=1, d=1.25, at="2024-02-29T12:30:00.123Z", inside={"x": 7}, s="x")

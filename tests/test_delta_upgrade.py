@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable as DeltaRsTable
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta.feature_clients import lacking_features
-from iceberg_cli.delta.protocol import Metadata, Protocol
-from iceberg_cli.delta.upgrade import upgraded
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.spec.protocol import Metadata, Protocol
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verbs.upgrade_v3.clients import lacking_features
+from iceberg_cli.delta.verbs.upgrade_v3.rules import upgraded
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.plan import Plan
-from iceberg_cli.report import Report
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.report import Report
 from tests.delta_builders import (
     NOW_MS,
     Action,

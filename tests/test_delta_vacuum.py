@@ -16,19 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.apply import apply, resume
-from iceberg_cli.delta.hidden import hidden, hides_metadata
-from iceberg_cli.delta.paths import z85_encode
-from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.delta_reading import DeltaLog
-from iceberg_cli.delta_sweeping import Needs
-from iceberg_cli.delta_verbs.expire_snapshots import VERB
+from iceberg_cli.delta.log_reader import DeltaLog
+from iceberg_cli.delta.reachability import Needs
+from iceberg_cli.delta.spec.hidden import hidden, hides_metadata
+from iceberg_cli.delta.spec.paths import z85_encode
+from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.plan import Plan
-from iceberg_cli.removals import Removals
-from iceberg_cli.report import Report
+from iceberg_cli.operation.apply import apply, resume
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.removals import Removals
+from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import open_storage
 from tests.delta_builders import (
     NOW_MS,

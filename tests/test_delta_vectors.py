@@ -9,9 +9,8 @@ from uuid import UUID
 import pytest
 from pyroaring import BitMap64
 
-from iceberg_cli.deletion_vector import decode
-from iceberg_cli.delta.paths import dv_path, z85_encode
-from iceberg_cli.delta.vectors import (
+from iceberg_cli.delta.spec.paths import dv_path, z85_encode
+from iceberg_cli.delta.spec.vectors import (
     UNKNOWN,
     Vector,
     VectorFile,
@@ -20,6 +19,7 @@ from iceberg_cli.delta.vectors import (
     read_vectors,
     vector_file,
 )
+from iceberg_cli.encoding.deletion_vector import decode
 from iceberg_cli.errors import CorruptFile
 from tests.delta_vectors import an_inline_vector, data_of, frame_of, positions_in
 

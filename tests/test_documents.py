@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli import __version__
-from iceberg_cli.cli import EXIT_CODES
+from iceberg_cli.cli.app import EXIT_CODES
 from iceberg_cli.cli.help_texts import EXAMPLES
 from tests.cli.running import iceberg_cli
 from tests.cli.test_help import COMMANDS
@@ -125,9 +125,9 @@ def test_manual_pages_have_files_and_the_examples_of_the_help() -> None:
 @pytest.mark.parametrize(
     ("program", "arguments", "file"),
     [
-        ("bash", ["-n"], "iceberg_cli/completions/iceberg-cli.bash"),
-        ("zsh", ["-n"], "iceberg_cli/completions/_iceberg-cli"),
-        ("fish", ["--no-execute"], "iceberg_cli/completions/iceberg-cli.fish"),
+        ("bash", ["-n"], "iceberg_cli/cli/completions/iceberg-cli.bash"),
+        ("zsh", ["-n"], "iceberg_cli/cli/completions/_iceberg-cli"),
+        ("fish", ["--no-execute"], "iceberg_cli/cli/completions/iceberg-cli.fish"),
         *(("mandoc", ["-T", "lint", "-W", "warning"], f"man/{page.name}") for page in MANUAL),
     ],
 )
@@ -142,7 +142,7 @@ def complete_in_bash(*words: str) -> list[str]:
     """What TAB at the end of the last word offers."""
     line = " ".join(shlex.quote(word) for word in words)
     program = (
-        "source iceberg_cli/completions/iceberg-cli.bash; "
+        "source iceberg_cli/cli/completions/iceberg-cli.bash; "
         f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _iceberg_cli; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     return subprocess.run(
@@ -151,7 +151,9 @@ def complete_in_bash(*words: str) -> list[str]:
 
 
 def complete_in_fish(*words: str) -> list[str]:
-    program = f"source iceberg_cli/completions/iceberg-cli.fish; complete -C {shlex.quote(' '.join(words))}"
+    program = (
+        f"source iceberg_cli/cli/completions/iceberg-cli.fish; complete -C {shlex.quote(' '.join(words))}"
+    )
     done = subprocess.run(["fish", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     return [line.split("\t")[0] for line in done.stdout.splitlines()]
 

@@ -12,10 +12,14 @@ import pytest
 
 import iceberg_cli
 from iceberg_cli.errors import CorruptFile, IcebergCliError
-from iceberg_cli.nearest import did_you_mean
+from iceberg_cli.plan.nearest import did_you_mean
 
 PACKAGE = Path(iceberg_cli.__file__).parent
-NEEDED_ELSEWHERE = ("iceberg_cli.engines.spark", "iceberg_cli.committers.sql", "iceberg_cli.__main__")
+NEEDED_ELSEWHERE = (
+    "iceberg_cli.engines.spark.engine",
+    "iceberg_cli.iceberg.catalogs.sql",
+    "iceberg_cli.__main__",
+)
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg import assign_row_ids as rules
-from iceberg_cli.iceberg.assign_row_ids import AssignPolicy, Ids
-from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
-from iceberg_cli.iceberg.snapshot_draft import assign_first_row_ids
+from iceberg_cli.iceberg.commit.draft import assign_first_row_ids
+from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.verbs.assign_row_ids import rules
+from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, Ids
 
 ENTRIES = pa.schema(
     [

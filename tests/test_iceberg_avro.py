@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from iceberg_cli.encoding.string_hash import hash_column, hash_strings
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.avro import Container, encode_long, read_container, write_container
-from iceberg_cli.iceberg.avro_columns import Executor, decode_records
-from iceberg_cli.iceberg.avro_plan import Wanted, compile_plan
-from iceberg_cli.iceberg.avro_schema import parse_schema
-from iceberg_cli.string_hashes import hash_column, hash_strings
+from iceberg_cli.iceberg.avro.columns import Executor, decode_records
+from iceberg_cli.iceberg.avro.container import Container, encode_long, read_container, write_container
+from iceberg_cli.iceberg.avro.projection import Wanted, compile_plan
+from iceberg_cli.iceberg.avro.schema import parse_schema
 from tests.paths import FIXTURES, needs_fixtures
 
 EXECUTORS: tuple[Executor, ...] = ("narrow", "lockstep")

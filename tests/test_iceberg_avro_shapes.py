@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.arrow_arrays import array_of
-from iceberg_cli.iceberg.avro import encode_long, read_container, write_container
-from iceberg_cli.iceberg.avro_columns import Executor, decode_records
-from iceberg_cli.iceberg.avro_plan import Wanted, compile_plan
+from iceberg_cli.iceberg.avro.columns import Executor, decode_records
+from iceberg_cli.iceberg.avro.container import encode_long, read_container, write_container
+from iceberg_cli.iceberg.avro.projection import Wanted, compile_plan
 
 SYNC = bytes(range(16))
 BLOCKS = 40  # more than are walked one by one

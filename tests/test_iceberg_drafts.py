@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from iceberg_cli.encoding.strict_json import dumps, loads
 from iceberg_cli.errors import InvalidMetadata
-from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.strict_json import dumps, loads
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from tests.metadata_documents import PATH, a_document, a_snapshot, encoded, without
 
 BOTH = "v0.11 and early v2"

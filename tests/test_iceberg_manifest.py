@@ -25,9 +25,10 @@ from pyiceberg.manifest import (
     read_manifest_list as pyiceberg_list,
 )
 
+from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.avro import read_container, write_container
-from iceberg_cli.iceberg.manifest import (
+from iceberg_cli.iceberg.avro.container import read_container, write_container
+from iceberg_cli.iceberg.spec.manifest import (
     ENTRY_COLUMNS,
     MANIFEST_LIST_SCHEMA,
     ManifestSource,
@@ -36,9 +37,8 @@ from iceberg_cli.iceberg.manifest import (
     read_manifest_list,
     read_manifest_lists,
 )
-from iceberg_cli.iceberg.manifest_schemas import manifest_list_schema, manifest_schema, partition_struct
-from iceberg_cli.iceberg.manifest_writer import write_manifest, write_manifest_list
-from iceberg_cli.string_hashes import hash_column
+from iceberg_cli.iceberg.spec.manifest_schemas import manifest_list_schema, manifest_schema, partition_struct
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from tests.paths import FIXTURES, needs_fixtures
 
 SYNC = bytes(range(16))

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.deletion_vector import decode, encode, unproven
+from iceberg_cli.encoding.deletion_vector import decode, encode, unproven
 from iceberg_cli.errors import CorruptFile, UsageError
-from iceberg_cli.iceberg.dv_blobs import joined, lacking
-from iceberg_cli.iceberg.merge_choice import rolled
-from iceberg_cli.iceberg.merge_policy import MergePolicy
-from iceberg_cli.iceberg.partition_filter import matching, parse_where
-from iceberg_cli.iceberg.partition_keys import in_spec_order, partition_keys
-from iceberg_cli.iceberg.position_deletes import named_files, read_position_deletes
-from iceberg_cli.iceberg.specs import PartitionField, PartitionSpec
+from iceberg_cli.iceberg.spec.dv_blobs import joined, lacking
+from iceberg_cli.iceberg.spec.partition_keys import in_spec_order, partition_keys
+from iceberg_cli.iceberg.spec.partition_spec import PartitionField, PartitionSpec
+from iceberg_cli.iceberg.spec.position_deletes import named_files, read_position_deletes
+from iceberg_cli.iceberg.verbs.merge_dvs.choice import rolled
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.where import matching, parse_where
 from tests.delete_tables import position_deletes, vector_blob
 from tests.paths import FIXTURES, needs_fixtures
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.avro import container_header
-from iceberg_cli.iceberg.avro_bytes import encoded as encoded_column
-from iceberg_cli.iceberg.avro_schema import AvroType, parse_schema
-from iceberg_cli.iceberg.dv_entries import IDENTITY_SCHEMA, Carry, added_entries, check_manifest
-from iceberg_cli.iceberg.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
-from iceberg_cli.iceberg.manifest_placement import partition_type, record_type
-from iceberg_cli.iceberg.manifest_splice import encoded
-from iceberg_cli.iceberg.manifest_writer import entry_blocks, manifest_header, write_manifest
+from iceberg_cli.iceberg.avro.container import container_header
+from iceberg_cli.iceberg.avro.encoder import encoded as encoded_column
+from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
+from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
+from iceberg_cli.iceberg.spec.manifest_splice import encoded
+from iceberg_cli.iceberg.spec.manifest_writer import entry_blocks, manifest_header, write_manifest
+from iceberg_cli.iceberg.verbs.merge_dvs.entries import IDENTITY_SCHEMA, Carry, added_entries, check_manifest
+from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import partition_type, record_type
 from tests.fixtures.test_inspect_fixtures import ALL
 from tests.manifest_tables import avro, by_id, of_fixture
 from tests.paths import FIXTURES, needs_fixtures

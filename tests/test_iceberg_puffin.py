@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
-from iceberg_cli.deletion_vector import DeletionVector, decode, encode
+from iceberg_cli.encoding.deletion_vector import DeletionVector, decode, encode
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.puffin import (
+from iceberg_cli.iceberg.spec.puffin import (
     Blob,
     BlobMetadata,
     Footer,
@@ -21,9 +21,9 @@ from iceberg_cli.iceberg.puffin import (
     footer_bytes,
     read_blob,
     read_footer,
+    read_vectors_footer,
     write,
 )
-from iceberg_cli.iceberg.puffin_vectors import read_vectors_footer
 from tests.paths import FIXTURES, needs_fixtures
 
 SAMPLES = FIXTURES / "01-iceberg-spec-fixtures/org/apache/iceberg/puffin/v1"

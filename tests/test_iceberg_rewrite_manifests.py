@@ -22,12 +22,16 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import CorruptFile, UsageError
-from iceberg_cli.iceberg.avro import write_container
-from iceberg_cli.iceberg.avro_plan import Wanted
-from iceberg_cli.iceberg.avro_schema import parse_schema
-from iceberg_cli.iceberg.field_summaries import FieldSummary, sort_key, summary_of
-from iceberg_cli.iceberg.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
-from iceberg_cli.iceberg.manifest_layout import (
+from iceberg_cli.iceberg.avro.container import write_container
+from iceberg_cli.iceberg.avro.projection import Wanted
+from iceberg_cli.iceberg.avro.schema import parse_schema
+from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
+from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
+from iceberg_cli.iceberg.spec.manifest_schemas import manifest_schema, partition_struct
+from iceberg_cli.iceberg.spec.manifest_splice import encoded, recipe, spliced
+from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest, write_manifest_list
+from iceberg_cli.iceberg.verbs.rewrite_manifests.build import Building
+from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     Candidate,
     Layout,
     chosen,
@@ -36,11 +40,7 @@ from iceberg_cli.iceberg.manifest_layout import (
     rewrite_of,
     rules_of,
 )
-from iceberg_cli.iceberg.manifest_schemas import manifest_schema, partition_struct
-from iceberg_cli.iceberg.manifest_splice import encoded, recipe, spliced
-from iceberg_cli.iceberg.manifest_writer import manifest_header, write_manifest, write_manifest_list
-from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
-from iceberg_cli.verbs.manifest_building import Building
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.crash.budget import deep_unless
 from tests.fixtures.test_inspect_fixtures import ALL

@@ -26,7 +26,15 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from iceberg_cli.iceberg.transforms import Transform, apply, hash32, hash_longs, human, parse, result_type
+from iceberg_cli.iceberg.spec.transforms import (
+    Transform,
+    apply,
+    hash32,
+    hash_longs,
+    human,
+    parse,
+    result_type,
+)
 
 UTC = dt.UTC
 AT = dt.datetime(2017, 11, 16, 22, 31, 8)  # noqa: DTZ001 - a timestamp without zone

@@ -15,10 +15,9 @@ from pyiceberg.table.update import TableRequirement as TheirRequirement
 from pyiceberg.table.update import TableUpdate as TheirUpdate
 from pyiceberg.table.update import update_table_metadata
 
+from iceberg_cli.encoding.strict_json import dumps, loads
 from iceberg_cli.errors import InvalidMetadata, Refused
-from iceberg_cli.iceberg.metadata import Snapshot, SnapshotRef, TableMetadata
-from iceberg_cli.iceberg.metadata_file import decode_metadata_file
-from iceberg_cli.iceberg.update import (
+from iceberg_cli.iceberg.commit.update import (
     AddSnapshot,
     AssertCurrentSchemaId,
     AssertDefaultSortOrderId,
@@ -50,7 +49,8 @@ from iceberg_cli.iceberg.update import (
     updates_from_json,
     with_updates,
 )
-from iceberg_cli.strict_json import dumps, loads
+from iceberg_cli.iceberg.spec.metadata import Snapshot, SnapshotRef, TableMetadata
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from tests.metadata_documents import LOCATION, PATH, a_document, a_snapshot, encoded, without
 from tests.paths import FIXTURES, needs_fixtures
 

@@ -12,14 +12,15 @@ import pytest
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg import upgrade_v3, v3_readers
-from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
-from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.preflight import findings
-from iceberg_cli.iceberg.preflight_facts import ListFacts, Looked, obstructing, snapshots_to_read
-from iceberg_cli.iceberg.update import updates_from_json, with_updates
-from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
-from iceberg_cli.preflight_findings import Finding
+from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
+from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
+from iceberg_cli.iceberg.verbs.upgrade_v3 import rules as upgrade_v3
+from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, Looked, obstructing, snapshots_to_read
+from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.plan.preflight import Finding
 from tests.builders import DAY_MS, NOW_MS, a_branch, a_snapshot, a_table, a_table_document, a_tag
 from tests.metadata_documents import PATH, without
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import CorruptFile, TakenOver
-from iceberg_cli.journal import Journal, open_operations, prune_folders
+from iceberg_cli.operation.journal import Journal, open_operations, prune_folders
 from iceberg_cli.storage.local import LocalStorage
 
 BEGIN = {

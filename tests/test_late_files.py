@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import Shell, abandon, apply, resume
-from iceberg_cli.opening import verbs_of
-from iceberg_cli.operation import Record, fold
-from iceberg_cli.settling import operations, settle_all
+from iceberg_cli.formats.open import verbs_of
+from iceberg_cli.operation.apply import Shell, abandon, apply, resume
+from iceberg_cli.operation.records import Record, fold
+from iceberg_cli.operation.recovery import operations, settle_all
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import listing, listing_of_table
 from tests.delta_builders import NOW_MS

@@ -17,16 +17,16 @@ import pytest
 from benchmarks.tables import Size, make_table
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.expire_snapshots import snapshot_files
-from iceberg_cli.iceberg.known_keys import KnownKeys
-from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
-from iceberg_cli.liveness_files import cache_folder
-from iceberg_cli.liveness_part import Part, decode, encode, identity
-from iceberg_cli.opening import open_table
-from iceberg_cli.plan import Reach
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
+from iceberg_cli.iceberg.reachability.cache_format import Part, decode, encode, identity
+from iceberg_cli.iceberg.reachability.keys import KnownKeys
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.plan.plan import Reach
 from iceberg_cli.storage import Storage
-from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs import VERBS
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli

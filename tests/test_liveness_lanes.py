@@ -15,12 +15,12 @@ import pytest
 from benchmarks.tables import Made, Size, make_table
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.iceberg.expire_snapshots import snapshot_files
-from iceberg_cli.inspection import Inspection
-from iceberg_cli.opening import open_table
-from iceberg_cli.plan import Reach
-from iceberg_cli.storage.links import OtherNames
-from iceberg_cli.table import IcebergTable
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.inspect.inspector import Inspection
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
+from iceberg_cli.plan.plan import Reach
+from iceberg_cli.storage.aliases import OtherNames
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="lanes are forked on Linux only")
 

@@ -18,15 +18,17 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from iceberg_cli.apply import apply
-from iceberg_cli.apply.shell import Shell
 from iceberg_cli.engines import Engine, Exchanging
-from iceberg_cli.engines.spark import SparkEngine
+from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.iceberg import merge_dvs
-from iceberg_cli.iceberg.merge_policy import MergePolicy, settings_of
-from iceberg_cli.iceberg.position_deletes import Share, read_position_deletes
-from iceberg_cli.iceberg.vector_pieces import (
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.commit.branch import head_of
+from iceberg_cli.iceberg.spec.position_deletes import Share, read_position_deletes
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
+from iceberg_cli.iceberg.verbs.merge_dvs.decide import decide
+from iceberg_cli.iceberg.verbs.merge_dvs.distributed import lacking_apart, parts_apart
+from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     ASKED_SCHEMA,
     joined_pieces,
     numbers_of,
@@ -34,17 +36,15 @@ from iceberg_cli.iceberg.vector_pieces import (
     put_together,
     said_of,
 )
-from iceberg_cli.iceberg.vector_ranges import CONTAINER, LIMITS, Limits, cut, dealt, whole_of
-from iceberg_cli.opening import open_table
-from iceberg_cli.plan import Staged, Task
+from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy, settings_of
+from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
+from iceberg_cli.iceberg.verbs.merge_dvs.splits import CONTAINER, LIMITS, Limits, cut, dealt, whole_of
+from iceberg_cli.iceberg.verbs.merge_dvs.write import Work, build
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.plan.plan import Staged, Task
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs.delete_apart import lacking_apart, parts_apart
-from iceberg_cli.verbs.delete_reading import DeleteReader
-from iceberg_cli.verbs.delete_writing import Work, build
-from iceberg_cli.verbs.heads import head_of
-from iceberg_cli.verbs.merge_deciding import decide
-from iceberg_cli.verbs.merge_dvs import VERB
 from tests.builders import NOW_MS
 from tests.crash.budget import deep_unless
 from tests.delete_tables import DeleteTable, position_deletes

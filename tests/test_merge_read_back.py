@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.merge_policy import MergePolicy
-from iceberg_cli.opening import open_table
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.verbs.merge_dvs import VERB
 from tests.delete_tables import DeleteTable
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iceberg_cli.apply import apply, system_shell
-from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.operation.apply import apply, system_shell
 from tests.cli.lakes import AS_OF_MS
 from tests.test_liveness_cache import a_history, opened
 

@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from deltalake import Field, Schema, convert_to_deltalake
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta_verbs.expire_snapshots import VERB
-from iceberg_cli.nested_tables import NestedTables
-from iceberg_cli.plan import Plan
+from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.nested_tables import NestedTables
+from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage
 from tests.builders import ADDED, EXISTING

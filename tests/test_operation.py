@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.operation import Operation, Record, StepState, fold
+from iceberg_cli.operation.records import Operation, Record, StepState, fold
 from tests.test_journal import BEGIN, RESUME
 
 INTENT = {"step": "a", "removals_file": "r", "scratch": ["s1", "s2"], "own_files": ["o1", "o2"]}

@@ -10,10 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.apply.run import OperationRun
-from iceberg_cli.apply.shell import Shell
-from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
-from iceberg_cli.committers.retries import Retries
 from iceberg_cli.errors import (
     BackendUnavailable,
     Cancelled,
@@ -25,11 +21,15 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from iceberg_cli.journal import Journal
-from iceberg_cli.operation import StepState
-from iceberg_cli.plan import Base, Change, Plan, Staged, Step, Task
-from iceberg_cli.removal_rows import SCHEMA
-from iceberg_cli.removals import Removals
+from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.operation.records import StepState
+from iceberg_cli.operation.retries import Retries
+from iceberg_cli.operation.runner import OperationRun
+from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.removal_rows import SCHEMA
+from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.local import LocalStorage
 from tests.test_journal import BEGIN
 from tests.test_plan import a_plan, a_verdict

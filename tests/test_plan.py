@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import CorruptFile, UsageError
-from iceberg_cli.plan import Base, Change, Option, Plan, Reach, Step, Task, Verdict, encode
-from iceberg_cli.removal_rows import SCHEMA, from_parquet, to_parquet
-from iceberg_cli.removals import Removals
-from iceberg_cli.report import Report
-from iceberg_cli.saved_plan import plan_from_json
+from iceberg_cli.plan.documents import plan_from_json
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, Reach, Step, Task, Verdict, encode
+from iceberg_cli.plan.removal_rows import SCHEMA, from_parquet, to_parquet
+from iceberg_cli.plan.removals import Removals
+from iceberg_cli.plan.report import Report
 from tests.first_release import first_plan
 
 BIG_ID = 2**63 - 1  # a JSON number of this size loses digits in many readers

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.reachability import (
+from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
     among,
     check_counted,
@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.reachability import (
     sources_of,
     without_counts,
 )
-from iceberg_cli.plan import SnapshotFiles
+from iceberg_cli.plan.plan import SnapshotFiles
 
 LIST = "s3://b/t/metadata/snap-5.avro"
 

@@ -15,26 +15,27 @@ import pyarrow.compute as pc
 import pytest
 
 from benchmarks.tables import Made, Size, make_table
-from iceberg_cli import content_rows, reaching, removal_parts
-from iceberg_cli import liveness as liveness_module
-from iceberg_cli.content_rows import held_or_sorted
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.iceberg.expire_snapshots import snapshot_files
-from iceberg_cli.iceberg.reachability import NO_KEYS
-from iceberg_cli.liveness import Liveness
-from iceberg_cli.liveness_values import Question
-from iceberg_cli.opening import open_table
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.reachability import distributed as reaching
+from iceberg_cli.iceberg.reachability import scan as content_rows
+from iceberg_cli.iceberg.reachability import scan as liveness_module
+from iceberg_cli.iceberg.reachability.distributed import reached_apart
+from iceberg_cli.iceberg.reachability.keys import NO_KEYS
+from iceberg_cli.iceberg.reachability.scan import Liveness, held_or_sorted
+from iceberg_cli.iceberg.reachability.values import Question
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
+from iceberg_cli.operation import removal_parts
+from iceberg_cli.operation.removal_parts import collected
 from iceberg_cli.paths import Roots
-from iceberg_cli.plan import NamedFile, Reach
-from iceberg_cli.reaching import reached_apart
-from iceberg_cli.removal_parts import collected
-from iceberg_cli.removal_rows import SCHEMA
-from iceberg_cli.removals import Removals, Stored
+from iceberg_cli.plan.plan import NamedFile, Reach
+from iceberg_cli.plan.removal_rows import SCHEMA
+from iceberg_cli.plan.removals import Removals, Stored
 from iceberg_cli.storage import Storage
-from iceberg_cli.storage.links import OtherNames
+from iceberg_cli.storage.aliases import OtherNames
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.table import IcebergTable
 from tests.exchanging import HereExchanging
 from tests.test_plan import a_plan
 

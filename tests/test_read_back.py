@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.committers import Attempt, Committed, Conflict, Unknown
-from iceberg_cli.committers.readback import settle_file, settle_pointer
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
-from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.update import Commit
+from iceberg_cli.iceberg.catalogs.read_back import settle_file, settle_pointer
+from iceberg_cli.iceberg.commit.update import Commit
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from tests.builders import LOCATION, NOW_MS, a_table_document
 from tests.crash.simulation import Script, SimStorage, World
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.delta.check_rules import RULES as DELTA_RULES
-from iceberg_cli.iceberg import preflight
-from iceberg_cli.iceberg.check_rules import RULES
-from iceberg_cli.preflight_findings import SECTIONS
+from iceberg_cli.delta.check.rules import RULES as DELTA_RULES
+from iceberg_cli.iceberg.check.rules import RULES
+from iceberg_cli.iceberg.verbs.upgrade_v3 import plan as upgrading
+from iceberg_cli.iceberg.verbs.upgrade_v3 import preflight
+from iceberg_cli.iceberg.verbs.upgrade_v3 import read as preflight_reading
+from iceberg_cli.plan.preflight import SECTIONS
 from iceberg_cli.storage import open_storage
-from iceberg_cli.verbs import preflight as preflight_reading
-from iceberg_cli.verbs import upgrade_v3 as upgrading
 from tests.builders import ADDED, a_branch, a_tag
 from tests.check_tables import SNAPSHOT_ID, Sound
 from tests.cli.lakes import listing

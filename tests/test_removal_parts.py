@@ -16,15 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli import removal_parts
-from iceberg_cli.content_rows import held_or_sorted
+from iceberg_cli.encoding.external_sort import SortedRuns, Spool
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.removal_files import RemovalFiles, as_files, load
-from iceberg_cli.removal_parts import collected, in_parts
-from iceberg_cli.removal_rows import KINDS, SCHEMA
-from iceberg_cli.removals import Removals, Stored
-from iceberg_cli.sorted_runs import SortedRuns
-from iceberg_cli.spool import Spool
+from iceberg_cli.iceberg.reachability.scan import held_or_sorted
+from iceberg_cli.operation import removal_parts
+from iceberg_cli.operation.removal_parts import collected, in_parts
+from iceberg_cli.plan.removal_rows import KINDS, SCHEMA
+from iceberg_cli.plan.removals import RemovalFiles, Removals, Stored, as_files, load
 
 Row = dict[str, Any]
 # Of one kind whose order is that of paths, and two others; steps in the order of their names.
@@ -49,7 +47,7 @@ def parts_of(rows: int) -> Iterator[None]:
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:
-    """Delete order, by the words of `removal_rows.py`."""
+    """Delete order, by the words of `plan/removal_rows.py`."""
     return sorted(rows, key=lambda row: (row["step"], KINDS.index(row["kind"]), row["path"].encode()))
 
 

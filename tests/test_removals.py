@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.removal_rows import KINDS, SCHEMA, from_parquet, to_parquet
-from iceberg_cli.removals import Removals
+from iceberg_cli.plan.removal_rows import KINDS, SCHEMA, from_parquet, to_parquet
+from iceberg_cli.plan.removals import Removals
 
 ROWS = st.lists(
     st.fixed_dictionaries(

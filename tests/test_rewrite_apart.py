@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.engines.spark import SparkEngine
+from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.iceberg.rewrite_manifests import Rewrite
-from iceberg_cli.plan import Staged
+from iceberg_cli.iceberg.verbs.rewrite_manifests.build import Building
+from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite
+from iceberg_cli.plan.plan import Staged
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.verbs.manifest_building import Building
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.exchanging import HereExchanging
 from tests.manifest_tables import Manifests, Opened, avro, entry, live_entries

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta_verbs.expire_snapshots import VERB
+from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.errors import Refused
-from iceberg_cli.plan import Plan
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.plan import Plan
 from tests.builders import ADDED, EXISTING
 from tests.cli.lakes import AS_OF_MS, CatalogTable, catalog_table, listing, rows
 from tests.cli.running import dry, iceberg_cli

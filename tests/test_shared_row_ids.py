@@ -11,10 +11,10 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from iceberg_cli.iceberg.manifest import MANIFEST_LIST_SCHEMA
-from iceberg_cli.iceberg.manifest_writer import manifest_header, write_manifest
-from iceberg_cli.plan import Staged
-from iceberg_cli.verbs.shared_row_ids import Sharing, share
+from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest
+from iceberg_cli.iceberg.verbs.assign_row_ids.share import Sharing, share
+from iceberg_cli.plan.plan import Staged
 from tests.builders import LOCATION, a_snapshot, a_table
 from tests.crash.simulation import Process, World
 

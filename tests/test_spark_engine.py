@@ -18,18 +18,19 @@ import pytest
 from pyspark.errors import PySparkException
 
 import iceberg_cli
-from iceberg_cli import choosing
-from iceberg_cli.engines import Event, Made, Source, choice
-from iceberg_cli.engines.choice import EngineChoice
+from iceberg_cli.encoding.transport import pickled_data
+from iceberg_cli.engines import Event, Made, Source
+from iceberg_cli.engines import selection as choice
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.engines.spark import SparkEngine
-from iceberg_cli.engines.spark_opening import packed, prepare
-from iceberg_cli.engines.spark_session import Session, translated
-from iceberg_cli.engines.travelling import pickled_data
+from iceberg_cli.engines.selection import EngineChoice
+from iceberg_cli.engines.spark.engine import SparkEngine
+from iceberg_cli.engines.spark.session import Session, translated
+from iceberg_cli.engines.spark.startup import packed, prepare
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.opening import open_table
+from iceberg_cli.formats import engine as choosing
+from iceberg_cli.formats.open import open_table
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.storage.routing import RoutedStorage, with_environment
+from iceberg_cli.storage.router import RoutedStorage, with_environment
 from tests.cli.lakes import four_snapshots
 from tests.cli.running import iceberg_cli as run
 from tests.servers import S3Server

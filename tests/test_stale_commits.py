@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import apply, resume
-from iceberg_cli.delta.paths import dv_path
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
-from iceberg_cli.opening import open_table, verbs_of
-from iceberg_cli.report import Report
+from iceberg_cli.delta.spec.paths import dv_path
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.formats.open import open_table, verbs_of
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.operation.apply import apply, resume
+from iceberg_cli.plan.report import Report
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.table import IcebergTable
 from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol_with, an_add, the_log
 from tests.delta_opened import a_shell, unseen
 from tests.delta_vectors import write_vectors

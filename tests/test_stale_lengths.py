@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import StaticTable
 
-from iceberg_cli.iceberg.avro import read_container, write_container
+from iceberg_cli.iceberg.avro.container import read_container, write_container
 from tests.builders import ADDED
 from tests.cli.lakes import listing
 from tests.cli.running import Ran, iceberg_cli

@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.apply.shell import Shell
-from iceberg_cli.apply.sweep import Sweep
 from iceberg_cli.engines import Event
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed, IcebergCliError, Interrupted
-from iceberg_cli.journal import Journal
-from iceberg_cli.operation import StepState
-from iceberg_cli.plan import Plan
-from iceberg_cli.removal_rows import SCHEMA
-from iceberg_cli.removals import Removals
+from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.records import StepState
+from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.operation.sweep import Sweep
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.removal_rows import SCHEMA
+from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.local import LocalStorage
 from tests.test_journal import BEGIN
 from tests.test_plan import a_plan

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.apply import apply
-from iceberg_cli.cli.run import now_ms
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.delta_verbs.expire_snapshots import VERB
+from iceberg_cli.cli.context import now_ms
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.opening import open_table
-from iceberg_cli.plan import Plan
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import open_storage
 from tests.builders import ADDED, DAY_MS, EXISTING
 from tests.cli.lakes import AS_OF_MS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from iceberg_cli.errors import BackendUnavailable
 
 if TYPE_CHECKING:
-    from iceberg_cli.report import Report
+    from iceberg_cli.plan.report import Report
 
 _STATES = {
     "done": "The commit is done and the files that go are deleted.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from iceberg_cli.report import Settled
+    from iceberg_cli.plan.report import Settled
 
 
 @dataclass

@@ -110,7 +110,7 @@ class LocalEngine:
         batch_bytes: int,
     ) -> Generator[tuple[int, Parsed], None, None]:
         """The same, divided among processes."""
-        from iceberg_cli.engines.lanes import started
+        from iceberg_cli.engines.process_pool import started
 
         sizes = [source(item).size_bytes for item in items]
         batches = _cut(items, sizes, min(batch_bytes, _LANE_BATCH_BYTES), self.lanes)

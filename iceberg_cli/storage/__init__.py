@@ -115,6 +115,6 @@ def open_storage(options: Mapping[str, str] | None = None, *, trusted_folders: S
         trusted_folders: local folders that the operator named. Deleting accepts symbolic links in and above
             them and none below; without any, no part of a deleted local path may be a symbolic link.
     """
-    from iceberg_cli.storage.routing import RoutedStorage
+    from iceberg_cli.storage.router import RoutedStorage
 
     return RoutedStorage(options or {}, trusted_folders=trusted_folders)

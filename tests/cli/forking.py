@@ -15,14 +15,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli import cli, stopping
+from iceberg_cli.cli import app as cli
+from iceberg_cli.cli import stopping
 from iceberg_cli.storage.local import LocalStorage
 
 _METHODS = ("read", "read_range", "stat", "paths", "put_if_absent", "replace", "delete", "prune")
 _FIRST = (
-    *(f"iceberg_cli.{name}" for name in ("opening", "settling", "render_plan", "delta_verbs", "verbs")),
-    *(f"iceberg_cli.cli.{name}" for name in ("inspect", "plan", "expire_snapshots", "rewrite_manifests")),
-    *(f"iceberg_cli.cli.{name}" for name in ("merge_dvs", "upgrade_v3", "assign_row_ids", "resume")),
+    *(f"iceberg_cli.{name}" for name in ("formats.open", "operation.recovery", "cli.render.plan")),
+    *(f"iceberg_cli.{name}.verbs" for name in ("delta", "iceberg")),
+    *(
+        f"iceberg_cli.cli.commands.{name}"
+        for name in ("inspect", "plan", "expire_snapshots", "rewrite_manifests")
+    ),
+    *(f"iceberg_cli.cli.commands.{name}" for name in ("merge_dvs", "upgrade_v3", "assign_row_ids", "resume")),
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 from referencing import Registry, Resource
 
-from iceberg_cli.cli import run
+from iceberg_cli.cli.app import run
 
 SCHEMAS: dict[str, Any] = {
     schema["$id"]: schema

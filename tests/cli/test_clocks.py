@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.iceberg.retention import MAX_LONG
-from iceberg_cli.render_plan import _option_text
-from iceberg_cli.storage.object_store import S3Storage
-from iceberg_cli.times import age, iso, old
+from iceberg_cli.cli.render.plan import _option_text
+from iceberg_cli.iceberg.verbs.expire_snapshots.retention import MAX_LONG
+from iceberg_cli.plan.text import age, iso, old
+from iceberg_cli.storage.s3 import S3Storage
 from tests.builders import DAY_MS, NOW_MS
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing_of_table
 from tests.cli.running import iceberg_cli

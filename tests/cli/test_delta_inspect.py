@@ -313,7 +313,7 @@ def test_control_characters_of_a_table_do_not_reach_the_terminal(tmp_path: Path)
 
 def test_a_summary_imports_nothing_of_checks_verbs_and_engines_that_it_does_not_need(table: str) -> None:
     code = (
-        "import sys; from iceberg_cli.cli import run; run(['inspect', sys.argv[1], '--format', 'json']); "
+        "import sys; from iceberg_cli.cli.app import run; run(['inspect', sys.argv[1], '--format', 'json']); "
         "print(' '.join(sys.modules), file=sys.stderr)"
     )
     ran = subprocess.run(
@@ -325,20 +325,19 @@ def test_a_summary_imports_nothing_of_checks_verbs_and_engines_that_it_does_not_
         env=os.environ,
     )
     loaded = set(ran.stderr.split())
-    assert "iceberg_cli.delta_inspection" in loaded
+    assert "iceberg_cli.delta.inspect.inspector" in loaded
     unwanted = (
-        "check",
-        "checking",
-        "inspection",
-        "delta_checking",
-        "delta_verbs",
-        "verbs",
-        "render_inspection",
+        "delta.check",
+        "iceberg.check",
+        "iceberg.inspect",
+        "delta.verbs",
+        "iceberg.verbs",
+        "cli.render.iceberg_summary",
     )
     assert not loaded & {f"iceberg_cli.{name}" for name in unwanted}
     assert not loaded & {
-        "iceberg_cli.delta.check_rules",
-        "iceberg_cli.iceberg.inspect_json",
+        "iceberg_cli.delta.check.rules",
+        "iceberg_cli.encoding.json_rows",
         "pyspark",
         "pyiceberg",
     }

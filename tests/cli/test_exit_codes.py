@@ -95,8 +95,8 @@ def test_12_is_every_attempt_refused_with_nothing_changed(lake: CatalogTable) ->
 
 
 PLUG_IN = """
-from iceberg_cli.committers import Unknown
-from iceberg_cli.committers.sql import SqlCommitter
+from iceberg_cli.operation.outcomes import Unknown
+from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 
 
 class LostAnswers(SqlCommitter):

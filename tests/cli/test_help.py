@@ -14,8 +14,9 @@ import pytest
 import typer
 
 from iceberg_cli import __version__
-from iceberg_cli.cli import help_texts, make_app
-from iceberg_cli.cli.completion import SCRIPTS
+from iceberg_cli.cli import help_texts
+from iceberg_cli.cli.app import make_app
+from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.errors import IcebergCliError
 from tests.cli.running import iceberg_cli
 
@@ -142,7 +143,7 @@ def test_demo_offers_no_option_that_means_nothing_to_it() -> None:
 def test_completion_prints_the_script_of_the_shell(shell: str) -> None:
     shown = iceberg_cli("completion", shell)
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out == (REPOSITORY / "iceberg_cli" / "completions" / SCRIPTS[shell]).read_text()
+    assert shown.out == (REPOSITORY / "iceberg_cli" / "cli" / "completions" / SCRIPTS[shell]).read_text()
     assert shell in shown.out or shell == "zsh"
 
 
@@ -211,7 +212,7 @@ def test_unknown_option_with_json_prints_one_error_document(spelling: list[str])
 def test_help_loads_none_of_the_libraries_that_do_the_work() -> None:
     program = (
         "import sys, json\n"
-        "from iceberg_cli.cli import run\n"
+        "from iceberg_cli.cli.app import run\n"
         "assert run(['--help']) == 0\n"
         f"print('\\n' + json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
     )

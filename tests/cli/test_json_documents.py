@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.plan import encode
+from iceberg_cli.plan.plan import encode
 from tests.cli.lakes import AS_OF_MS, GONE, FolderTable
 from tests.cli.running import Ran, expire, iceberg_cli
 from tests.delta_builders import a_commit_info, a_log, a_metadata, a_protocol, a_protocol_with, an_add
@@ -205,7 +205,7 @@ def test_an_operation_that_the_first_release_began_is_resumed(
     before = table.files()
     with monkeypatch.context() as patched:
         patched.setattr(
-            "iceberg_cli.apply.encode",
+            "iceberg_cli.operation.apply.encode",
             lambda document, **how: encode(first_plan(document), **how),
         )
         operation = expire(str(table.folder), *AS_OF, "--limit-deletes", "1").json["operation_id"]

@@ -91,10 +91,10 @@ def test_plain_command_says_of_a_mistake_what_typer_says(words: list[str]) -> No
 
 
 def test_a_command_loads_neither_pydantic_nor_what_only_commits_need() -> None:
-    unwanted = ("pydantic", "importlib.metadata", "fastavro", "iceberg_cli.iceberg.table_updates")
+    unwanted = ("pydantic", "importlib.metadata", "fastavro", "iceberg_cli.iceberg.spec.updates")
     program = (
         "import json, sys, tempfile\n"
-        "from iceberg_cli.cli import run\n"
+        "from iceberg_cli.cli.app import run\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
         "    assert run(['inspect', folder, '--limit', '3', 'files', '-q']) == 10\n"
         f"print(json.dumps([name for name in {unwanted!r} if name in sys.modules]))"

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli import removal_parts, removal_rows
-from iceberg_cli.removals import Removals
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.operation import removal_parts
+from iceberg_cli.plan import removal_rows
+from iceberg_cli.plan.removals import Removals
 from tests.builders import a_tag
 from tests.cli.lakes import (
     AS_OF_MS,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli import stopping
+from iceberg_cli.cli import stopping
 from tests.cli.forking import Ended, Program, program
 from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots, listing
 from tests.cli.running import Ran
@@ -174,10 +174,10 @@ main()"""
 @pytest.mark.parametrize(
     ("module", "number"),
     [
-        ("iceberg_cli.stopping", INT),
+        ("iceberg_cli.cli.stopping", INT),
         ("typer", INT),
         ("typer", TERM),
-        ("iceberg_cli.cli.plan", TERM),
+        ("iceberg_cli.cli.commands.plan", TERM),
         ("pyarrow.lib", INT),
     ],
 )

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from iceberg_cli import render_plan
-from iceberg_cli.plan import Base, Option, Plan, Step, Verdict
+from iceberg_cli.cli.render import plan as render_plan
+from iceberg_cli.plan.plan import Base, Option, Plan, Step, Verdict
 from tests.builders import ADDED
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots
 from tests.cli.running import Ran, iceberg_cli

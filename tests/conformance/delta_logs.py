@@ -14,9 +14,9 @@ import uuid
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
-from iceberg_cli.committers.delta_log import DeltaLogCommitter
-from iceberg_cli.delta.bind import LogCommit, Summary
+from iceberg_cli.delta.commit.bind import LogCommit, Summary
+from iceberg_cli.delta.log_commit import DeltaLogCommitter
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage, open_storage
 
 FIELD = {"name": "i", "type": "integer", "nullable": True, "metadata": {}}

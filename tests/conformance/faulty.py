@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from iceberg_cli.committers import Attempt, Committer, Conflict, Outcome, Unknown
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.iceberg.update import Commit
+from iceberg_cli.iceberg.commit.update import Commit
+from iceberg_cli.operation.outcomes import Attempt, Committer, Conflict, Outcome, Unknown
 from iceberg_cli.storage import FileInfo, Storage
 
 Fault = Literal["none", "lost before", "lost after", "conflict"]

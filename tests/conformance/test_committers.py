@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.committers import Committed, Conflict, Unknown
-from iceberg_cli.committers.memory import MemoryCatalog
 from iceberg_cli.errors import BackendUnavailable, CommitConflict, InvalidMetadata, TableNotFound
-from iceberg_cli.iceberg.update import AssertTableUuid
+from iceberg_cli.iceberg.commit.update import AssertTableUuid
+from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.memory_catalog import MemoryCatalog
 from tests.conformance.catalogs import Catalog, execute, make_table
 from tests.conformance.faulty import Fault, FaultyCommitter, FaultyStorage, Killed
 from tests.conformance.tables import CREATED_MS, an_attempt, load, properties_of, set_property

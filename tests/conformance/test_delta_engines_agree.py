@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.engines.spark_session import Session
+from iceberg_cli.engines.spark.session import Session
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
 from tests.conformance.test_engines_agree import BY_CHANCE, NOW_MS, both

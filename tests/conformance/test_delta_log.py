@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import pytest
 
-from iceberg_cli.committers import Attempt, Committed, Conflict, Outcome, Unknown
-from iceberg_cli.committers.delta_log import DeltaLogCommitter, transaction_of
+from iceberg_cli.delta.log_commit import DeltaLogCommitter, transaction_of
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.local import LocalStorage
 from tests.conformance.delta_logs import add_version, an_attempt, make_log, names_of, path_of

@@ -20,7 +20,7 @@ import pytest
 
 from iceberg_cli.engines import Engine, Event, OnEvent, Parsed, Source
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.engines.spark import SparkEngine
+from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, InvalidMetadata, UsageError
 from iceberg_cli.storage.local import LocalStorage
 

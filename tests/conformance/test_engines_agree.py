@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.cli.run import now_ms
-from iceberg_cli.engines.spark_session import Session
+from iceberg_cli.cli.context import now_ms
+from iceberg_cli.engines.spark.session import Session
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import four_snapshots, listing
 from tests.cli.running import Ran, iceberg_cli

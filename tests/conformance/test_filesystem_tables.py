@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.committers import Committed, Conflict, Unknown
-from iceberg_cli.committers.filesystem import FilesystemCommitter, open_folder
 from iceberg_cli.errors import Refused, TableNotFound
+from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter, open_folder
+from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage import open_storage
 from tests.conformance.tables import an_attempt, first_metadata, properties_of, set_property
 from tests.paths import FIXTURES, needs_fixtures

@@ -22,17 +22,17 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
 
-from iceberg_cli.apply import apply, resume, system_shell
-from iceberg_cli.committers import Committed, Conflict, Unknown
-from iceberg_cli.committers.catalog import open_catalog_table
-from iceberg_cli.committers.sql import SqlCommitter
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, TakenOver, UsageError
-from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
-from iceberg_cli.report import Report
+from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
+from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.operation.apply import apply, resume, system_shell
+from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
+from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import Storage, open_storage
-from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs import VERBS
 from tests.cli.lakes import CatalogTable, catalog_table
 from tests.conformance.catalogs import Catalog, execute, insert_row, make_table
 from tests.conformance.tables import an_attempt, first_metadata, properties_of, set_property
@@ -417,7 +417,7 @@ def test_a_catalogs_table_is_found_by_its_configuration(sqlite: Catalog, tmp_pat
     }
 
 
-ASK = "from iceberg_cli.committers.catalog import *; print(open_catalog_table('cat.a.b.t')[0].current())"
+ASK = "from iceberg_cli.iceberg.catalogs.configured import *; print(open_catalog_table('cat.a.b.t')[0].current())"
 
 
 @pytest.mark.parametrize("where", ["PYICEBERG_HOME", "home", "working folder", "environment"])

@@ -30,8 +30,8 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
 from iceberg_cli.paths import Roots, is_suspicious
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.local import LocalStorage, in_its_folder
-from iceberg_cli.storage.object_store import S3Storage
 from iceberg_cli.storage.redaction import redact
+from iceberg_cli.storage.s3 import S3Storage
 from tests.crash.budget import few_or_many
 from tests.servers import S3Server
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from iceberg_cli.apply import Shell, apply, resume
-from iceberg_cli.committers.delta_log import DeltaLogCommitter
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.log_commit import DeltaLogCommitter
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.plan import Plan
-from iceberg_cli.report import Report
+from iceberg_cli.operation.apply import Shell, apply, resume
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.report import Report
 from tests.builders import DAY_MS, NOW_MS
 from tests.crash.simulation import Act, Crash, Script, SimStorage, World, unseen
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from iceberg_cli.delta.paths import dv_path, z85_decode
+from iceberg_cli.delta.spec.paths import dv_path, z85_decode
 from tests.crash.delta import ROOT
 from tests.delta_vectors import positions_in
 

@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta.paths import z85_encode
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.spec.paths import z85_encode
+from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import Refused
-from iceberg_cli.report import Report
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.report import Report
 from tests.crash.delta import (
     METADATA,
     PROTOCOL,

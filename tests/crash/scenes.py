@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from iceberg_cli import removal_parts
-from iceberg_cli.committers.versions import find_current
+from iceberg_cli.iceberg.catalogs.folder_versions import find_current
+from iceberg_cli.operation import removal_parts
 from tests.builders import DAY_MS, HOUR_MS, LOCATION, TableWriter, a_tag
 from tests.crash.checking import check_table
 from tests.crash.simulation import Process, Script, SimStorage, World

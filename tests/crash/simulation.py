@@ -11,21 +11,21 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from iceberg_cli.apply import Shell, apply, resume
-from iceberg_cli.committers import Attempt, Committer, Unknown
-from iceberg_cli.committers.filesystem import FilesystemCommitter
-from iceberg_cli.committers.swap import SwapCommitter
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
-from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
+from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
+from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.operation.apply import Shell, apply, resume
+from iceberg_cli.operation.outcomes import Attempt, Committer, Unknown
+from iceberg_cli.operation.recovery import settle_all
 from iceberg_cli.paths import canonical
-from iceberg_cli.plan import Plan
-from iceberg_cli.report import Report
-from iceberg_cli.settling import settle_all
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import FileInfo
-from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs import VERBS
 from tests.builders import DAY_MS, NOW_MS
 
 POLICY = ExpirePolicy(older_than_ms=NOW_MS - DAY_MS, retain_last=1)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import abandon, apply
-from iceberg_cli.delta_table import DeltaTable
+from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused
-from iceberg_cli.plan import Change, Plan, Step
+from iceberg_cli.operation.apply import abandon, apply
+from iceberg_cli.plan.plan import Change, Plan, Step
 from tests.builders import NOW_MS
 from tests.crash.budget import few_or_many, some
 from tests.crash.delta import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from iceberg_cli.delta_reading import DeltaLog
+from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TakenOver
 from tests.crash.budget import few_or_many, some

@@ -9,9 +9,9 @@ from functools import cache, partial
 
 import pytest
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import IcebergCliError
+from iceberg_cli.operation.apply import apply
 from tests.crash.budget import few_or_many, some
 from tests.crash.delta import METADATA, PROTOCOL, ROOT, DeltaProcess, World, an_add, commit_to
 from tests.crash.simulation import Script, crash

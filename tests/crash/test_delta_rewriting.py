@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.delta.paths import dv_path, z85_encode
+from iceberg_cli.delta.spec.paths import dv_path, z85_encode
 from iceberg_cli.errors import CommitStateUnknown
 from tests.crash.budget import few_or_many, some
 from tests.crash.delta import METADATA, PROTOCOL, ROOT, DeltaProcess, an_add, commit_to, newest, version_path

@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.apply import apply, system_shell
-from iceberg_cli.committers.delta_log import DeltaLogCommitter
-from iceberg_cli.delta_table import DeltaTable
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.log_commit import DeltaLogCommitter
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CommitConflict, Refused, StalePlan
+from iceberg_cli.operation.apply import apply, system_shell
 from iceberg_cli.storage.local import LocalStorage
 from tests.crash.budget import few_or_many, some
 from tests.crash.simulation import unseen

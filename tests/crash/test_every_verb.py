@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import apply
 from iceberg_cli.errors import (
     BackendUnavailable,
     CommitConflict,
@@ -26,15 +25,16 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from iceberg_cli.iceberg.assign_row_ids import AssignPolicy
-from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy
-from iceberg_cli.iceberg.merge_policy import MergePolicy
-from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
-from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
-from iceberg_cli.plan import Plan
-from iceberg_cli.report import Report
-from iceberg_cli.settling import settle_all
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.recovery import settle_all
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.report import Report
 from tests.builders import NOW_MS
 from tests.crash.budget import deep_unless, few_or_many, some
 from tests.crash.checking import check_table

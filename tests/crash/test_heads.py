@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import CommitConflict, CorruptFile, StalePlan
-from iceberg_cli.iceberg.manifest_writer import write_manifest_list
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest_list
+from iceberg_cli.iceberg.verbs import VERBS
 from tests.builders import NOW_MS
 from tests.crash.budget import few_or_many, some
 from tests.crash.engine import Document, Engine, entries_of, manifests_of, snapshot_of

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.apply import apply, resume
 from iceberg_cli.errors import IcebergCliError, Refused, TakenOver
-from iceberg_cli.journal import Journal
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.operation.apply import apply, resume
+from iceberg_cli.operation.journal import Journal
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.verbs import VERBS
 from tests.crash.budget import few_or_many, some
 from tests.crash.scenes import Scene, a_scene, few_rows_in_a_part, finish
 from tests.crash.simulation import Process, Script, crash

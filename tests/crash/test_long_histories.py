@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
-from iceberg_cli.iceberg.rewrite_policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
 from tests.builders import NOW_MS
 from tests.crash.simulation import Process, crash
 from tests.crash.test_every_verb import Case, Lake, fragmented

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import apply
-from iceberg_cli.committers.versions import find_current
-from iceberg_cli.iceberg.merge_policy import MergePolicy
-from iceberg_cli.report import Report
-from iceberg_cli.saved_plan import plan_from_json
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.iceberg.catalogs.folder_versions import find_current
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.documents import plan_from_json
+from iceberg_cli.plan.report import Report
 from tests.builders import LOCATION, NOW_MS
 from tests.crash.budget import few_or_many, some
 from tests.crash.checking import reachable

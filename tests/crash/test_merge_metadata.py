@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import apply
 from iceberg_cli.errors import CommitConflict, StalePlan
-from iceberg_cli.iceberg.merge_policy import MergePolicy
-from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.operation.apply import apply
 from tests.builders import NOW_MS, SCHEMA
 from tests.crash.budget import few_or_many, some
 from tests.crash.engine import Engine

@@ -8,8 +8,6 @@ from itertools import groupby
 
 import pytest
 
-from iceberg_cli.apply import abandon, apply
-from iceberg_cli.committers import Committed, Outcome
 from iceberg_cli.errors import (
     BackendUnavailable,
     CommitConflict,
@@ -18,7 +16,9 @@ from iceberg_cli.errors import (
     Interrupted,
     Refused,
 )
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.operation.apply import abandon, apply
+from iceberg_cli.operation.outcomes import Committed, Outcome
 from tests.builders import DAY_MS, HOUR_MS
 from tests.crash.scenes import Scene, a_scene, finish
 from tests.crash.simulation import Process, Script, crash

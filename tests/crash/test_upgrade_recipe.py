@@ -11,12 +11,12 @@ from typing import Any
 import fastavro
 import pytest
 
-from iceberg_cli.apply import apply
 from iceberg_cli.errors import CommitStateUnknown
-from iceberg_cli.iceberg.upgrade_v3 import UpgradePolicy
-from iceberg_cli.report import Report
-from iceberg_cli.settling import settle_all
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.recovery import settle_all
+from iceberg_cli.plan.report import Report
 from tests.builders import DELETED, LOCATION, NOW_MS, a_branch
 from tests.crash.budget import few_or_many, some
 from tests.crash.simulation import Process, Script, SimStorage, World, crash

@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from iceberg_cli.apply import Verb, apply, resume
-from iceberg_cli.committers import Attempt
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.plan import Change, Plan, Staged, Step, Task
-from iceberg_cli.removal_rows import SCHEMA
-from iceberg_cli.removals import Removals
-from iceberg_cli.report import Report
-from iceberg_cli.table import IcebergTable
-from iceberg_cli.verbs import VERBS as REAL_VERBS
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs import VERBS as REAL_VERBS
+from iceberg_cli.operation.apply import Verb, apply, resume
+from iceberg_cli.operation.outcomes import Attempt
+from iceberg_cli.plan.plan import Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.removal_rows import SCHEMA
+from iceberg_cli.plan.removals import Removals
+from iceberg_cli.plan.report import Report
 from tests.builders import LOCATION, NOW_MS
 from tests.crash.simulation import POLICY, Process, unseen
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli.cli.run import now_ms
+from iceberg_cli.cli.context import now_ms
 from tests.cli.running import iceberg_cli
 from tests.crash.budget import FULL
 from tests.delta_live.shapes import Shape

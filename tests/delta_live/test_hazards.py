@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from iceberg_cli.cli.run import now_ms
+from iceberg_cli.cli.context import now_ms
 from tests.cli.running import iceberg_cli
 from tests.crash.budget import deep_unless
 from tests.delta_builders import a_log, a_metadata, a_protocol, a_remove, an_add

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.apply import apply
-from iceberg_cli.delta.checkpoint import read_part
-from iceberg_cli.delta.snapshot import Snapshot
-from iceberg_cli.delta_checking import DeltaChecking
-from iceberg_cli.delta_verbs import VERBS
+from iceberg_cli.delta.check.table_check import DeltaChecking
+from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile, IcebergCliError
+from iceberg_cli.operation.apply import apply
 from tests.crash.budget import FULL, few_or_many
 from tests.crash.delta import ROOT, DeltaProcess, an_add, commit_to
 from tests.crash.delta_reader import LOG, vector_id

@@ -8,11 +8,11 @@ from functools import cache
 
 import pytest
 
-from iceberg_cli.delta.actions import Actions
-from iceberg_cli.delta.checkpoint import read_part
-from iceberg_cli.delta.commit_parsing import CommitBytes, parse_commits
-from iceberg_cli.delta.encoding import file_lines
-from iceberg_cli.delta.replay import reconcile
+from iceberg_cli.delta.spec.actions import Actions
+from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.spec.encoding import file_lines
+from iceberg_cli.delta.spec.replay import reconcile
 from iceberg_cli.errors import CorruptFile
 from tests.delta_builders import (
     a_cdc,

@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from iceberg_cli.encoding.strict_json import dumps, loads
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.metadata_file import decode_metadata_file
-from iceberg_cli.iceberg.update import RemoveSnapshots, with_updates
-from iceberg_cli.strict_json import dumps, loads
+from iceberg_cli.iceberg.commit.update import RemoveSnapshots, with_updates
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from tests.metadata_documents import PATH, a_document, a_snapshot, without
 
 V1 = without(
@@ -187,8 +187,8 @@ BOMBS = {
 MEASURED = """
 import sys, time
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 import pyarrow
 with open(sys.argv[1], "rb") as file:
     data = file.read()

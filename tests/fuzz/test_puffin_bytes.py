@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from iceberg_cli.deletion_vector import DeletionVector, decode, decode_bitmap64, encode
+from iceberg_cli.encoding.deletion_vector import DeletionVector, decode, decode_bitmap64, encode
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.puffin import deletion_vector_blob, read_blob, read_footer, write
+from iceberg_cli.iceberg.spec.puffin import deletion_vector_blob, read_blob, read_footer, write
 
 POSITIONS = [
     *range(10, 400),

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from iceberg_cli.apply import abandon
 from iceberg_cli.errors import BackendUnavailable, IcebergCliError
-from iceberg_cli.table import IcebergTable
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.operation.apply import abandon
 from tests.crash.delta_reader import COMMIT, LOG
 from tests.crash.delta_scenes import RACES, VERBS_ASKED
 from tests.crash.delta_scenes import Scene as DeltaScene

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.journal import Journal
-from iceberg_cli.operation import Operation
+from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.records import Operation
 from tests.crash.simulation import Script, SimStorage, World
 from tests.golden.comparing import FOLDER, Hold
 from tests.golden.journal_cases import JOURNALLED, JOURNALS, records_in, text_of

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.cli.run import now_ms
-from iceberg_cli.opening import open_table
-from iceberg_cli.verbs import VERBS
+from iceberg_cli.cli.context import now_ms
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.verbs import VERBS
 from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
@@ -254,7 +254,7 @@ def an_append(lake: Lake, table: str) -> None:
 def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_delete(
     hadoop: Lake, written: Writing, disturb: Disturbance, phase: str
 ) -> None:
-    from iceberg_cli.apply import apply, system_shell
+    from iceberg_cli.operation.apply import apply, system_shell
 
     table = written(hadoop, shapes.upgraded_with_both_deletes("partition"))
     verb = VERBS["merge-dvs"]

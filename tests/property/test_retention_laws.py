@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from iceberg_cli.iceberg.expire_snapshots import ExpirePolicy, plan, retention_of
-from iceberg_cli.iceberg.metadata import TableMetadata
-from iceberg_cli.iceberg.retention import Judgement, judge
-from iceberg_cli.iceberg.update import updates_from_json, with_updates
-from iceberg_cli.plan import Base, Plan
+from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy, plan, retention_of
+from iceberg_cli.plan.plan import Base, Plan
 from tests.metadata_documents import PATH
 from tests.strategies import ANY_POLICY, BY_AGE, BY_ID, NOW_MS, tables
 

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli.cli import run
-from iceberg_cli.cli.run import now_ms
+from iceberg_cli.cli.app import run
+from iceberg_cli.cli.context import now_ms
 from tests.duckdb_reading import duckdb_with_iceberg
 
 Rows = list[tuple[Any, ...]]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from benchmarks.spark_jars import ICEBERG, SQLITE
-from iceberg_cli.engines.choice import EngineChoice
-from iceberg_cli.engines.spark_opening import open_session, prepare
-from iceberg_cli.engines.spark_session import Session
+from iceberg_cli.engines.selection import EngineChoice
+from iceberg_cli.engines.spark.session import Session
+from iceberg_cli.engines.spark.startup import open_session, prepare
 from iceberg_cli.storage.local import LocalStorage
 from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY, settings_of_jvm, starting
 from tests.spark_tables.lake import Lake

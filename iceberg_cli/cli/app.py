@@ -1,0 +1,218 @@
+"""The command line: flags in, exit code out. One module for each command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+
+import typer
+
+from iceberg_cli import DISTRIBUTION, __version__
+from iceberg_cli.cli import stopping, subject
+from iceberg_cli.cli.context import leave_with
+from iceberg_cli.cli.help_texts import epilog
+from iceberg_cli.cli.plain_command import PlainGroup
+from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
+from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
+
+EXIT_CODES = {
+    0: "done, nothing to do, or nothing that applies to the table: go on",
+    1: "bug (traceback): stop for this table and call somebody",
+    2: "usage: fix the command",
+    3: "something is due (only with --exit-code): go on",
+    10: "table not found: fix the name",
+    11: "refused by policy or interlock: show it to a person, for retrying changes nothing",
+    12: "conflict, nothing changed: retry later",
+    13: "commit state unknown, nothing deleted: run resume, or the same command again",
+    14: "committed, some deletions failed or it was stopped: run resume, or the same command again",
+    15: "the table breaks its specification or a file is corrupt: stop for this table and call somebody",
+    16: "backend unavailable, access denied, disk or standard output full: retry later, once that is mended",
+    130: "Ctrl-C: nothing was changed, or it came twice: run resume, or the same command again",
+    141: "nobody reads standard output any more: fix what reads it",
+    143: "SIGTERM: nothing was changed, or it came twice: run resume, or the same command again",
+}
+
+_SUMMARY = (
+    "Maintain Apache Iceberg and Delta tables: see what would go, save it as a plan, carry it out, resume it."
+)
+
+# The module of each command, in the order of the help.
+_MODULES = {
+    "inspect": "inspect",
+    "plan": "plan",
+    "expire-snapshots": "expire_snapshots",
+    "rewrite-manifests": "rewrite_manifests",
+    "merge-dvs": "merge_dvs",
+    "upgrade-v3": "upgrade_v3",
+    "assign-row-ids": "assign_row_ids",
+    "apply": "apply_plan",
+    "resume": "resume",
+    "demo": "demo",
+    "completion": "completion",
+}
+
+
+def make_app(commands: Iterable[str] = _MODULES) -> typer.Typer:
+    """The command line with these commands, all by default: what is not registered need not be imported."""
+    app = typer.Typer(
+        name="iceberg-cli",
+        cls=PlainGroup,
+        help=_SUMMARY,
+        epilog=f"{epilog('')}\n\n\b\nExit codes:\n"
+        + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()),
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
+    app.callback()(_root)
+    for command in commands:
+        import_module(f"iceberg_cli.cli.commands.{_MODULES[command]}").register(app)
+    return app
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"iceberg-cli {__version__} ({DISTRIBUTION})")
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """What is asked of the program itself."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and end the process with its exit code."""
+    guard_streams()
+    argv = sys.argv[1:] if arguments is None else arguments
+    if argv[:1] == ["__complete"]:  # a completion script asks
+        from iceberg_cli.cli.candidates import answer
+
+        answer(argv[1:])
+    code = run(argv)
+    stopping.end()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _reader_left()
+    except OutputLost as error:
+        code = _nowhere_to_write(error)
+    sys.stderr.flush()
+    if (spark := sys.modules.get("iceberg_cli.engines.spark.startup")) is not None:
+        spark.close_sessions()
+    # Not sys.exit: a thread of Arrow's that releases a Python object while the interpreter ends aborts the process.
+    os._exit(code)
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line.
+
+    Returns:
+        Its exit code.
+    """
+    as_json = any(
+        text == "--format=json" or (text == "--format" and following == "json")
+        for text, following in zip(argv, [*argv, ""][1:], strict=True)
+    )
+    stopping.begin()
+    subject.begin()
+    try:
+        return _outcome(argv, as_json=as_json)
+    except BaseException as error:
+        stopped = stopping.ended_by(error)
+        if stopped is None:
+            raise
+        cancelled = _cancelled(stopped)
+        stopping.end()
+        return leave_with(cancelled, as_json=as_json)
+
+
+def _outcome(argv: list[str], *, as_json: bool) -> int:
+    """Run one command line and say why where it fails; its exit code."""
+    try:
+        return _invoke(argv)
+    except OutputLost as error:
+        return _nowhere_to_write(error)
+    except Cancelled as error:
+        error.message = f"Stopped by {stopping.name_of(stopping.heard())}"
+        error.state, error.exit_code = stopping.state(), 128 + stopping.heard()
+        stopping.end()
+        return leave_with(error, as_json=as_json)
+    except IcebergCliError as error:
+        stopping.end()
+        return leave_with(error, as_json=as_json)
+    except (typer.Abort, EOFError):
+        return leave_with(UsageError("Not confirmed"), as_json=as_json)
+    except typer.TyperException as error:
+        return leave_with(
+            UsageError(error.format_message(), next_step="`iceberg-cli --help` lists commands and options."),
+            as_json=as_json,
+        )
+    except BrokenPipeError:
+        return _reader_left()
+
+
+def _cancelled(stopped: stopping.Stopped) -> Cancelled:
+    """What a signal ended, in words."""
+    by = stopping.name_of(stopped.number)
+    if stopping.at_once():
+        error = Cancelled(f"Stopped at once by {by}", state="", next_step=stopping.RESUMABLE)
+    else:
+        error = Cancelled(f"Stopped by {by}", state=stopping.state(), next_step="Run the same command again.")
+    error.exit_code = 128 + stopped.number
+    return error
+
+
+def _refuse_other_encodings(argv: list[str]) -> None:
+    """Refuse a name that is no UTF-8, or that is looked for in a folder of such a name: no table can name it."""
+    try:
+        place = os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"Cannot start: the working folder cannot be told: {error.strerror}",
+            next_step="Change to a folder that is there.",
+        ) from error
+    for text in (*argv, place):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            shown = os.fsencode(text).decode("utf-8", "backslashreplace")
+            raise UsageError(
+                f"Cannot use {shown}: it is no UTF-8, in which tables name their files",
+                next_step="Give the folder or file another name, or go by another way to it, such as a symbolic link.",
+            ) from error
+
+
+def _invoke(argv: list[str]) -> int:
+    _refuse_other_encodings(argv)
+    app = make_app(argv[:1]) if argv and argv[0] in _MODULES else make_app()
+    # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
+    root = typer.main.get_command(app)
+    if not argv:
+        with root.make_context("iceberg-cli", [], resilient_parsing=True) as context:
+            typer.echo(context.get_help(), err=True)
+        return UsageError.exit_code
+    try:
+        with root.make_context("iceberg-cli", list(argv)) as context:
+            root.invoke(context)
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    return 0
+
+
+def _reader_left() -> int:
+    """Leave as programs do that write to a closed pipe: not with 0, for what follows the output was not done."""
+    give_up_output()
+    return 141
+
+
+def _nowhere_to_write(error: OutputLost) -> int:
+    """Say on standard error what the state is: the document that should say it cannot be written."""
+    give_up_output()
+    return leave_with(error, as_json=False)

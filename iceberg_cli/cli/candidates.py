@@ -1,0 +1,130 @@
+"""What the completion scripts ask while a command line is typed: refs, snapshots and the like of a table.
+
+It looks at tables in folders of this machine only, takes a second at most, and answers nothing where it cannot answer:
+the shell waits for it, with a person in front. It does not open tables as commands do, for that loads libraries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import shlex
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from iceberg_cli.cli.commands.inspect_arguments import WHAT, what_of
+from iceberg_cli.plan.text import iso
+
+_LIMIT_S = 1.0
+_MOST = 200
+_LOCAL = "file://"
+_METADATA = re.compile(r"(?:v(\d{1,18})|(\d{1,18})-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
+_COMMIT = re.compile(r"(\d{20})\.json")
+_NO_ANSWER = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+def answer(arguments: Sequence[str]) -> None:
+    """Print what fits, one a line, each with what it is after a tab; then end the process, whatever happened.
+
+    Args:
+        arguments: the kind and the words that are typed, see `candidates`.
+    """
+    # Not a signal: its handler would wait for the very call of a dead network disk that must not be waited for.
+    limit = threading.Timer(_LIMIT_S, os._exit, (0,))
+    limit.daemon = True
+    limit.start()
+    with contextlib.suppress(*_NO_ANSWER):
+        lines = [line for line in candidates(*arguments) if _is_one_line(line)]
+        sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
+        sys.stdout.flush()
+    os._exit(0)
+
+
+def candidates(kind: str = "", *words: str) -> list[str]:
+    """The values of a kind, the newest first where they have an order.
+
+    Args:
+        kind: `refs`, `snapshots`, `versions` or `what`.
+        words: as they were typed; the first that is a folder of a table, or a metadata file, is the table.
+
+    Raises:
+        OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError: the table cannot be read.
+    """
+    place = next(_places(words), None)
+    if place is None:
+        return list(WHAT) if kind == "what" else []
+    is_delta = os.path.isdir(f"{place}/_delta_log")
+    match kind:
+        case "what":
+            return list(what_of("delta" if is_delta else "iceberg"))
+        case "versions" if is_delta:
+            names = os.listdir(f"{place}/_delta_log")
+            versions = sorted(
+                (int(match[1]) for name in names if (match := _COMMIT.fullmatch(name))), reverse=True
+            )
+            return [str(version) for version in versions[:_MOST]]
+        case "refs" if not is_delta:
+            metadata = _metadata(place)
+            main = (
+                {"main": {"type": "branch"}}
+                if metadata.get("current-snapshot-id", -1) not in (-1, None)
+                else {}
+            )
+            return [f"{name}\t{ref['type']}" for name, ref in {**main, **metadata.get("refs", {})}.items()]
+        case "snapshots" if not is_delta:
+            newest = sorted(_metadata(place).get("snapshots", []), key=lambda each: -each["timestamp-ms"])
+            return [f"{each['snapshot-id']}\t{_about(each)}" for each in newest[:_MOST]]
+    return []
+
+
+def _about(snapshot: dict[str, Any]) -> str:
+    operation = snapshot.get("summary", {}).get("operation", "")
+    return f"{iso(snapshot['timestamp-ms'])} {operation}".strip()
+
+
+def _places(words: Sequence[str]) -> Iterator[str]:
+    """Folders of tables and metadata files of this machine among the words."""
+    for word in words:
+        for spelling in (word, *_unquoted(word)):
+            path = os.path.expanduser(spelling.removeprefix(_LOCAL))
+            if (os.path.isdir(path) and _is_table(path)) or (os.path.isfile(path) and _is_metadata(path)):
+                yield path
+
+
+def _is_table(folder: str) -> bool:
+    return any(os.path.isdir(f"{folder}/{name}") for name in ("_delta_log", "metadata"))
+
+
+def _is_metadata(path: str) -> bool:
+    return _METADATA.fullmatch(os.path.basename(path)) is not None
+
+
+def _unquoted(word: str) -> list[str]:
+    try:
+        return shlex.split(word)
+    except ValueError:  # a quote is still open
+        return []
+
+
+def _metadata(place: str) -> dict[str, Any]:
+    if os.path.isdir(place):
+        numbers = {
+            name: int(match[1] or match[2])
+            for name in os.listdir(f"{place}/metadata")
+            if (match := _METADATA.fullmatch(name))
+        }
+        place = f"{place}/metadata/{max(numbers, key=numbers.__getitem__)}"
+    with open(place, "rb") as file:
+        data = file.read()
+    found: dict[str, Any] = json.loads(gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)
+    return found
+
+
+def _is_one_line(line: str) -> bool:
+    """A name with control characters would be several, or move the cursor."""
+    return all(part.isprintable() for part in line.split("\t", 1))

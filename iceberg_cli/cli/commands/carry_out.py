@@ -1,0 +1,203 @@
+"""Show, ask, do: the second half of every verb that writes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from iceberg_cli.cli import subject
+from iceberg_cli.cli.commands.formats import VerbOptions, policy_of
+from iceberg_cli.cli.context import Run
+from iceberg_cli.cli.stopping import at_safe_points, changed
+from iceberg_cli.cli.streams import after
+from iceberg_cli.cli.values import integer
+from iceberg_cli.errors import DeletesFailed, Refused, UsageError
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.operation.apply import Shell
+    from iceberg_cli.plan.plan import Plan
+    from iceberg_cli.plan.report import Report, Settled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carry:
+    """The options of commands that carry something out."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Show the plan, write nothing.")] = False
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="With --dry-run: exit 3 if something is due.")
+    ] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+    no_resume: Annotated[
+        bool, typer.Option("--no-resume", help="Leave the table's open operations alone.")
+    ] = False
+    limit_deletes: Annotated[
+        int | None, typer.Option(metavar="N", parser=integer, help="Stop cleanly after N deletions.")
+    ] = None
+    deadline: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Stop cleanly after this time.")
+    ] = None
+
+
+def carry_out(run: Run, carry: Carry, operation: str, name: str, options: VerbOptions) -> None:
+    """Settle what is open, plan, show, ask, do, report.
+
+    Args:
+        run: what all commands share.
+        carry: what all verbs share.
+        operation: the verb.
+        name: the table as it was typed.
+        options: what the operator asked for.
+
+    Raises:
+        UsageError: an option has no meaning, or none for the table's format.
+        typer.Exit: 3 with --exit-code and something due; 14 where deletions failed.
+    """
+    from iceberg_cli.formats.open import verbs_of
+    from iceberg_cli.operation.apply import apply
+
+    table = run.open(name)
+    policy = policy_of(options, table, now_ms=run.as_of_ms)
+    verb = verbs_of(table)[operation]
+    shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
+    settled = [] if carry.dry_run or carry.no_resume else settle_open(run, table, shell)
+    plan = verb.plan(table, policy, as_of_ms=run.as_of_ms)
+    run.progress.close()
+    if carry.dry_run:
+        show_dry_run(run, plan, exit_code=carry.exit_code)
+        return
+    show_before(run, plan, table.name, yes=carry.yes)
+    with at_safe_points(last=True):
+        report = apply(plan, table, verb, shell)
+        finish(run, report, table, settled)
+
+
+def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
+    """Show what is about to be done, and ask.
+
+    Raises:
+        Refused: it is blocked. UsageError: see `agreed`. typer.Exit: 0 where the answer is no.
+    """
+    from iceberg_cli.cli.render import plan as render_plan
+
+    if not run.json and not run.quiet:
+        render_plan.show_plan(run.out, plan, verbose=run.verbose, refused=True)
+        # What cannot be shown is not done.
+        sys.stdout.flush()
+    elif not plan.blocked_by:
+        tell_what_stays(run, plan)
+    if plan.blocked_by:
+        raise Refused(
+            f"Cannot {plan.operation} {name}: " + "; ".join(plan.blocked_by),
+            next_step="--dry-run shows what would be done.",
+        )
+    if plan.due and not agreed(run, plan, name, yes=yes):
+        run.out.print("Nothing was changed.")
+        raise typer.Exit(0)
+
+
+def tell_what_stays(run: Run, plan: Plan) -> None:
+    """Say on standard error what a plan that is not shown would leave behind for ever, or why nothing comes of it."""
+    from iceberg_cli.cli.render import printable
+
+    for warning in plan.lasting:
+        run.tell(printable(f"warning: {warning}"))
+    for reason in plan.blocked_by:
+        run.tell(printable(f"blocked by: {reason}"))
+
+
+def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
+    """Ask whether to carry out a plan that was shown.
+
+    Raises:
+        UsageError: there is no --yes, and nobody can be asked or nothing was shown.
+    """
+    from iceberg_cli.cli import render
+
+    files = plan.removals.count if plan.removals is not None else 0
+    deleting = f" and delete {render.count(files, 'files')}" if files else ""
+    if run.json and run.on_terminal and not yes:
+        raise UsageError(
+            "Nobody can be asked: with --format json nothing was shown",
+            next_step="Add --yes, or look with --dry-run.",
+        )
+    version = plan.format_version
+    if version is not None:
+        question = f"Upgrade {name} to format version {version}{deleting}? There is no way back."
+    elif plan.new_protocol:
+        question = f"Change the protocol of {name}{deleting}? Clients that lack its features are shut out."
+    else:
+        question = f"Commit this to {name}{deleting}?"
+    return run.confirm(question, yes=yes)
+
+
+def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
+    """Print a plan that is not carried out.
+
+    Raises:
+        typer.Exit: 3 where `exit_code` is set and something is due.
+    """
+    from iceberg_cli.cli import render
+    from iceberg_cli.cli.render import plan as render_plan
+
+    if run.json:
+        render.print_json(plan.to_json())
+    elif run.quiet:
+        tell_what_stays(run, plan)
+    else:
+        render_plan.show_plan(run.out, plan, verbose=run.verbose)
+    leave_if_due(plan, exit_code=exit_code)
+
+
+def leave_if_due(plan: Plan, *, exit_code: bool) -> None:
+    """Leave with 3 where that is asked for and the plan is due; one that is blocked would be due run after run.
+
+    Raises:
+        typer.Exit: 3.
+    """
+    if exit_code and plan.due and not plan.blocked_by:
+        raise typer.Exit(3)
+
+
+def finish(run: Run, report: Report, table: IcebergTable | DeltaTable, settled: Sequence[Settled]) -> None:
+    """Print the report; leave with 14 where a deletion failed, or with what an earlier operation left.
+
+    Args:
+        run: what all commands share.
+        report: of what was carried out.
+        table: of both.
+        settled: the earlier operations that were gone on with before.
+
+    Raises:
+        typer.Exit: 14, or the first exit code among `settled` that is not 0.
+    """
+    run.show_report(replace(report, settled=tuple(settled)), table)
+    earlier = (done.exit_code for done in settled if done.exit_code)
+    code = DeletesFailed.exit_code if report.failed_deletes else next(earlier, 0)
+    if code:
+        raise typer.Exit(code)
+
+
+def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> list[Settled]:
+    """Finish the table's open operations whose grace is over, so that cron needs no second line."""
+    from iceberg_cli.cli.render import show_report
+    from iceberg_cli.operation.recovery import settle_all
+
+    settled = []
+    with at_safe_points(last=False):
+        for done in settle_all(table, shell):
+            changed("Earlier operations were gone on with; nothing else was changed.")
+            subject.settled(done)
+            settled.append(done)
+            run.progress.close()
+            if done.exit_code or not run.quiet:
+                target = run.err if done.exit_code else run.out
+                with after(done.report):
+                    show_report(target, done.report, table.name)
+    return settled

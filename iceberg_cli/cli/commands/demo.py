@@ -1,0 +1,34 @@
+"""`demo`: a small warehouse to try everything on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from iceberg_cli.cli.context import Run, command
+from iceberg_cli.cli.stopping import changed
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "demo", only=("output_format", "as_of", "quiet"))
+    def demo(
+        run: Run,
+        folder: Annotated[
+            str, typer.Argument(metavar="DIR", help="A folder that does not exist yet or is empty.")
+        ],
+    ) -> None:
+        """Create a small warehouse: a v2 and a v3 table, some forty snapshots, a branch, tags, deletion vectors."""
+        from iceberg_cli.cli import render
+        from iceberg_cli.demo import create_demo
+
+        changed(f"What was written so far is in {folder}.")
+        tables = create_demo(folder, now_ms=run.as_of_ms)
+        if run.json:
+            render.print_json({"schema": "iceberg-cli/demo/1", "tables": [tables.events, tables.orders]})
+        elif not run.quiet:
+            for location in (tables.events, tables.orders):
+                run.out.print(render.printable(location))
+            run.out.print(render.printable(f"Now try: iceberg-cli inspect {tables.events}"))

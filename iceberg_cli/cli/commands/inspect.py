@@ -1,0 +1,227 @@
+"""`inspect`: what a table is made of. Never writes to the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from iceberg_cli.cli.commands.inspect_arguments import (
+    WHAT,
+    Named,
+    check_delta,
+    check_iceberg,
+    refuse_beside_check,
+)
+from iceberg_cli.cli.context import Run, TableArgument, command
+from iceberg_cli.cli.values import integer, positive, time_ms
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
+from iceberg_cli.plan.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.check.table_check import DeltaChecked
+    from iceberg_cli.delta.inspect.inspector import DeltaInspection
+    from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.iceberg.check.table_check import Checked
+    from iceberg_cli.iceberg.inspect.inspector import Inspection
+    from iceberg_cli.iceberg.table import IcebergTable
+
+Snapshot = Annotated[
+    int | None,
+    typer.Option("--snapshot", metavar="ID", parser=integer, help="This snapshot, not the current one."),
+]
+Ref = Annotated[str | None, typer.Option(metavar="NAME", help="The head of this branch or tag.")]
+At = Annotated[
+    str | None, typer.Option(metavar="TIME", help="The snapshot or version that was current at this time.")
+]
+Version = Annotated[
+    int | None,
+    typer.Option("--version", metavar="N", parser=integer, help="Delta: this version, not the newest."),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=integer, help="At most N rows: the newest of a log, the first of anything else."
+    ),
+]
+Recount = Annotated[
+    bool,
+    typer.Option(
+        "--recount", help="Iceberg's summary: count rows and bytes in all manifests, however large."
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="Hold the table against its specification; exit 15 on an error, 16 where a storage did not answer.",
+    ),
+]
+Deep = Annotated[
+    bool,
+    typer.Option(
+        "--deep",
+        help="With --check: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.",
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the rows to FILE.parquet or FILE.jsonl."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "inspect")
+    def inspect(
+        run: Run,
+        table: TableArgument,
+        what: Annotated[str, typer.Argument(metavar="[WHAT]", help=f"{', '.join(WHAT)}.")] = "summary",
+        snapshot: Snapshot = None,
+        ref: Ref = None,
+        at: At = None,
+        version: Version = None,
+        limit: Limit = None,
+        recount: Recount = False,
+        check: Check = False,
+        deep: Deep = False,
+        output: Output = None,
+    ) -> None:
+        """Show what a table is made of. Never writes to it.
+
+        Without WHAT a summary: one screen with snapshots, refs, files by kind, manifests, row lineage and what is due.
+        Every other WHAT is a table with the columns of Iceberg's metadata table of that name.
+        For a Delta table WHAT is summary, history, schemas, properties, protocol, features, files, deletes,
+        partitions or row-ids, and rows have the fields of the log's actions.
+        With --check it is findings: what in the table breaks which rule of the specification, and what to do.
+        """
+        if what not in WHAT:
+            raise UsageError(
+                f"{what!r} cannot be inspected.{did_you_mean(what, WHAT)}",
+                next_step=f"WHAT is one of: {', '.join(WHAT)}.",
+            )
+        refuse_beside_check(
+            what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
+        )
+        if what == "summary" and (limit is not None or output is not None):
+            raise UsageError(
+                "--limit and --output are about rows; a summary has none",
+                next_step=f"WHAT: {', '.join(WHAT[1:])}.",
+            )
+        if what != "summary" and recount:
+            raise UsageError(f"--recount is about the summary, not {what}")
+        if output is not None and not output.endswith((".parquet", ".jsonl")):
+            raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
+        limit = positive(limit, "--limit")
+        at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
+        named = Named(snapshot_id=snapshot, ref=ref, at_ms=at_ms, version=version)
+        opened = run.open(table)
+        shown = _look(run, opened, what, named, recount=recount)
+        if check:
+            _show_findings(run, shown, one_snapshot=bool(named.given()), deep=deep)
+        elif what == "summary":
+            _show_summary(run, shown, recount=recount)
+        else:
+            _show_rows(run, shown, what, output, limit=limit)
+
+
+def _look(
+    run: Run, opened: IcebergTable | DeltaTable, what: str, named: Named, *, recount: bool
+) -> Inspection | DeltaInspection:
+    """What is to be shown, by the rules of the table's format.
+
+    Raises:
+        UsageError: an argument has no meaning for it, or the table has no such state.
+    """
+    if opened.format == "iceberg":
+        check_iceberg(what, named)
+        from iceberg_cli.iceberg.inspect.inspector import Inspection
+        from iceberg_cli.iceberg.inspect.metadata_rows import select_snapshot
+
+        chosen = select_snapshot(
+            opened.metadata, snapshot_id=named.snapshot_id, ref=named.ref, at_ms=named.at_ms
+        )
+        return Inspection(table=opened, snapshot=chosen, as_of_ms=run.as_of_ms)
+    check_delta(what, named, recount=recount)
+    from iceberg_cli.delta.inspect.inspector import DeltaInspection
+
+    snapshot = opened.snapshot
+    if named.given():
+        snapshot = opened.log.snapshot(named.version, at_ms=named.at_ms)
+    for warning in snapshot.warnings:
+        run.warn(warning)
+    return DeltaInspection(table=opened, snapshot=snapshot, as_of_ms=run.as_of_ms)
+
+
+def _show_findings(run: Run, shown: Inspection | DeltaInspection, *, one_snapshot: bool, deep: bool) -> None:
+    from iceberg_cli.plan.findings import ERROR, UNANSWERED
+
+    checked = _checked(shown, one_snapshot=one_snapshot, deep=deep, now_ms=run.started_ms)
+    document = {**shown.header("check"), **checked.to_json()}
+    run.progress.close()
+    if run.json:
+        from iceberg_cli.cli.render import print_json
+
+        print_json(document)
+    else:
+        from iceberg_cli.cli.render.findings import show_findings
+
+        if not run.quiet:
+            show_findings(run.out, document, verbose=run.verbose)
+        elif document["counts"][ERROR]:
+            errors = [row for row in document["findings"] if row["severity"] == ERROR]
+            show_findings(run.err, {**document, "findings": errors}, verbose=run.verbose)
+    if missing := checked.findings.totals.get(UNANSWERED):
+        from iceberg_cli.cli.render import count
+
+        files = count(missing, "files")
+        run.tell(f"warning: not looked at, for the storage did not answer: {files}; all others were")
+        raise typer.Exit(BackendUnavailable.exit_code)
+    if document["counts"][ERROR]:
+        raise typer.Exit(CorruptFile.exit_code)
+
+
+def _checked(
+    shown: Inspection | DeltaInspection, *, one_snapshot: bool, deep: bool, now_ms: int
+) -> Checked | DeltaChecked:
+    if shown.format == "iceberg":
+        from iceberg_cli.iceberg.check.table_check import Checking, heads_of
+
+        heads = heads_of(shown.table.metadata, shown.snapshot if one_snapshot else None)
+        return Checking(table=shown.table, heads=heads, deep=deep, now_ms=now_ms).run()
+    from iceberg_cli.delta.check.table_check import DeltaChecking
+
+    return DeltaChecking(table=shown.table, snapshot=shown.snapshot, deep=deep, now_ms=now_ms).run()
+
+
+def _show_summary(run: Run, shown: Inspection | DeltaInspection, *, recount: bool) -> None:
+    document = shown.summary(recount=recount) if shown.format == "iceberg" else shown.summary()
+    run.progress.close()
+    if run.json:
+        from iceberg_cli.cli.render import print_json
+
+        print_json(document)
+    elif not run.quiet:
+        if shown.format == "iceberg":
+            from iceberg_cli.cli.render.iceberg_summary import show_summary
+        else:
+            from iceberg_cli.cli.render.delta import show_summary
+        show_summary(run.out, document)
+
+
+def _show_rows(
+    run: Run, shown: Inspection | DeltaInspection, what: str, output: str | None, *, limit: int | None
+) -> None:
+    from iceberg_cli.cli.commands import inspect_rows
+
+    if output is not None:
+        inspect_rows.save(run, shown, what, output, limit=limit)
+    elif run.json:
+        inspect_rows.print_document(run, shown, what, limit=limit)
+    elif not run.quiet:
+        if shown.format == "iceberg":
+            from iceberg_cli.cli.render.iceberg_rows import show_rows
+        else:
+            from iceberg_cli.cli.render.delta import show_rows
+        inspect_rows.show(run, shown, what, show_rows, limit=limit)

@@ -1,0 +1,188 @@
+"""How `inspect` puts rows out: as a table, as one JSON document, or into a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+
+from iceberg_cli.cli.context import Run
+from iceberg_cli.errors import UsageError
+
+_SHOWN_ROWS = 50
+_SPOOL_BYTES = 32 << 20
+
+
+class Rows(Protocol):
+    """What is shown of a table of either format."""
+
+    @property
+    def location(self) -> str:
+        """The table's folder."""
+        ...
+
+    def header(self, what: str) -> dict[str, Any]:
+        """How the document begins."""
+        ...
+
+    def newest_last(self, what: str) -> bool:
+        """Whether a limit keeps the end of the rows, not their beginning."""
+        ...
+
+    def rows(self, what: str, *, limit: int | None) -> list[dict[str, Any]]:
+        """Rows that are few."""
+        ...
+
+    def streams(self, what: str) -> bool:
+        """Whether rows come by `lines` and `tables`, not by `rows`."""
+        ...
+
+    def head(self, what: str) -> dict[str, Any]:
+        """What a document says beside streamed rows."""
+        ...
+
+    def lines(self, what: str, *, limit: int | None, before: str = "", after: str = "") -> Iterator[pa.Array]:
+        """Streamed rows as JSON objects, one string for each row, between `before` and `after`."""
+        ...
+
+    def tables(self, what: str, *, limit: int | None) -> Iterator[pa.Table]:
+        """Streamed rows as columns."""
+        ...
+
+    def schema(self, what: str) -> pa.Schema:
+        """The columns of streamed rows."""
+        ...
+
+
+Show = Callable[..., None]
+
+
+def show(run: Run, shown: Rows, what: str, show_rows: Show, *, limit: int | None) -> None:
+    """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens.
+
+    `show_rows` is that of `render_inspection_rows`, or of another format's.
+    """
+    wanted = limit if limit is not None or run.verbose else _SHOWN_ROWS
+    more = False
+    if shown.streams(what):
+        head = shown.head(what)
+        parts = shown.lines(what, limit=None if wanted is None else wanted + 1)
+        rows = [json.loads(line) | head for part in parts for line in part.to_pylist()]
+    else:
+        rows = shown.rows(what, limit=None if wanted is None else wanted + 1)
+    run.progress.close()
+    if wanted is not None and len(rows) > wanted:
+        more = limit is None
+        rows = rows[-wanted:] if shown.newest_last(what) else rows[:wanted]
+    show_rows(run.out, what, rows, location=shown.location, more=more, verbose=run.verbose)
+
+
+def print_document(run: Run, shown: Rows, what: str, *, limit: int | None) -> None:
+    """One JSON document on standard output, and none if something cannot be read."""
+    head = shown.header(what)
+    if not shown.streams(what):
+        from iceberg_cli.cli.render import print_json
+
+        rows = shown.rows(what, limit=limit)
+        run.progress.close()
+        print_json({**head, "row_count": len(rows), "rows": rows})
+        return
+    head |= shown.head(what)
+    # Rows wait until the last one is read: half a document followed by an error would be no document.
+    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, mode="w+", encoding="ascii") as spool:
+        total = 0
+        for part in shown.lines(what, limit=limit, before=",\n    "):
+            text = str(_bytes_of(part), "ascii")
+            spool.write(text if total else text.removeprefix(","))
+            total += len(part)
+        run.progress.close()
+        spool.seek(0)
+        sys.stdout.write(
+            json.dumps({**head, "row_count": total}, indent=2).removesuffix("\n}") + ',\n  "rows": ['
+        )
+        shutil.copyfileobj(spool, sys.stdout, 1 << 20)
+        sys.stdout.write("\n  ]\n}\n" if total else "]\n}\n")
+
+
+def _bytes_of(texts: pa.Array) -> memoryview:
+    """All strings one after the other, without a copy."""
+    _, offsets, data = texts.buffers()
+    if not len(texts):
+        return memoryview(b"")
+    ends = memoryview(offsets).cast("i")[texts.offset : texts.offset + len(texts) + 1]
+    return memoryview(data)[ends[0] : ends[-1]]
+
+
+def save(run: Run, shown: Rows, what: str, path: str, *, limit: int | None) -> None:
+    """Write rows to a file, which is there whole or not at all.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    write = _write_parquet if path.endswith(".parquet") else _write_lines
+    try:
+        with _whole(path) as file:
+            total = write(file, shown, what, limit)
+    except OSError as error:
+        raise UsageError(f"Cannot write {error.filename or path}: {error.strerror or error}") from error
+    run.progress.close()
+    from iceberg_cli.cli.render import count, print_json, printable
+
+    if run.json:
+        print_json({**shown.header(what), "row_count": total, "output": path})
+    elif not run.quiet:
+        run.out.print(printable(f"{count(total, 'rows')} of {what} written to {path}"))
+
+
+@contextmanager
+def _whole(path: str) -> Iterator[IO[bytes]]:
+    """A file beside `path` that takes its name when all went well."""
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "xb") as file:
+            yield file
+        os.replace(part, path)
+    except BaseException:
+        if os.path.exists(part):
+            os.remove(part)
+        raise
+
+
+def _write_lines(file: IO[bytes], shown: Rows, what: str, limit: int | None) -> int:
+    if not shown.streams(what):
+        rows = shown.rows(what, limit=limit)
+        file.writelines(f"{json.dumps(row)}\n".encode() for row in rows)
+        return len(rows)
+    total = 0
+    for part in shown.lines(what, limit=limit, after="\n"):
+        file.write(_bytes_of(part))
+        total += len(part)
+    return total
+
+
+def _write_parquet(file: IO[bytes], shown: Rows, what: str, limit: int | None) -> int:
+    import pyarrow.parquet as pq
+
+    if not shown.streams(what):
+        # Objects and lists have another shape in every row: they are JSON text in a file of columns.
+        rows = [{key: _flat(value) for key, value in row.items()} for row in shown.rows(what, limit=limit)]
+        pq.write_table(pa.Table.from_pylist(rows), file)
+        return len(rows)
+    total = 0
+    # Paths and statistics are in no other row, and zstd finds what repeats as well as a dictionary does.
+    with pq.ParquetWriter(file, shown.schema(what), compression="zstd", use_dictionary=False) as writer:
+        for table in shown.tables(what, limit=limit):
+            writer.write_table(table)
+            total += table.num_rows
+    return total
+
+
+def _flat(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict | list) else value

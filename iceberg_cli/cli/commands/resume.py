@@ -1,0 +1,146 @@
+"""`resume`: finish, undo or explain operations that were interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from iceberg_cli.cli.context import Run, TableArgument, command
+from iceberg_cli.cli.stopping import at_safe_points, changed
+from iceberg_cli.cli.streams import after
+from iceberg_cli.cli.values import integer
+from iceberg_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.operation.apply import Shell
+    from iceberg_cli.operation.recovery import Listed
+    from iceberg_cli.plan.report import Report, Settled
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "resume")
+    def resume(
+        run: Run,
+        table: TableArgument,
+        op_id: Annotated[
+            str | None, typer.Argument(metavar="[OP_ID]", help="One operation; without it, all.")
+        ] = None,
+        list_only: Annotated[
+            bool, typer.Option("--list", help="Show the open operations, change nothing.")
+        ] = False,
+        abandon: Annotated[
+            bool, typer.Option("--abandon", help="Close the operation without finishing it; its files stay.")
+        ] = False,
+        limit_deletes: Annotated[
+            int | None, typer.Option(metavar="N", parser=integer, help="Stop cleanly after N deletions.")
+        ] = None,
+        deadline: Annotated[
+            str | None, typer.Option(metavar="DURATION", help="Stop cleanly after this time.")
+        ] = None,
+    ) -> None:
+        """Finish, undo or explain an operation that was interrupted.
+
+        A commit without a known outcome is settled by reading the table; the remaining deletions are checked
+        against the table as it is now before they are made.
+        """
+        from iceberg_cli.operation.recovery import operations
+
+        opened = run.open(table)
+        if not list_only:
+            _remove_leftovers(run, opened)
+        found = operations(opened, now_ms=run.started_ms)
+        if op_id is not None:
+            found = [listed for listed in found if listed.operation_id == op_id]
+            if not found:
+                raise UsageError(
+                    f"{table} has no open operation {op_id}",
+                    next_step="`resume --list` shows those that are open.",
+                )
+        if list_only or not found:
+            _show_list(run, opened, found)
+            return
+        shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
+        settled: list[Settled] = []
+        with at_safe_points(last=True):
+            for listed in found:
+                settled.append(_settle(opened, listed, shell, abandon=abandon))
+                changed("Other operations were gone on with; this one changed nothing.")
+            run.progress.close()
+            with after(settled[-1].report):
+                _show_settled(run, opened, settled)
+        code = next((done.exit_code for done in settled if done.exit_code), 0)
+        if code:
+            raise typer.Exit(code)
+
+
+def _remove_leftovers(run: Run, opened: IcebergTable | DeltaTable) -> None:
+    """Delete the temporary files that killed runs left, and say so."""
+    from iceberg_cli.cli import render
+
+    gone = opened.remove_leftovers(now_ms=run.started_ms)
+    if gone and not (run.quiet or run.json):
+        files = render.count(len(gone), "temporary files")
+        run.out.print(render.printable(f"Removed {files} that a killed run had left, such as {gone[0]}."))
+
+
+def _show_settled(run: Run, opened: IcebergTable | DeltaTable, settled: list[Settled]) -> None:
+    from iceberg_cli.cli import render
+
+    if run.json:
+        table = opened.identity
+        reports = [done.report.to_json(table) for done in settled]
+        render.print_json({"schema": "iceberg-cli/reports/1", "table": table, "reports": reports})
+    for done in settled:
+        stays = bool(done.exit_code) or (run.quiet and _leaves_files(done.report))
+        if stays or not (run.quiet or run.json):
+            render.show_report(run.err if stays else run.out, done.report, opened.name)
+
+
+def _leaves_files(report: Report) -> bool:
+    """Whether files stay that no operation deletes any more, or may: --quiet does not keep that to itself."""
+    return report.abandoned is not None and (
+        report.abandoned.orphans is None or report.abandoned.orphans.count > 0
+    )
+
+
+def _settle(opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:
+    """Finish or close one operation; the others go on if it cannot be."""
+    from iceberg_cli.operation.recovery import close, finish
+
+    return close(opened, listed, shell) if abandon else finish(opened, listed, shell)
+
+
+def _show_list(run: Run, opened: IcebergTable | DeltaTable, found: list[Listed]) -> None:
+    """Print the open operations and the state that each is in."""
+    from iceberg_cli.cli import render
+    from iceberg_cli.plan.text import iso
+
+    document = [
+        {
+            "operation_id": listed.operation_id,
+            "operation": listed.operation.operation if listed.operation else None,
+            "started_ms": listed.operation.started_ms if listed.operation else None,
+            "started": iso(listed.operation.started_ms if listed.operation else None),
+            "state": listed.state,
+            "message": listed.message,
+            "grace_until_ms": listed.until_ms,
+            "grace_until": iso(listed.until_ms),
+        }
+        for listed in found
+    ]
+    if run.json:
+        head = {"schema": "iceberg-cli/operations/2", "table": opened.identity}
+        render.print_json({**head, "operations": document})
+    elif found:
+        rows = [
+            (op["operation_id"], op["operation"] or "?", op["started"] or "?", op["message"])
+            for op in document
+        ]
+        render.table_of(run.err if run.quiet else run.out, ("operation", "verb", "started", "state"), rows)
+    elif not run.quiet:
+        run.out.print("No open operation.")

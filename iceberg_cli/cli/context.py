@@ -1,0 +1,341 @@
+"""What every command shares: options, opening the table, asking, and leaving with the right exit code."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from iceberg_cli.cli import stopping, subject
+from iceberg_cli.cli.help_texts import epilog
+from iceberg_cli.cli.options import Command, spelled, spread
+from iceberg_cli.cli.plain_command import PlainCommand
+from iceberg_cli.cli.streams import OutputLost, after
+from iceberg_cli.cli.values import duration_ms, key_value, positive, size_bytes, time_ms
+from iceberg_cli.engines.selection import EngineChoice
+from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from iceberg_cli.cli.render import Progress
+    from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.operation.apply import Shell
+    from iceberg_cli.plan.report import Report
+
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="A table's folder or URI, a metadata.json (read-only), or CATALOG.NAMESPACE.TABLE.",
+    ),
+]
+SHARED = "Options of every command"
+
+
+@dataclass(kw_only=True)
+class Run:
+    """The options that every command shares, and what follows from them."""
+
+    output_format: Annotated[
+        str, typer.Option("--format", metavar="text|json", help="json: one document on standard output.")
+    ] = "text"
+    engine: Annotated[str, typer.Option(metavar="auto|local|spark", help="Where scans run.")] = "auto"
+    spark_master: Annotated[str | None, typer.Option(metavar="URL", help="An existing Spark master.")] = None
+    spark_remote: Annotated[str | None, typer.Option(metavar="URL", help="A Spark Connect server.")] = None
+    spark_conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="Spark configuration.")] = None
+    catalog_config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A .pyiceberg.yaml to read catalogs from.")
+    ] = None
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="K=V", help="Passed to the storage; K=@FILE and K=env:NAME keep secrets out of arguments."
+        ),
+    ] = None
+    unsafe_allow_root: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URI",
+            help="Delete in this folder too: one that is not the table's own, that is a whole bucket, or that a "
+            "symbolic link inside the table leads to.",
+        ),
+    ] = None
+    unsafe_trust_lists: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-trust-lists", help="Believe manifest lists that hold fewer files than the summary says."
+        ),
+    ] = False
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            help="Read every file again: use and keep nothing of what a run learns of immutable files.",
+        ),
+    ] = False
+    cache_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli.")
+    ] = "1GiB"
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="The 'now' of every age decision (ISO 8601 or epoch ms)."),
+    ] = None
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every row and every option.")] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print only errors, and what is left undone.")
+    ] = False
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on standard error.")] = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be carried out before anything is opened."""
+        if self.output_format not in ("text", "json"):
+            raise UsageError(f"--format must be text or json, not {self.output_format!r}")
+        self.engine_choice = EngineChoice(
+            engine=self.engine,
+            master=self.spark_master,
+            remote=self.spark_remote,
+            conf=dict(key_value(text, "--spark-conf") for text in self.spark_conf or ()),
+            say=self._say,
+        )
+        self._opened: list[IcebergTable | DeltaTable] = []
+        self.started_ms = now_ms()
+        self.as_of_ms = (
+            self.started_ms if self.as_of is None else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
+        )
+
+    def spelled(self) -> list[str]:
+        """The shared options that say what a table is and when it is, as words of another command line.
+
+        What a storage option says itself is left out: it may be a secret.
+        """
+        told = Run(
+            catalog_config=self.catalog_config,
+            storage_option=[
+                text if value.startswith(("@", "env:")) else f"{key}=..."
+                for text in self.storage_option or ()
+                for key, _, value in [text.partition("=")]
+            ]
+            or None,
+            unsafe_allow_root=self.unsafe_allow_root,
+            unsafe_trust_lists=self.unsafe_trust_lists,
+            as_of=self.as_of,
+        )
+        return spelled(Run, told)
+
+    @property
+    def json(self) -> bool:
+        """Whether one JSON document is asked for."""
+        return self.output_format == "json"
+
+    @functools.cached_property
+    def progress(self) -> Progress:
+        """Draws on standard error."""
+        from iceberg_cli.cli.render import Progress
+
+        return Progress(sys.stderr, enabled=not (self.no_progress or self.quiet))
+
+    @functools.cached_property
+    def out(self) -> Console:
+        """Where text goes."""
+        from iceberg_cli.cli.render import console
+
+        return console(sys.stderr if self.json else sys.stdout, color="NO_COLOR" not in os.environ)
+
+    @property
+    def err(self) -> Console:
+        """Where text goes that nothing silences."""
+        from iceberg_cli.cli.render import console
+
+        return console(sys.stderr, color="NO_COLOR" not in os.environ)
+
+    def open(self, name: str) -> IcebergTable | DeltaTable:
+        """Open the table that the operator named.
+
+        Raises:
+            UsageError, TableNotFound, CorruptFile, BackendUnavailable.
+        """
+        from iceberg_cli.formats.open import open_table
+        from iceberg_cli.paths import Roots
+
+        for root in self.unsafe_allow_root or ():
+            if not Roots.of((), allowed=[root]).folders:
+                raise UsageError(
+                    f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
+                )
+        subject.named(name)
+        table = open_table(
+            name,
+            storage_options=dict(self._storage_options()),
+            catalog_config=self.catalog_config,
+            allow_roots=tuple(self.unsafe_allow_root or ()),
+            trust_lists=self.unsafe_trust_lists,
+            engine=self.engine_choice,
+            cache=self._cache(),
+            on_event=self.progress,
+        )
+        subject.opened(table.identity)
+        self._opened.append(table)
+        return table
+
+    def _cache(self) -> tuple[Path, int] | None:
+        """Where runs keep what they learn, and how much of it."""
+        from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
+
+        limit_bytes = size_bytes(self.cache_size, "--cache-size")
+        folder = cache_folder(os.environ)
+        return None if self.no_cache or folder is None else (folder, limit_bytes)
+
+    def keep_learnt(self) -> None:
+        """Keep for later runs what this one learnt of tables' immutable files; a run does not fail for it.
+
+        What was noticed of them and is in no plan is told now.
+        """
+        for table in self._opened:
+            for notice in table.notices():
+                self._say(f"warning: {notice}")
+            reason = table.keep_learnt()
+            if reason is not None:
+                self.warn(f"what this run learnt is not kept: {reason}")
+
+    def warn(self, text: str) -> None:
+        """A warning on standard error."""
+        self._say(f"warning: {text}")
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """One line on standard error that nothing silences."""
+        self.progress.close()
+        typer.echo(text, err=True)
+
+    def _storage_options(self) -> Iterator[tuple[str, str]]:
+        for text in self.storage_option or ():
+            key, value = key_value(text, "--storage-option")
+            if value.startswith("@"):
+                try:
+                    with open(value[1:], encoding="utf-8") as file:
+                        value = file.read().strip()
+                except OSError as error:
+                    raise UsageError(
+                        f"--storage-option {key}: cannot read {error.filename}: {error.strerror}"
+                    ) from error
+            elif value.startswith("env:"):
+                if value[4:] not in os.environ:
+                    raise UsageError(f"--storage-option {key}: the environment has no {value[4:]}")
+                value = os.environ[value[4:]]
+            yield key, value
+
+    def shell(self, *, limit_deletes: int | None = None, deadline: str | None = None) -> Shell:
+        """Clock, ids, limits and the signals of this run."""
+        import socket
+
+        from iceberg_cli.operation.apply import system_shell
+        from iceberg_cli.operation.recovery import process_started
+
+        until_ms = None if deadline is None else self.started_ms + duration_ms(deadline, "--deadline")
+        return system_shell(
+            on_event=self.progress,
+            host=socket.gethostname(),
+            process_id=os.getpid(),
+            process_started=process_started(os.getpid()),
+            limit_deletes=positive(limit_deletes, "--limit-deletes"),
+            deadline_ms=until_ms,
+            stop_requested=lambda: bool(stopping.heard()),
+        )
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether somebody can be asked."""
+        return sys.stdin.isatty()
+
+    def confirm(self, question: str, *, yes: bool) -> bool:
+        """Ask on the terminal. Without one, and without --yes, refuse: no answer can come."""
+        if yes:
+            return True
+        if not self.on_terminal:
+            raise UsageError(
+                "Nobody can be asked: standard input is no terminal",
+                next_step="Add --yes, or look with --dry-run.",
+            )
+        self.progress.close()
+        return typer.confirm(question, default=False, err=True)
+
+    def show_report(self, report: Report, table: IcebergTable | DeltaTable) -> None:
+        """Print what happened to a table."""
+        from iceberg_cli.cli import render
+
+        self.progress.close()
+        with after(report):
+            if self.json:
+                render.print_json(report.to_json(table.identity))
+            elif not self.quiet:
+                render.show_report(self.out, report, table.name)
+            elif report.failed_deletes or report.status == "partial":
+                render.show_report(self.err, report, table.name)
+
+
+def now_ms() -> int:
+    """The clock of the surface, in ms since the epoch."""
+    import time
+
+    return time.time_ns() // 1_000_000  # noqa: TID251 - this is the shell
+
+
+def command(
+    app: typer.Typer, name: str, *, only: Collection[str] | None = None
+) -> Callable[[Command], Command]:
+    """Register a command whose parameter `run` stands for all shared options, or `only` for these fields of them.
+
+    What it learns is kept where it comes to an end, whatever its exit code, also where nobody reads its output; not
+    where an error stops it.
+    """
+
+    def register(function: Command) -> Command:
+        @functools.wraps(function)
+        def learning(*, run: Run, **values: Any) -> None:
+            try:
+                function(run=run, **values)
+            except (typer.Exit, BrokenPipeError, OutputLost):
+                run.keep_learnt()
+                raise
+            run.keep_learnt()
+
+        text = inspect.cleandoc(function.__doc__ or "")
+        # The first sentence whole: without it the list of commands cuts it in the middle.
+        summary = re.split(r"\.\s", " ".join(text.split()))[0].removesuffix(".")
+        short = f"{summary}."
+        declare = app.command(name, cls=PlainCommand, help=text, short_help=short, epilog=epilog(name))
+        declare(spread("run", Run, only=only)(learning))
+        return function
+
+    return register
+
+
+def leave_with(error: IcebergCliError, *, as_json: bool) -> int:
+    """Print an error and return its exit code."""
+    from iceberg_cli.cli import render
+
+    known = subject.document()
+    if known["settled"] and error.state == IcebergCliError.default_state:
+        error.state = stopping.state()
+    if as_json:
+        render.print_json({**render.error_document(error), **known})
+    elif isinstance(error, Cancelled):
+        sentences = (f"{error.message}.", error.state, error.next_step)
+        typer.echo(render.printable(" ".join(text for text in sentences if text)), err=True)
+    else:
+        render.show_error(render.console(sys.stderr, color="NO_COLOR" not in os.environ), error)
+    return error.exit_code

@@ -1,0 +1,269 @@
+"""What all output is made of, reports and errors as text; progress. The only importer of rich.
+
+Whatever comes from a table passes `printable`: no control character of it reaches the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+from iceberg_cli.engines import Event
+from iceberg_cli.errors import IcebergCliError
+from iceberg_cli.plan.report import Abandoned, Report
+from iceberg_cli.plan.text import age
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ERROR_SCHEMA = "iceberg-cli/error/2"
+KIND_NAMES = {
+    "data_file": "data files",
+    "position_delete_file": "position delete files",
+    "equality_delete_file": "equality delete files",
+    "statistics_file": "statistics files",
+    "manifest_file": "manifests",
+    "manifest_list": "manifest lists",
+    "metadata_file": "metadata files",
+    "deletion_vector_file": "deletion vector files",
+    "change_data_file": "change data files",
+    "untracked_file": "untracked files",
+    "compacted_file": "compacted log files",
+    "checksum_file": "version checksums",
+    "commit_file": "commits of the log",
+    "checkpoint_file": "checkpoint files",
+    "sidecar_file": "checkpoint sidecars",
+}
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+_SHOWN_ROWS = 60
+_UNWRAPPED = 100_000
+_QUIET_SECONDS = 1.0
+
+
+def printable(value: object) -> str:
+    """Text in which control and format characters, line separators and unassigned characters are spelled out."""
+    text = str(value)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        f"\\u{ord(char):04x}" if unicodedata.category(char) in _UNPRINTABLE else char for char in text
+    )
+
+
+def size(bytes_: int | None) -> str:
+    """Bytes in words, such as "12.3 MiB"."""
+    if bytes_ is None:
+        return "?"
+    value = float(bytes_)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{bytes_} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def moment(timestamp_ms: int | None) -> str:
+    """A time in ISO 8601, UTC, to the second; years that the calendar lacks stay numbers."""
+    if timestamp_ms is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def count(number: int, noun: str) -> str:
+    """Such as "1 manifest" or "2 manifests"."""
+    singular = noun.removesuffix("es") if noun.endswith("ches") else noun.removesuffix("s")
+    return f"{number:,} {noun}" if number != 1 else f"1 {singular}"
+
+
+def console(stream: TextIO | None = None, *, color: bool = True) -> Console:
+    """A console that wraps nothing when its output is no terminal."""
+    from rich.console import Console
+
+    class Stream(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would leave with 1, which means a bug
+
+    out = stream or sys.stdout
+    width = None if out.isatty() else _UNWRAPPED
+    return Stream(
+        file=out, width=width, no_color=not color or None, highlight=False, markup=False, emoji=False
+    )
+
+
+def table_of(
+    target: Console, columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
+    """Print a table of strings."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in columns:
+        grid.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(printable(value) for value in row))
+    target.print(grid)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """The one document on standard output."""
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+
+def show_report(target: Console, report: Report, table: str) -> None:
+    """What happened."""
+    if report.abandoned is not None:
+        _show_abandoned(target, report, report.abandoned, table)
+        return
+    for note in report.notes:
+        target.print(printable(note))
+    sentences = {
+        "done": "Done.",
+        "nothing_to_do": "Nothing to do.",
+        "waiting": "Committed. The files wait for their grace; the next run or `resume` deletes them.",
+        "partial": "Committed. Some files that may go are still there; the next run or `resume` deletes them.",
+    }
+    target.print(printable(f"{report.operation} {table}: {sentences.get(report.status, report.status)}"))
+    for name, number in report.counts.items():
+        if not number:
+            continue
+        kind = name.removeprefix("deleted_").removesuffix("s_count")
+        what = (
+            f"deleted {KIND_NAMES[kind]}"
+            if kind in KIND_NAMES
+            else name.removesuffix("_count").replace("_", " ").replace("puffin", "Puffin")
+        )
+        target.print(f"  {what}: {size(number) if name.endswith('_bytes_count') else f'{number:,}'}")
+    if report.reclaimed_bytes:
+        target.print(f"  reclaimed: {size(report.reclaimed_bytes)}")
+    if report.kept_again:
+        target.print(
+            f"  kept, because this table or one below its folder needs them now: {report.kept_again:,}"
+        )
+    if report.committed_snapshot_id is not None:
+        target.print(f"  snapshot {report.committed_snapshot_id}")
+    if report.committed_version is not None:
+        target.print(f"  version {report.committed_version}")
+    if report.metadata_location:
+        target.print(printable(f"  table is at {report.metadata_location}"))
+    for failure in report.failed_deletes[:_SHOWN_ROWS]:
+        target.print(printable(f"  still there: {failure['path']}: {failure['reason']}"), style="red")
+    if report.operation_id:
+        target.print(f"  operation {report.operation_id}, {report.duration_ms / 1_000:.1f} s")
+
+
+def _show_abandoned(target: Console, report: Report, abandoned: Abandoned, table: str) -> None:
+    """What was given up, and every file of it that nothing deletes any more: this is told only once."""
+    what = f"operation {report.operation_id}"
+    if abandoned.started_ms is None:  # its journal cannot be read: not even the verb is known
+        what += f" of {table}"
+    else:
+        what = f"{report.operation} {table}, {what}, begun at {moment(abandoned.started_ms)}"
+    target.print(printable(f"Abandoned {what}: {abandoned.message}."))
+    left = abandoned.orphans
+    if left is None:
+        target.print("Which files it leaves cannot be told: its journal or the list of its files is damaged.")
+        return
+    if not left.count:
+        target.print("It leaves no file behind.")
+        return
+    files, bytes_ = count(left.count, "files"), size(left.size_bytes)
+    be, stay, them = ("is", "stays", "it") if left.count == 1 else ("are", "stay", "them")
+    sentence = (
+        f"{files} ({bytes_}) {be} orphaned: the table does not need {them}, and no operation deletes {them} any more:"
+        if left.checked
+        else f"{files} that it was still to delete {stay} ({bytes_}), and no operation deletes {them} any more. "
+        f"Whether the table needs {them} could not be told: {left.note}"
+    )
+    target.print(printable(sentence))
+    for file in left.files:
+        target.print(printable(f"  {file['path']}"))
+    if left.count > len(left.files):
+        target.print(f"  and {left.count - len(left.files):,} more, which are not listed")
+
+
+def error_document(error: IcebergCliError) -> dict[str, Any]:
+    """The `error/2` document, but for the fields that tell of the table."""
+    return {
+        "schema": ERROR_SCHEMA,
+        "exit_code": error.exit_code,
+        "error": type(error).__name__,
+        "message": error.message,
+        "state": error.state,
+        "next": error.next_step,
+    }
+
+
+def show_error(target: Console, error: IcebergCliError) -> None:
+    """One line for what cannot be done, one for the state of things, one for what to do."""
+    target.print(printable(f"error: {error.message}"), style="bold red")
+    for line in (error.state, error.next_step):
+        if line:
+            target.print(printable(line))
+
+
+@dataclass
+class Progress:
+    """Draws phases that take longer than a second: a bar on a terminal, a line every few seconds elsewhere."""
+
+    stream: TextIO
+    enabled: bool = True
+    clock: Callable[[], float] = time.monotonic
+    _phase: str = ""
+    _started: float = 0.0
+    _printed: float = 0.0
+    _bar: Any = field(default=None)
+    _task: Any = field(default=None)
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        now = self.clock()
+        if event.phase != self._phase:
+            self.close()
+            self._phase, self._started, self._printed = event.phase, now, now
+        if not self.enabled or now - self._started < _QUIET_SECONDS:
+            return
+        if self.stream.isatty():
+            self._draw(event)
+        elif now - self._printed >= 5 * _QUIET_SECONDS:
+            self._printed = now
+            self.stream.write(self._line(event, now) + "\n")
+            self.stream.flush()
+
+    def _line(self, event: Event, now: float) -> str:
+        rate = event.done / (now - self._started)
+        left = f", {age(int((event.total - event.done) / rate * 1_000))} left" if event.total and rate else ""
+        of = f" of {event.total:,}" if event.total else ""
+        return f"{event.phase}: {event.done:,}{of}, {rate:,.0f} a second{left}"
+
+    def _draw(self, event: Event) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        if self._bar is None:
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=console(self.stream),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(event.phase, total=event.total)
+        self._bar.update(self._task, completed=event.done, total=event.total)
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

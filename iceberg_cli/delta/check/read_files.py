@@ -1,0 +1,224 @@
+"""Looks at the files that a checked version of a Delta table names: whether they are there, and what is in them.
+
+Spec: "Data Files", "Deletion Vector Files", "Deletion Vector Format".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.check.rules import Findings
+from iceberg_cli.delta.inspect.files import num_records, one_array, with_vectors
+from iceberg_cli.delta.listing import listed
+from iceberg_cli.delta.spec.log import LOG
+from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
+from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.vectors import UNKNOWN, Vector, VectorFile, read_inline, read_vectors
+from iceberg_cli.engines import Event, Source
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.operation.sizes import GONE, stored_sizes, within_reach
+from iceberg_cli.plan.findings import Ints, reason_of
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.table import DeltaTable
+
+_NO_COUNT: Final = -1
+_THREADS: Final = 16
+_AT_ONCE: Final = 4_096
+_VECTOR_FILE: Final = re.compile(r"(?:^|/)deletion_vector_[0-9a-fA-F-]{36}\.bin$")
+
+_OfFile = tuple[
+    str, list[tuple[str, Vector]]
+]  # a file of vectors; data file and vector, in the order of the log
+
+
+def check_stored(table: DeltaTable, snapshot: Snapshot, findings: Findings, *, deep: bool) -> int:
+    """Hold the storage against the active files of a version; how many files were looked at.
+
+    Args:
+        table: opened.
+        snapshot: the version.
+        findings: takes them.
+        deep: open Parquet files too, and hold positions of deletion vectors against their rows.
+    """
+    root = table.location
+    adds = snapshot.adds
+    paths, sizes = physical_column(adds["path"], root), one_array(adds["size"]).to_numpy()
+    vectors = with_vectors(adds)
+    vector_paths = pc.unique(dv_path_column(vectors, root)).drop_null()
+    there = _listed(table, root)
+    stored = _sizes(table, there, paths, findings)
+    names = paths.to_pylist()
+    findings.add_rows(
+        "file-missing", stored == GONE, lambda row: (names[row], "the log names it and it is not there")
+    )
+    findings.add_rows(
+        "file-size-differs",
+        (stored >= 0) & (stored != sizes),
+        lambda row: (names[row], f"the file has {stored[row]} bytes, the log says {sizes[row]}"),
+    )
+    _check_dangling(there, snapshot, root, findings)
+    counts: Ints = pc.fill_null(num_records(adds), _NO_COUNT).to_numpy().copy()
+    if deep:
+        counts = _footers(table, names, stored, counts, findings)
+    rows = counts[_bools(pc.is_valid(adds["deletionVector"]))] if deep else np.full(len(vectors), _NO_COUNT)
+    _check_vectors(table, vectors, rows, findings)
+    return len(names) + len(vector_paths)
+
+
+def _listed(table: DeltaTable, root: str) -> pa.Table:
+    """What is below the table's folder, without the log."""
+    files = listed(table.storage, root)
+    return files.filter(pc.invert(pc.starts_with(files["path"], f"{root}/{LOG}/")))
+
+
+def _sizes(table: DeltaTable, there: pa.Table, paths: pa.Array, findings: Findings) -> Ints:
+    """The size of each of n files, negative where there is none to see."""
+    places = pc.index_in(paths, value_set=one_array(there["path"]))
+    found = one_array(there["size_bytes"]).take(places)
+    sizes: Ints = pc.fill_null(found, GONE).to_numpy().copy()
+    # What a listing does not show may be somewhere else, or behind a link.
+    rest = np.flatnonzero(sizes == GONE)
+    if len(rest):
+        others = [paths[int(place)].as_py() for place in rest]
+        sizes[rest] = stored_sizes(table.storage, others, findings, root=table.location)
+    return sizes
+
+
+def _check_dangling(there: pa.Table, snapshot: Snapshot, root: str, findings: Findings) -> None:
+    """Files of deletion vectors that neither an active file nor a tombstone names."""
+    kept = pa.concat_arrays([dv_path_column(files, root) for files in (snapshot.adds, snapshot.removes)])
+    removed = physical_column(snapshot.removes["path"], root)
+    names = one_array(there["path"])
+    shaped = names.filter(pc.match_substring_regex(names, _VECTOR_FILE.pattern))
+    loose = shaped.filter(
+        pc.invert(pc.is_in(shaped, value_set=pa.concat_arrays([kept, removed]).drop_null()))
+    )
+    for path in loose.to_pylist():
+        findings.add("deletion-vector-file-dangling", path, "neither an active file nor a tombstone names it")
+
+
+# -- content ---------------------------------------------------------------------------------------------------
+
+
+def _footers(table: DeltaTable, names: Sequence[str], stored: Ints, counts: Ints, findings: Findings) -> Ints:
+    """The rows of n Parquet files by their footers, or else as the log says."""
+    from iceberg_cli.iceberg.check.content import Uncounted
+    from iceberg_cli.iceberg.check.read_content import footer_rows
+
+    found = counts.copy()
+    chosen = np.flatnonzero(stored >= 0)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for start in range(0, len(chosen), _AT_ONCE):
+            table.on_event(Event(phase="opening Parquet files", done=start, total=len(chosen)))
+            part = chosen[start : start + _AT_ONCE].tolist()
+            counted = pool.map(lambda row: footer_rows(table.storage, names[row], int(stored[row])), part)
+            for row, rows in zip(part, counted, strict=True):
+                if isinstance(rows, Uncounted):
+                    findings.add(rows.rule, names[row], rows.reason)
+                elif rows is not None:
+                    found[row] = rows
+                    if counts[row] not in {_NO_COUNT, rows}:
+                        message = f"the file has {rows} rows, numRecords is {counts[row]}"
+                        findings.add("record-count-differs", names[row], message)
+    return found
+
+
+def _check_vectors(table: DeltaTable, vectors: pa.Table, rows: Ints, findings: Findings) -> None:
+    """Read every active deletion vector.
+
+    Args:
+        table: opened.
+        vectors: n active files with a deletion vector.
+        rows: of these, negative where positions are not held against them.
+        findings: takes them.
+    """
+    files: dict[str, list[tuple[str, Vector]]] = {}
+    columns = (vectors["path"], dv_path_column(vectors, table.location), vectors["deletionVector"])
+    for path, file, said, count in zip(
+        *(column.to_pylist() for column in columns), rows.tolist(), strict=True
+    ):
+        last = UNKNOWN if count < 0 else count - 1
+        # An offset that is not said is none: a vector in a file begins behind the version byte.
+        vector = Vector(said["offset"] or 0, said["sizeInBytes"], said["cardinality"], last)
+        if file is None:
+            _check_inline(path, said["pathOrInlineDv"], vector, findings)
+        else:
+            files.setdefault(file, []).append((path, vector))
+
+    def read(some: Sequence[_OfFile]) -> list[Findings]:
+        scanned = table.engine.scan(
+            some,
+            lambda item: Source(item[0]),
+            _check_file,
+            _as_told,
+            phase="reading deletion vectors",
+            missing_ok=True,
+            on_event=table.on_event,
+        )
+        return [found for batch in scanned for found in batch]
+
+    for answers in within_reach(
+        list(files.items()), lambda item: item[0], read, findings, root=table.location
+    ):
+        for found in answers:
+            findings.merge(found)
+
+
+def _check_inline(path: str, text: str, vector: Vector, findings: Findings) -> None:
+    try:
+        read_inline(text, vector, path)
+    except CorruptFile as error:
+        findings.add(_rule(lambda loose: read_inline(text, loose, path), vector), path, reason_of(error))
+
+
+def _check_file(item: _OfFile, data: bytes) -> Findings:
+    """Hold a file of vectors against those that are asked of it."""
+    path, asked = item
+    found = Findings()
+    try:
+        read_vectors([VectorFile(path, data, [vector for _, vector in asked])])
+    except CorruptFile:
+        for name, vector in asked:
+            try:
+                read_vectors([VectorFile(path, data, [vector])])
+            except CorruptFile as error:
+                rule = _rule(lambda loose: read_vectors([VectorFile(path, data, [loose])]), vector)
+                found.add(rule, path, f"the vector of {name}: {reason_of(error)}")
+    return found
+
+
+def _rule(read: Any, vector: Vector) -> str:
+    """What is wrong with a vector that cannot be read: its positions, or the vector itself."""
+    if vector.last_row != UNKNOWN:
+        try:
+            read(vector._replace(last_row=UNKNOWN))
+        except CorruptFile:
+            pass
+        else:
+            return "deletion-vector-position-too-high"
+    return "deletion-vector-unsound"
+
+
+def _as_told(batch: Sequence[tuple[_OfFile, Findings | None]]) -> list[Findings]:
+    """The findings of files; one that is gone is a finding itself."""
+    told = []
+    for (path, asked), found in batch:
+        if found is not None:
+            told.append(found)
+            continue
+        gone = Findings()
+        gone.add("deletion-vector-file-missing", path, f"{asked[0][0]} needs it and it is not there")
+        told.append(gone)
+    return told
+
+
+def _bools(column: pa.ChunkedArray | pa.Array) -> Any:
+    return one_array(column).to_numpy(zero_copy_only=False)

@@ -1,0 +1,297 @@
+"""Rules about protocol, metadata and active files of a snapshot: `inspect --check`.
+
+Spec: "Table Features", "Change Metadata", "Add File and Remove File", "Deletion Vectors", "Row Tracking".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.check.rules import Findings
+from iceberg_cli.delta.inspect.files import cardinalities, num_records, one_array
+from iceberg_cli.delta.inspect.rows import fields_of, is_enabled, last_row_id, logical_names
+from iceberg_cli.delta.spec.checkpoint_columns import STATS_AS_JSON, STATS_AS_STRUCT
+from iceberg_cli.delta.spec.features import (
+    READER_VERSION,
+    WRITER_VERSION,
+    supports,
+    unread_features,
+    unwritable,
+)
+from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
+from iceberg_cli.delta.spec.protocol import Metadata, Protocol
+from iceberg_cli.delta.spec.record_counts import record_counts
+from iceberg_cli.delta.spec.retention_properties import FILES_PROPERTY, LOG_PROPERTY, TRANSACTIONS_PROPERTY
+from iceberg_cli.delta.spec.snapshot import IN_COMMIT_TIMESTAMPS, Snapshot
+from iceberg_cli.delta.verbs.assign_row_ids.rules import MATERIALIZED
+from iceberg_cli.errors import CorruptFile, InvalidMetadata
+from iceberg_cli.plan.findings import Bools, Ints, reason_of
+
+_NEEDED_WHEN_ENABLED: Final[Mapping[str, tuple[str, ...]]] = {
+    "appendOnly": ("appendOnly",),
+    "changeDataFeed": ("changeDataFeed",),
+    "checkConstraints": ("checkConstraints",),
+    "columnMapping": ("columnMapping",),
+    "deletionVectors": ("deletionVectors",),
+    "icebergCompatV1": ("icebergCompatV1",),
+    "icebergCompatV2": ("icebergCompatV2",),
+    "inCommitTimestamp": ("inCommitTimestamp",),
+    "rowTracking": ("rowTracking",),
+    "typeWidening": ("typeWidening", "typeWidening-preview"),
+    "v2Checkpoint": ("v2Checkpoint",),
+}
+_NEEDED_BY_FEATURE: Final[Mapping[str, str]] = {
+    "rowTracking": "domainMetadata",
+    "clustering": "domainMetadata",
+    "icebergCompatV1": "columnMapping",
+    "icebergCompatV2": "columnMapping",
+}
+_INTERVALS: Final = (FILES_PROPERTY, LOG_PROPERTY, TRANSACTIONS_PROPERTY)
+_BOOLEANS: Final = (
+    "delta.enableExpiredLogCleanup",
+    "delta.enableRowTracking",
+    "delta.enableDeletionVectors",
+    IN_COMMIT_TIMESTAMPS,
+    STATS_AS_JSON,
+    STATS_AS_STRUCT,
+)
+_UNKNOWN: Final = -1
+
+
+def check_protocol(protocol: Protocol, metadata: Metadata, findings: Findings) -> None:
+    """Features against versions, each other, and the properties that need them."""
+    listed, writers = protocol.reader_features, protocol.writer_features
+    if listed is not None and protocol.min_reader_version != READER_VERSION:
+        message = f"readerFeatures is there with minReaderVersion {protocol.min_reader_version}"
+        findings.add("feature-list-unexpected", "protocol", message)
+    if writers is not None and protocol.min_writer_version != WRITER_VERSION:
+        message = f"writerFeatures is there with minWriterVersion {protocol.min_writer_version}"
+        findings.add("feature-list-unexpected", "protocol", message)
+    for name in sorted((listed or frozenset()) - (writers or frozenset())):
+        findings.add(
+            "feature-for-readers-only", "protocol", f"{name} is in readerFeatures, not in writerFeatures"
+        )
+    for name in sorted(unread_features(protocol)):
+        message = f"{name} is in writerFeatures, and readerFeatures {'is not there' if listed is None else 'lacks it'}"
+        findings.add("feature-for-writers-only", "protocol", message)
+    for name, needed in _NEEDED_BY_FEATURE.items():
+        if supports(protocol, name) and not supports(protocol, needed):
+            findings.add("feature-needs-feature", "protocol", f"{name} needs {needed}, which is not there")
+    for name, any_of in _NEEDED_WHEN_ENABLED.items():
+        if is_enabled(name, metadata) and not any(supports(protocol, feature) for feature in any_of):
+            message = f"properties switch {name} on, and the protocol does not have it"
+            findings.add("property-needs-feature", "metaData.configuration", message)
+    for reason in unwritable(protocol):
+        findings.add("feature-unknown", "protocol", reason)
+
+
+def check_metadata(metadata: Metadata, findings: Findings) -> None:
+    """Properties that are read here, and partition columns."""
+    where = "metaData.configuration."
+    for name in sorted(metadata.null_properties):
+        message = "its value is null, as if it were not set, and delta-kernel reads no such metadata"
+        findings.add("property-unreadable", f"{where}{name}", message)
+    for name in _INTERVALS:
+        if problem := metadata.interval_problem(name):
+            findings.add("property-unreadable", f"{where}{name}", problem)
+    for name in _BOOLEANS:
+        try:
+            metadata.property_bool(name, default=False)
+        except InvalidMetadata as error:
+            findings.add("property-unreadable", f"{where}{name}", error.message)
+    try:
+        names = {field["name"] for field in fields_of(metadata)}
+    except CorruptFile as error:
+        findings.add("schema-unreadable", "metaData.schemaString", reason_of(error))
+        return
+    for column in metadata.partition_columns:
+        if column not in names:
+            message = f"the table is partitioned by {column!r}, which the schema does not have"
+            findings.add("partition-column-missing", "metaData.partitionColumns", message)
+
+
+def check_files(snapshot: Snapshot, root: str, findings: Findings) -> None:
+    """Active files and tombstones by what the log says of them."""
+    adds = snapshot.adds
+    paths = one_array(adds["path"])
+
+    def tell(message: str) -> Any:
+        return lambda row: (paths[row].as_py(), message)
+
+    try:
+        physical = physical_column(paths, root)
+        dv_path_column(adds, root)
+    except CorruptFile as error:
+        findings.add("deletion-vector-path-unreadable", error.path, reason_of(error))
+        return
+    counted = physical.value_counts()
+    twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+    seen = pc.is_in(physical, value_set=twice).to_numpy(zero_copy_only=False)
+    repeated = pa.table({"p": physical, "row": np.arange(len(physical))}).filter(pa.array(seen))
+    first = repeated.group_by("p").aggregate([("row", "min")])["row_min"].to_numpy()
+    more: Bools = np.array(seen, np.bool_)
+    more[first] = False
+    findings.add_rows("file-added-twice", more, tell("another active add names the same file"))
+    _check_partition_values(snapshot, findings)
+    try:
+        record_counts(adds)
+    except CorruptFile as error:
+        findings.add("statistics-unreadable", error.path, reason_of(error))
+    findings.add_rows(
+        "statistics-unreadable",
+        _bools(
+            pc.fill_null(
+                pc.equal(pc.utf8_trim_whitespace(one_array(adds["stats"])), "null"), fill_value=False
+            )
+        ),
+        tell("its statistics are the text null: it has none here, and delta-kernel may fail on the text"),
+    )
+    _check_vectors(snapshot, findings)
+    removed = one_array(snapshot.removes["path"])
+    findings.add_rows(
+        "tombstone-without-time",
+        _bools(snapshot.removes["deletionTimestamp"].is_null()),
+        lambda row: (removed[row].as_py(), "its remove action has no deletionTimestamp"),
+    )
+
+
+def _check_partition_values(snapshot: Snapshot, findings: Findings) -> None:
+    adds = snapshot.adds
+    try:
+        expected = sorted(logical_names(snapshot.metadata))
+    except CorruptFile:
+        return  # told of the schema already
+    values = one_array(adds["partitionValues"])
+    whole = pa.concat_arrays([values, values.slice(0, 0)])  # in buffers of its own
+    offsets: Ints = whole.offsets.to_numpy().astype(np.int64)
+    known = pc.is_in(whole.keys, value_set=pa.array(expected, pa.string())).to_numpy(zero_copy_only=False)
+    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(known, dtype=np.int64)])
+    wrong = (np.diff(offsets) != len(expected)) | (np.diff(upto[offsets]) != len(expected))
+    findings.add_rows(
+        "partition-values-differ",
+        wrong,
+        lambda row: (
+            adds["path"][row].as_py(),
+            f"partitionValues has {sorted(dict(values[row].as_py() or ()))}, the table is partitioned by {expected}",
+        ),
+    )
+
+
+def _check_vectors(snapshot: Snapshot, findings: Findings) -> None:
+    adds = snapshot.adds
+    has: Bools = _bools(pc.is_valid(adds["deletionVector"]))
+    if not has.any():
+        return
+    paths = adds["path"]
+    if not supports(snapshot.protocol, "deletionVectors"):
+        findings.add_rows(
+            "deletion-vector-without-feature",
+            has,
+            lambda row: (
+                paths[row].as_py(),
+                "it has a deletion vector, and the protocol lacks deletionVectors",
+            ),
+        )
+    rows: Ints = pc.fill_null(num_records(adds), _UNKNOWN).to_numpy()
+    deleted: Ints = cardinalities(adds).to_numpy()
+    findings.add_rows(
+        "deletion-vector-without-record-count",
+        has & (rows == _UNKNOWN),
+        lambda row: (paths[row].as_py(), "it has a deletion vector, and its statistics have no numRecords"),
+    )
+    findings.add_rows(
+        "deletion-vector-too-large",
+        has & (rows != _UNKNOWN) & (deleted > rows),
+        lambda row: (
+            paths[row].as_py(),
+            f"its deletion vector deletes {deleted[row]} rows, and numRecords is {rows[row]}",
+        ),
+    )
+
+
+def check_row_ids(snapshot: Snapshot, findings: Findings) -> None:
+    """Row ids of active files: there where row tracking is enabled, used once, and not above the mark.
+
+    A file whose rows nobody counted has at least the id that it begins with.
+    """
+    if not supports(snapshot.protocol, "rowTracking"):
+        return
+    adds, paths = snapshot.adds, snapshot.adds["path"]
+    enabled = bool(is_enabled("rowTracking", snapshot.metadata))
+    if enabled:
+        _check_enabled(snapshot, findings)
+    versions: Ints = pc.fill_null(adds["defaultRowCommitVersion"], 0).to_numpy()
+    findings.add_rows(
+        "row-commit-version-too-high",
+        versions > snapshot.version,
+        lambda row: (
+            paths[row].as_py(),
+            f"defaultRowCommitVersion {versions[row]} is after version {snapshot.version}",
+        ),
+    )
+    first: Ints = pc.fill_null(adds["baseRowId"], _UNKNOWN).to_numpy()
+    has = _bools(pc.is_valid(adds["baseRowId"]))
+    if not has.any():
+        return
+    counts = pc.fill_null(num_records(adds), 1).to_numpy()
+    last: Ints = first + counts - 1
+    _check_mark(snapshot, has, first, last, findings)
+    order = np.flatnonzero(has & (counts > 0))
+    order = order[np.argsort(first[order], kind="stable")]
+    reached = np.maximum.accumulate(last[order])
+    clash = np.zeros(len(first), np.bool_)
+    clash[order[1:]] = first[order[1:]] <= reached[:-1]
+    findings.add_rows(
+        "row-ids-overlap",
+        clash,
+        lambda row: (
+            paths[row].as_py(),
+            f"its row ids {first[row]} to {last[row]} are, at least in part, another file's too",
+        ),
+    )
+
+
+def _check_enabled(snapshot: Snapshot, findings: Findings) -> None:
+    for name, _ in MATERIALIZED:
+        if not snapshot.metadata.configuration.get(name):
+            message = "row tracking is enabled, and this property is not set"
+            findings.add("row-tracking-columns-missing", f"metaData.configuration.{name}", message)
+    adds = snapshot.adds
+    missing = _bools(pc.or_(adds["baseRowId"].is_null(), adds["defaultRowCommitVersion"].is_null()))
+    findings.add_rows(
+        "row-id-missing",
+        missing,
+        lambda row: (
+            adds["path"][row].as_py(),
+            "row tracking is enabled, and it has no baseRowId or no defaultRowCommitVersion",
+        ),
+    )
+
+
+def _check_mark(snapshot: Snapshot, has: Bools, first: Ints, last: Ints, findings: Findings) -> None:
+    try:
+        mark = last_row_id(snapshot)
+    except CorruptFile as error:
+        findings.add("high-water-mark-unreadable", "domainMetadata delta.rowTracking", reason_of(error))
+        return
+    limit = _UNKNOWN if mark is None else mark
+    shown = "there is no high-water mark" if mark is None else f"the high-water mark is {mark}"
+    findings.add_rows(
+        "row-ids-above-mark",
+        has & (np.maximum(first, last) > limit),
+        lambda row: (snapshot.adds["path"][row].as_py(), f"its row ids go up to {last[row]}, and {shown}"),
+    )
+
+
+def _bools(column: pa.Array | pa.ChunkedArray) -> Bools:
+    found: Bools = (
+        np.asarray(column.to_numpy(zero_copy_only=False), np.bool_)
+        if isinstance(column, pa.Array)
+        else np.asarray(column.to_numpy(), np.bool_)
+    )
+    return found

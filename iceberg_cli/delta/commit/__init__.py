@@ -1,0 +1,1 @@
+"""What a commit to a Delta table is made of."""

@@ -1,0 +1,183 @@
+"""draft actions + staged files + current snapshot -> the lines of a commit: what exists only once its version is known.
+
+Called again on every attempt, with the staged files kept. What is filled in:
+
+- commitInfo: `timestamp`, `txnId`, `engineInfo`, `readVersion`, `isolationLevel`, `isBlindAppend`; metrics as text, and
+  a metric that is null by what the operation has deleted so far;
+- `inCommitTimestamp`, first, where the table as this commit leaves it wants it, and where this commit turns it on
+  also the two properties that say since when, in the metadata of the change or, if it has none, the table's own;
+- `defaultRowCommitVersion` of adds that have a `baseRowId` and none of these; `deletionTimestamp` of removes.
+
+Spec: Delta, "Commit Provenance Information", "In-Commit Timestamps", "Row Tracking".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.commit.draft import CommitDraft
+from iceberg_cli.delta.spec.actions import ADD, REMOVE, Metadata, Protocol
+from iceberg_cli.delta.spec.encoding import file_lines
+from iceberg_cli.delta.spec.snapshot import Snapshot, has_in_commit_timestamps
+from iceberg_cli.errors import Refused
+from iceberg_cli.plan.plan import Change, Staged, Task
+
+_SINCE_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
+_SINCE_TIME: Final = "delta.inCommitTimestampEnablementTimestamp"
+# As Delta Spark orders them; row tracking's domain, which depends on the adds, comes last.
+_BEFORE_FILES: Final = ("metaData", "protocol", "txn")
+_AFTER_FILES: Final = ("domainMetadata",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What the journal keeps of a commit whose bytes are in a file of their own."""
+
+    version: int
+    operation: str
+
+    def to_json(self) -> dict[str, Any]:
+        """In the form of an update."""
+        return {"action": "delta-commit", "version": self.version, "operation": self.operation}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCommit:
+    """One version of the log, ready to be written."""
+
+    version: int
+    data: bytes  # JSON lines, each ended by a newline
+    timestamp_ms: int
+    commit_uuid: str  # its txnId
+    updates: tuple[Summary, ...]
+
+
+def bind(
+    change: Change,
+    snapshot: Snapshot,
+    *,
+    staged: Mapping[Task, Staged],
+    timestamp_ms: int,
+    commit_uuid: str,
+    engine_info: str,
+    deleted_files: int = 0,
+) -> LogCommit:
+    """The commit of `change` on `snapshot`.
+
+    Args:
+        change: actions in their JSON form, and a `CommitDraft` made from `snapshot` or none; see `draft.py`.
+        snapshot: the base of this attempt.
+        staged: the files of the step's tasks. `Staged.row` may have Arrow tables `adds` and `removes`, which
+            join those of the draft.
+        timestamp_ms: the clock, in ms since the epoch.
+        commit_uuid: drawn for this attempt; its txnId.
+        engine_info: who writes.
+        deleted_files: by this operation so far, for metrics that are null.
+
+    Returns:
+        The version after `snapshot`'s.
+
+    Raises:
+        Refused: a commitInfo without operation, or an action of unknown kind.
+    """
+    version = snapshot.version + 1
+    actions = _by_kind(change.updates)
+    asked = actions.pop("commitInfo", [{}])[-1]
+    if not asked.get("operation"):
+        raise Refused(f"Cannot write version {version}: the change names no operation")
+    in_commit_ms = _in_commit_time(actions, snapshot, version=version, timestamp_ms=timestamp_ms)
+    first = {} if in_commit_ms is None else {"inCommitTimestamp": in_commit_ms}
+    info = {
+        **first,
+        "timestamp": timestamp_ms,
+        "operation": asked["operation"],
+        "operationParameters": {},
+        "readVersion": snapshot.version,
+        "isolationLevel": "SnapshotIsolation",
+        "isBlindAppend": False,
+        **asked,
+        **_metrics(asked, deleted_files),
+        "engineInfo": engine_info,
+        "txnId": commit_uuid,
+    }
+    lines = [_line("commitInfo", info)]
+    lines += [_line(kind, body) for kind in _BEFORE_FILES for body in actions.pop(kind, ())]
+    after = [_line(kind, body) for kind in _AFTER_FILES for body in actions.pop(kind, ())]
+    if actions:
+        raise Refused(f"Cannot write version {version}: actions of kind {', '.join(sorted(actions))}")
+    adds, removes = _file_actions(change, staged, version=version, timestamp_ms=timestamp_ms)
+    lines += [*file_lines("add", adds), *file_lines("remove", removes), *after]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    summary = Summary(version=version, operation=info["operation"])
+    return LogCommit(
+        version=version,
+        data=data,
+        timestamp_ms=timestamp_ms,
+        commit_uuid=commit_uuid,
+        updates=(summary,),
+    )
+
+
+def _by_kind(updates: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for update in updates:
+        for kind, body in update.items():
+            found.setdefault(kind, []).append(dict(body))
+    return found
+
+
+def _in_commit_time(
+    actions: dict[str, list[dict[str, Any]]], snapshot: Snapshot, *, version: int, timestamp_ms: int
+) -> int | None:
+    """The in-commit timestamp, or None where the table has none; says in the metadata since when there is one."""
+    protocols, metadata = actions.get("protocol"), actions.get("metaData")
+    protocol = Protocol.from_json(protocols[-1]) if protocols else snapshot.protocol
+    after = Metadata.from_json(metadata[-1]) if metadata else snapshot.metadata
+    if not has_in_commit_timestamps(protocol, after):
+        return None
+    value = max(timestamp_ms, snapshot.timestamp_ms + 1)
+    if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata):
+        since = {_SINCE_VERSION: str(version), _SINCE_TIME: str(value)}
+        told = metadata or actions.setdefault("metaData", [after.to_json()])
+        told[-1]["configuration"] = {**after.to_json()["configuration"], **since}
+    return value
+
+
+def _metrics(asked: Mapping[str, Any], deleted_files: int) -> dict[str, Any]:
+    metrics = asked.get("operationMetrics")
+    if metrics is None:
+        return {}
+    told = {name: str(deleted_files if value is None else value) for name, value in metrics.items()}
+    return {"operationMetrics": told}
+
+
+def _file_actions(
+    change: Change, staged: Mapping[Task, Staged], *, version: int, timestamp_ms: int
+) -> tuple[pa.Table, pa.Table]:
+    draft = CommitDraft() if change.draft is None else change.draft
+    assert isinstance(draft, CommitDraft), "a draft that was saved is made again before it is bound"
+    rows = [file.row for file in staged.values()]
+    adds = _joined([draft.adds, *(row["adds"] for row in rows if "adds" in row)])
+    removes = _joined([draft.removes, *(row["removes"] for row in rows if "removes" in row)])
+    fresh = pc.and_(pc.is_valid(adds["baseRowId"]), pc.is_null(adds["defaultRowCommitVersion"]))
+    versions = pc.if_else(fresh, pa.scalar(version, pa.int64()), adds["defaultRowCommitVersion"])
+    times = pc.fill_null(removes["deletionTimestamp"], timestamp_ms)
+    return (
+        adds.set_column(ADD.get_field_index("defaultRowCommitVersion"), "defaultRowCommitVersion", versions),
+        removes.set_column(REMOVE.get_field_index("deletionTimestamp"), "deletionTimestamp", times),
+    )
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """All rows; a column that a table lacks is null in its rows."""
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _line(kind: str, body: Mapping[str, Any]) -> str:
+    return json.dumps({kind: body}, separators=(",", ":"))

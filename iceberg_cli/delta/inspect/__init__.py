@@ -1,0 +1,1 @@
+"""`inspect` of Delta tables."""

@@ -1,0 +1,399 @@
+"""Reads the log of a Delta table: one listing, then whatever makes up the version that is asked for.
+
+What is listed can be gone when it is read, because a log cleanup runs: then the log is listed once more. A file that is
+gone and listed still, or needed by a checkpoint, is a `CorruptFile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import pyarrow as pa
+
+from iceberg_cli.delta.spec.actions import Actions, combine
+from iceberg_cli.delta.spec.checkpoint import Part, read_part, sidecar_path
+from iceberg_cli.delta.spec.checksum import in_commit_timestamp_in
+from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.spec.irregularities import CLASH
+from iceberg_cli.delta.spec.last_checkpoint import NAME as LAST_CHECKPOINT
+from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint, read_hint
+from iceberg_cli.delta.spec.log import (
+    LOG,
+    Checkpoint,
+    Listing,
+    LogFile,
+    Segment,
+    commits_between,
+    listing_of,
+    segment,
+)
+from iceberg_cli.delta.spec.replay import reconcile
+from iceberg_cli.delta.spec.snapshot import (
+    Snapshot,
+    as_actions,
+    has_in_commit_timestamps,
+    in_commit_timestamp,
+    snapshot_of,
+)
+from iceberg_cli.engines import Engine, OnEvent, Source
+from iceberg_cli.errors import CorruptFile, TableNotFound, UsageError
+from iceberg_cli.storage import Storage
+
+T = TypeVar("T")
+
+_COMMIT_BATCH_BYTES: Final = 4 << 20  # parsed JSON takes ten times as much memory
+_ENABLED_AT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
+_ENABLED_AT_MS: Final = "delta.inCommitTimestampEnablementTimestamp"
+
+
+class _GoneError(Exception):
+    """A listed file is not there any more."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class DeltaLog:
+    """The log of one table.
+
+    Args:
+        storage: of the table.
+        engine: reads commits and checkpoints.
+        root: the table's folder.
+        on_event: progress.
+    """
+
+    def __init__(self, storage: Storage, engine: Engine, root: str, on_event: OnEvent) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._on_event = on_event
+        self.root = storage.canonical(root).rstrip("/")
+        self.folder = f"{self.root}/{LOG}"
+
+    @property
+    def storage(self) -> Storage:
+        """Where the log is."""
+        return self._storage
+
+    @property
+    def engine(self) -> Engine:
+        """What reads it."""
+        return self._engine
+
+    @property
+    def on_event(self) -> OnEvent:
+        """Whom progress is told."""
+        return self._on_event
+
+    def listing(self) -> Listing:
+        """What is in the log at this moment."""
+        infos = self._storage.list(self.folder)
+        return listing_of(self.folder, ((info.path, info.size_bytes, info.modified_ms) for info in infos))
+
+    def newest_segment(self) -> Segment:
+        """The files that the newest version is read from; none of them is opened.
+
+        Raises:
+            TableNotFound: there is no log. CorruptFile: a file that the version needs is missing.
+        """
+        return segment(self._some(), self.folder)
+
+    def snapshot(self, version: int | None = None, at_ms: int | None = None) -> Snapshot:
+        """The table at a version, at a time, or now.
+
+        Args:
+            version: of the table.
+            at_ms: the newest version that was there at this time.
+
+        Raises:
+            TableNotFound: there is no log.
+            UsageError: the table has no such version, or none as old.
+            CorruptFile: a file that the version needs is missing or damaged.
+            Refused: the table needs a reader that knows more.
+        """
+        for again in (True, False):
+            listing = self._some()
+            try:
+                target = version if at_ms is None else self._version_at(listing, at_ms)
+                return self._replay(listing, segment(listing, self.folder, target), None)
+            except _GoneError as gone:
+                self._refuse_gone(gone, again=again)
+        raise AssertionError
+
+    def advance(self, snapshot: Snapshot) -> Snapshot:
+        """The newest version, of which only the commits after `snapshot` are read where that is possible.
+
+        Raises:
+            As `snapshot` does.
+        """
+        if self._ends_with(snapshot):
+            return snapshot
+        for again in (True, False):
+            listing = self._some()
+            try:
+                if not _continues(listing, snapshot):
+                    return self._replay(listing, segment(listing, self.folder), None)
+                if listing.latest == snapshot.version:
+                    return snapshot
+                newer = commits_between(listing, self.folder, snapshot.version + 1, listing.latest)
+                before = snapshot.segment
+                whole = Segment(
+                    version=listing.latest,
+                    checkpoint=before.checkpoint,
+                    commits=(*before.commits, *newer),
+                    replayed=(*before.replayed, *newer),
+                )
+                return self._replay(listing, whole, snapshot)
+            except _GoneError as gone:
+                self._refuse_gone(gone, again=again)
+        raise AssertionError
+
+    def _ends_with(self, snapshot: Snapshot) -> bool:
+        """Whether the log's last version is the snapshot's, in the file that was read: by names and a look at one."""
+        if not snapshot.segment.commits:
+            return False
+        last = snapshot.segment.commits[-1]
+        after = f"{self.folder}/{snapshot.version + 1:020}"  # names of versions are in the order of these
+        later = [path for path in self._storage.paths(self.folder) if path >= after]
+        if listing_of(self.folder, ((path, 0, 0) for path in later)).latest >= 0:
+            return False
+        return self._storage.sizes_and_times_many([last.path]) == [(last.size_bytes, last.modified_ms)]
+
+    def snapshot_from(self, listing: Listing, version: int) -> Snapshot:
+        """The table at a version, read from the files of a listing and from no others.
+
+        Raises:
+            As `snapshot` does; CorruptFile also where a file of the listing is gone.
+        """
+        try:
+            return self._replay(listing, segment(listing, self.folder, version), None)
+        except _GoneError as gone:
+            raise CorruptFile(gone.path, None, "it was listed and is gone") from None
+
+    def commits(self, first: int, last: int, *, listing: Listing | None = None) -> Actions:
+        """The actions of the commits from `first` to `last`, both included.
+
+        Raises:
+            CorruptFile: one is missing or damaged.
+        """
+        files = commits_between(self._some() if listing is None else listing, self.folder, first, last)
+        try:
+            return self._read_commits(files)
+        except _GoneError as gone:
+            raise CorruptFile(gone.path, None, "the commit was listed and is gone") from None
+
+    def last_checkpoint(self) -> CheckpointHint | None:
+        """What `_last_checkpoint` says, None where there is none. Reading never follows it: the log is listed."""
+        path = f"{self.folder}/{LAST_CHECKPOINT}"
+        try:
+            data = self._storage.read(path)
+        except FileNotFoundError:
+            return None
+        return read_hint(data, path)
+
+    def _some(self) -> Listing:
+        listing = self.listing()
+        if listing.latest < 0:
+            raise TableNotFound(
+                f"There is no Delta table at {self.root}: its log has no commit and no checkpoint"
+            )
+        return listing
+
+    def _refuse_gone(self, gone: _GoneError, *, again: bool) -> None:
+        if not again:
+            raise CorruptFile(gone.path, None, "the table needs this file and it is not there") from None
+
+    def _replay(self, listing: Listing, whole: Segment, base: Snapshot | None) -> Snapshot:
+        """Read what a segment has after `base`, and the checkpoint where there is no base."""
+        since = -1 if base is None else base.version
+        # Before the checkpoint, which is large, and which Arrow decodes in threads: lanes fork.
+        newer, whole, warnings = self._read_since(whole, since)
+        parts = [] if newer is None else [newer]
+        if base is None and whole.checkpoint is not None:
+            parts += reversed(self._read_checkpoint(whole.checkpoint))
+        state = reconcile(parts, None if base is None else as_actions(base))
+        del parts
+        pa.default_memory_pool().release_unused()  # twice what the state needs, in pieces
+        modified_ms = listing.commit_times_ms().get(whole.version)
+        if modified_ms is None:
+            modified_ms = whole.checkpoint.files[0].modified_ms if whole.checkpoint else 0
+        if self._lacks_timestamp(state, whole):
+            state = self._with_commit_info(listing, state, whole.version)
+        warnings = (*(() if base is None else base.warnings), *warnings)
+        return snapshot_of(state, whole, root=self.root, modified_ms=modified_ms, warnings=warnings)
+
+    def _read_since(self, whole: Segment, since: int) -> tuple[Actions | None, Segment, tuple[str, ...]]:
+        """What a segment has after a version, None if nothing; as it was read, and warnings.
+
+        A log compaction that cannot be read, or that is not reconciled, is passed over: its commits are there.
+        """
+        files = [file for file in whole.replayed if file.version > since]
+        compactions = {file.path for file in files}.difference(file.path for file in whole.commits)
+        try:
+            found = self._read_commits(files) if files else None
+            clash = None if found is None else _clash_in(found, compactions)
+        except CorruptFile as error:
+            if error.path not in compactions:
+                raise
+            clash = error
+        if clash is None:
+            return found, whole, ()
+        warning = f"log compaction files are passed over, and commits read: {clash.message}"
+        commits = [file for file in whole.commits if file.version > since]
+        return self._read_commits(commits), replace(whole, replayed=whole.commits), (warning,)
+
+    def _lacks_timestamp(self, state: Actions, whole: Segment) -> bool:
+        if state.protocol is None or state.metadata is None:
+            return False
+        enabled = has_in_commit_timestamps(state.protocol, state.metadata)
+        return enabled and in_commit_timestamp(state, whole.version) is None
+
+    def _with_commit_info(self, listing: Listing, state: Actions, version: int) -> Actions:
+        """`state` with the commit info of a version that was read from a checkpoint or a compaction.
+
+        Where no commit tells the in-commit timestamp, the commit info holds that of the version checksum.
+        """
+        files = [file for file in listing.commits if file.version == version]
+        infos = self._read_commits(files).commit_infos if files else ()
+        found = replace(state, commit_infos=(*state.commit_infos, *infos))
+        if in_commit_timestamp(found, version) is not None:
+            return found
+        said = {"inCommitTimestamp": self._in_checksum(listing, version)}
+        return replace(found, commit_infos=(*found.commit_infos, (version, said)))
+
+    def _in_checksum(self, listing: Listing, version: int) -> int | None:
+        """The in-commit timestamp in the checksum of a version, None where there is none or it is damaged."""
+        for file in listing.checksums:
+            if file.version == version:
+                with suppress(FileNotFoundError):
+                    return in_commit_timestamp_in(self._storage.read(file.path), file.path)
+        return None
+
+    def _read_commits(self, files: Sequence[LogFile]) -> Actions:
+        parsed = self._engine.scan(
+            files,
+            _source,
+            _as_is,
+            _parse_commits,
+            phase="read commits",
+            missing_ok=True,
+            batch_bytes=_COMMIT_BATCH_BYTES,
+            on_event=self._on_event,
+        )
+        return combine(_all_there(parsed))
+
+    def _read_checkpoint(self, checkpoint: Checkpoint) -> list[Actions]:
+        parts = self._read_parts(checkpoint.files, missing_ok=True)
+        folder = self.folder
+        sidecars = [
+            LogFile(path, checkpoint.version, size_bytes, 0)
+            for file, part in zip(checkpoint.files, parts, strict=True)
+            for path, size_bytes in (sidecar_path(action, folder, file.path) for action in part.sidecars)
+        ]
+        if sidecars:
+            parts += self._read_parts(sidecars, missing_ok=False)
+        return [part.actions for part in parts]
+
+    def _read_parts(self, files: Sequence[LogFile], *, missing_ok: bool) -> list[Part]:
+        parsed = self._engine.scan(
+            files,
+            _source,
+            _as_is,
+            _parse_parts,
+            phase="read checkpoint",
+            missing_ok=missing_ok,
+            on_event=self._on_event,
+        )
+        return [part for parts in _all_there(parsed) for part in parts]
+
+    def _version_at(self, listing: Listing, at_ms: int) -> int:
+        """The newest version that was there at a time.
+
+        Spec: "Recommendations for Readers of Tables with In-Commit Timestamps".
+        """
+        times = listing.commit_times_ms()
+        newest = self._replay(listing, segment(listing, self.folder), None)
+        since = listing.latest + 1
+        if has_in_commit_timestamps(newest.protocol, newest.metadata):
+            since = newest.metadata.property_int(_ENABLED_AT_VERSION, 0)
+            since_ms = newest.metadata.property_int(_ENABLED_AT_MS, 0)
+            if at_ms >= since_ms:
+                found = self._last_in_commit(listing, since, at_ms)
+                if found is not None:
+                    return found
+        before = [version for version, time_ms in times.items() if version < since and time_ms <= at_ms]
+        if not before:
+            raise UsageError(f"Cannot read {self.root} as of {at_ms} ms: its log has no version as old")
+        return max(before)
+
+    def _last_in_commit(self, listing: Listing, since: int, at_ms: int) -> int | None:
+        """The newest version from `since` on whose in-commit timestamp is not after a time; they only grow."""
+        commits = [file for file in listing.commits if file.version >= since]
+        low, high = 0, len(commits)
+        while low < high:
+            middle = (low + high) // 2
+            file = commits[middle]
+            time_ms = in_commit_timestamp(self._read_commits([file]), file.version)
+            if time_ms is None:
+                raise CorruptFile(
+                    file.path, "commitInfo.inCommitTimestamp", "it is missing, and the table has these"
+                )
+            if time_ms <= at_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return commits[low - 1].version if low else None
+
+
+def _continues(listing: Listing, snapshot: Snapshot) -> bool:
+    """Whether the commits after a snapshot belong to the same table as it does."""
+    if listing.latest < snapshot.version or not snapshot.segment.commits:
+        return False
+    last = snapshot.segment.commits[-1]
+    following = [file for file in listing.commits if file.version > snapshot.version]
+    whole = len(following) == listing.latest - snapshot.version
+    return whole and last in listing.commits
+
+
+def _clash_in(actions: Actions, compactions: Collection[str]) -> CorruptFile | None:
+    """What is not reconciled in one of some log compactions, None where all are."""
+    clashes = (each for each in actions.irregular if each.rule == CLASH and each.path in compactions)
+    return next((CorruptFile(each.path, each.where, each.message) for each in clashes), None)
+
+
+def _all_there(parsed: Iterable[tuple[str | None, T | None]]) -> list[T]:
+    """What was parsed, unless a file is gone."""
+    found: list[T] = []
+    for gone, value in parsed:
+        if gone is not None or value is None:
+            raise _GoneError(gone or "")
+        found.append(value)
+    return found
+
+
+def _source(file: LogFile) -> Source:
+    return Source(file.path, file.size_bytes)
+
+
+def _as_is(_file: LogFile, data: bytes) -> bytes:
+    return data
+
+
+def _gone(files: Sequence[tuple[LogFile, bytes | None]]) -> str | None:
+    return next((file.path for file, data in files if data is None), None)
+
+
+def _parse_commits(files: Sequence[tuple[LogFile, bytes | None]]) -> tuple[str | None, Actions | None]:
+    if gone := _gone(files):
+        return gone, None
+    return None, parse_commits([CommitBytes(file.path, file.version, data or b"") for file, data in files])
+
+
+def _parse_parts(files: Sequence[tuple[LogFile, bytes | None]]) -> tuple[str | None, list[Part] | None]:
+    if gone := _gone(files):
+        return gone, None
+    return None, [read_part(file.path, file.version, data or b"") for file, data in files]

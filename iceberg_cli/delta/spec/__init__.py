@@ -1,0 +1,1 @@
+"""The Delta protocol's files and rules, without input or output."""

@@ -1,0 +1,251 @@
+"""`stats_parsed` and `partitionValues_parsed`: statistics and partition values as typed columns of a checkpoint.
+
+Spec: Delta protocol, "Checkpoints" (writeStatsAsStruct, writeStatsAsJson).
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from iceberg_cli.delta.spec.text_values import fitting, partition_values, times, value_of
+
+_FEW_ROWS = 16
+_LF, _CR, _BRACE = b"\n\r{"
+_BLOCK_BYTES = 1 << 20
+_EMPTY, _NOTHING, _NEWLINE = (pa.scalar(each, pa.large_binary()) for each in (b"{}", b"", b"\n"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmbiguousPartitionValue:
+    """The first partition value of which readers make different values, or none."""
+
+    row: int
+    column: str  # its physical name
+    text: str
+    files: int  # with such a value in any column
+
+
+def partition_values_parsed(values: pa.Array, kind: pa.StructType) -> pa.StructArray:
+    """Partition values as a struct.
+
+    Args:
+        values: n maps of strings under physical names.
+        kind: see `statistics_types.partition_type`.
+
+    Returns:
+        n structs; a value that is no value of its type, or an ambiguous one, is null.
+    """
+    columns = [partition_values(_texts(values, member), member.type)[0] for member in kind]
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=values.is_null())
+
+
+def ambiguous_partition_value(values: pa.ChunkedArray, kind: pa.StructType) -> AmbiguousPartitionValue | None:
+    """A partition value that a struct would hold as null though readers do not agree that it is.
+
+    Args:
+        values: n maps of strings under physical names.
+        kind: see `statistics_types.partition_type`.
+    """
+    first, files, before = None, 0, 0
+    for chunk in values.chunks:
+        marks = pa.repeat(pa.scalar(value=False), len(chunk))
+        for member in kind:
+            texts = _texts(chunk, member)
+            ambiguous = partition_values(texts, member.type)[1]
+            place = pc.index(ambiguous, pa.scalar(value=True)).as_py()
+            if first is None and place >= 0:
+                first = (before + place, member.name, texts[place].as_py())
+            marks = pc.or_(marks, ambiguous)
+        files += pc.sum(marks).as_py() or 0
+        before += len(chunk)
+    if first is None:
+        return None
+    row, column, text = first
+    return AmbiguousPartitionValue(row=row, column=column, text=text, files=files)
+
+
+def _texts(values: pa.Array, member: pa.Field) -> pa.Array:
+    return pc.map_lookup(values, member.name, "first")
+
+
+def stats_parsed(stats: pa.Array, kind: pa.StructType) -> pa.StructArray:
+    """Statistics as a struct.
+
+    Args:
+        stats: n JSON documents, or null.
+        kind: see `statistics_types.statistics_type`.
+
+    Returns:
+        n structs, null where the document is null or no object. A value that is no value of its type is null.
+    """
+    return _parsed(stats, kind, strict=False)[0]
+
+
+def stats_parsed_whole(stats: pa.Array, kind: pa.StructType) -> tuple[pa.StructArray, pa.Array]:
+    """As `stats_parsed`, and which of the n rows the struct does not hold whole, as booleans."""
+    return _parsed(stats, kind, strict=True)
+
+
+def _parsed(stats: pa.Array, kind: pa.StructType, *, strict: bool) -> tuple[pa.StructArray, pa.Array]:
+    if not len(stats):
+        return pa.array([], kind), pa.array([], pa.bool_())
+    found = _at_once(stats, kind, strict=strict)
+    if found is not None:
+        return found
+    if len(stats) <= _FEW_ROWS:
+        return _one_by_one(stats, kind)
+    # One row that Arrow does not take spoils its whole call.
+    middle = len(stats) // 2
+    parts = [_parsed(part, kind, strict=strict) for part in (stats.slice(0, middle), stats.slice(middle))]
+    return (pa.concat_arrays([part[0] for part in parts]), pa.concat_arrays([part[1] for part in parts]))
+
+
+def _at_once(stats: pa.Array, kind: pa.StructType, *, strict: bool) -> tuple[pa.StructArray, pa.Array] | None:
+    """All rows in one call of Arrow; None where one of them is out of the ordinary."""
+    lines, longest = _lines(stats)
+    if lines is None:
+        return None
+    try:
+        rows = pa_json.read_json(
+            io.BytesIO(lines),
+            read_options=pa_json.ReadOptions(block_size=max(_BLOCK_BYTES, 2 * longest + 2)),
+            parse_options=pa_json.ParseOptions(
+                explicit_schema=pa.schema(list(_read_type(kind))),
+                unexpected_field_behavior="error" if strict else "ignore",
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if rows.num_rows != len(stats):
+        return None
+    read = pa.concat_arrays(rows.to_struct_array().chunks)
+    lost = np.zeros(len(stats), bool)
+    columns = [
+        _converted(column, member.type, lost) for column, member in zip(read.flatten(), kind, strict=True)
+    ]
+    absent = pc.fill_null(pc.equal(stats, ""), fill_value=True)
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=absent), pa.array(lost)
+
+
+def _lines(stats: pa.Array) -> tuple[memoryview | None, int]:
+    """The documents with a newline after each, and the length of the longest; None where they are not so simple.
+
+    Arrow skips a line of blanks, which would shift the rows after it, and dies of a line that is `null`.
+    """
+    text = stats.cast(pa.large_binary())
+    if text.null_count or not pc.min(pc.binary_length(text)).as_py():
+        text = pc.if_else(pc.fill_null(pc.equal(pc.binary_length(text), 0), fill_value=True), _EMPTY, text)
+    joined = pc.binary_join_element_wise(text, _NOTHING, _NEWLINE)
+    offsets = np.frombuffer(joined.buffers()[1], np.int64, len(joined) + 1, joined.offset * 8)
+    data = memoryview(joined.buffers()[2])[offsets[0] : offsets[-1]]
+    characters = np.frombuffer(data, np.uint8)
+    begin = characters[offsets[:-1] - offsets[0]]
+    newlines = np.count_nonzero(characters == _LF)
+    if newlines > len(joined) or (characters == _CR).any() or (begin != _BRACE).any():
+        return None, 0
+    return data, int(np.diff(offsets).max())
+
+
+def _read_type(kind: pa.DataType) -> pa.DataType:
+    """What Arrow is asked to read: dates and times as texts."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(member.name, _read_type(member.type)) for member in kind])
+    return pa.string() if pa.types.is_temporal(kind) else kind
+
+
+def _converted(column: pa.Array, kind: pa.DataType, lost: np.ndarray) -> pa.Array:
+    """A column as read, in its final type; `lost` is set where a value is no value of the type."""
+    if pa.types.is_struct(kind):
+        members = [
+            _converted(child, member.type, lost) for child, member in zip(column.flatten(), kind, strict=True)
+        ]
+        return pa.StructArray.from_arrays(members, fields=list(kind), mask=column.is_null())
+    if pa.types.is_temporal(kind):
+        values = times(column, kind)
+    elif pa.types.is_decimal(kind):
+        values = _within_precision(column, kind)
+    else:
+        return column
+    if values.null_count != column.null_count:
+        lost |= np.asarray(pc.and_(values.is_null(), column.is_valid()).to_numpy(zero_copy_only=False))
+    return values
+
+
+def _within_precision(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Decimals without those of more digits than their type has, which Arrow reads as well."""
+    largest = pa.scalar(Decimal((0, (9,) * kind.precision, -kind.scale)), kind)
+    fits = pc.less_equal(pc.abs(column), largest)
+    return pc.if_else(fits, column, pa.scalar(None, kind))
+
+
+def _one_by_one(stats: pa.Array, kind: pa.StructType) -> tuple[pa.StructArray, pa.Array]:
+    rows, lost = [], []
+    for text in stats.to_pylist():
+        losses: list[bool] = []
+        document = _document(text) if text else None
+        rows.append(_struct(document, kind, losses) if isinstance(document, Mapping) else None)
+        lost.append(bool(losses) or (bool(text) and not isinstance(document, Mapping)))
+    return pa.array(rows, kind), pa.array(lost, pa.bool_())
+
+
+def _document(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _struct(document: Mapping[str, Any], kind: pa.StructType, losses: list[bool]) -> dict[str, Any]:
+    values = {}
+    for member in kind:
+        found = document.get(member.name)
+        if found is None:
+            continue
+        if pa.types.is_struct(member.type):
+            value = _struct(found, member.type, losses) if isinstance(found, Mapping) else None
+        else:
+            value = _leaf(found, member.type)
+        if value is None:
+            losses.append(True)
+        values[member.name] = value
+    known = {member.name for member in kind}
+    if any(value is not None for name, value in document.items() if name not in known):
+        losses.append(True)
+    return values
+
+
+def _leaf(found: Any, kind: pa.DataType) -> Any:
+    """A value of a JSON document in a column's type, or None."""
+    match found:
+        case bool():
+            return found if pa.types.is_boolean(kind) else None
+        case str():
+            if pa.types.is_string(kind):
+                return found
+            return None if pa.types.is_integer(kind) else value_of(found, kind)
+        case int():
+            if pa.types.is_integer(kind):
+                return value_of(str(found), kind)
+            return _number(Decimal(found), kind)
+        case Decimal():
+            return _number(found, kind)
+        case _:
+            return None
+
+
+def _number(value: Decimal, kind: pa.DataType) -> Any:
+    if pa.types.is_floating(kind):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    return fitting(value, kind) if pa.types.is_decimal(kind) else None

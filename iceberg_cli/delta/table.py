@@ -1,0 +1,341 @@
+"""A Delta table as the shell sees it: its log, its newest snapshot, and the answers that plans need.
+
+What another writer committed meanwhile is answered in one way: the newer commits are read, and the verb plans again on
+the new snapshot by the rules by which it planned first, bounded by what was shown. So there are no rules of their own
+for conflicts: every winner is looked at by the rules that would have planned after it.
+
+Spec: Delta, "Delta Log Entries", "Writer Requirements".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli import __version__
+from iceberg_cli.delta.commit.bind import LogCommit, Summary, bind
+from iceberg_cli.delta.commit.draft import CommitDraft
+from iceberg_cli.delta.log_commit import DeltaLogCommitter
+from iceberg_cli.delta.log_reader import DeltaLog
+from iceberg_cli.delta.ownership import (
+    CHECKPOINT,
+    discardable,
+    kept_commit,
+    own_removals,
+    remove_empty_folders,
+    staging_path,
+)
+from iceberg_cli.delta.spec.columns import lost_of_vectors
+from iceberg_cli.delta.spec.features import supports, write_refusal
+from iceberg_cli.delta.spec.irregularities import clash_of
+from iceberg_cli.delta.spec.log import SIDECARS
+from iceberg_cli.delta.spec.snapshot import IN_COMMIT_TIMESTAMPS, Snapshot, has_in_commit_timestamps
+from iceberg_cli.engines import Engine
+from iceberg_cli.errors import InvalidMetadata, Refused
+from iceberg_cli.operation.nested_tables import NestedTables
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.operation.retries import Retries
+from iceberg_cli.operation.workspace import OpenedTable
+from iceberg_cli.paths import Roots, scheme_of
+from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.removal_rows import SCHEMA
+from iceberg_cli.plan.removals import Removals
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.reachability import Needs
+
+# A commit is refused only where another one came first, and each refusal costs one more look at the log.
+_RETRIES = Retries(attempts=20, min_wait_ms=50, max_wait_ms=5_000, total_timeout_ms=1_800_000)
+
+
+@dataclass(kw_only=True)
+class DeltaTable(OpenedTable):
+    """One Delta table, opened.
+
+    Args:
+        name, storage, engine, on_event: see `OpenedTable`.
+        root: its folder in canonical spelling.
+        committer: how versions are added.
+        allow_roots: its root, where that is a whole bucket in which files may be deleted.
+    """
+
+    format: ClassVar[Literal["delta"]] = "delta"
+    send_again_ms: ClassVar[int | None] = 3_600_000  # a vacuum goes by the times that a commit's removes tell
+    takes_roots: ClassVar[bool] = False
+    root: str
+    committer: DeltaLogCommitter
+    allow_roots: tuple[str, ...] = ()
+    log: DeltaLog = field(init=False)
+    _snapshot: Snapshot | None = None
+    _needs: Needs | None = None
+
+    def __post_init__(self) -> None:
+        """The log is read through the same storage and engine."""
+        self.log = DeltaLog(self.storage, self.engine, self.root, self.on_event)
+
+    def use(self, engine: Engine) -> None:
+        """Read with another engine from now on."""
+        self.engine = engine
+        self.log = DeltaLog(self.storage, engine, self.root, self.on_event)
+
+    def keep_learnt(self) -> str | None:
+        """Nothing of a Delta table is kept from run to run; None."""
+        return None
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state as loaded last."""
+        if self._snapshot is None:
+            self.load()
+        assert self._snapshot is not None
+        return self._snapshot
+
+    @property
+    def location(self) -> str:
+        """The table's folder."""
+        return self.root
+
+    @property
+    def table_uuid(self) -> str:
+        """The id in the table's metadata."""
+        return self.snapshot.metadata.id
+
+    def load(self) -> Base:
+        """Look at the log, and read the commits that are new.
+
+        Raises:
+            TableNotFound, CorruptFile, Refused (a reader feature that is not known), BackendUnavailable.
+        """
+        known = self._snapshot
+        newest = self.log.snapshot() if known is None else self.log.advance(known)
+        if known is not None and newest.metadata.id != known.metadata.id:
+            raise Refused(
+                f"Cannot go on with {self.name}: it was table {known.metadata.id}, and another, "
+                f"{newest.metadata.id}, is in its place",
+                state="What was committed before stays.",
+            )
+        self._snapshot = newest
+        return Base(table_uuid=self._snapshot.metadata.id, version=str(self._snapshot.version))
+
+    def describe(self) -> dict[str, Any]:
+        """How plans name this table."""
+        return {**self.identity, "format_version": self.snapshot.protocol.min_writer_version}
+
+    def roots(self) -> Roots:
+        """The folder in which this table's files may be deleted; none where it is a whole bucket or disk."""
+        return Roots.of([self.root], allowed=self.allow_roots)
+
+    def written_folders(self) -> list[str]:
+        """The table's folder, and those of its log and of sidecars."""
+        return [self.root, self.log.folder, f"{self.log.folder}/{SIDECARS}"]
+
+    def read_only_reason(self) -> str | None:
+        """Why this table, as loaded last, is not written to, or None."""
+        return write_refusal(self.snapshot.protocol, self.snapshot.metadata)
+
+    def _refusal(self, step: Step) -> str | None:
+        """Why one step is not carried out on the table as loaded last, or None."""
+        snapshot = self.snapshot
+        if step.change is not None and supports(snapshot.protocol, "inCommitTimestamp"):
+            try:
+                snapshot.metadata.property_bool(IN_COMMIT_TIMESTAMPS, default=False)
+            except InvalidMetadata as error:
+                return f"whether commits must tell their time is not known: {error.message}"
+        timed = has_in_commit_timestamps(snapshot.protocol, snapshot.metadata)
+        if step.change is not None and timed and snapshot.in_commit_timestamp_ms is None:
+            return (
+                f"neither a commit nor a version checksum tells the in-commit timestamp of version {snapshot.version}, "
+                "which that of the next version must exceed"
+            )
+        if _says_more_than_what_happened(step.change) and (clash := clash_of(snapshot.irregular)):
+            return clash
+        checkpoint = any(task.kind == CHECKPOINT for task in step.tasks)
+        if checkpoint or _names_vectors(step.change):
+            return lost_of_vectors(snapshot.adds, snapshot.removes)
+        return None
+
+    # -- plans -------------------------------------------------------------------------------------------------
+
+    def blocked(self, plan: Plan) -> Plan:
+        """The plan, blocked where it would write or delete and the table, or one of the steps, does not allow that.
+
+        It tells what was passed over in reading the table, too.
+        """
+        found = super().blocked(plan)
+        reasons = (reason for step in plan.steps if (reason := self._refusal(step)))
+        return replace(
+            found,
+            warnings=(*found.warnings, *self.snapshot.warnings),
+            blocked_by=tuple(dict.fromkeys([*found.blocked_by, *reasons])),
+        )
+
+    def resolve(self, plan: Plan, rows: pa.Table | None = None) -> Plan:
+        """The plan with its removals: those of `rows` that are below the table's root.
+
+        Args:
+            plan: without removals.
+            rows: columns of `removal_rows.SCHEMA` in any order, each path once; None: no file goes.
+        """
+        table = (SCHEMA.empty_table() if rows is None else rows).select(SCHEMA.names).cast(SCHEMA)
+        own = partial(own_removals, root=self.root, roots=self.roots())
+        return self.with_own_removals(plan, [table], own, roots=self.roots(), locations=[self.root])
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def retries(self) -> Retries:
+        """Delta has no properties for this."""
+        return _RETRIES
+
+    def bind(
+        self,
+        step: Step,
+        staged: Mapping[Task, Staged],
+        *,
+        timestamp_ms: int,
+        commit_uuid: str,
+        operation_id: str,
+        mark: str,
+    ) -> Attempt:
+        """This attempt's commit on the table as loaded last.
+
+        Its bytes are kept beside the journal until its outcome is known, so that the same ones can be sent again.
+
+        Raises:
+            Refused: the table must not be written to any more, or not this.
+        """
+        assert step.change is not None
+        if reason := self.read_only_reason() or self._refusal(step):
+            raise Refused(f"Cannot commit to {self.name}: {reason}")
+        commit = bind(
+            step.change,
+            self.snapshot,
+            staged=staged,
+            timestamp_ms=timestamp_ms,
+            commit_uuid=commit_uuid,
+            engine_info=f"iceberg-cli/{__version__}",
+            deleted_files=self._deleted_files(step, operation_id),
+        )
+        kept = kept_commit(self.root, operation_id=operation_id, mark=mark, commit_uuid=commit_uuid)
+        attempt = self.committer.prepare(commit)
+        return replace(attempt, files={kept: commit.data}, scratch=(kept,))
+
+    def _deleted_files(self, step: Step, operation_id: str) -> int:
+        """How many files the operation has deleted before a step that tells of it."""
+        if not step.unconditional:
+            return 0
+        swept = self.journal(operation_id).bodies("sweep-outcome")
+        return sum(count for body in swept for count in body["by_kind"].values())
+
+    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:  # noqa: ARG002 - the port's signature
+        """The attempt of an intent, from the bytes that were kept.
+
+        Where these are gone it still can be looked up, by its digest and its txnId, but not sent.
+        """
+        kept = intent["scratch"][0]
+        try:
+            data = self.storage.read(kept)
+        except FileNotFoundError:
+            data = b""
+        (update,) = intent["updates"]
+        commit = LogCommit(
+            version=update["version"],
+            data=data,
+            timestamp_ms=intent["timestamp_ms"],
+            commit_uuid=intent["commit_uuid"],
+            updates=(Summary(version=update["version"], operation=update["operation"]),),
+        )
+        return replace(self.committer.prepare(commit), digest=intent["digest"], scratch=(kept,))
+
+    def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """Create the next version's file."""
+        return self.committer.commit(attempt)
+
+    def settle(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """What came of an earlier try."""
+        return self.committer.settle(attempt)
+
+    def effects_visible(self, step: Step) -> bool:  # noqa: ARG002 - the port's signature
+        """False: only a log that was cleaned up past the commit leaves the question, and planning again answers it."""
+        return False
+
+    # -- sweep -------------------------------------------------------------------------------------------------
+
+    @property
+    def needs(self) -> Needs:
+        """What the table needs of its files, looked up once for each snapshot."""
+        from iceberg_cli.delta.reachability import Needs
+
+        if self._needs is None or self._needs.log is not self.log:
+            self._needs = Needs(log=self.log)
+        return self._needs
+
+    def nested_tables(self) -> NestedTables:
+        """The other tables in the table's folder, as they are from now on."""
+        return NestedTables(storage=self.storage, roots=[self.root], own=[self.root])
+
+    def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+        """Those of `rows` that the table, looked at now, does not need by the rules of `plan`.
+
+        Raises:
+            Refused: the table must not be written to any more.
+        """
+        self.load()
+        if reason := self.read_only_reason():
+            raise Refused(
+                f"Cannot delete files of {self.name} any more: {reason}",
+                state="What was committed stays. Some unreferenced files are still there.",
+            )
+        asked = removals.rows(rows)
+        own = own_removals(asked, root=self.root, roots=self.roots())
+        gone = pc.and_(self.needs.deletable(self.snapshot, asked, plan), own)
+        gone = pc.and_(gone, self.nested_tables().holding(asked["path"]).is_null())
+        return [rows[int(place)] for place in gone.to_numpy(zero_copy_only=False).nonzero()[0]]
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete files, then the folders that they leave empty; the files still there, with the reason."""
+        kept = self.storage.delete(paths)
+        if scheme_of(self.root) == "file":
+            gone = [path for path in paths if path not in kept]
+            remove_empty_folders(self.storage, self.root, gone)
+        return kept
+
+    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
+        """Delete files that an operation wrote and that no version names; see `delta_own_files.discardable`."""
+        canonical = [self.storage.canonical(path) for path in paths]
+        own = [path for path in canonical if discardable(path, self.root, marks=marks)]
+        if any(path.endswith(".bin") for path in own):
+            from iceberg_cli.delta.reachability import named_vectors
+
+            # The table as loaded stays: a plan was made of it.
+            named = named_vectors(self.log.advance(self.snapshot), self.root)
+            own = [path for path in own if path not in named]
+        self.storage.delete(own)
+
+    # -- staging -----------------------------------------------------------------------------------------------
+
+    def staging_path(self, mark: str, task: Task) -> str:
+        """Where a task's new file goes."""
+        return staging_path(self.root, mark, task)
+
+
+def _says_more_than_what_happened(change: Change | None) -> bool:
+    """Whether a commit would have more than a commitInfo, and so repeat some of the table's state."""
+    if change is None:
+        return False
+    return change.draft is not None or any(
+        kind != "commitInfo" for update in change.updates for kind in update
+    )
+
+
+def _names_vectors(change: Change | None) -> bool:
+    """Whether a change adds or removes files with deletion vectors."""
+    draft = None if change is None else change.draft
+    files = (draft.adds, draft.removes) if isinstance(draft, CommitDraft) else ()
+    return any(table["deletionVector"].null_count < table.num_rows for table in files)

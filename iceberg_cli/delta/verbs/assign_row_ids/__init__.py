@@ -1,0 +1,1 @@
+"""`assign-row-ids` of Delta tables: row tracking."""

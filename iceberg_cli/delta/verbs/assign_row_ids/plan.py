@@ -1,0 +1,250 @@
+"""assign-row-ids on Delta: which files have no ids, how many rows they have, and the steps that follow.
+
+Steps: `declare`, `backfill 0`, `backfill 1`, ..., `enable`, each where it is due. A plan that takes the place of
+another one has a step under each name that that one lists, all of them with the files that are first now: whichever of
+them is carried out next takes the next files, and those whose turn comes when none are left have nothing to do. So
+every batch is made on the table as it is then: files that others removed are not added again, and ids are above the
+newest mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.spec.features import supports
+from iceberg_cli.delta.spec.paths import physical_column
+from iceberg_cli.delta.spec.record_counts import UNKNOWN, record_counts
+from iceberg_cli.delta.spec.row_ids import (
+    DOMAIN_FEATURE,
+    ENABLED,
+    FEATURE,
+    high_water_mark,
+    ids_problem,
+    lacking,
+)
+from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.assign_row_ids import rules
+from iceberg_cli.delta.verbs.assign_row_ids.row_counts import rows_of
+from iceberg_cli.delta.verbs.assign_row_ids.rules import DECLARE, ENABLE, Files
+from iceberg_cli.delta.verbs.policies import AssignPolicy
+from iceberg_cli.delta.verbs.upgrade_v3 import rules as upgrade
+from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+
+OPERATION: Final = "assign-row-ids"
+_EXAMPLES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Rows that were counted, by storage path: a file never changes."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+
+
+class AssignRowIds:
+    """Gives row ids to the files that have none, and enables row tracking."""
+
+    operation: Final = OPERATION
+    columns: Final = ("assigned_rows_count", "assigned_files_count")
+
+    def plan(
+        self, table: DeltaTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """The steps that are due.
+
+        Raises:
+            UsageError: the policy makes no sense. CorruptFile: statistics, the high-water mark or a footer cannot be
+            read.
+        """
+        asked = AssignPolicy.from_json(policy)
+        base = table.load()
+        snapshot = table.snapshot
+        counted = _counted_before(shown)
+        files = _files(table, asked, counted)
+        size = rules.DEFAULT_BATCH_SIZE if asked.batch_size is None else asked.batch_size
+        plan = Plan(
+            operation=OPERATION,
+            table=table.describe(),
+            base=base,
+            as_of_ms=as_of_ms,
+            options=_options(asked, size),
+            policy=asked.to_json(),
+            # What an earlier plan lists bounds this one by its steps: ids are given to whatever file has none then.
+            verdicts=_verdicts(snapshot, files) if shown is None else shown.verdicts,
+        )
+        blocked = _blocked_by(snapshot, files)
+        names = _names(snapshot, files, size, shown)
+        if blocked:
+            steps = tuple(Step(name=name) for name in names)
+        else:
+            steps = tuple(_steps(snapshot, files, names, size, again=shown is not None))
+        steps = tuple(replace(step, work=counted) for step in steps)
+        return table.resolve(table.blocked(replace(plan, steps=steps, blocked_by=blocked if steps else ())))
+
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
+        """Nothing: there are no files."""
+        return {}
+
+
+VERB: Final = AssignRowIds()
+
+
+def _options(asked: AssignPolicy, size: int) -> dict[str, Option]:
+    return {
+        "batch_size": Option(value=size, source="default" if asked.batch_size is None else "--batch-size"),
+        "count_rows": Option(
+            value=asked.count_rows, source="--count-rows" if asked.count_rows else "default"
+        ),
+    }
+
+
+# -- what lacks ids --------------------------------------------------------------------------------------------
+
+
+def _files(table: DeltaTable, asked: AssignPolicy, counted: _Counted) -> Files:
+    """The files without ids; footers are read where that is asked for and statistics do not tell."""
+    adds = table.snapshot.adds
+    missing = adds.filter(pa.array(lacking(adds))).combine_chunks()
+    rows = record_counts(missing)
+    unknown = rows == UNKNOWN
+    if asked.count_rows and unknown.any():
+        chosen = missing.filter(pa.array(unknown))
+        paths = physical_column(chosen.column("path"), table.root).to_pylist()
+        sizes = dict(zip(paths, chosen.column("size").to_pylist(), strict=True))
+        new = [path for path in sizes if path not in counted.rows]
+        found = rows_of(table.storage, [(path, sizes[path]) for path in new], table.on_event)
+        counted.rows.update(zip(new, found, strict=True))
+        rows[unknown] = [counted.rows[path] for path in paths]
+    return Files(adds=missing, rows=rows, counted=unknown & (rows != UNKNOWN))
+
+
+def _counted_before(shown: Plan | None) -> _Counted:
+    works = (
+        [step.work for step in shown.steps if isinstance(step.work, _Counted)] if shown is not None else []
+    )
+    return works[0] if works else _Counted()
+
+
+def _declared(snapshot: Snapshot) -> bool:
+    return supports(snapshot.protocol, FEATURE) and supports(snapshot.protocol, DOMAIN_FEATURE)
+
+
+def _enabled(snapshot: Snapshot) -> bool:
+    """Whether nothing is left to be set: the property, and the names that it needs."""
+    on = _declared(snapshot) and snapshot.metadata.property_bool(ENABLED, default=False)
+    return on and rules.has_column_names(snapshot.metadata)
+
+
+def _blocked_by(snapshot: Snapshot, files: Files) -> tuple[str, ...]:
+    """Why no file may get ids."""
+    reasons = []
+    if snapshot.metadata.property_bool(rules.SUSPENDED, default=False):
+        reasons.append(f"row tracking is suspended: {rules.SUSPENDED} is true")
+    if (unknown := files.rows == UNKNOWN).any():
+        names = files.adds.column("path").filter(pa.array(unknown)).to_pylist()
+        more = f" and {len(names) - _EXAMPLES:,} more" if len(names) > _EXAMPLES else ""
+        reasons.append(
+            f"the statistics of {', '.join(names[:_EXAMPLES])}{more} do not tell how many rows there are: "
+            "--count-rows reads the footers of such files"
+        )
+    problem = ids_problem(snapshot)
+    return (*reasons, *([] if problem is None else [problem]))
+
+
+def _verdicts(snapshot: Snapshot, files: Files) -> tuple[Verdict, ...]:
+    declared, enabled, count = _declared(snapshot), _enabled(snapshot), files.adds.num_rows
+    mark = high_water_mark(snapshot)
+    if not count:
+        told = f"each of {snapshot.adds.num_rows:,} files has them; the high-water mark is {mark}"
+    elif (files.rows == UNKNOWN).any():
+        told = f"{count:,} of {snapshot.adds.num_rows:,} files have none"
+    else:
+        fresh = int(files.rows[pc.is_null(files.adds.column("baseRowId")).to_numpy()].sum())
+        ids = f", ids {mark + 1} to {mark + fresh}" if fresh else ""
+        told = f"{count:,} of {snapshot.adds.num_rows:,} files have none: {fresh:,} rows{ids}"
+    return (
+        Verdict(
+            subject="feature",
+            id=FEATURE,
+            keep=declared,
+            reason="the table has it" if declared else f"it is added, with {DOMAIN_FEATURE}",
+        ),
+        Verdict(subject="row-ids", id="of files", keep=not count, reason=told),
+        Verdict(
+            subject="property",
+            id=ENABLED,
+            keep=enabled,
+            reason=_property_reason(snapshot),
+        ),
+    )
+
+
+def _property_reason(snapshot: Snapshot) -> str:
+    if not snapshot.metadata.property_bool(ENABLED, default=False):
+        return "it is set to true once every file has row ids"
+    if not supports(snapshot.protocol, FEATURE):
+        return f"it is true without {FEATURE}: it is set to false, and to true once every file has row ids"
+    if not rules.has_column_names(snapshot.metadata):
+        return "it is true, and the names of the columns that it needs are added"
+    return "it is true"
+
+
+# -- steps -----------------------------------------------------------------------------------------------------
+
+
+def _names(snapshot: Snapshot, files: Files, size: int, shown: Plan | None) -> tuple[str, ...]:
+    """The steps that are due, in order; while files are left, all batches that a plan lists which was shown."""
+    before = None if shown is None else [step.name for step in shown.steps]
+    count = files.adds.num_rows
+    batches = rules.step_names(count, size)
+    if before is not None:
+        batches = rules.shown_batches(before) if count else ()
+    names = (
+        *(() if _declared(snapshot) else (DECLARE,)),
+        *batches,
+        *(() if _enabled(snapshot) else (ENABLE,)),
+    )
+    if before is None:
+        return names
+    # Without the feature no file may get ids: where another writer dropped it again, there is nothing to go on with.
+    return tuple(name for name in names if name in before and (name == DECLARE or _declared(snapshot)))
+
+
+def _steps(snapshot: Snapshot, files: Files, names: Sequence[str], size: int, *, again: bool) -> list[Step]:
+    """The steps of these names.
+
+    Args:
+        snapshot: the base.
+        files: without ids.
+        names: of the steps.
+        size: files in a batch.
+        again: whether each step is made as if it came next; else each as if those before it had been carried out.
+    """
+    mark, start = high_water_mark(snapshot), 0
+    steps: list[Step] = []
+    batch = None
+    for name in names:
+        change = requires = None
+        if name == DECLARE:
+            names_of_features = (FEATURE, DOMAIN_FEATURE)
+            updates = upgrade.updates_for(snapshot.protocol, snapshot.metadata, names_of_features)
+            change = Change(updates=updates)
+        elif name == ENABLE:
+            left = rules.numbered(snapshot, files.batch(start, files.adds.num_rows), mark=mark)
+            change = rules.enable(snapshot, left)
+            requires = "every file has row ids" if len(names) > 1 else None
+        else:
+            if batch is None or not again:
+                batch = rules.numbered(snapshot, files.batch(start, size), mark=mark)
+            change = rules.backfill(batch, name)
+            requires = "row tracking is declared" if DECLARE in names else None
+            if not again:
+                start, mark = start + size, batch.mark
+        steps.append(Step(name=name, requires=requires, change=change))
+    return steps

@@ -1,0 +1,1 @@
+"""`expire-snapshots` of Delta tables: vacuum and log cleanup."""

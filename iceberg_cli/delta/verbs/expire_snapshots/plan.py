@@ -1,0 +1,400 @@
+"""expire-snapshots on Delta: VACUUM, then log cleanup. What they read to plan, and what they write beside the log.
+
+Steps, each only where something is due: `vacuum start` commits VACUUM START and deletes; `vacuum end` commits VACUUM
+END with what was deleted; `log cleanup` deletes commits, checkpoints and what belongs to them, where that frees much
+after it has written a checkpoint of the oldest version that stays; `sidecar cleanup` deletes what no checkpoint names
+any more. A plan that takes the place of another one looks only at what that one lists, so nothing is listed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.listing import inventory, listed, looked_up
+from iceberg_cli.delta.reachability import (
+    KEPT_OPTION,
+    SIDECAR_STEP,
+    VERSION_STEP,
+    KeySet,
+    commit_times_of_removes,
+    goes_back_to,
+    lite_range,
+    named_paths,
+    oldest_of,
+    removed_between,
+    young_commits,
+)
+from iceberg_cli.delta.spec.hidden import hidden
+from iceberg_cli.delta.spec.log import Listing
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.expire_snapshots import vacuum
+from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
+    LogCleanup,
+    checkpoint_bytes,
+    newest_version_at,
+)
+from iceberg_cli.delta.verbs.expire_snapshots.retention import (
+    Retention,
+    dated_ahead,
+    options_of,
+    retention_of,
+)
+from iceberg_cli.delta.verbs.policies import LITE, ExpirePolicy
+from iceberg_cli.encoding.strict_json import loads
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.operation.nested_tables import NestedFiles
+from iceberg_cli.paths import liveness_key_column
+from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA
+from iceberg_cli.plan.removals import Removals
+from iceberg_cli.plan.text import iso
+
+OPERATION: Final = "expire-snapshots"
+START_STEP: Final = "vacuum start"
+END_STEP: Final = "vacuum end"
+INFO_FILE: Final = "_last_vacuum_info"  # in the log; what a VACUUM in lite mode goes on from
+_INFO_TASK: Final = "last-vacuum-info"
+_INFO_FIELD: Final = "latestCommitVersionOutsideOfRetentionWindow"
+_LISTED_FIELD: Final = "listedSince"  # of the task alone
+_HOUR_MS: Final = 3_600_000
+_NAMED_TABLES: Final = 5
+_RULES: Final = {
+    "nested": "kept: they are in the folder of another table",
+    "live": "kept: the table needs them, or a version that is younger than the cut-off",
+    "young": "kept: written after the cut-off",
+    "hidden": "kept: their names are hidden, or those of their folders",
+    "outside": "kept: they are not below the table's folder",
+}
+
+
+class ExpireSnapshots:
+    """Deletes what no version needs that is young enough to be read, then versions that are too old."""
+
+    operation: Final = OPERATION
+    columns: Final = tuple(f"deleted_{kind}s_count" for kind in DELTA_KINDS)
+
+    def plan(
+        self, table: DeltaTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """The plan with its removals.
+
+        Raises:
+            UsageError: the policy makes no sense. Refused: lite mode would miss files.
+            CorruptFile: something that must be read cannot be read whole.
+        """
+        asked = ExpirePolicy.from_json(policy)
+        base = table.load()
+        retention = retention_of(table.snapshot.metadata, asked, as_of_ms=as_of_ms)
+        only = None if shown is None else shown.removals
+        sifted, info = _sift(table, asked, retention, only)
+        nested = NestedFiles(table.nested_tables())
+        log = LogCleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
+        rows = pa.concat_tables(
+            [
+                _removals(pa.concat_tables(nested.left_out([sifted.files])), START_STEP),
+                _removals(log.versions, VERSION_STEP),
+                _removals(log.sidecars, SIDECAR_STEP),
+            ]
+        )
+        if only is not None:
+            rows = rows.filter(pc.is_in(rows["path"], value_set=only.table["path"].combine_chunks()))
+        kept = Option(value=log.kept_version, source="default" if log.kept_version is None else "the log")
+        plan = Plan(
+            operation=OPERATION,
+            table=table.describe(),
+            base=base,
+            as_of_ms=as_of_ms,
+            options={**options_of(retention, asked), KEPT_OPTION: kept},
+            policy=asked.to_json(),
+            verdicts=(*_verdicts(sifted), *nested.verdicts(), log.verdict()),
+            warnings=(
+                *dated_ahead(table.snapshot, as_of_ms=as_of_ms),
+                *_unproved(table, asked, retention, sifted),
+                *_shared(table),
+                *log.warnings,
+            ),
+        )
+        plan = table.resolve(plan, rows)
+        assert plan.removals is not None
+        steps = _steps(plan.removals, asked, retention, log.tasks, info=info, folders=sifted.folders)
+        blocked = (*retention.blocked_by, *log.blocked_by) if steps else ()
+        return table.blocked(replace(plan, steps=steps, blocked_by=(*plan.blocked_by, *blocked)))
+
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
+        """Write the record for the next VACUUM in lite mode, or the checkpoint that stands for what goes."""
+        return {task: _write(table, task, path) for task, path in paths.items()}
+
+
+def _sift(
+    table: DeltaTable, asked: ExpirePolicy, retention: Retention, only: Removals | None
+) -> tuple[vacuum.Sifted, dict[str, int]]:
+    """Which files outside the log go, and what the next VACUUM in lite mode should know."""
+    log, snapshot, root = table.log, table.snapshot, table.root
+    info: dict[str, int] = {}
+    if only is None and asked.mode == LITE:
+        listing, removed, info = _named_in_log(table, retention)
+    else:
+        commit_ms = commit_times_of_removes(log, snapshot)
+        removed = vacuum.removed_files(snapshot.removes, root=root, commit_ms=commit_ms)
+        if only is not None:
+            listing = _as_listing(only, cut_ms=retention.cut_ms)
+        elif asked.inventory is not None:
+            listing = inventory(table.storage, asked.inventory)
+        else:
+            listing = listed(table.storage, root)
+            info = _info_of_all(table, retention)
+    sifted = vacuum.sift(
+        listing,
+        root=root,
+        needed=partial(table.needs.hold, snapshot, cut_ms=retention.cut_ms),
+        removed=removed,
+        cut_ms=retention.cut_ms,
+        partition_columns=snapshot.metadata.partition_columns,
+        metadata_hidden=table.needs.metadata_hidden(snapshot),
+    )
+    return sifted if only is None else replace(sifted, files=_as_shown(sifted.files, only)), info
+
+
+def _unproved(
+    table: DeltaTable, asked: ExpirePolicy, retention: Retention, sifted: vacuum.Sifted
+) -> tuple[str, ...]:
+    """A warning where files go that may have been removed after the cut-off, by commits that are gone."""
+    asked_ms, promised_ms = retention.retention_ms.value, retention.table_retention_ms
+    if asked.mode == LITE or asked_ms <= promised_ms or not sifted.files.num_rows:
+        return ()
+    if goes_back_to(table.log.listing(), retention.cut_ms):
+        return ()
+    warning = (
+        f"the log does not go back to {iso(retention.cut_ms)}: files go that may have been removed since, by commits "
+        f"that are gone, if checkpoints forgot them after the {promised_ms / _HOUR_MS:g} h that the table promises"
+    )
+    return (warning,)
+
+
+def _shared(table: DeltaTable) -> tuple[str, ...]:
+    """A warning for each Iceberg table that has its metadata in the table's folder."""
+    return tuple(
+        f"what the Iceberg table {uuid or 'without a UUID'} reaches stays, whose metadata is {path}"
+        for uuid, path in table.needs.iceberg.tables().items()
+    )
+
+
+def _as_listing(only: Removals, *, cut_ms: int) -> pa.Table:
+    """What an earlier plan found old enough: whether it is needed is what has to be asked again."""
+    rows = only.table.filter(pc.equal(only.table["step"].cast(pa.string()), START_STEP))
+    old = pa.repeat(pa.scalar(cut_ms - 1), rows.num_rows)
+    return pa.table([rows["path"].cast(pa.string()), rows["size_bytes"], old], schema=vacuum.LISTING)
+
+
+def _as_shown(files: pa.Table, only: Removals) -> pa.Table:
+    """The files with the kinds and reasons that an earlier plan gave them."""
+    columns = {name: only.table[name].cast(vacuum.FILES.field(name).type) for name in vacuum.FILES.names}
+    shown = pa.table(columns, schema=vacuum.FILES)
+    return shown.filter(pc.is_in(shown["path"], value_set=files["path"].combine_chunks()))
+
+
+def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa.Table, dict[str, int]]:
+    """The files that are there of those which old commits removed, when they did, and the newest of these commits."""
+    log, root = table.log, table.root
+    listing = log.listing()
+    expired_to = _expired_to(table, listing, retention)
+    looked_at = lite_range(
+        vacuumed_to=_vacuumed_to(table),
+        first=listing.commits[0].version if listing.commits else table.snapshot.version + 1,
+        newest=table.snapshot.version,
+        expired_to=expired_to,
+    )
+    info = {} if expired_to is None else {_INFO_FIELD: expired_to}
+    if not looked_at:
+        none = vacuum.removed_files(table.snapshot.removes.slice(0, 0), root=root)
+        return vacuum.LISTING.empty_table(), none, info
+    actions = removed_between(log, looked_at[0], looked_at[-1], listing=listing)
+    paths = named_paths(actions, root=root)
+    inside = paths.filter(pc.starts_with(paths, f"{root}/"))
+    return looked_up(table.storage, inside), vacuum.removed_files(actions.removes, root=root), info
+
+
+def _expired_to(table: DeltaTable, listing: Listing, retention: Retention) -> int | None:
+    """The newest commit before the cut-off; None where there is none.
+
+    What a young commit removed stays, and must be looked at again: the next VACUUM in lite mode begins after this one.
+    """
+    young = young_commits(listing, cut_ms=retention.cut_ms)
+    old = listing.commits[: len(listing.commits) - len(young)]
+    found = newest_version_at(table.log, listing, table.snapshot, retention.cut_ms)
+    return min(found, old[-1].version) if found is not None and old else None
+
+
+def _info_of_all(table: DeltaTable, retention: Retention) -> dict[str, int]:
+    """What a VACUUM that lists everything lets the next one in lite mode know, where one before it left a record.
+
+    Delta Spark forgets the record: without the oldest commit it refuses lite mode from then on.
+    """
+    if _vacuumed_to(table) is None:
+        return {}
+    listing = table.log.listing()
+    try:
+        expired_to = _expired_to(table, listing, retention)
+    except CorruptFile:  # of a commit's time, which this mode does not depend on
+        return {}
+    if expired_to is None:
+        return {}
+    return {_INFO_FIELD: expired_to, _LISTED_FIELD: listing.commits[0].version}
+
+
+def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> dict[str, int]:
+    """The record for the next VACUUM in lite mode, which begins with the commit after the one that it names.
+
+    That is the commit before the oldest one of which a file is still there, whyever: for a clock that was ahead, as a
+    file of another table, or because it could not be deleted. A file that is active again is removed by a later commit.
+
+    Args:
+        table: as loaded after the deletions.
+        expired_to: the newest commit that this VACUUM has looked at.
+        listed_since: what older commits removed it has looked at by listing all files, though they are gone; else 0.
+    """
+    log, root, vacuumed_to = table.log, table.root, _vacuumed_to(table)
+    before = {} if vacuumed_to is None else {_INFO_FIELD: vacuumed_to}
+    first = max(listed_since, 0 if vacuumed_to is None else vacuumed_to + 1)
+    if first > expired_to:
+        return {_INFO_FIELD: expired_to}
+    try:
+        actions = removed_between(log, first, expired_to, listing=log.listing())
+    except CorruptFile:  # a commit is gone by now, and with it what it removed
+        return before
+    paths = named_paths(actions, root=root)
+    inside = paths.filter(pc.starts_with(paths, f"{root}/"))
+    there = vacuum.strings(looked_up(table.storage, inside)["path"])
+    unseen = hidden(
+        pc.utf8_slice_codeunits(there, len(root) + 1),
+        partition_columns=table.snapshot.metadata.partition_columns,
+        metadata=False,
+    )
+    keys = liveness_key_column(there.filter(pc.invert(unseen)))
+    active = KeySet(vacuum.active_keys(table.snapshot, root=root)).holds(keys)
+    oldest = oldest_of(actions, keys.filter(pc.invert(active)), root=root)
+    looked_at_to = expired_to if oldest is None else oldest - 1
+    return {_INFO_FIELD: looked_at_to} if looked_at_to >= 0 else {}
+
+
+def _vacuumed_to(table: DeltaTable) -> int | None:
+    """Up to which commit the VACUUM before has looked; None where it says nothing that can be read."""
+    path = f"{table.log.folder}/{INFO_FILE}"
+    try:
+        found = loads(table.storage.read(path), path).get(_INFO_FIELD)
+    except (FileNotFoundError, CorruptFile, AttributeError):
+        return None
+    return found if type(found) is int and found >= 0 else None
+
+
+def _removals(files: pa.Table, step: str) -> pa.Table:
+    """Rows of `removal_rows.SCHEMA` for `vacuum.FILES`."""
+    columns = {
+        "step": pa.repeat(pa.scalar(step), files.num_rows),
+        "path": files["path"],
+        "as_written": files["path"],
+        "kind": files["kind"],
+        "size_bytes": files["size_bytes"],
+        "reason": files["reason"],
+    }
+    return pa.table(columns).cast(SCHEMA)
+
+
+def _verdicts(sifted: vacuum.Sifted) -> tuple[Verdict, ...]:
+    """How many files stay, by the rule that keeps them."""
+    return tuple(
+        Verdict(subject="files", id=f"{count} of {size_bytes} bytes", keep=True, reason=_reason(sifted, rule))
+        for rule, (count, size_bytes) in sifted.kept.items()
+        if count
+    )
+
+
+def _reason(sifted: vacuum.Sifted, rule: str) -> str:
+    if rule != "nested":
+        return _RULES[rule]
+    more = len(sifted.tables) - _NAMED_TABLES
+    named = ", ".join(sifted.tables[:_NAMED_TABLES]) + (f" and {more} more" if more > 0 else "")
+    return f"{_RULES[rule]}, {named}"
+
+
+def _steps(
+    removals: Removals,
+    asked: ExpirePolicy,
+    retention: Retention,
+    tasks: tuple[Task, ...],
+    *,
+    info: Mapping[str, int],
+    folders: int,
+) -> tuple[Step, ...]:
+    """What is due, in order."""
+    steps = []
+    start, stop = removals.of_step(START_STEP)
+    if stop > start:
+        size_bytes = Removals.held(removals.rows(range(start, stop))).size_bytes
+        started = _start(asked, retention, files=stop - start, size_bytes=size_bytes)
+        steps.append(Step(name=START_STEP, change=Change(updates=(started,))))
+        record = Task(name=INFO_FILE, kind=_INFO_TASK, inputs=(_text(info),))
+        ended = Change(updates=(_end(folders),))
+        steps.append(Step(name=END_STEP, unconditional=True, tasks=(record,), change=ended))
+    for name, due in ((VERSION_STEP, tasks), (SIDECAR_STEP, ())):
+        start, stop = removals.of_step(name)
+        if stop > start:
+            steps.append(Step(name=name, tasks=due, work=due))  # a task says all that it takes
+    return tuple(steps)
+
+
+def _start(asked: ExpirePolicy, retention: Retention, *, files: int, size_bytes: int) -> dict[str, Any]:
+    """The commitInfo of VACUUM START, as Delta Spark has it."""
+    parameters: dict[str, Any] = {
+        "retentionCheckEnabled": not asked.unsafe_short_retention,
+        "defaultRetentionMillis": retention.table_retention_ms,
+    }
+    if asked.retention_ms is not None:
+        parameters["specifiedRetentionMillis"] = asked.retention_ms
+    metrics = {"numFilesToDelete": files, "sizeOfDataToDelete": size_bytes}
+    return _commit_info("VACUUM START", parameters, metrics)
+
+
+def _end(folders: int) -> dict[str, Any]:
+    """The commitInfo of VACUUM END; how many files were deleted is known when it is written."""
+    metrics = {"numDeletedFiles": None, "numVacuumedDirectories": folders}
+    return _commit_info("VACUUM END", {"status": "COMPLETED"}, metrics)
+
+
+def _commit_info(
+    operation: str, parameters: Mapping[str, Any], metrics: Mapping[str, int | None]
+) -> dict[str, Any]:
+    info = {"operation": operation, "operationParameters": dict(parameters), "isBlindAppend": True}
+    return {"commitInfo": {**info, "operationMetrics": dict(metrics)}}
+
+
+def _text(info: Mapping[str, int]) -> str:
+    return json.dumps(dict(info), separators=(",", ":"))
+
+
+def _write(table: DeltaTable, task: Task, path: str) -> Staged:
+    """Write the file of a task; a checkpoint that is there already is as good."""
+    if task.kind == _INFO_TASK:
+        (text,) = task.inputs
+        due = loads(text.encode(), path)
+        expired_to, since = due.get(_INFO_FIELD), due.get(_LISTED_FIELD, 0)
+        info = {} if expired_to is None else _looked_up_to(table, expired_to, listed_since=since)
+        table.storage.replace(path, f"{_text(info)}\n".encode())
+        return Staged(path=path)
+    # No later than now, so that no tombstone that VACUUM still heeds is left out.
+    data, warnings = checkpoint_bytes(table.log, task, as_of_ms=table.snapshot.timestamp_ms)
+    with contextlib.suppress(FileExistsError):
+        table.storage.put_if_absent(path, data)
+        return Staged(path=path, row={"notes": warnings})
+    return Staged(path=path)
+
+
+VERB: Final = ExpireSnapshots()

@@ -1,0 +1,1 @@
+"""`merge-dvs` of Delta tables."""

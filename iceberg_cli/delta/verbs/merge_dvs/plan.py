@@ -1,0 +1,280 @@
+"""merge-dvs on Delta: what it reads to plan, and how it writes files of deletion vectors.
+
+The bytes of each vector are copied: checked as they are read, checked again in the new file, and that is read back.
+Old files are left to expire-snapshots. A plan that takes the place of another one touches only files that that one
+lists; each vector is chosen from the newest snapshot, so what other writers committed meanwhile is looked at by the
+same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.commit.draft import CommitDraft
+from iceberg_cli.delta.ownership import DELETION_VECTOR
+from iceberg_cli.delta.spec.features import supports
+from iceberg_cli.delta.spec.paths import physical_column
+from iceberg_cli.delta.spec.record_counts import UNKNOWN, Int64s
+from iceberg_cli.delta.spec.row_ids import (
+    ENABLED,
+    FEATURE,
+    PRESERVED,
+    domain_action,
+    high_water_mark,
+    ids_problem,
+    lacking,
+    with_fresh_ids,
+)
+from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.vectors import FRAME_BYTES
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.assign_row_ids.rules import SUSPENDED
+from iceberg_cli.delta.verbs.merge_dvs import rules
+from iceberg_cli.delta.verbs.merge_dvs.rules import INLINE, Choice, Vectors
+from iceberg_cli.delta.verbs.merge_dvs.write import Output, Work, write
+from iceberg_cli.delta.verbs.policies import MergePolicy
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.paths import Roots
+from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+
+OPERATION: Final = "merge-dvs"
+COMMITTED_AS: Final = "COMPACT DELETION VECTORS"
+SUBJECT: Final = "deletion-vector-file"
+INLINE_SUBJECT: Final = "deletion-vectors-in-the-log"
+DEFAULT_TARGET_BYTES: Final = 2 << 20  # as Delta Lake packs them
+DEFAULT_MIN_FILES: Final = 5
+DEFAULT_DEAD_RATIO: Final = 0.3
+
+_DV_FEATURE: Final = "deletionVectors"
+_DV_PROPERTY: Final = "delta.enableDeletionVectors"
+_IN_LOG: Final = "_delta_log"
+_EXAMPLES: Final = 3
+
+
+class MergeDvs:
+    """Copies deletion vectors from many small, or mostly dead, files and from the log into few files."""
+
+    operation: Final = OPERATION
+    columns: Final = (
+        "rewritten_deletion_vectors_count",
+        "rewritten_deletion_vector_files_count",
+        "added_deletion_vector_files_count",
+        "rewritten_bytes_count",
+        "added_bytes_count",
+    )
+
+    def plan(
+        self, table: DeltaTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """One step, if files are worth writing anew.
+
+        Raises:
+            UsageError: the policy makes no sense. CorruptFile: a file of vectors is gone or too short, or what an add
+            says of its vector makes no sense.
+        """
+        asked = MergePolicy.from_json(policy)
+        base = table.load()
+        snapshot = table.snapshot
+        options = _options(asked)
+        plan = Plan(
+            operation=OPERATION,
+            table=table.describe(),
+            base=base,
+            as_of_ms=as_of_ms,
+            options=options,
+            policy=asked.to_json(),
+        )
+        found = rules.vectors_of(snapshot.adds, table.root)
+        if not len(found.file):
+            reason = "the table has no deletion vectors"
+            return table.resolve(table.blocked(replace(plan, not_applicable=reason)))
+        file_bytes = _sizes(table, found)
+        own = np.asarray(Roots.of((), allowed=[table.root]).own_column(pa.array(found.paths, pa.string())))
+        choice = rules.choose(
+            found,
+            file_bytes,
+            may=own & _listed(found, shown),
+            may_inline=shown is None or _goes(shown, INLINE_SUBJECT, _IN_LOG),
+            target_bytes=options["target_size_bytes"].value,
+            # What was shown goes on while there is anything to join, also where another writer took some of it.
+            min_files=options["min_files"].value if shown is None else 0,
+            dead_ratio=options["dead_ratio"].value,
+        )
+        plan = replace(plan, verdicts=tuple(_verdicts(found, choice, file_bytes, own)))
+        if not choice.moved.any():
+            return table.resolve(table.blocked(plan))
+        reasons = _blocked_by(snapshot, found, choice, root=table.location)
+        cut = rules.outputs(found, choice.moved, target_bytes=options["target_size_bytes"].value)
+        step = _step(snapshot, found, choice, file_bytes, cut) if not reasons else Step(name=OPERATION)
+        return table.resolve(table.blocked(replace(plan, steps=(step,), blocked_by=reasons)))
+
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        """Write the new files, each once its vectors are read.
+
+        Raises:
+            CorruptFile: a vector is not sound, or is read back differently. BackendUnavailable.
+        """
+        work: Work = step.work
+        return write(table, work, paths)
+
+
+VERB: Final = MergeDvs()
+
+
+# -- planning --------------------------------------------------------------------------------------------------
+
+
+def _options(asked: MergePolicy) -> dict[str, Option]:
+    return {
+        "target_size_bytes": _option(asked.target_size, "--target-size", DEFAULT_TARGET_BYTES),
+        "min_files": _option(asked.min_files, "--min-files", DEFAULT_MIN_FILES),
+        "dead_ratio": _option(asked.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
+    }
+
+
+def _option(value: float | None, flag: str, default: float) -> Option:
+    return Option(value=default, source="default") if value is None else Option(value=value, source=flag)
+
+
+def _sizes(table: DeltaTable, found: Vectors) -> Int64s:
+    sizes = table.storage.stat_many(found.paths)
+    for path, size in zip(found.paths, sizes, strict=True):
+        if size is None:
+            raise CorruptFile(path, None, "the table needs this file and it is not there")
+    return np.array(sizes, np.int64)
+
+
+def _listed(found: Vectors, shown: Plan | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which files a plan that was shown writes anew; all where there is none."""
+    if shown is None:
+        return np.ones(len(found.paths), np.bool_)
+    going = {verdict.id for verdict in shown.verdicts if verdict.subject == SUBJECT and not verdict.keep}
+    return np.array([path in going for path in found.paths], np.bool_)
+
+
+def _goes(shown: Plan, subject: str, name: str) -> bool:
+    return any(v.subject == subject and v.id == name and not v.keep for v in shown.verdicts)
+
+
+def _verdicts(
+    found: Vectors, choice: Choice, file_bytes: Int64s, own: np.ndarray[Any, np.dtype[np.bool_]]
+) -> Iterator[Verdict]:
+    """One for each file, and one for the vectors in the log."""
+    there = found.file != INLINE
+    counts = np.bincount(found.file[there], minlength=len(found.paths)).tolist()
+    for place, path in enumerate(found.paths):
+        size, dead, number = int(file_bytes[place]), int(choice.dead[place]), counts[place]
+        reason = f"{number:,} vectors in {size:,} bytes, {dead:,} of them dead"
+        if not own[place]:
+            reason = f"outside the table's folder: another table may own it; {reason}"
+        elif choice.small[place]:
+            reason = f"small: {reason}"
+        elif not choice.files[place]:
+            reason = f"nothing to gain: {reason}"
+        yield Verdict(subject=SUBJECT, id=path, keep=not choice.files[place], reason=reason)
+    inline = int((~there).sum())
+    if inline:
+        size = int(found.size_bytes[~there].sum())
+        reason = f"{inline:,} vectors of {size:,} bytes, which every checkpoint carries"
+        moved = bool(choice.moved[~there].any())
+        yield Verdict(subject=INLINE_SUBJECT, id=_IN_LOG, keep=not moved, reason=reason)
+
+
+def _blocked_by(snapshot: Snapshot, found: Vectors, choice: Choice, *, root: str) -> tuple[str, ...]:
+    """Why nothing may be merged."""
+    reasons = []
+    enabled = snapshot.metadata.property_bool(_DV_PROPERTY, default=False)
+    if not supports(snapshot.protocol, _DV_FEATURE) or not enabled:
+        reasons.append(
+            f"new deletion vectors are not enabled: {_DV_PROPERTY} is not true; `upgrade-v3 --feature {_DV_FEATURE}` "
+            "sets it"
+        )
+    moved = found.adds.filter(pa.array(choice.moved))
+    if (uncounted := found.rows[choice.moved] == UNKNOWN).any():
+        reasons.append(
+            f"{_files(moved.filter(pa.array(uncounted)))} with deletion vectors have no numRecords in their "
+            "statistics, without which Delta does not allow one"
+        )
+    paths = physical_column(snapshot.adds.column("path"), root)
+    merging = physical_column(moved.column("path"), root)
+    twice = pc.value_counts(paths.filter(pc.is_in(paths, value_set=merging)))
+    names = [each["values"] for each in twice.to_pylist() if each["counts"] > 1]
+    if names:
+        reasons.append(f"the table has {names[0]} more than once: `inspect --check` tells more")
+    if not reasons and _numbers(snapshot) and lacking(moved).any():
+        problem = ids_problem(snapshot)
+        reasons += [] if problem is None else [problem]
+    return tuple(reasons)
+
+
+def _files(adds: pa.Table) -> str:
+    names = adds.column("path").to_pylist()
+    more = f" and {len(names) - _EXAMPLES:,} more" if len(names) > _EXAMPLES else ""
+    return f"{', '.join(names[:_EXAMPLES])}{more}"
+
+
+def _step(
+    snapshot: Snapshot, found: Vectors, choice: Choice, file_bytes: Int64s, cut: Sequence[Int64s]
+) -> Step:
+    moved = np.concatenate(cut)
+    before = found.adds.take(pa.array(moved))
+    adds, domain = _numbered(snapshot, before, found.rows[moved])
+    outputs: dict[Task, Output] = {}
+    start = 0
+    for places in cut:
+        mine = adds.slice(start, len(places))
+        start += len(places)
+        files = np.unique(found.file[places])
+        inputs = tuple(found.paths[file] if file != INLINE else _IN_LOG for file in files.tolist())
+        task = Task(name=f"vectors-{rules.digest_of(mine)}", kind=DELETION_VECTOR, inputs=inputs)
+        outputs[task] = Output(places=places, adds=mine)
+    count = len(moved)
+    numbers = dict.fromkeys(("Added", "Removed", "Updated"), count)
+    info: dict[str, Any] = {
+        "operation": COMMITTED_AS,
+        "operationParameters": {},
+        "operationMetrics": {f"numDeletionVectors{kind}": number for kind, number in numbers.items()},
+    }
+    if snapshot.metadata.property_bool(ENABLED, default=False):
+        info["tags"] = {PRESERVED: "true"}
+    removes = rules.removes_of(before, found.rows[moved])
+    counts = {
+        "rewritten_deletion_vectors_count": count,
+        "rewritten_deletion_vector_files_count": int(choice.files.sum()),
+        "added_deletion_vector_files_count": len(cut),
+        "rewritten_bytes_count": int(file_bytes[choice.files].sum()),
+        "added_bytes_count": int((found.size_bytes[moved] + FRAME_BYTES).sum()) + len(cut),
+    }
+    return Step(
+        name=OPERATION,
+        tasks=tuple(outputs),
+        change=Change(
+            updates=({"commitInfo": info}, *domain),
+            draft=CommitDraft(removes=removes, facts={"adds": count}),
+            counts=counts,
+        ),
+        work=Work(found=found, file_bytes=file_bytes, outputs=outputs),
+    )
+
+
+def _numbers(snapshot: Snapshot) -> bool:
+    """Whether what is added gets row ids: the table supports them, and does not suspend giving them."""
+    suspended = snapshot.metadata.property_bool(SUSPENDED, default=False)
+    return supports(snapshot.protocol, FEATURE) and not suspended
+
+
+def _numbered(
+    snapshot: Snapshot, adds: pa.Table, rows: Int64s
+) -> tuple[pa.Table, tuple[Mapping[str, Any], ...]]:
+    """The adds with row ids where the table must give them to what is added, and the action with the mark then."""
+    if not _numbers(snapshot) or not lacking(adds).any():
+        return adds, ()
+    mark = high_water_mark(snapshot)
+    numbered, then = with_fresh_ids(adds, rows, mark=mark)
+    return numbered, (domain_action(snapshot, then),) if then > mark else ()

@@ -1,0 +1,247 @@
+"""merge-dvs on Delta: which deletion vectors are copied into new files, and what the commit says of their data files.
+
+A file of deletion vectors is written anew where it is small, up to half the target, or where the part of it that no
+data file of the table needs reaches the ratio. A vector in the log counts as one small file: every checkpoint and every
+reader of the log carries it. What is outside the table's folder belongs to another table, and stays.
+
+Each data file is in the commit twice: its `remove` with the old vector, and its `add` with the new one and everything
+else as it was. An add alone would leave it in the table twice, for its vector is part of what identifies it.
+
+Columns only; nothing is read here.
+Spec: "Deletion Vectors", "Action Reconciliation", "Add File and Remove File".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.spec.actions import ADD, DELETION_VECTOR, REMOVE
+from iceberg_cli.delta.spec.paths import dv_path_column
+from iceberg_cli.delta.spec.record_counts import UNKNOWN, record_counts
+from iceberg_cli.delta.spec.vectors import FIRST_OFFSET, FRAME_BYTES
+from iceberg_cli.errors import CorruptFile
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+INLINE: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """The deletion vectors of active files: n vectors in m files, by file and offset, those in the log last.
+
+    Args:
+        adds: the n data files that have them, columns of `actions.ADD` and unknown ones.
+        paths: m storage paths.
+        file: for each vector its place in `paths`, or `INLINE`.
+        offset: of each in its file.
+        size_bytes: of its data.
+        cardinality: of each.
+        rows: of each data file, or `UNKNOWN`.
+    """
+
+    adds: pa.Table
+    paths: tuple[str, ...]
+    file: Int64s
+    offset: Int64s
+    size_bytes: Int64s
+    cardinality: Int64s
+    rows: Int64s
+
+    def told(self, places: Int64s) -> Int64s:
+        """What descriptors and statistics say of some of the n: a row for each, with the fields of `vectors.Vector`."""
+        rows = self.rows[places]
+        last = np.where(rows == UNKNOWN, UNKNOWN, rows - 1)
+        columns = [self.offset[places], self.size_bytes[places], self.cardinality[places], last]
+        return np.stack(columns, axis=1)
+
+    def live_bytes(self) -> Int64s:
+        """Of each of m files, how many bytes its needed vectors take, frames and version included."""
+        there = self.file != INLINE
+        keys = np.stack([self.file[there], self.offset[there], self.size_bytes[there]])
+        file, _, size = np.unique(keys, axis=1)
+        live = np.full(len(self.paths), FIRST_OFFSET, np.int64)
+        np.add.at(live, file, size + FRAME_BYTES)
+        return live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What is merged.
+
+    Args:
+        moved: for each of n vectors whether it is copied into a new file.
+        files: for each of m files whether its vectors are.
+        dead: of each of m files, its bytes that no vector needs.
+        small: which of `files` are joined because they are small.
+    """
+
+    moved: Bools
+    files: Bools
+    dead: Int64s
+    small: Bools
+
+
+def vectors_of(adds: pa.Table, root: str) -> Vectors:
+    """The deletion vectors of the files of a table.
+
+    Args:
+        adds: active files.
+        root: the table's storage path.
+
+    Raises:
+        CorruptFile: a descriptor names no file, statistics make no sense, or more rows are deleted than there are.
+    """
+    chosen = adds.filter(pc.is_valid(adds.column("deletionVector"))).combine_chunks()
+    places = dv_path_column(chosen, root)
+    paths = pc.unique(places.drop_null()).sort()
+    file = np.asarray(pc.fill_null(pc.index_in(places, value_set=paths), INLINE).to_numpy(), np.int64)
+    offset = _numbers(chosen, "offset", FIRST_OFFSET)
+    # Those in the log have no place; they come last, in the order of the log.
+    order = np.lexsort((np.where(file == INLINE, 0, offset), np.where(file == INLINE, len(paths), file)))
+    ordered = chosen.take(pa.array(order))
+    found = Vectors(
+        adds=ordered,
+        paths=tuple(paths.to_pylist()),
+        file=file[order],
+        offset=offset[order],
+        size_bytes=_numbers(ordered, "sizeInBytes", 0),
+        cardinality=_numbers(ordered, "cardinality", 0),
+        rows=record_counts(ordered),
+    )
+    beyond = np.flatnonzero((found.rows != UNKNOWN) & (found.cardinality > found.rows))
+    if len(beyond):
+        place = int(beyond[0])
+        raise CorruptFile(
+            ordered.column("path")[place].as_py(),
+            "deletionVector.cardinality",
+            f"{found.cardinality[place]} rows are deleted of {found.rows[place]}",
+        )
+    return found
+
+
+def choose(
+    found: Vectors,
+    file_bytes: Int64s,
+    *,
+    may: Bools,
+    may_inline: bool,
+    target_bytes: int,
+    min_files: int,
+    dead_ratio: float,
+) -> Choice:
+    """Which vectors are copied.
+
+    Args:
+        found: n vectors in m files.
+        file_bytes: of the m files.
+        may: which of the m files may be written anew.
+        may_inline: whether vectors in the log may be moved into files.
+        target_bytes: of a new file.
+        min_files: fewer small ones stay as they are; never fewer than two.
+        dead_ratio: from this part of dead bytes on a file is written anew.
+
+    Raises:
+        CorruptFile: a file is shorter than what it should hold.
+    """
+    live = found.live_bytes()
+    dead = file_bytes - live
+    for place in np.flatnonzero(dead < 0).tolist():
+        raise CorruptFile(
+            found.paths[place],
+            int(file_bytes[place]),
+            f"the file ends there, and its deletion vectors take {live[place]} bytes",
+        )
+    wasteful = may & (dead > 0) & (dead >= dead_ratio * file_bytes)
+    small = may & ~wasteful & (file_bytes <= target_bytes // 2)
+    inline = np.flatnonzero(found.file == INLINE)
+    candidates = int(small.sum()) + (len(inline) if may_inline else 0)
+    # The last file that is written may be small again: it counts with the others, and a second run finds too few.
+    left = int((live[wasteful] - FIRST_OFFSET).sum()) % target_bytes
+    candidates += 0 < left <= target_bytes // 2
+    joined = candidates >= max(min_files, 2)
+    small &= joined
+    files = wasteful | small
+    moved = np.zeros(len(found.file), np.bool_)
+    in_files = found.file != INLINE
+    moved[in_files] = files[found.file[in_files]]
+    moved[inline] = joined and may_inline
+    return Choice(moved=moved, files=files, dead=dead, small=small)
+
+
+def outputs(found: Vectors, moved: Bools, *, target_bytes: int) -> list[Int64s]:
+    """The vectors of each new file, in order; a file is closed once it has reached the target."""
+    places = np.flatnonzero(moved)
+    ends = np.cumsum(found.size_bytes[places] + FRAME_BYTES)
+    cut, start, base = [], 0, 0
+    while start < len(places):
+        stop = min(int(np.searchsorted(ends, base + target_bytes)) + 1, len(places))
+        cut.append(places[start:stop])
+        start, base = stop, int(ends[stop - 1])
+    return cut
+
+
+def digest_of(adds: pa.Table) -> str:
+    """A name for the work on these files: another one for any other field of any of them.
+
+    The same files may get two names where they were read in two ways; then their work is done once more.
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, adds.schema) as writer:
+        writer.write_table(adds.combine_chunks())
+    return hashlib.sha256(sink.getvalue()).hexdigest()[:16]
+
+
+def with_vectors(adds: pa.Table, name: str, offsets: Sequence[int]) -> pa.Table:
+    """Adds with vectors at other places, everything else as it was.
+
+    Args:
+        adds: n, of files with vectors.
+        name: `pathOrInlineDv` of the file that holds the vectors.
+        offsets: n.
+    """
+    old = adds.column("deletionVector").combine_chunks()
+    fields: dict[str, Any] = {field.name: pc.struct_field(old, field.name) for field in DELETION_VECTOR}
+    fields["storageType"] = pa.array(["u"] * len(offsets))
+    fields["pathOrInlineDv"] = pa.array([name] * len(offsets))
+    fields["offset"] = pa.array(offsets, pa.int32())
+    columns = [fields[field.name] for field in DELETION_VECTOR]
+    vectors = pa.StructArray.from_arrays(columns, fields=list(DELETION_VECTOR))
+    return _unchanged(
+        adds.set_column(ADD.get_field_index("deletionVector"), ADD.field("deletionVector"), vectors), ADD
+    )
+
+
+def removes_of(adds: pa.Table, rows: Int64s) -> pa.Table:
+    """The removes of n adds, as Delta Lake writes them; the time is the commit's.
+
+    Args:
+        adds: as the table has them.
+        rows: of each file.
+    """
+    count = adds.num_rows
+    columns = {name: adds.column(name) for name in REMOVE.names if name in adds.schema.names}
+    columns["deletionTimestamp"] = pa.nulls(count, pa.int64())
+    columns["extendedFileMetadata"] = pa.array([True] * count)
+    columns["stats"] = pa.array([f'{{"numRecords":{number}}}' for number in rows.tolist()], pa.string())
+    return _unchanged(pa.table([columns[name] for name in REMOVE.names], schema=REMOVE), REMOVE)
+
+
+def _unchanged(files: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same with `dataChange` false."""
+    index = schema.get_field_index("dataChange")
+    return files.set_column(index, "dataChange", pa.array([False] * files.num_rows, pa.bool_()))
+
+
+def _numbers(adds: pa.Table, name: str, default: int) -> Int64s:
+    column = pc.struct_field(adds.column("deletionVector"), name)
+    return np.asarray(pc.fill_null(column, default).to_numpy(), np.int64)

@@ -1,0 +1,1 @@
+"""`rewrite-manifests` of Delta tables: checkpoints and log compaction."""

@@ -1,0 +1,255 @@
+"""rewrite-manifests of a Delta table: a checkpoint of the newest version, its version checksum, log compaction.
+
+Nothing is committed and nothing goes: the state of the table is said once more, in fewer files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from iceberg_cli.delta.spec.actions import Actions
+from iceberg_cli.delta.spec.checkpoint_columns import left_out_warnings, other_rows
+from iceberg_cli.delta.spec.checkpoint_state import (
+    commits_since,
+    in_words,
+    is_due,
+    known_interval,
+    newest_checkpoint,
+)
+from iceberg_cli.delta.spec.checkpoint_writing import PART_SIZE, V2_FEATURE
+from iceberg_cli.delta.spec.checksum import may_write, version_checksum
+from iceberg_cli.delta.spec.columns import lost_of_vectors
+from iceberg_cli.delta.spec.features import supports
+from iceberg_cli.delta.spec.irregularities import clash_of
+from iceberg_cli.delta.spec.log import Listing
+from iceberg_cli.delta.spec.snapshot import Snapshot, in_commit_timestamp
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead
+from iceberg_cli.delta.verbs.policies import CLASSIC, V2, CheckpointPolicy
+from iceberg_cli.delta.verbs.rewrite_manifests import checkpoint as checkpoints
+from iceberg_cli.delta.verbs.rewrite_manifests.checkpoint import Checkpointing, checkpointing
+from iceberg_cli.delta.verbs.rewrite_manifests.compaction import check_range, compacted, compacted_name
+from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.plan.plan import Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.storage.verified_put import put_checked
+
+OPERATION: Final = "rewrite-manifests"
+CHECKSUM, COMPACTION = "checksum", "compaction"
+_POLICY_PROPERTY: Final = "delta.checkpointPolicy"
+_COUNTS: Final = {CHECKSUM: "added_checksums_count", COMPACTION: "added_compactions_count"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What building a step needs."""
+
+    snapshot: Snapshot
+    checkpoint: Checkpointing | None
+    compact_log: tuple[int, int] | None
+
+
+class RewriteManifests:
+    """Writes a checkpoint, and what a reader can use in place of many commits."""
+
+    operation: Final = OPERATION
+    columns: Final = (*checkpoints.COLUMNS, *_COUNTS.values())
+
+    def plan(
+        self,
+        table: DeltaTable,
+        policy: Mapping[str, Any],
+        *,
+        as_of_ms: int,
+        shown: Plan | None = None,  # noqa: ARG002 - more is never done than one checkpoint and one range
+    ) -> Plan:
+        """One step, if the newest version has no checkpoint or the range no compaction.
+
+        Raises:
+            UsageError: the range has no commits, or the part size is none.
+            InvalidMetadata: a property of the table is wrong.
+        """
+        asked = CheckpointPolicy.from_json(policy)
+        base = table.load()
+        snapshot, listing = table.snapshot, table.log.listing()
+        options = _options(snapshot, asked)
+        plan = Plan(
+            operation=self.operation,
+            table=table.describe(),
+            base=base,
+            as_of_ms=as_of_ms,
+            options=options,
+            policy=asked.to_json(),
+        )
+        kind = options["checkpoint"].value
+        verdicts, tasks, made = [], [], None
+        if (
+            there := _there(listing, snapshot.version, None if asked.checkpoint is None else kind)
+        ) is not None:
+            reason = f"version {snapshot.version} has one"
+            verdicts.append(Verdict(subject="checkpoint", id=there, keep=True, reason=reason))
+        elif blocked := _blocked(snapshot, kind):
+            plan = replace(plan, blocked_by=(blocked,))
+        else:
+            try:
+                made = checkpointing(snapshot, kind=kind, as_of_ms=as_of_ms, part_size=asked.part_size)
+                if kind == CLASSIC:
+                    other_rows(made.state.other_actions)
+                    plan = replace(plan, warnings=left_out_warnings(snapshot.unknown))
+            except Refused as refused:
+                plan = replace(plan, blocked_by=(refused.message,))
+            else:
+                reason = _reason(snapshot, made)
+                verdicts.append(Verdict(subject="checkpoint", id=kind, keep=False, reason=reason))
+                tasks += [*made.tasks, *_checksum_task(listing, snapshot)]
+                ahead = dated_ahead(snapshot, as_of_ms=as_of_ms)
+                plan = replace(plan, warnings=(*plan.warnings, *ahead, *made.warnings))
+        if asked.compact_log is not None:
+            found = _compaction(listing, asked.compact_log)
+            verdicts.append(found[0])
+            tasks += found[1]
+            if found[1]:
+                commits = table.log.commits(*asked.compact_log, listing=listing)
+                reasons = (lost_of_vectors(snapshot.adds, snapshot.removes), _why_not_compacted(commits))
+                plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
+        step = Step(
+            name=OPERATION,
+            tasks=tuple(tasks),
+            work=_Work(snapshot=snapshot, checkpoint=made, compact_log=asked.compact_log),
+        )
+        if asked.compact_log is None and asked.checkpoint is None:
+            plan = replace(plan, early=_early(listing, snapshot))
+        plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())
+        return table.resolve(table.blocked(plan))
+
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        """Write the files, each under its final name.
+
+        Raises:
+            Refused: the table must not be written to. CorruptFile: a commit cannot be read, or a file reads back
+            differently. BackendUnavailable.
+        """
+        if reason := table.read_only_reason():
+            raise Refused(f"Cannot write to the log of {table.name}: {reason}")
+        work: _Work = step.work
+        staged: dict[Task, Staged] = {}
+        if work.checkpoint is not None:
+            staged |= work.checkpoint.build(table, paths)
+        for task, path in paths.items():
+            if task.kind == CHECKSUM:
+                staged[task] = _put(table, path, _checksum(table, work.snapshot), CHECKSUM)
+            elif task.kind == COMPACTION:
+                assert work.compact_log is not None
+                staged[task] = _put(table, path, _compacted(table, work.compact_log), COMPACTION)
+        return staged
+
+
+VERB: Final = RewriteManifests()
+
+
+def _options(snapshot: Snapshot, asked: CheckpointPolicy) -> dict[str, Option]:
+    told = snapshot.metadata.configuration.get(_POLICY_PROPERTY)
+    if asked.checkpoint is not None:
+        kind = Option(value=asked.checkpoint, source="--checkpoint")
+    elif told is not None:
+        kind = Option(value=told.strip().lower(), source=_POLICY_PROPERTY)
+    else:
+        kind = Option(value=CLASSIC, source="default")
+    options = {"checkpoint": kind}
+    if kind.value == V2:
+        size = asked.part_size
+        options["part_size"] = Option(
+            value=PART_SIZE if size is None else size, source="default" if size is None else "--part-size"
+        )
+    if asked.compact_log is not None:
+        options["compact_log"] = Option(value=list(asked.compact_log), source="--compact-log")
+    return options
+
+
+def _there(listing: Listing, version: int, kind: str | None) -> str | None:
+    """The kind of a checkpoint that the version has already, of any kind where none is asked for."""
+    kinds = [each.kind for each in listing.checkpoints if each.version == version]
+    return next((each for each in reversed(kinds) if kind in (None, each)), None)
+
+
+def _early(listing: Listing, snapshot: Snapshot) -> str | None:
+    """Why the table does not ask for a checkpoint yet, or None."""
+    interval = known_interval(snapshot.metadata)
+    since = commits_since(newest_checkpoint(listing, snapshot.version), snapshot.version)
+    return None if is_due(since, interval) else in_words(since, interval)
+
+
+def _blocked(snapshot: Snapshot, kind: str) -> str | None:
+    """Why a checkpoint of this kind cannot be written, or None."""
+    if kind not in (CLASSIC, V2):
+        return f"{_POLICY_PROPERTY}={kind!r} is neither classic nor v2"
+    if kind == V2 and not supports(snapshot.protocol, V2_FEATURE):
+        return f"the table does not support the feature {V2_FEATURE}, without which readers do not know v2 checkpoints"
+    return None
+
+
+def _reason(snapshot: Snapshot, made: Checkpointing) -> str:
+    expired = snapshot.removes.num_rows - made.state.removes.num_rows
+    left = f"; {expired:,} expired ones are left out" if expired else ""
+    return (
+        f"version {snapshot.version} has none: {made.state.adds.num_rows:,} files and "
+        f"{made.state.removes.num_rows:,} tombstones{left}"
+    )
+
+
+def _checksum_task(listing: Listing, snapshot: Snapshot) -> Sequence[Task]:
+    """The version checksum file of the newest version, where it has none and all of it is known."""
+    there = any(file.version == snapshot.version for file in listing.checksums)
+    committed = any(file.version == snapshot.version for file in listing.commits)
+    if there or not committed or not may_write(snapshot):
+        return ()
+    return (Task(name=f"{snapshot.version:020}.crc", kind=CHECKSUM),)
+
+
+def _checksum(table: DeltaTable, snapshot: Snapshot) -> bytes | None:
+    commit = table.log.commits(snapshot.version, snapshot.version)
+    return version_checksum(snapshot, in_commit_ms=in_commit_timestamp(commit, snapshot.version))
+
+
+def _compaction(listing: Listing, versions: tuple[int, int]) -> tuple[Verdict, Sequence[Task]]:
+    first, last = versions
+    check_range(listing, first, last)
+    there = any((file.version, end) == versions for file, end in listing.compactions)
+    reason = "it is there" if there else f"the commits of {last - first + 1} versions in one file"
+    verdict = Verdict(subject="log-compaction", id=f"{first}..{last}", keep=there, reason=reason)
+    task = Task(name=compacted_name(first, last), kind=COMPACTION)
+    return verdict, () if there else (task,)
+
+
+def _compacted(table: DeltaTable, versions: tuple[int, int]) -> bytes | None:
+    """The compaction of a range, or None where a log cleanup has taken commits of it since it was planned.
+
+    Raises:
+        Refused: it would lose fields of deletion vectors, or decide what readers disagree about.
+    """
+    listing = table.log.listing()
+    try:
+        check_range(listing, *versions)
+    except UsageError:
+        return None
+    actions = table.log.commits(*versions, listing=listing)
+    if reason := _why_not_compacted(actions):
+        raise Refused(f"Cannot compact versions {versions[0]} to {versions[1]} of {table.name}: {reason}")
+    return compacted(actions)
+
+
+def _why_not_compacted(commits: Actions) -> str | None:
+    """Why the actions of some commits must not be written anew, or None."""
+    return lost_of_vectors(commits.adds, commits.removes) or clash_of(commits.irregular)
+
+
+def _put(table: DeltaTable, path: str, data: bytes | None, kind: str) -> Staged:
+    """Create a file that nothing depends on, unless there is nothing to say or another writer has said it."""
+    if not data:
+        return Staged(path=path)
+    try:
+        put_checked(table.storage, path, data)
+    except FileExistsError:
+        return Staged(path=path)
+    return Staged(path=path, row={"counts": {_COUNTS[kind]: 1}})

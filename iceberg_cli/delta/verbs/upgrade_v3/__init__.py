@@ -1,0 +1,1 @@
+"""`upgrade-v3` of Delta tables: table features."""

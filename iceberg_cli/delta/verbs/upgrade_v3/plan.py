@@ -1,0 +1,200 @@
+"""upgrade-v3 on Delta: one commit of protocol and properties; no file is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iceberg_cli.delta.spec.features import unread_features
+from iceberg_cli.delta.spec.protocol import Protocol
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.policies import UpgradePolicy
+from iceberg_cli.delta.verbs.upgrade_v3 import rules
+from iceberg_cli.delta.verbs.upgrade_v3.clients import lacking_features, told, writers_of
+from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature
+from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+
+OPERATION: Final = "upgrade-v3"
+_LOOKED_AT: Final = 20  # newest commits in which writers are looked for
+
+
+class UpgradeV3:
+    """Gives the table features that it lacks."""
+
+    operation: Final = OPERATION
+    columns: Final = ("added_features_count", "set_properties_count")
+
+    def plan(
+        self,
+        table: DeltaTable,
+        policy: Mapping[str, Any],
+        *,
+        as_of_ms: int,
+        shown: Plan | None = None,  # noqa: ARG002 - the features are the same on every base
+    ) -> Plan:
+        """One step, unless the table has all of it.
+
+        Raises:
+            UsageError: a feature is not known, or not one that a commit of metadata can turn on.
+            CorruptFile: a commit cannot be read, or a property makes no sense.
+        """
+        return plan_and_changes(table, UpgradePolicy.from_json(policy), as_of_ms=as_of_ms)[0]
+
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
+        """Nothing: there are no files."""
+        return {}
+
+
+VERB: Final = UpgradeV3()
+
+
+def plan_and_changes(table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int) -> tuple[Plan, Changes]:
+    """The plan, and what it follows from. Raises: see `UpgradeV3.plan`."""
+    base = table.load()
+    changes = changes_of(table, policy)
+    source = "--feature" if policy.features else "default"
+    plan = Plan(
+        operation=OPERATION,
+        table=table.describe(),
+        base=base,
+        as_of_ms=as_of_ms,
+        options={
+            "protocol": Option(value=_versions(changes.protocol), source="the log"),
+            "features": Option(value=list(changes.names), source=source),
+        },
+        policy=policy.to_json(),
+        verdicts=(*_verdicts(changes), *_told(changes.clients)),
+        warnings=tuple(f"{name}: {told(lost)}" for name, (_, lost) in changes.clients.items() if lost),
+        blocked_by=tuple(reason for _, reason in changes.obstacles),
+        steps=(_step(changes.features, changes.updates),) if changes.updates else (),
+    )
+    return table.resolve(table.blocked(plan)), changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What an upgrade would do to a table, and what stands in its way.
+
+    Args:
+        names: of the features that are asked for.
+        protocol: the table's.
+        upgraded: as it will be.
+        features: what is to be done for each, those that others need included.
+        updates: the actions of the commit; none where all is there.
+        obstacles: see `rules.obstacles`.
+        clients: who wrote lately, with the last version that is theirs, and which of the new features they lack.
+    """
+
+    names: tuple[str, ...]
+    protocol: Protocol
+    upgraded: Protocol
+    features: tuple[Feature, ...]
+    updates: tuple[Mapping[str, Any], ...]
+    obstacles: tuple[tuple[str, str], ...]
+    clients: Mapping[str, tuple[int, list[str] | None]]
+
+    @property
+    def extends(self) -> bool:
+        """Whether the protocol gets a feature that it does not have."""
+        return any(not feature.supported for feature in self.features)
+
+
+def changes_of(table: DeltaTable, policy: UpgradePolicy) -> Changes:
+    """Look at the table as loaded last.
+
+    Raises:
+        UsageError: a feature is not known, or not one that a commit of metadata can turn on.
+        CorruptFile: a commit cannot be read, or a property makes no sense.
+    """
+    names = rules.asked_features(policy.features)
+    protocol, metadata = table.snapshot.protocol, table.snapshot.metadata
+    features = rules.features_of(protocol, metadata, names)
+    every = [feature.name for feature in features]
+    updates = rules.updates_for(protocol, metadata, every)
+    return Changes(
+        names=names,
+        protocol=protocol,
+        upgraded=rules.upgraded(protocol, every),
+        features=features,
+        updates=updates,
+        obstacles=rules.obstacles(protocol, metadata, features) if updates else (),
+        clients=_clients(table, [feature.name for feature in features if not feature.supported]),
+    )
+
+
+def _versions(protocol: Protocol) -> str:
+    return f"reader {protocol.min_reader_version}, writer {protocol.min_writer_version}"
+
+
+def _verdicts(changes: Changes) -> tuple[Verdict, ...]:
+    asked = [
+        Verdict(subject="feature", id=feature.name, keep=feature.there, reason=reason_of(feature))
+        for feature in changes.features
+    ]
+    if not changes.extends:
+        return tuple(asked)
+    names = {feature.name for feature in changes.features}
+    told = dict.fromkeys(
+        sorted(unread_features(changes.protocol)), "it is listed for writers only: readers are told of it too"
+    )
+    told |= dict.fromkeys(
+        rules.written_out(changes.protocol), f"{_versions(changes.protocol)} stands for it: it is written out"
+    )
+    return (
+        *asked,
+        *(
+            Verdict(subject="feature", id=name, keep=True, reason=reason)
+            for name, reason in told.items()
+            if name not in names
+        ),
+    )
+
+
+def _told(clients: Mapping[str, tuple[int, list[str] | None]]) -> tuple[Verdict, ...]:
+    return tuple(
+        Verdict(subject="client", id=name, keep=True, reason=f"it wrote version {version}; {told(lost)}")
+        for name, (version, lost) in clients.items()
+    )
+
+
+def reason_of(feature: Feature) -> str:
+    """What is to be done for a feature, in words."""
+    parts = ["the table has it" if feature.supported else "it is added"]
+    if feature.needed_by:
+        parts.append(f"{feature.needed_by} needs it")
+    wanted = rules.OFFERED[feature.name]
+    parts += [
+        f"{name}={wanted[name]} turns it on" + ("" if now is None else f", it is {now}")
+        for name, now in feature.properties.items()
+        if name in wanted
+    ]
+    if feature.name == "rowTracking" and not feature.supported:
+        parts.append("supported only: assign-row-ids enables it")
+        parts += [
+            f"{name} is {now}, it is set to false until then" for name, now in feature.properties.items()
+        ]
+    return "; ".join(parts)
+
+
+def _clients(table: DeltaTable, new: Sequence[str]) -> dict[str, tuple[int, list[str] | None]]:
+    """Who wrote lately, with the last version that is theirs, and which of the new features they lack."""
+    listing = table.log.listing()
+    versions = [file.version for file in listing.commits[-_LOOKED_AT:]]
+    if not new or not versions:
+        return {}
+    last = versions[-1]
+    # Of a log that was cleaned up, commits may be left that do not follow each other.
+    first = next(
+        v for v, place in zip(versions, range(len(versions), 0, -1), strict=True) if v == last + 1 - place
+    )
+    infos = table.log.commits(first, last, listing=listing).commit_infos
+    return {name: (version, lacking_features(name, new)) for name, version in writers_of(infos).items()}
+
+
+def _step(features: Sequence[Feature], updates: tuple[Mapping[str, Any], ...]) -> Step:
+    counts = {
+        "added_features_count": sum(not feature.supported for feature in features),
+        "set_properties_count": sum(len(feature.properties) for feature in features),
+    }
+    return Step(name=OPERATION, change=Change(updates=updates, counts=counts))

@@ -1,0 +1,1 @@
+"""Bytes and columns that both formats share."""

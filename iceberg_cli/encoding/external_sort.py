@@ -1,0 +1,124 @@
+"""Rows that are too many for memory, put in order: sorted runs of them go to a file of this machine and are merged."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from iceberg_cli.encoding.transport import from_ipc, to_ipc
+from iceberg_cli.errors import unavailable
+
+Place = tuple[int, int]  # [start, stop)
+
+
+class Spool:
+    """Bytes, piece by piece. They are not mapped: what was mapped counts as this process's memory."""
+
+    def __init__(self) -> None:
+        import tempfile  # with what it imports it takes longer than most commands have for it
+
+        self._file = tempfile.TemporaryFile(prefix="iceberg-cli-", buffering=0)  # noqa: SIM115 - it lives as this does
+        self._size_bytes = 0
+
+    def add(self, data: bytes) -> Place:
+        """Write a piece; where it is.
+
+        Raises:
+            BackendUnavailable: the disk is full, say.
+        """
+        start = self._size_bytes
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise unavailable(
+                f"Cannot go on: the folder for temporary files takes no more than {start} bytes: {error.strerror}",
+                error,
+                next_step="Free space there, or name another one by TMPDIR.",
+            ) from error
+        self._size_bytes += len(data)
+        return start, self._size_bytes
+
+    def read(self, place: Place) -> bytes:
+        """A piece."""
+        start, stop = place
+        return os.pread(self._file.fileno(), stop - start, start)
+
+
+Key = tuple[int, str]
+
+
+class SortedRuns:
+    """Rows on their way through runs, each of which is written in blocks.
+
+    In memory is a run while it is made; then, of each run, up to a block, and the keys of the first rows of all blocks.
+
+    Args:
+        keys: two columns, one of integers and one of strings, by which rows are to be ascending.
+        rows: about how many come out at a time; a run has twice as many, a block a 128th.
+    """
+
+    def __init__(self, keys: tuple[str, str], *, rows: int) -> None:
+        self._keys = keys
+        self._rows = rows
+        self._run_rows = 2 * rows
+        self._block_rows = max(1, rows >> 7)
+        self._spool = Spool()
+        self._waiting: list[pa.Table] = []  # for a run
+        # Of each run, a row for each block: the keys of its first row, and its place.
+        self._blocks: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows in any order."""
+        self._waiting.append(rows)
+        if sum(map(len, self._waiting)) >= self._run_rows:
+            self._write_run()
+
+    def merged(self) -> Iterator[pa.Table]:
+        """All rows in their order, some at a time."""
+        self._write_run()
+        if not self._blocks:
+            return
+        blocks = self._sorted(self._blocks)
+        self._blocks.clear()
+        places = zip(*(blocks[end].to_pylist() for end in ("start", "stop")), strict=True)
+        waiting: list[pa.Table] = []
+        new = 0  # rows that came since some went
+        for number, place in enumerate(places):
+            waiting.append(from_ipc(self._spool.read(place)))
+            new += len(waiting[-1])
+            if number + 1 == len(blocks):
+                yield self._sorted(waiting)
+            elif new >= self._rows:
+                found = self._sorted(waiting)
+                # Nothing that was not read yet is before the first row of the next block.
+                stop = self._place(found, self._key(blocks, number + 1))
+                waiting, new = [found.slice(stop)], 0
+                if stop:
+                    yield found.slice(0, stop)
+
+    def _write_run(self) -> None:
+        if not any(map(len, self._waiting)):
+            return
+        run = self._sorted(self._waiting).combine_chunks()
+        self._waiting.clear()
+        firsts = range(0, len(run), self._block_rows)
+        places = [self._spool.add(to_ipc(run.slice(first, self._block_rows))) for first in firsts]
+        starts, stops = (pa.array(ends, pa.int64()) for ends in zip(*places, strict=True))
+        keys = run.select(self._keys).take(pa.array(firsts, pa.int64()))
+        self._blocks.append(keys.append_column("start", starts).append_column("stop", stops))
+
+    def _sorted(self, tables: list[pa.Table]) -> pa.Table:
+        return pa.concat_tables(tables).sort_by([(key, "ascending") for key in self._keys])
+
+    def _key(self, rows: pa.Table, number: int) -> Key:
+        first, second = (rows[key][number].as_py() for key in self._keys)
+        return first, second
+
+    def _place(self, rows: pa.Table, key: Key) -> int:
+        """How many rows come before a key."""
+        return bisect_left(range(len(rows)), key, key=lambda number: self._key(rows, number))

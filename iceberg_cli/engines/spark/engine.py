@@ -1,0 +1,182 @@
+"""The Spark engine: shares of the items go to workers, results come back in the order of the items.
+
+Each share runs the local engine on a worker, so both engines read and parse by the same code. Only DataFrames are used,
+for a Spark Connect session has nothing else. A share is one row, its items pickled, and its results come back as one
+binary value of an Arrow UDF; `mapInArrow` would do the same, but asks for pandas on the driver, and pyarrow imports
+pandas wherever it is installed, which costs every command half a second.
+
+Results of a large scan are first shuffled, which leaves them on the workers' disks, and are then fetched one partition
+after the other: neither all of them nor the work of one partition after the other is asked of the driver. Small scans
+come back in one job.
+
+Functions travel inside the UDF, and so does what they hold; a large one is broadcast. Storage options, which may be
+secrets, are in no SQL, configuration, description or log: see `Session.parcel`.
+
+A task that runs again, or twice side by side, puts the same bytes under the same name, and workers never delete: they
+cannot know whether a commit names the file. Names of new files are in the journal before a task starts, so `resume`
+removes what workers wrote for a driver that died. Spark ends executors that lose their driver. One that cannot notice
+yet, on a machine that stands still, may write a file after `resume` has removed those of its operation: no table
+references it, and as the journal stays for a day, `resume` and the first run after that day look for it again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from iceberg_cli.encoding.transport import pickled_data
+from iceberg_cli.engines import BATCH_BYTES, Event, Item, Loaded, OnEvent, Parsed, Source
+from iceberg_cli.engines.spark.session import Session, pickled
+from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.storage import Storage
+
+_LEAST_SHARE_BYTES = 1 << 20
+_LEAST_EXCHANGED_BYTES = (
+    2 << 20
+)  # of files, for a task that combines: starting one takes as long as much of the work
+_SHARE_FILES = 1_024
+_SHARES_PER_CORE = 3  # so that one that takes longer does not hold up the rest
+_UNKNOWN_BYTES = 64 << 10  # of a file whose size nothing records, such as a manifest list
+_GATHERED_BYTES = (
+    8 << 20
+)  # of files whose results come back in one job: the driver's JVM holds them several times
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Runs on the workers of a Spark session.
+
+    Args:
+        session: open, and its workers checked.
+        storage: of the files; workers make their own like it.
+        threads: that read side by side on each worker.
+    """
+
+    session: Session
+    storage: Storage
+    threads: int = 8
+    name: str = field(default="spark", init=False)
+
+    def __reduce__(self) -> NoReturn:
+        """An engine stays on the driver: functions that workers run must hold values only."""
+        raise TypeError("a function that workers are to run holds the engine")
+
+    def scan(
+        self,
+        items: Sequence[Item],
+        source: Callable[[Item], Source],
+        load: Callable[[Item, bytes], Loaded],
+        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
+        *,
+        phase: str,
+        missing_ok: bool = False,
+        batch_bytes: int = BATCH_BYTES,
+        on_event: OnEvent,
+    ) -> Iterator[Parsed]:
+        """See `Engine.scan`."""
+        on_event(Event(phase=phase, done=0, total=len(items)))
+        if not len(items):
+            return
+        from iceberg_cli.engines.spark.worker import Scan, scanner
+
+        sizes = _sizes(items, source)
+        rows = self._rows(items, sizes, batch_bytes)
+        work = Scan(source, load, parse, missing_ok, batch_bytes)
+        done = 0
+        with (
+            self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
+            self.session.parcel(pickled(work)) as scan,
+            closing(
+                self.session.answers(
+                    rows,
+                    scanner(storage, scan, self.threads),
+                    description=phase,
+                    gather=sum(sizes) <= _GATHERED_BYTES,
+                )
+            ) as answers,
+        ):
+            for answer in answers:
+                found, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
+                for files, parsed in found:
+                    yield parsed
+                    done += files
+                    on_event(Event(phase=phase, done=done, total=len(items)))
+                if error is not None:
+                    raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
+        if done != len(items):
+            raise BackendUnavailable(
+                f"Cannot go on: Spark answered for {done} of {len(items)} files ({phase})"
+            )
+
+    def exchange(
+        self,
+        items: Sequence[Item],
+        source: Callable[[Item], Source],
+        load: Callable[[Item, bytes], Loaded],
+        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Mapping[int, bytes]],
+        combine: Callable[[int, Sequence[bytes]], Any],
+        *,
+        then: Callable[[int, Sequence[bytes]], Any] | None = None,
+        buckets: int,
+        then_buckets: int = 0,
+        phase: str,
+        on_event: OnEvent,
+    ) -> Iterator[Any]:
+        """See `Exchanging.exchange`."""
+        on_event(Event(phase=phase, done=0, total=len(items)))
+        if not len(items):
+            return
+        from iceberg_cli.engines.spark.shuffle import combiner, resharer, sharer
+        from iceberg_cli.engines.spark.worker import Scan
+
+        sizes = _sizes(items, source)
+        rows = self._rows(items, sizes, BATCH_BYTES)
+        most_tasks = max(self.session.cores * _SHARES_PER_CORE, sum(sizes) // _LEAST_EXCHANGED_BYTES)
+        work = Scan(source, load, parse, missing_ok=True, batch_bytes=BATCH_BYTES)
+        with ExitStack() as stack:
+            storage = stack.enter_context(self.session.parcel(pickle.dumps(self.storage, 5), secret=True))
+            scan, join, last = (
+                stack.enter_context(self.session.parcel(pickled(each))) for each in (work, combine, then)
+            )
+            rounds = [(buckets, combiner(storage, join))]
+            if then is not None:
+                rounds = [(buckets, resharer(join)), (then_buckets, combiner(storage, last))]
+            found = self.session.exchanged(
+                rows,
+                sharer(storage, scan, self.threads),
+                rounds,
+                most_tasks=most_tasks,
+                description=phase,
+            )
+            answers = stack.enter_context(closing(found))
+            for answer in answers:
+                combined, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
+                if error is not None:
+                    raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
+                yield combined
+        on_event(Event(phase=phase, done=len(items), total=len(items)))
+
+    def _rows(self, items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[bytes]:
+        """Items in their order, pickled in shares as even as their bytes allow, at most a batch each."""
+        even = sum(sizes) // (self.session.cores * _SHARES_PER_CORE)
+        shares = _cut(sizes, min(max(even, _LEAST_SHARE_BYTES), batch_bytes))
+        return [pickled_data([items[place] for place in share]) for share in shares]
+
+
+def _sizes(items: Sequence[Item], source: Callable[[Item], Source]) -> list[int]:
+    return [source(item).size_bytes or _UNKNOWN_BYTES for item in items]
+
+
+def _cut(sizes: Sequence[int], share_bytes: int) -> list[range]:
+    """Places of items in their order, about `share_bytes` of them at a time."""
+    shares: list[range] = []
+    start = size_bytes = 0
+    for place, size in enumerate(sizes):
+        size_bytes += size
+        if size_bytes >= share_bytes or place + 1 - start >= _SHARE_FILES or place + 1 == len(sizes):
+            shares.append(range(start, place + 1))
+            start, size_bytes = place + 1, 0
+    return shares

@@ -1,0 +1,105 @@
+"""What Spark's workers do with what they hand to each other: share it out, combine it, and write what is made of it.
+
+Errors go through the same buckets, as values, for the caller to raise.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from iceberg_cli.encoding.transport import pickled_error
+from iceberg_cli.engines import Made
+from iceberg_cli.engines.spark.worker import WHERE, Parcel, forget_archives, scanned
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.verified_put import put_checked
+
+_NO_BUCKET = -1  # holds errors
+SHARES_TYPE = pa.list_(pa.struct([("bucket", pa.int32()), ("data", pa.binary())]))
+
+Shares = list[tuple[int, bytes]]
+
+
+def sharer(storage: Parcel, scan: Parcel, threads: int) -> Callable[[pa.Array], pa.Array]:
+    """A function over a column of pickled items that gives for each what goes into which bucket."""
+
+    def over(column: pa.Array) -> pa.Array:
+        try:
+            return pa.array(
+                [_shared(storage, scan, threads, share.as_buffer()) for share in column], SHARES_TYPE
+            )
+        finally:
+            forget_archives()
+
+    return over
+
+
+def _shared(storage: Parcel, scan: Parcel, threads: int, items: pa.Buffer) -> Shares:
+    found, error = pickle.loads(scanned(storage, scan, threads, items))  # noqa: S301 - made in this process
+    if error is not None:
+        return [(_NO_BUCKET, error)]
+    return [share for _, buckets in found for share in buckets.items()]
+
+
+def resharer(combine: Parcel) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """A function over buckets and their contents that gives for each what goes into which of the next buckets."""
+
+    def one(bucket: int, content: pa.Array) -> Shares:
+        if bucket == _NO_BUCKET:
+            return [(_NO_BUCKET, content[0].as_py())]
+        try:
+            found: Mapping[int, bytes] = _of(combine, bucket, content)
+            return list(found.items())
+        except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
+            return [(_NO_BUCKET, pickled_error(error, WHERE))]
+
+    return _over(one, SHARES_TYPE)
+
+
+def combiner(storage: Parcel, combine: Parcel) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """A function over buckets and their contents that gives for each what `combine` returns, and the error, pickled.
+
+    A new file is written here.
+    """
+
+    def one(bucket: int, content: pa.Array) -> bytes:
+        if bucket == _NO_BUCKET:
+            return pickle.dumps((None, content[0].as_py()), 5)
+        try:
+            return pickle.dumps((_written(storage, _of(combine, bucket, content)), None), 5)
+        except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
+            return pickle.dumps((None, pickled_error(error, WHERE)), 5)
+
+    return _over(one, pa.binary())
+
+
+def _of(combine: Parcel, bucket: int, content: pa.Array) -> Any:
+    function: Callable[[int, Sequence[pa.Buffer]], Any] = combine.value()
+    return function(bucket, [each.as_buffer() for each in content])
+
+
+def _written(storage: Parcel, found: Any) -> Any:
+    """What the driver gets of what was combined: of a new file, once it is there, its result."""
+    if not isinstance(found, Made):
+        return found
+    to: Storage = storage.value()
+    put_checked(to, found.path, found.data)
+    return found.result
+
+
+def _over(
+    one: Callable[[int, pa.Array], Any], type_: pa.DataType
+) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """A function over two columns; the annotations tell Spark which kind."""
+
+    def over(buckets: pa.Array, contents: pa.Array) -> pa.Array:
+        try:
+            pairs = zip(buckets.to_pylist(), contents, strict=True)
+            return pa.array([one(bucket, content.values) for bucket, content in pairs], type_)
+        finally:
+            forget_archives()
+
+    return over

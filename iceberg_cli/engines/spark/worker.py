@@ -1,0 +1,186 @@
+"""What runs on Spark's workers: the local engine on a share of the items.
+
+A worker makes its own storage from the same options. What a worker raises travels as a value: Spark would hand on a
+traceback as text, and try again what cannot succeed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zipimport import zipimporter
+
+import pyarrow as pa
+
+from iceberg_cli.encoding.transport import pickled_data, pickled_error
+from iceberg_cli.engines.local import LocalEngine
+
+WHERE = "On a worker of Spark:"
+_KEPT = 4  # unpickled values that a worker process holds for its next tasks
+
+_values: OrderedDict[str, Any] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A pickled value that is unpickled once in each worker process.
+
+    Args:
+        digest: of the pickle.
+        data: gives the pickle; asked only where the value is not there yet.
+    """
+
+    digest: str
+    data: Callable[[], bytes]
+
+    @classmethod
+    def of(cls, data: bytes, send: Callable[[bytes], Callable[[], bytes]]) -> Parcel:
+        """The pickle `data`; `send` brings it to the workers and returns what gives it there."""
+        return cls(hashlib.sha256(data).hexdigest(), send(data))
+
+    def value(self) -> Any:
+        """The value."""
+        if self.digest not in _values:
+            _values[self.digest] = pickle.loads(self.data())  # noqa: S301 - our own driver wrote it
+            while len(_values) > _KEPT:
+                _values.popitem(last=False)
+        _values.move_to_end(self.digest)
+        return _values[self.digest]
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """Bytes that travel inside the function."""
+
+    data: bytes
+
+    def __call__(self) -> bytes:
+        """The bytes."""
+        return self.data
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Bytes that were broadcast."""
+
+    broadcast: Any
+
+    def __call__(self) -> bytes:
+        """The bytes."""
+        data: bytes = self.broadcast.value
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """Bytes that are a file of the session."""
+
+    name: str
+
+    def __call__(self) -> bytes:
+        """The bytes."""
+        from pyspark import SparkFiles
+
+        with open(SparkFiles.get(self.name), "rb") as file:
+            return file.read()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """See the arguments of `Engine.scan`."""
+
+    source: Callable[[Any], Any]
+    load: Callable[[Any, bytes], Any]
+    parse: Callable[[Sequence[Any]], Any]
+    missing_ok: bool
+    batch_bytes: int
+
+
+def scanner(storage: Parcel, scan: Parcel, threads: int) -> Callable[[pa.Array], pa.Array]:
+    """A function over a column of pickled items that gives what `scanned` says of each."""
+
+    def one(share: pa.Buffer) -> bytes:
+        return scanned(storage, scan, threads, share)
+
+    return _over(one)
+
+
+def scanned(storage: Parcel, scan: Parcel, threads: int, items: pa.Buffer) -> bytes:
+    """Read and parse a share of the items.
+
+    Returns:
+        A pickle of: what `parse` returned for each batch, with the number of its files; and the pickled error that
+        ended it, or None.
+    """
+    parsed: list[Any] = []
+    done: list[int] = []  # files, before the first batch and after each
+    try:
+        work: Scan = scan.value()
+        batches = LocalEngine(storage.value(), threads=threads).scan(
+            pickle.loads(items),  # noqa: S301 - our own driver wrote it
+            work.source,
+            work.load,
+            work.parse,
+            phase="",
+            missing_ok=work.missing_ok,
+            batch_bytes=work.batch_bytes,
+            on_event=lambda event: done.append(event.done),
+        )
+        for each in batches:
+            parsed.append(each)  # noqa: PERF402 - list.extend promises nothing about errors
+        return pickled_data((_counted(parsed, done), None))
+    except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
+        return _with_error(_counted(parsed, done), error)
+
+
+def _counted(parsed: Sequence[Any], done: Sequence[int]) -> list[tuple[int, Any]]:
+    return [(after - before, each) for each, before, after in zip(parsed, done, done[1:], strict=False)]
+
+
+def _with_error(found: list[tuple[int, Any]], error: BaseException) -> bytes:
+    data = pickled_error(error, WHERE)
+    try:
+        return pickled_data((found, data))
+    except Exception:  # noqa: BLE001 - the error is that what was parsed cannot travel
+        return pickle.dumps(([], data), 5)
+
+
+def prober(storage: Parcel, path: str) -> Callable[[pa.Array], pa.Array]:
+    """A function over any column that says for each row whether a worker sees a file: the error, or nothing."""
+
+    def one(_: pa.Buffer) -> bytes:
+        try:
+            storage.value().stat(path)
+        except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
+            return pickled_error(error, WHERE)
+        return b""
+
+    return _over(one)
+
+
+def _over(one: Callable[[pa.Buffer], bytes]) -> Callable[[pa.Array], pa.Array]:
+    """A function over a column; the annotations tell Spark which kind."""
+
+    def over(column: pa.Array) -> pa.Array:
+        try:
+            return pa.array([one(value.as_buffer()) for value in column], pa.binary())
+        finally:
+            forget_archives()
+
+    return over
+
+
+def forget_archives() -> None:
+    """Before each task Spark drops the caches of imports, and for each archive Python then reads all its names anew.
+
+    PySpark is an archive of thousands of files, so this takes longer than a small task. What is forgotten here is found
+    again when something is imported.
+    """
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter):
+            sys.path_importer_cache.pop(path, None)

@@ -1,0 +1,1 @@
+"""Which format, storage and engine a table has."""

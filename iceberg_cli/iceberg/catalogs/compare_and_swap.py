@@ -1,0 +1,148 @@
+"""Write our metadata file, then let the catalog exchange one location for another: order and outcomes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.iceberg.catalogs.metadata_swap import digest_of, prepare_named
+from iceberg_cli.iceberg.catalogs.read_back import settle_pointer
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.storage import Storage
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.commit.update import Commit
+
+Swap = Callable[[Attempt], "bool | Unknown"]
+"""True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on.
+
+It raises BackendUnavailable where it is certain that this call changed nothing and never will.
+"""
+
+
+class Sent:
+    """The attempts that this object's owner has sent."""
+
+    def __init__(self) -> None:
+        self._locations: set[str] = set()
+
+    def first(self, attempt: Attempt) -> bool:
+        """Is it certain that nobody sent this attempt before? From now on it is not."""
+        first = attempt.fresh and attempt.metadata_location not in self._locations
+        self._locations.add(attempt.metadata_location)
+        return first
+
+
+class SwapCommitter(ABC):
+    """The committer of a catalog that compares and exchanges: what is a catalog's own is `current` and `_swap`.
+
+    Args:
+        storage: where the metadata files are.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._sent = Sent()
+
+    def read_only_reason(self) -> str | None:
+        """None: whether the catalog lets us write shows when we do."""
+        return None
+
+    @abstractmethod
+    def current(self) -> str:
+        """The catalog's metadata location, as it spells it."""
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """The attempt under a name of its own."""
+        return prepare_named(commit, base_location=base_location)
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """Write the file, then exchange the location where it is still the base's."""
+        return commit_by_swap(
+            attempt,
+            first=self._sent.first(attempt),
+            current=self.current,
+            swap=self._swap,
+            storage=self._storage,
+        )
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """Look into the current metadata's log."""
+        return settle_pointer(attempt, self.current, self._storage)
+
+    @abstractmethod
+    def _swap(self, attempt: Attempt) -> bool | Unknown:
+        """One conditional exchange, see `Swap`."""
+
+
+def commit_by_swap(
+    attempt: Attempt, *, first: bool, current: Callable[[], str], swap: Swap, storage: Storage
+) -> Outcome:
+    """Commit through a catalog that compares and exchanges.
+
+    Args:
+        attempt: its metadata location is its own.
+        first: no earlier try can have been sent.
+        current: the catalog's metadata location, as it spells it.
+        swap: one conditional exchange of `base_location` for `metadata_location`.
+        storage: where the metadata file goes.
+
+    Raises:
+        BackendUnavailable, TableNotFound: nothing was sent, now or before.
+    """
+    try:
+        now = current()
+        if now != attempt.base_location:
+            reason = f"the table has moved from {attempt.base_location} to {now}"
+            return _refused(attempt, reason, first=first, current=current, storage=storage)
+        # A file that is there already was written by a process that resumed this one's operation meanwhile; one that
+        # is absent says nothing of the process that was resumed: it may be about to write and swap.
+        first = _written_now(attempt, storage) and first
+        if stale := attempt.why_stale([attempt.metadata_location]):
+            return Conflict(reason=stale) if first else Unknown(cause=stale)
+    except (BackendUnavailable, TableNotFound) as error:
+        if first:
+            raise
+        return Unknown(cause=error.message)
+    try:
+        swapped = swap(attempt)
+    except BackendUnavailable as error:
+        if first:
+            raise
+        swapped = Unknown(cause=error.message)
+    match swapped:
+        case True:
+            return Committed(metadata_location=attempt.metadata_location)
+        case False:
+            reason = f"another writer moved the table from {attempt.base_location}"
+            return _refused(attempt, reason, first=first, current=current, storage=storage)
+        case Unknown(cause=cause):
+            settled = settle_pointer(attempt, current, storage)
+            return Unknown(cause=f"{cause}; {settled.cause}") if isinstance(settled, Unknown) else settled
+
+
+def _refused(
+    attempt: Attempt, reason: str, *, first: bool, current: Callable[[], str], storage: Storage
+) -> Outcome:
+    """Read back even where this is the first try: a process that resumed this one's operation may send it as well."""
+    settled = settle_pointer(attempt, current, storage)
+    return Conflict(reason=reason) if first and isinstance(settled, Unknown) else settled
+
+
+def _written_now(attempt: Attempt, storage: Storage) -> bool:
+    """Write the metadata file; False when an earlier try did.
+
+    Raises:
+        BackendUnavailable: the storage said so, or another file has the name.
+    """
+    try:
+        storage.put_if_absent(attempt.metadata_location, attempt.data)
+    except FileExistsError:
+        if digest_of(storage.read(attempt.metadata_location)) == attempt.digest:
+            return False
+        raise BackendUnavailable(
+            f"Cannot write {attempt.metadata_location}: another file is there."
+        ) from None
+    return True

@@ -1,0 +1,202 @@
+"""Tables whose current version is the highest `vN.metadata.json` in their folder.
+
+The commit is one hard link: the next version's file appears whole, and only where there was none. The hint
+file comes after it and is advice; readers look upward from it.
+
+Spec: Iceberg, "File System Tables".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
+from iceberg_cli.iceberg.catalogs.compare_and_swap import Sent
+from iceberg_cli.iceberg.catalogs.folder_versions import (
+    HINT,
+    find_current,
+    of_catalog,
+    spelling_of,
+    version_of,
+)
+from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_versioned
+from iceberg_cli.iceberg.catalogs.read_back import settle_file
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.paths import METADATA_SUFFIXES
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.local.write import replace_file
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.commit.update import Commit
+
+
+class FilesystemCommitter:
+    """The table in one folder; local ones can be committed to, those in object stores only read.
+
+    Args:
+        folder: the table's folder, in any spelling.
+        storage: that reads and writes it.
+    """
+
+    def __init__(self, folder: str, storage: Storage) -> None:
+        self._folder = storage.canonical(folder).rstrip("/")
+        self._storage = storage
+        self._sent = Sent()
+
+    def read_only_reason(self) -> str | None:
+        """A catalog's file names mean that it decides; object stores have no safe versions by name."""
+        if find_current(self._folder, self._storage).version is None:
+            return (
+                f"{self._folder} belongs to a catalog, which alone knows what is current: use its name there"
+            )
+        if not self._folder.startswith("/"):
+            return (
+                f"{self._folder} is a table by file names in an object store, where other engines' commits"
+                " could replace ours unseen: register it in a catalog"
+            )
+        if name := of_catalog(self._folder, self._storage):
+            return (
+                f"{self._folder} has file system versions and a catalog's {name}: only that catalog can tell"
+            )
+        return None
+
+    def current(self) -> str:
+        """The current metadata location, below the canonical folder."""
+        return find_current(self._folder, self._storage).location
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """The attempt to become the version after the base's.
+
+        Raises:
+            Refused: the table is read-only from here.
+        """
+        version = version_of(base_location)
+        if version is None or not self._folder.startswith("/"):
+            raise Refused(f"Cannot commit to {self._folder}: {self.read_only_reason()}.")
+        attempt = prepare_versioned(commit, base_location=base_location, version=version + 1)
+        return replace(attempt, scratch=(f"{self._folder}/metadata/.iceberg-cli-{commit.commit_uuid}.tmp",))
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """Link the next version's file to its name."""
+        first = self._sent.first(attempt)
+        try:
+            now = self.current()
+        except (BackendUnavailable, TableNotFound) as error:
+            if first:
+                raise
+            return Unknown(cause=str(error))
+        if now != attempt.base_location:
+            # Checked before the link: where old versions are deleted, the next name can be free again.
+            settled = self.settle(attempt)
+            moved = Conflict(reason=f"the table has moved from {attempt.base_location} to {now}")
+            return moved if first and isinstance(settled, Unknown) else settled
+        try:
+            self._storage.put_if_absent(attempt.metadata_location, attempt.data)
+        except FileExistsError:
+            return self.settle(attempt)
+        except BackendUnavailable as error:
+            if first and self._is_absent(attempt.metadata_location):
+                raise
+            settled = self.settle(attempt)
+            return Unknown(cause=str(error)) if isinstance(settled, Unknown) else settled
+        return self._linked(attempt)
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """Compare the file of the attempt's version with ours."""
+        outcome = settle_file(attempt, self.current, self._storage)
+        if isinstance(outcome, Committed) and self._is_newest(attempt):
+            self._write_hint(attempt)  # whoever linked the version may have died before this
+        if isinstance(outcome, Unknown) and (other := self._other_spelling(attempt)):
+            return Conflict(reason=f"another writer made {other}")
+        return outcome
+
+    def _linked(self, attempt: Attempt) -> Outcome:
+        """Our version is there. Was it the next one, and the only one of its number?"""
+        try:
+            self._storage.stat(attempt.base_location)
+            other = self._other_spelling(attempt)
+        except (FileNotFoundError, BackendUnavailable):
+            return Unknown(cause=f"{attempt.base_location} went while the version after it was made")
+        if other:
+            return Unknown(cause=f"another writer made {other} at the same time")
+        self._write_hint(attempt)
+        return Committed(metadata_location=attempt.metadata_location)
+
+    def _write_hint(self, attempt: Attempt) -> None:
+        """Let the hint file name our version; a hint that is behind does no harm."""
+        version = str(version_of(attempt.metadata_location)).encode()
+        # The first try removes what a process that was killed here left in the temporary file's place.
+        for _ in range(2):
+            try:
+                replace_file(f"{self._folder}/metadata/{HINT}", version, temporary=attempt.scratch[0])
+            except FileExistsError:
+                continue
+            except OSError:
+                pass
+            return
+
+    def _is_newest(self, attempt: Attempt) -> bool:
+        try:
+            return self.current() == attempt.metadata_location
+        except (BackendUnavailable, TableNotFound):
+            return False
+
+    def _is_absent(self, location: str) -> bool:
+        try:
+            self._storage.stat(location)
+        except FileNotFoundError:
+            return True
+        except BackendUnavailable:
+            return False
+        return False
+
+    def _other_spelling(self, attempt: Attempt) -> str | None:
+        """A metadata file of the attempt's version under another of its possible names."""
+        version = version_of(attempt.metadata_location)
+        assert version is not None
+        return spelling_of(self._folder, version, self._storage, besides=attempt.metadata_location)
+
+
+class PinnedCommitter:
+    """One metadata file that the operator named: it can be read, and nothing can follow it."""
+
+    def __init__(self, location: str, storage: Storage) -> None:
+        self._location = storage.canonical(location)
+        self._storage = storage
+
+    def read_only_reason(self) -> str | None:
+        """A file name is no pointer."""
+        return f"{self._location} is one metadata file: name the table's folder or its name in a catalog"
+
+    def current(self) -> str:
+        """The file itself.
+
+        Raises:
+            TableNotFound: it is not there.
+        """
+        try:
+            return self._storage.stat(self._location).path
+        except FileNotFoundError as error:
+            raise TableNotFound(f"Cannot find {self._location}.") from error
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """Always refused."""
+        raise Refused(
+            f"Cannot commit {len(commit.updates)} changes to {base_location}: {self.read_only_reason()}."
+        )
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """Always refused."""
+        raise Refused(f"Cannot commit {attempt.metadata_location}: {self.read_only_reason()}.")
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """Always unknown."""
+        return Unknown(cause=f"{attempt.metadata_location} cannot be looked up: {self.read_only_reason()}")
+
+
+def open_folder(path: str, storage: Storage) -> FilesystemCommitter | PinnedCommitter:
+    """The committer for a table's folder, or for one metadata file of a table."""
+    if path.endswith(METADATA_SUFFIXES):
+        return PinnedCommitter(path, storage)
+    return FilesystemCommitter(path, storage)

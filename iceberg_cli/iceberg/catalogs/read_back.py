@@ -1,0 +1,90 @@
+"""Was an earlier try of a commit ours? Asked after a lost answer and after a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound, UsageError
+from iceberg_cli.iceberg.catalogs.metadata_swap import digest_of
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.storage import Storage
+
+
+def settle_pointer(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
+    """Look for a metadata location that only this attempt can have written: `own_name` is true.
+
+    Args:
+        attempt: what was, or may have been, sent.
+        current: asks the catalog for the current metadata location.
+        storage: where metadata files are.
+
+    Returns:
+        Committed: the location is current or in the current metadata's log. Conflict: the base has moved, and
+        the log reaches back to it without naming ours. Unknown: the base is still current, the log was
+        trimmed, or somebody did not answer.
+    """
+    try:
+        now = current()
+        if _same(storage, now, attempt.metadata_location):
+            return Committed(metadata_location=attempt.metadata_location)
+        if _same(storage, now, attempt.base_location):
+            return Unknown(cause=f"the table is still at {attempt.base_location}")
+        metadata = decode_metadata_file(storage.read(now), now)
+    except (BackendUnavailable, CorruptFile, FileNotFoundError, TableNotFound) as error:
+        return Unknown(cause=f"the table could not be read back: {error}")
+    return _settle_from_log(attempt, now, metadata, storage)
+
+
+def settle_file(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
+    """Compare the file at the attempt's location, a name that every writer would use, by its digest.
+
+    Returns:
+        Committed: the file there is ours. Conflict: it is another's. Unknown: there is none, or it cannot be
+        read.
+    """
+    try:
+        found = digest_of(storage.read(attempt.metadata_location))
+    except FileNotFoundError:
+        return _settle_absent(attempt, current, storage)
+    except BackendUnavailable as error:
+        return Unknown(cause=f"the table could not be read back: {error}")
+    if found == attempt.digest:
+        return Committed(metadata_location=attempt.metadata_location)
+    return Conflict(reason=f"another writer made {attempt.metadata_location}")
+
+
+def _settle_absent(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
+    try:
+        now = current()
+    except (BackendUnavailable, TableNotFound) as error:
+        return Unknown(cause=f"the table could not be read back: {error}")
+    if _same(storage, now, attempt.base_location):
+        return Unknown(cause=f"the table is still at {attempt.base_location}")
+    return Unknown(cause=f"the table is at {now}, and {attempt.metadata_location} is gone")
+
+
+def _settle_from_log(attempt: Attempt, now: str, metadata: Mapping[str, Any], storage: Storage) -> Outcome:
+    entries = [entry for entry in metadata.get("metadata-log") or () if isinstance(entry, Mapping)]
+    files = {_canonical(storage, str(entry.get("metadata-file"))) for entry in entries}
+    if _canonical(storage, attempt.metadata_location) in files:
+        return Committed(metadata_location=attempt.metadata_location)
+    reason = f"the table has moved from {attempt.base_location} to {now}"
+    if _canonical(storage, attempt.base_location) in files:
+        return Conflict(reason=reason)
+    # A log that does not reach back to the base was trimmed, and ours may have been in what was cut off. Times are no
+    # proof: of two writers one may have a clock that is far behind.
+    return Unknown(cause=f"{reason}, and its metadata log does not reach back to the base")
+
+
+def _same(storage: Storage, one: str, other: str) -> bool:
+    return _canonical(storage, one) == _canonical(storage, other)
+
+
+def _canonical(storage: Storage, path: str) -> str:
+    """Writers spell one place in several ways; a place that is none of ours may have any scheme."""
+    try:
+        return storage.canonical(path)
+    except UsageError:
+        return path

@@ -1,0 +1,1 @@
+"""`inspect --check` of Iceberg tables."""

@@ -1,0 +1,215 @@
+"""Rules about manifest entries.
+
+Spec: "Sequence Number Inheritance", "Data File Fields", "Delete Formats", "Equality Delete Files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.iceberg.check.findings import Bools, Findings, Ints
+from iceberg_cli.iceberg.check.lists import COUNTS
+from iceberg_cli.iceberg.reachability.keys import keys_of
+from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED
+
+DATA_COLUMNS: Final = (
+    "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
+    "sequence_number", "file_sequence_number", "first_row_id", "key_metadata",
+)  # fmt: skip
+DELETE_COLUMNS: Final = (
+    *DATA_COLUMNS, "equality_ids", "referenced_data_file", "content_offset", "content_size_in_bytes",
+)  # fmt: skip
+POSITIONS, VECTOR, EQUALITY = 1, 2, 3  # kind of a delete; data files are 0
+LIVE_SCHEMA: Final = pa.schema(
+    {
+        "manifest": pa.int32(),  # row of the manifests that were checked
+        "kind": pa.int8(),
+        "path": pa.string(),
+        "key": pa.uint64(),  # of the path, whatever its scheme
+        "parquet": pa.bool_(),
+        "partition": pa.uint64(),  # a hash of spec and tuple; 0 where nobody asks
+        "record_count": pa.int64(),
+        "size": pa.int64(),
+        "sequence_number": pa.int64(),
+        "first_row_id": pa.int64(),
+        "ref": pa.string(),
+        "offset": pa.int64(),
+        "blob_size": pa.int64(),
+    }
+)
+_DATA_FORMATS: Final = ("avro", "orc", "parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """What is known of n manifests and of the table before entries are looked at."""
+
+    paths: Sequence[str]
+    numbers: Mapping[str, Ints]  # of the manifest list by the specification's names; -1 where it says nothing
+    made_in_v3: Bools  # whether the snapshot that added it has row lineage
+    columns: frozenset[int]  # ids of all columns that the table ever had
+    format_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of one batch; `own` are the rows of their manifests."""
+
+    listed: Listed
+    entries: pa.Table
+    own: Ints
+    findings: Findings
+
+    def path(self, row: int) -> str:
+        """Of an entry's file."""
+        text: str = self.entries["file_path"][row].as_py()
+        return text
+
+    def counts(self, places: Ints) -> None:
+        """Entries and rows by status against the manifest list, and the lowest live sequence number."""
+        status = self.entries["status"].to_numpy()
+        records = self.entries["record_count"].to_numpy()
+        numbers = self.entries["sequence_number"].to_numpy()
+        index = np.searchsorted(np.sort(places), self.own)
+        places = np.sort(places)
+        files = np.bincount(index * 3 + status, minlength=3 * len(places)).reshape(-1, 3)
+        rows: Ints = np.zeros(3 * len(places), np.int64)
+        np.add.at(rows, index * 3 + status, records)
+        lowest: Ints = np.full(len(places), np.iinfo(np.int64).max)
+        alive = status != DELETED
+        np.minimum.at(lowest, index[alive], numbers[alive])
+        found = {"files": files, "rows": rows.reshape(-1, 3)}
+        said_of = self.listed.numbers
+        for name in COUNTS:
+            kind, what, _ = name.split("_")
+            mine = found[what][:, ("existing", "added", "deleted").index(kind)]
+            said = said_of[name][places]
+            self._differ(f"manifest-{what[:-1]}-counts-differ", name, places, mine, said)
+        said, own = said_of["min_sequence_number"][places], said_of["sequence_number"][places]
+        self.findings.add_rows(
+            "manifest-min-sequence-number-too-high",
+            (said > lowest) & (said <= own),
+            lambda i: (
+                self.listed.paths[places[i]],
+                f"min_sequence_number {said[i]} is above {lowest[i]} of a live file",
+            ),
+        )
+
+    def _differ(self, rule: str, name: str, places: Ints, found: Ints, said: Ints) -> None:
+        self.findings.add_rows(
+            rule,
+            (said >= 0) & (said != found),
+            lambda i: (self.listed.paths[places[i]], f"{name} is {said[i]}, its entries have {found[i]}"),
+        )
+
+    def numbers(self) -> None:
+        """Data and file sequence numbers: neither above the manifest's, the data's not above the file's."""
+        data = self.entries["sequence_number"].to_numpy()
+        file = pc.coalesce(self.entries["file_sequence_number"], self.entries["sequence_number"]).to_numpy()
+        listed = self.listed.numbers["sequence_number"][self.own] if len(self.own) else self.own
+        high = (np.maximum(data, file) > listed) | (np.minimum(data, file) < 0) | (data > file)
+        self.findings.add_rows(
+            "entry-sequence-number-wrong",
+            high,
+            lambda i: (
+                self.path(i),
+                f"data sequence number {data[i]}, file sequence number {file[i]}, its manifest's is {listed[i]}",
+            ),
+        )
+
+    def formats(self) -> None:
+        """File formats, and what each kind of delete must say."""
+        entries, findings = self.entries, self.findings
+        alive = entries["status"].to_numpy() != DELETED
+        content = entries["content"].to_numpy()
+        formats = pc.utf8_lower(entries["file_format"].combine_chunks())
+        puffin = pc.equal(formats, "puffin").to_numpy(zero_copy_only=False)
+        known = pc.is_in(formats, value_set=pa.array(_DATA_FORMATS)).to_numpy(zero_copy_only=False)
+        findings.add_rows(
+            "file-format-unfit",
+            alive & ~known & ~(puffin & (content == 1)),
+            lambda i: (self.path(i), f"format {formats[i].as_py()!r:.40} of content {content[i]}"),
+        )
+        if "referenced_data_file" not in entries.column_names:
+            return
+        vectors = puffin & (content == 1)
+        missing = np.zeros(len(entries), np.bool_)
+        for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"):
+            missing |= entries[name].is_null().to_numpy()
+        findings.add_rows(
+            "deletion-vector-incomplete",
+            alive & vectors & missing,
+            lambda i: (self.path(i), "a deletion vector without referenced file, offset or size"),
+        )
+        version = self.listed.format_version
+        findings.add_rows(
+            "deletion-vector-before-v3",
+            alive & vectors & (version < 3),
+            lambda i: (self.path(i), f"a deletion vector in a table of version {version}"),
+        )
+        self._positions(content, puffin)
+        self._equality(alive, content)
+
+    def _positions(self, content: Any, puffin: Bools) -> None:
+        v3 = self.listed.made_in_v3[self.own] if len(self.own) else np.zeros(0, np.bool_)
+        added = self.entries["status"].to_numpy() == ADDED
+        self.findings.add_rows(
+            "position-deletes-added-in-v3",
+            added & v3 & (content == 1) & ~puffin,
+            lambda i: (self.path(i), "a position delete file that was added in version 3"),
+        )
+
+    def _equality(self, alive: Bools, content: Any) -> None:
+        ids = self.entries["equality_ids"].combine_chunks()
+        equality = alive & (content == 2)
+        empty = pc.fill_null(pc.list_value_length(ids), 0).to_numpy() == 0
+        flat = pc.list_flatten(ids)
+        unknown = ~np.isin(flat.to_numpy(zero_copy_only=False), list(self.listed.columns))
+        stray = np.zeros(len(ids), np.bool_)
+        stray[pc.list_parent_indices(ids).to_numpy()[unknown]] = True
+        self.findings.add_rows(
+            "equality-ids-unfit",
+            equality & (empty | stray),
+            lambda i: (
+                self.path(i),
+                f"equality_ids are {ids[i].as_py() or 'none'}, not columns of the table",
+            ),
+        )
+
+
+def live_entries(live: pa.Table, own: Ints, hashes: npt.NDArray[np.uint64]) -> pa.Table:
+    """The live entries as `LIVE_SCHEMA`."""
+    formats = pc.utf8_lower(live["file_format"].combine_chunks())
+    content = live["content"].to_numpy()
+    vector = pc.equal(formats, "puffin").to_numpy(zero_copy_only=False) & (content == 1)
+    paths = live["file_path"].combine_chunks()
+    plain = live["key_metadata"].combine_chunks().is_null()
+    columns: dict[str, Any] = {
+        "manifest": pa.array(own, pa.int32()),
+        "kind": pa.array(np.where(vector, VECTOR, np.where(content == 2, EQUALITY, content)), pa.int8()),
+        "path": paths,
+        "key": pa.array(keys_of(paths), pa.uint64()),
+        "parquet": pc.and_(pc.equal(formats, "parquet"), plain),
+        "partition": pa.array(hashes),
+        "record_count": live["record_count"],
+        "size": live["file_size_in_bytes"],
+        "sequence_number": live["sequence_number"],
+        "first_row_id": live["first_row_id"],
+    }
+    for name, source in (
+        ("ref", "referenced_data_file"),
+        ("offset", "content_offset"),
+        ("blob_size", "content_size_in_bytes"),
+    ):
+        there = source in live.column_names
+        columns[name] = live[source] if there else pa.nulls(len(live), LIVE_SCHEMA.field(name).type)
+    # What nothing says the place of is not looked for in an encrypted file.
+    columns["offset"] = pc.if_else(plain, columns["offset"], pa.scalar(None, pa.int64()))
+    return pa.table(columns, schema=LIVE_SCHEMA)

@@ -1,0 +1,284 @@
+"""Reads what `inspect --check` needs and holds it against the rules. Nothing here writes to a table.
+
+A file that cannot be read becomes a finding, and the check goes on with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.engines import Source
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.check.entries import DATA_COLUMNS, DELETE_COLUMNS, LIVE_SCHEMA
+from iceberg_cli.iceberg.check.files import check_snapshot, check_totals
+from iceberg_cli.iceberg.check.findings import Findings, Ints, reason_of
+from iceberg_cli.iceberg.check.lists import check_list
+from iceberg_cli.iceberg.check.manifests import EntryRules, check_batch, open_checked, unchecked
+from iceberg_cli.iceberg.check.metadata import check_metadata
+from iceberg_cli.iceberg.check.read_storage import Storing, first_of_each
+from iceberg_cli.iceberg.reachability.keys import sources_of
+from iceberg_cli.iceberg.reachability.scan import Liveness
+from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA, ManifestSource, read_manifest_list
+from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
+from iceberg_cli.operation.leftovers import check_leftovers
+from iceberg_cli.operation.sizes import within_reach
+from iceberg_cli.paths import canonical
+
+_LoadedList: TypeAlias = pa.Table | CorruptFile | tuple[pa.Table, CorruptFile] | None
+_Manifest = tuple[int, ManifestSource]  # its row and where it is
+_FromManifests = tuple[
+    Findings, pa.Table, list[int]
+]  # of a batch: the live files, and rows that cannot be read
+
+
+@dataclass(slots=True)
+class Head:
+    """A snapshot that is checked: its name for people, and the rows of its manifests among all."""
+
+    label: str
+    snapshot: Snapshot
+    rows: pa.Table | None = None  # None: its manifest list could not be read
+    places: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What a check found, and how much it looked at."""
+
+    findings: Findings
+    snapshots: tuple[int, ...]
+    manifests: int
+    files: int
+    deep: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the document after its header."""
+        return {
+            "deep": self.deep,
+            "snapshot_ids": [str(snapshot_id) for snapshot_id in self.snapshots],
+            "checked": {
+                "snapshots": len(self.snapshots),
+                "manifests": self.manifests,
+                "files": self.files,
+            },
+            "counts": self.findings.counts(),
+            "left_out": self.findings.left_out(),
+            "findings": self.findings.rows(),
+        }
+
+
+def heads_of(metadata: TableMetadata, chosen: Snapshot | None) -> list[Head]:
+    """The snapshots to check: the chosen one, or else the heads of all branches and tags, each once."""
+    if chosen is not None:
+        return [Head(f"snapshot {chosen.snapshot_id}", chosen)]
+    names: dict[int, list[str]] = {}
+    for name, ref in metadata.refs.items():
+        names.setdefault(ref.snapshot_id, []).append(f"{ref.type} {name}")
+    heads = []
+    for snapshot_id, labels in names.items():
+        snapshot = metadata.snapshot(snapshot_id)
+        if snapshot is not None:
+            more = f" and {len(labels) - 1} more refs" if len(labels) > 1 else ""
+            heads.append(Head(f"{labels[0]}{more}", snapshot))
+    return heads
+
+
+@dataclass(kw_only=True)
+class Checking:
+    """One check of one table.
+
+    Args:
+        table: opened and loaded.
+        heads: the snapshots whose files are looked at; metadata is checked whole.
+        deep: look into Puffin and Parquet files too.
+        now_ms: by which leftovers are old, since the epoch.
+    """
+
+    table: IcebergTable
+    heads: list[Head]
+    deep: bool
+    now_ms: int = 0
+    findings: Findings = field(default_factory=Findings)
+    unread: set[int] = field(default_factory=set)  # rows of manifests
+
+    def run(self) -> Checked:
+        """Hold the table against every rule.
+
+        Raises:
+            BackendUnavailable: the storage did not answer.
+        """
+        metadata = self.table.metadata
+        check_metadata(metadata, self.findings)
+        self._read_lists()
+        rows = self._manifests()
+        files = self._read_manifests(rows)
+        specs = rows["partition_spec_id"].to_numpy().astype(np.int64)
+        for head in self.heads:
+            self._check_head(head, files, specs)
+        once = files.take(pa.array(first_of_each(files)))
+        storing = Storing(table=self.table, findings=self.findings)
+        storing.look_at_lists(read={head.snapshot.snapshot_id for head in self.heads})
+        unseen = storing.look_at_statistics()
+        check_leftovers(self.table, self.findings, now_ms=self.now_ms)
+        stored = storing.look_at(once)
+        if self.deep:
+            from iceberg_cli.iceberg.check.read_content import check_content
+
+            check_content(self.table, files, once, stored, self.findings, unseen_statistics=unseen)
+        return Checked(
+            findings=self.findings,
+            snapshots=tuple(head.snapshot.snapshot_id for head in self.heads),
+            manifests=len(rows),
+            files=len(once),
+            deep=self.deep,
+        )
+
+    # -- manifest lists --------------------------------------------------------------------------------------------
+
+    def _read_lists(self) -> None:
+        """Give every head its rows."""
+        version = self.table.metadata.format_version
+
+        def load(head: Head, data: bytes) -> pa.Table | CorruptFile | tuple[pa.Table, CorruptFile]:
+            path = head.snapshot.manifest_list or ""
+            try:
+                return read_manifest_list(data, path, format_version=version)
+            except CorruptFile as strict:
+                try:
+                    # What every version requires is there: the check goes on with that.
+                    return read_manifest_list(data, path, format_version=1), strict
+                except CorruptFile as error:
+                    return error
+
+        def read(some: Sequence[Head]) -> list[tuple[Head, _LoadedList]]:
+            scanned = self.table.engine.scan(
+                some,
+                lambda head: Source(head.snapshot.manifest_list or ""),
+                load,
+                lambda batch: [found for _, found in batch],
+                phase="reading manifest lists",
+                missing_ok=True,
+                on_event=self.table.on_event,
+            )
+            # The heads that come back from another process are copies.
+            return list(zip(some, (found for batch in scanned for found in batch), strict=True))
+
+        listed = [head for head in self.heads if head.snapshot.manifest_list is not None]
+        root = self.table.location
+        parts = within_reach(
+            listed, lambda head: head.snapshot.manifest_list or "", read, self.findings, root=root
+        )
+        for head, found in chain.from_iterable(parts):
+            where = head.snapshot.manifest_list or ""
+            if found is None:
+                self.findings.add("manifest-list-missing", where, f"the list of {head.label} is not there")
+            elif isinstance(found, CorruptFile):
+                self.findings.add("manifest-list-unreadable", where, reason_of(found))
+            elif isinstance(found, tuple):
+                head.rows, error = found
+                self.findings.add("manifest-list-incomplete", where, reason_of(error))
+            else:
+                head.rows = found
+        self._read_inline()
+        for head in self.heads:
+            if head.rows is not None:
+                check_list(head.rows, head.snapshot, self.table.metadata, head.label, self.findings)
+
+    def _read_inline(self) -> None:
+        """Snapshots of version 1 may name their manifests themselves."""
+        liveness = Liveness(engine=self.table.engine, on_event=self.table.on_event, trust_lists=True)
+        for head in self.heads:
+            if head.snapshot.manifest_list is None:
+                found = liveness.manifests(
+                    (snapshot_files(head.snapshot),), phase="reading manifest lists", required=False
+                )
+                head.rows = found.rows.select(MANIFEST_LIST_SCHEMA.names)
+
+    def _manifests(self) -> pa.Table:
+        """The manifests of all heads, each once where lists say the same of it; `places` of the heads count in it."""
+        known: dict[tuple[Any, ...], int] = {}
+        parts = [MANIFEST_LIST_SCHEMA.empty_table()]
+        names = [name for name in MANIFEST_LIST_SCHEMA.names if name not in {"partitions", "key_metadata"}]
+        for head in self.heads:
+            if head.rows is None:
+                continue
+            own: dict[str, int] = {}
+            new = []
+            values = zip(*(head.rows[name].to_pylist() for name in names), strict=True)
+            for row, listed in enumerate(values):
+                if listed not in known:
+                    known[listed] = len(known)
+                    new.append(row)
+                own.setdefault(canonical(listed[0]), known[listed])
+            parts.append(head.rows.take(pa.array(new, pa.int64())))
+            head.places = np.array(sorted(own.values()), np.int64)
+        return pa.concat_tables(parts).combine_chunks()
+
+    # -- manifests -------------------------------------------------------------------------------------------------
+
+    def _read_manifests(self, rows: pa.Table) -> pa.Table:
+        """The live files of all manifests, `LIVE_SCHEMA`."""
+        inline = np.zeros(len(rows), np.bool_)
+        for head in self.heads:
+            if head.snapshot.manifest_list is None:
+                inline[head.places] = True
+        content = rows["content"].to_numpy()
+        rules = EntryRules(
+            metadata=self.table.metadata, rows=rows, inline=inline, with_partitions=bool((content == 1).any())
+        )
+        parts = [LIVE_SCHEMA.empty_table()]
+        for wanted, columns, what in ((1, DELETE_COLUMNS, "delete"), (0, DATA_COLUMNS, "data")):
+            places = np.flatnonzero(content == wanted)
+            whole: set[int] = set()
+            for some, scanned in self._scan(rows, places, rules, columns, what):
+                whole.update(some)
+                for findings, files, unread in scanned:
+                    self.findings.merge(findings)
+                    self.unread |= set(unread)
+                    parts.append(files)
+            self.unread |= set(places.tolist()) - whole
+        return pa.concat_tables(parts)
+
+    def _scan(
+        self, rows: pa.Table, places: Ints, rules: EntryRules, columns: Sequence[str], what: str
+    ) -> list[tuple[list[int], list[_FromManifests]]]:
+        """Places of manifests and what was found in these, without those that are out of reach."""
+        lengths = pc.fill_null(rows["manifest_length"], 0).to_pylist()
+        sources = sources_of(rows.take(pa.array(places)))
+        items = list(zip(places.tolist(), map(unchecked, sources), strict=True))
+
+        def read(some: Sequence[_Manifest]) -> tuple[list[int], list[_FromManifests]]:
+            scanned = self.table.engine.scan(
+                some,
+                lambda item: Source(item[1].path, lengths[item[0]]),
+                lambda item, data: open_checked(item[1], data),
+                lambda batch: check_batch(batch, rules, columns),
+                phase=f"checking {what} manifests",
+                missing_ok=True,
+                on_event=self.table.on_event,
+            )
+            return [place for place, _ in some], list(scanned)
+
+        return within_reach(items, lambda item: item[1].path, read, self.findings, root=self.table.location)
+
+    def _check_head(self, head: Head, files: pa.Table, specs: Ints) -> None:
+        if head.rows is None:
+            return
+        manifests = files["manifest"].to_numpy()
+        mine = np.isin(manifests, head.places)
+        own = files if mine.all() else files.filter(pa.array(mine))
+        whole = not self.unread.intersection(head.places.tolist())
+        check_snapshot(
+            own, specs[manifests[mine]], self.table.metadata, head.label, self.findings, whole=whole
+        )
+        if whole:
+            check_totals(own, head.snapshot, head.label, self.findings)

@@ -1,0 +1,1 @@
+"""What a commit to an Iceberg table is made of."""

@@ -1,0 +1,148 @@
+"""Opens Iceberg tables: in a catalog, in their own folder, or a copy of one in another place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from iceberg_cli.engines import OnEvent
+from iceberg_cli.errors import Refused
+from iceberg_cli.formats.storage import Trusts, engine_of, storage_of
+from iceberg_cli.iceberg.catalogs.filesystem import open_folder
+from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.operation.outcomes import Attempt, Committer, Outcome, Unknown
+from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
+from iceberg_cli.storage.relocated import RelocatedStorage
+from iceberg_cli.storage.router import RoutedStorage
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.commit.update import Commit
+    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+
+
+def open_in_catalog(
+    name: str,
+    storage_options: Mapping[str, str],
+    catalog_config: str | None,
+    trusts: Trusts,
+    on_event: OnEvent,
+) -> IcebergTable:
+    """The table of a catalog, loaded once; see `opening.open_table`."""
+    from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
+
+    committer, options = open_catalog_table(name, config_file=catalog_config, storage_options=storage_options)
+    storage = storage_of(_folder_of(committer.current()), options, trusts)
+    return _loaded(name, storage, committer, trusts, on_event)
+
+
+def open_in_folder(opened: str, storage: RoutedStorage, trusts: Trusts, on_event: OnEvent) -> IcebergTable:
+    """The table in a folder, or of one metadata file, loaded once.
+
+    A folder that links lead to is opened by the table's own name for it. A copy is found by its location.
+
+    Args:
+        opened: from `located`.
+        storage: trusts `opened`.
+        trusts: see `opening.open_table`.
+        on_event: progress.
+    """
+    committer = open_folder(opened, storage)
+    name = storage.canonical(opened)  # a saved plan is carried out from any folder
+    table = _loaded(name, storage, committer, trusts, on_event)
+    folder = _table_folder(name, table.metadata) if name.endswith(METADATA_SUFFIXES) else name
+    own = canonical(table.location.rstrip("/"))
+    if folder == own:
+        return table
+    if _is_one_folder(folder, own):
+        storage = storage.trusting(*trusts.local_folders(own))
+        return open_in_folder(own + name[len(folder) :], storage, trusts, on_event)
+    moved = RelocatedStorage(storage, original=table.location, copy=folder)
+    copy = _Copy(committer=committer, folder=folder, original=table.location)
+    relocated = _table(name, moved, copy, trusts, on_event)
+    relocated.load()
+    return relocated
+
+
+def _is_one_folder(folder: str, own: str) -> bool:
+    """Whether links make two names of one local folder; `own` is a name by which files can be deleted."""
+    if not own.startswith("/") or ".." in own.split("/") or scheme_of(folder) != "file":
+        return False
+    try:
+        return os.path.samefile(folder, own)
+    except (OSError, ValueError):
+        return False
+
+
+def _table_folder(metadata_location: str, metadata: TableMetadata) -> str:
+    """The folder that a metadata file's place shows as the table's: above `metadata`, or where the file itself is.
+
+    The latter where the table's location ends in `/metadata` and holds the metadata files without one more folder. A
+    file where the table's properties put its metadata files shows no other folder than the table's location.
+    """
+    location = metadata.location.rstrip("/")
+    if metadata_location.rpartition("/")[0] == canonical(metadata_folder(metadata)):
+        return canonical(location)
+    lists = [snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list is not None]
+    if location.endswith("/metadata") and not any(path.startswith(f"{location}/metadata/") for path in lists):
+        return metadata_location.rpartition("/")[0]
+    return _folder_of(metadata_location)
+
+
+def _loaded(
+    name: str, storage: RoutedStorage, committer: Committer, trusts: Trusts, on_event: OnEvent
+) -> IcebergTable:
+    table = _table(name, storage, committer, trusts, on_event)
+    table.load()
+    if scheme_of(table.location) == "file":
+        table.look_through_links()
+    return table
+
+
+def _table(
+    name: str,
+    storage: RoutedStorage | RelocatedStorage,
+    committer: Committer,
+    trusts: Trusts,
+    on_event: OnEvent,
+) -> IcebergTable:
+    local = scheme_of(committer.current()) == "file"
+    return IcebergTable(
+        name=name,
+        storage=storage,
+        committer=committer,
+        engine=engine_of(storage, local=local),
+        on_event=on_event,
+        allow_roots=trusts.allow_roots,
+        trust_lists=trusts.trust_lists,
+    )
+
+
+def _folder_of(metadata_location: str) -> str:
+    return metadata_location.rsplit("/", 2)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Copy:
+    """The committer of a table that was copied to another place: it shows the table and commits nothing."""
+
+    committer: Committer
+    folder: str
+    original: str
+
+    def read_only_reason(self) -> str:
+        return f"{self.folder} is a copy: the table's own location is {self.original}"
+
+    def current(self) -> str:
+        return self.committer.current()
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:  # noqa: ARG002 - the port's signature
+        raise Refused(f"Cannot commit to {self.folder}: {self.read_only_reason()}")
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        raise Refused(f"Cannot commit {attempt.metadata_location}: {self.read_only_reason()}")
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        return Unknown(cause=f"{attempt.metadata_location} cannot be looked up: {self.read_only_reason()}")

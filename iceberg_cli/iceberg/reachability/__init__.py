@@ -1,0 +1,1 @@
+"""Which files the snapshots of an Iceberg table reach."""

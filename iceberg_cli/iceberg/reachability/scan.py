@@ -1,0 +1,467 @@
+"""Answers to reachability questions, read through an engine: what goes, and what is live now.
+
+Marking fails closed: a kept manifest list or manifest that is missing or cannot be read whole raises. One that an
+earlier run read whole is not read again while it is there; `cache.py` says why that is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.encoding.arrow import array_of
+from iceberg_cli.engines import BATCH_BYTES, Engine, Exchanging, OnEvent, Source
+from iceberg_cli.iceberg.reachability.cache import LivenessCache
+from iceberg_cli.iceberg.reachability.cache_index import KEPT_SCHEMA, ManifestContent
+from iceberg_cli.iceberg.reachability.keys import (
+    NO_KEYS,
+    Keys,
+    KnownKeys,
+    among,
+    check_counted,
+    check_lists,
+    content_removals,
+    key_set,
+    keys_of,
+    live_count,
+    live_rows,
+    sources_of,
+    without_counts,
+)
+from iceberg_cli.iceberg.reachability.named_files import (
+    inline_rows,
+    list_files,
+    manifest_files,
+    named_removals,
+    no_rows,
+)
+from iceberg_cli.iceberg.reachability.values import (
+    Kept,
+    Keyer,
+    Manifests,
+    Question,
+    add_new,
+    counted,
+    equality_ids,
+    without,
+)
+from iceberg_cli.iceberg.spec.encryption import check_plain_manifests
+from iceberg_cli.iceberg.spec.manifest import (
+    EntryBatch,
+    ManifestSource,
+    open_manifest,
+    read_entries,
+    read_manifest_lists,
+    stale_lengths,
+)
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import Facts
+from iceberg_cli.paths import liveness_key_column
+from iceberg_cli.plan.plan import Reach, SnapshotFiles
+from iceberg_cli.plan.removal_rows import FILE_SCHEMA, ICEBERG_KINDS, SCHEMA
+from iceberg_cli.plan.removals import HELD_ROWS, PART_ROWS
+from iceberg_cli.storage.aliases import OtherNames
+
+_PLAIN = pa.schema([field for field in FILE_SCHEMA if field.name != "step"])
+
+
+def held_or_sorted(
+    batches: Iterable[pa.Table], *, held_rows: int = HELD_ROWS
+) -> tuple[list[pa.Table], Iterator[pa.Table]]:
+    """Rows as they came where they are few, or all of them in delete order.
+
+    Args:
+        batches: columns of `removal_rows.SCHEMA` but `step`, of kinds of `ICEBERG_KINDS`.
+        held_rows: so many are few.
+
+    Returns:
+        The same batches, or none; and none, or rows of plain columns, about as many at a time as a part has.
+    """
+    waiting: list[pa.Table] = []
+    coming, count = iter(batches), 0
+    for batch in coming:
+        waiting.append(batch)
+        count += len(batch)
+        if count > held_rows:
+            return [], _in_order(waiting, coming)
+    return waiting, iter(())
+
+
+def _in_order(waiting: list[pa.Table], coming: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Batches that were taken already, and all others: read at once, put in order while they are asked for."""
+    from iceberg_cli.encoding.external_sort import SortedRuns
+
+    runs = SortedRuns(("rank", "path"), rows=PART_ROWS)
+    while waiting:
+        runs.add(_ranked(waiting.pop()))
+    for batch in coming:
+        runs.add(_ranked(batch))
+    return (rows.drop_columns(["rank"]) for rows in runs.merged())
+
+
+def _ranked(batch: pa.Table) -> pa.Table:
+    """Plain columns, and the place of the kind in the delete order."""
+    rows = batch.select(_PLAIN.names).cast(_PLAIN)
+    rank = pc.index_in(rows["kind"], value_set=pa.array(ICEBERG_KINDS))
+    return rows.append_column("rank", rank)
+
+
+Made = TypeVar("Made")
+_KEPT_PHASE = "reading kept manifests"
+
+_REMOVAL_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
+_CONTENT_COLUMNS = [name for name in SCHEMA.names if name != "step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The files that go, as rows of `removal_rows.SCHEMA`, each path once.
+
+    Args:
+        content: the first of them in delete order, table by table, where they may be too many for memory.
+        rows: all others, in any order.
+        warnings: in words.
+    """
+
+    content: Iterator[pa.Table]
+    rows: pa.Table
+    warnings: Sequence[str]
+
+
+@dataclass(slots=True)
+class Liveness:
+    """Reads of one run. A manifest that was read whole is not read again: manifests never change.
+
+    `cache` knows what earlier runs learnt. `stale_lengths` are the bytes that its list says of a manifest and those of
+    its file, by path, where these differ and the list's counts prove the file whole.
+    """
+
+    engine: Engine
+    on_event: OnEvent
+    trust_lists: bool = False
+    other_names: OtherNames | None = None  # of local tables
+    cache: LivenessCache | None = None
+    stale_lengths: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _contents: dict[str, ManifestContent] = field(default_factory=dict)
+    _read_paths: set[str] = field(default_factory=set)  # of manifests that were read whole, for any purpose
+    _whole: dict[frozenset[SnapshotFiles], pa.Table] = field(
+        default_factory=dict
+    )  # manifests of what was read whole
+
+    def manifests(
+        self,
+        snapshots: Sequence[SnapshotFiles],
+        *,
+        phase: str,
+        required: bool,
+        learn: Callable[[Sequence[tuple[SnapshotFiles, int]], pa.Table], None] | None = None,
+    ) -> Manifests:
+        """The manifests of `snapshots`; a manifest belongs to the first snapshot that lists it.
+
+        Args:
+            snapshots: in the order of preference.
+            phase: name for progress.
+            required: stop at a list that is missing or may be cut short; otherwise note it.
+            learn: gets lists that were read whole, with their bytes, and their rows; see `LivenessCache.learn_lists`.
+
+        Raises:
+            CorruptFile: a list cannot be read whole.
+            Refused: a manifest is encrypted, and they are `required`.
+        """
+        parts: list[pa.Table] = []
+        lists: list[tuple[str, int]] = []
+        missing: list[str] = []
+        uncounted: list[tuple[SnapshotFiles, tuple[str, ...]]] = []
+
+        def parse(
+            batch: Sequence[tuple[SnapshotFiles, bytes | None]],
+        ) -> tuple[list[tuple[SnapshotFiles, int]], list[str], pa.Table]:
+            found = [(snapshot, data) for snapshot, data in batch if data is not None]
+            gone = [snapshot.manifest_list or "" for snapshot, data in batch if data is None]
+            rows = read_manifest_lists(
+                [(snapshot.manifest_list or "", data) for snapshot, data in found], format_version=1
+            )
+            return [(snapshot, len(data)) for snapshot, data in found], gone, rows
+
+        batches = self.engine.scan(
+            [snapshot for snapshot in snapshots if snapshot.manifest_list is not None],
+            lambda snapshot: Source(snapshot.manifest_list or ""),
+            lambda _, data: data,
+            parse,
+            phase=phase,
+            missing_ok=not required,
+            on_event=self.on_event,
+        )
+        for found, gone, rows in batches:
+            missing += gone
+            lists += [(snapshot.manifest_list or "", size_bytes) for snapshot, size_bytes in found]
+            if required:
+                check_plain_manifests(rows)
+            if required and not self.trust_lists:
+                check_lists([snapshot for snapshot, _ in found], rows)
+                uncounted += [(found[index][0], paths) for index, paths in without_counts(rows)]
+            if learn is not None:
+                learn(found, rows)
+            add_new(parts, rows, [snapshot for snapshot, _ in found])
+        inline = [snapshot for snapshot in snapshots if snapshot.manifest_list is None]
+        for snapshot in inline:
+            uncounted.append((snapshot, snapshot.manifests))
+            add_new(parts, inline_rows(snapshot), [snapshot])
+        rows = pa.concat_tables(parts).combine_chunks() if parts else no_rows()
+        return Manifests(rows=rows, lists=tuple(lists), missing=tuple(missing), uncounted=tuple(uncounted))
+
+    def entries(
+        self, rows: pa.Table, columns: Sequence[str], *, phase: str, missing_ok: bool = False
+    ) -> Iterator[tuple[Sequence[ManifestSource], EntryBatch]]:
+        """The entries of manifests, batch by batch, each with the sources that its `manifest` column counts in."""
+        return self.from_entries(
+            rows, columns, lambda sources, batch: (sources, batch), phase=phase, missing_ok=missing_ok
+        )
+
+    def from_entries(
+        self,
+        rows: pa.Table,
+        columns: Sequence[str],
+        make: Callable[[Sequence[ManifestSource], EntryBatch], Made],
+        *,
+        phase: str,
+        missing_ok: bool = False,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> Iterator[Made]:
+        """What `make` makes of the entries of manifests, batch by batch.
+
+        Args:
+            rows: of manifest lists.
+            columns: of the entries.
+            make: gets entries, and the sources that their `manifest` column counts in; see `parse` of `Engine.scan`.
+            phase: name for progress.
+            missing_ok: leave out manifests that are gone.
+            batch_bytes: see `Engine.scan`.
+        """
+
+        def parse(
+            batch: Sequence[tuple[ManifestSource, ManifestSource | None]],
+        ) -> tuple[dict[str, tuple[int, int]], list[Made]]:
+            opened = [source for _, source in batch if source is not None]
+            found = [source for source, loaded in batch if loaded is not None]
+            made = [make(found, entries) for entries in read_entries(opened, columns=columns)]
+            return stale_lengths(batch), made
+
+        scanned = self.engine.scan(
+            sources_of(rows),
+            lambda source: Source(source.path, source.length or 0),
+            open_manifest,
+            parse,
+            phase=phase,
+            missing_ok=missing_ok,
+            batch_bytes=batch_bytes,
+            on_event=self.on_event,
+        )
+        for stale, made in scanned:
+            self.stale_lengths |= stale
+            yield from made
+        if not missing_ok:
+            self._read_paths.update(rows["manifest_path"].to_pylist())
+
+    def kept_manifests(self, snapshots: Sequence[SnapshotFiles], *, phase: str) -> Kept:
+        """The manifests of snapshots that stay; lists that the cache knows are not read.
+
+        Raises:
+            CorruptFile: a list is missing, cannot be read whole, or may be cut short.
+        """
+        if self.cache is None or self.trust_lists:  # what was believed once is nothing to keep
+            read = self.manifests(snapshots, phase=phase, required=True)
+            return Kept(read.rows.select(KEPT_SCHEMA.names), read.uncounted)
+        known = self.cache.known_lists(snapshots, learning=True)
+        unread = [snapshot for snapshot, is_known in zip(snapshots, known, strict=True) if not is_known]
+        remembered = self.cache.rows_of(
+            [snapshot for snapshot, is_known in zip(snapshots, known, strict=True) if is_known]
+        )
+        read = self.manifests(unread, phase=phase, required=True, learn=self.cache.learn_lists)
+        rows = read.rows.select(KEPT_SCHEMA.names)
+        others = pc.invert(pc.is_in(remembered["manifest_path"], value_set=rows["manifest_path"]))
+        return Kept(pa.concat_tables([rows, remembered.filter(others)]), read.uncounted)
+
+    def _expired_manifests(self, snapshots: Sequence[SnapshotFiles]) -> Manifests:
+        """The manifests of snapshots that go; no list is read where the cache knows all of them."""
+        if (
+            self.cache is None
+            or self.trust_lists
+            or not all(self.cache.known_lists(snapshots, learning=False))
+        ):
+            return self.manifests(snapshots, phase="reading expired manifest lists", required=False)
+        rows, lists = self.cache.first_rows_of(snapshots)
+        return Manifests(rows=rows, lists=tuple(lists), missing=())
+
+    def live_keys(self, kept: Kept, *, phase: str) -> list[Keys]:
+        """Keys of the live files of each manifest, sorted.
+
+        Raises:
+            CorruptFile: a manifest is missing or cannot be read whole, or a list is shorter than its snapshot says.
+        """
+        self._read_contents(kept.rows, phase=phase)
+        if not self.trust_lists:
+            for snapshot, named in kept.uncounted:
+                check_counted(snapshot, sum(self._contents[path].files for path in named))
+        return [self._contents[path].keys for path in kept.rows["manifest_path"].to_pylist()]
+
+    def _read_contents(self, rows: pa.Table, *, phase: str) -> None:
+        """Know the live files of manifests from here on: from the cache where it has them, or else by reading."""
+        unread = _others(rows, self._contents)
+        if self.cache is not None and not self.trust_lists:
+            known = self.cache.contents(unread)
+            self._contents |= {content.path: content for content in known}
+            unread = _others(unread, self._contents)
+        listed = dict(zip(unread["manifest_path"].to_pylist(), live_rows(unread).to_pylist(), strict=True))
+        learnt: dict[str, Keys] = {}
+        folders: set[str] = set()
+        for keyed in self.from_entries(unread, Keyer.COLUMNS, Keyer(self.other_names), phase=phase):
+            for content in keyed.manifests:
+                self._contents[content.path] = content
+                true = content.rows == listed[content.path] and content.path not in self.stale_lengths
+                if keyed.folders is not None and true:
+                    learnt[content.path] = content.keys
+            folders.update(keyed.folders or ())
+        if self.cache is not None and not self.trust_lists:
+            self.cache.learn_keys(unread, learnt, folders)
+
+    def read_whole(self, snapshots: Sequence[SnapshotFiles]) -> pa.Table:
+        """Read and count all that snapshots reach but data and delete files, as far as this run has not done it.
+
+        Args:
+            snapshots: in the order of preference, see `manifests`.
+
+        Returns:
+            The manifests of all the snapshots, see `Kept.rows`.
+
+        Raises:
+            CorruptFile: a list or manifest is missing, cannot be read whole, or has other entries than are listed.
+        """
+        asked = frozenset(snapshots)
+        if asked not in self._whole:
+            kept = self.kept_manifests(snapshots, phase="reading kept manifest lists")
+            if kept.uncounted:
+                self.live_keys(kept, phase=_KEPT_PHASE)
+            else:
+                self._read_contents(_others(kept.rows, self._read_paths), phase=_KEPT_PHASE)
+            self._whole[asked] = kept.rows
+        return self._whole[asked]
+
+    def contents(self, rows: pa.Table) -> list[ManifestContent]:
+        """The live files of manifests, for each row of a manifest list.
+
+        Raises:
+            CorruptFile: a manifest is missing or cannot be read whole.
+        """
+        self._read_contents(rows, phase="counting manifests")
+        return [self._contents[path] for path in rows["manifest_path"].to_pylist()]
+
+    def _named_keys(self, paths: Sequence[str]) -> Keys:
+        """Keys of files named one by one, by every name that links to local folders give them."""
+        array = pa.array(paths, pa.string())
+        return key_set([keys_of(array), *self.other_keys(array)])
+
+    def other_keys(self, paths: pa.Array) -> list[Keys]:
+        """Keys of the same files by the other names that links to local folders give them."""
+        if self.other_names is None:
+            return []
+        return [keys_of(names) for names in self.other_names.of(liveness_key_column(paths))]
+
+    def everything_live(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> KnownKeys:
+        """Keys of all that these snapshots reach: files, manifests, lists, and what metadata names directly."""
+        kept = self.kept_manifests(snapshots, phase="reading manifest lists")
+        lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.manifest_list is not None]
+        content = self.live_keys(kept, phase="reading manifests")
+        paths = [*kept.rows["manifest_path"].to_pylist(), *lists, *named]
+        return KnownKeys([*content, self._named_keys(paths)])
+
+    def facts(self, snapshots: Sequence[SnapshotFiles]) -> Facts:
+        """Which partition specs and equality fields the kept snapshots use."""
+        kept = self.kept_manifests(snapshots, phase="reading manifest lists")
+        if kept.uncounted:
+            # A list that was cut short would hide a spec that is in use.
+            self.live_keys(kept, phase="reading manifests")
+        field_ids: set[int] = set()
+        deletes = kept.rows.filter(pc.equal(kept.rows["content"], 1))
+        for found in self.from_entries(
+            deletes, ("status", "equality_ids"), equality_ids, phase="reading delete manifests"
+        ):
+            field_ids.update(found)
+        spec_ids = frozenset(pc.unique(kept.rows["partition_spec_id"]).to_pylist())
+        inline = any(snapshot.manifest_list is None for snapshot in snapshots)
+        return Facts(partition_spec_ids=None if inline else spec_ids, equality_field_ids=frozenset(field_ids))
+
+    def answer(self, reach: Reach, *, step: str) -> Answer:
+        """Which files do the expired snapshots reach that the kept ones do not?
+
+        Raises:
+            CorruptFile: anything that must be read cannot be read whole.
+        """
+        kept = self.kept_manifests(reach.kept, phase="reading kept manifest lists")
+        newest_first = tuple(reversed(reach.expired))
+        expired = self._expired_manifests(newest_first)
+        kept_paths = kept.rows["manifest_path"].to_pylist()
+        kept_keys = key_set([keys_of(kept.rows["manifest_path"])])
+        only_expired = expired.rows.filter(
+            array_of(~among(keys_of(expired.rows["manifest_path"]), kept_keys))
+        )
+        warnings = [f"{path} of an expired snapshot is gone already" for path in expired.missing[:5]]
+        kept_lists = [snapshot.manifest_list for snapshot in reach.kept if snapshot.manifest_list is not None]
+        stays = [self._named_keys([*kept_paths, *kept_lists, *reach.kept_files])]
+        reads = reach.content and only_expired.num_rows
+        named = [*manifest_files(only_expired), *list_files(expired.lists, reach), *reach.expired_files]
+        # A list without counts is checked against its totals once its manifests are read, which is done here only.
+        if reads and isinstance(self.engine, Exchanging) and counted(kept.rows) and not kept.uncounted:
+            from iceberg_cli.iceberg.reachability.distributed import reached_apart
+
+            question = Question(kept.rows, only_expired, named, stays[0], self.other_names)
+            content, table = reached_apart(self.engine, question, on_event=self.on_event)
+            self._read_paths.update(kept_paths)
+        else:
+            stays += self.live_keys(kept, phase=_KEPT_PHASE)
+            known = KnownKeys(stays)
+            held, content = held_or_sorted(self._content(only_expired, known) if reads else ())
+            table = pa.concat_tables([*held, named_removals(named, known)])
+        self._whole[frozenset(reach.kept)] = kept.rows
+        return Answer((_of_step(rows, step) for rows in content), _of_step(table, step), warnings)
+
+    def _content(self, rows: pa.Table, known: KnownKeys) -> Iterator[pa.Table]:
+        """The live files of manifests that only expired snapshots list, without those that stay."""
+        last = dict(zip(rows["manifest_path"].to_pylist(), rows["snapshot_id"].to_pylist(), strict=True))
+        counts = [live_count(rows, content) for content in (0, 1)]
+        # Few files can be asked for once all are known; with many, each batch is sifted where it is decoded.
+        few = None not in counts and known.few(sum(count or 0 for count in counts))
+        kept = NO_KEYS if few else known.whole()
+
+        def going(sources: Sequence[ManifestSource], batch: EntryBatch) -> tuple[pa.Table, Keys]:
+            reasons = [f"last reached by expired snapshot {last[source.path]}" for source in sources]
+            return content_removals(batch.table, kept, reasons)
+
+        scanned = self.from_entries(
+            rows, _REMOVAL_COLUMNS, going, phase="reading expired manifests", missing_ok=True
+        )
+        seen = NO_KEYS
+        for table, keys in without(known, [*scanned]) if few else scanned:
+            new = ~among(keys, seen)
+            seen = key_set([seen, keys[new]])
+            going_now = table.filter(array_of(new))
+            if "as_written" not in going_now.column_names:
+                going_now = going_now.append_column("as_written", going_now["path"])
+            yield going_now.select(_CONTENT_COLUMNS)
+
+
+def _others(rows: pa.Table, known: Collection[str]) -> pa.Table:
+    """The rows of manifest lists whose manifests are not among `known` paths."""
+    return rows.filter(
+        pa.array([path not in known for path in rows["manifest_path"].to_pylist()], pa.bool_())
+    )
+
+
+def _of_step(rows: pa.Table, step: str) -> pa.Table:
+    """Rows of `removal_rows.SCHEMA`, of those that lack the step."""
+    steps = pa.DictionaryArray.from_arrays(array_of(np.zeros(rows.num_rows, np.int32)), pa.array([step]))
+    return rows.add_column(0, "step", steps).select(SCHEMA.names).cast(SCHEMA)

@@ -1,0 +1,1 @@
+"""The Iceberg specification's files and rules, without input or output."""

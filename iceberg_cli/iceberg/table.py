@@ -1,0 +1,515 @@
+"""A table as the shell sees it: its pointer, its state, and the answers that plans need.
+
+`open_table` picks storage and committer from what the operator typed; nothing below it knows how a table is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.engines import Engine, Exchanging
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    CorruptFile,
+    InvalidMetadata,
+    Refused,
+    TableNotFound,
+    UsageError,
+)
+from iceberg_cli.iceberg import ownership as own_files
+from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
+from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
+from iceberg_cli.iceberg.reachability.cache import LivenessCache
+from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
+from iceberg_cli.iceberg.reachability.scan import Liveness
+from iceberg_cli.iceberg.shared_folders import MetadataFiles, delta_owner
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
+from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
+from iceberg_cli.operation.outcomes import Attempt, Committed, Committer, Conflict, Unknown
+from iceberg_cli.operation.retries import Retries
+from iceberg_cli.operation.workspace import OpenedTable
+from iceberg_cli.paths import Roots, canonical
+from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.removal_rows import SCHEMA
+from iceberg_cli.plan.removals import Removals
+from iceberg_cli.storage.aliases import OtherNames
+
+
+@dataclass(kw_only=True)
+class IcebergTable(OpenedTable):
+    """One Iceberg table, opened.
+
+    Args:
+        name, storage, engine, on_event: see `OpenedTable`.
+        committer: how its pointer moves.
+        allow_roots: folders outside the table's own locations in which files may be deleted too.
+        trust_lists: take manifest lists at their word where the summary says they were cut short.
+    """
+
+    format: ClassVar[Literal["iceberg"]] = "iceberg"
+    committer: Committer
+    allow_roots: tuple[str, ...] = ()
+    trust_lists: bool = False
+    metadata_location: str = ""
+    _metadata: TableMetadata | None = None
+    _newer: tuple[str, TableMetadata] | None = None  # location and content of one that is not loaded yet
+    _told: set[str] = field(default_factory=set)  # manifests of which `notices` spoke
+    _live: KnownKeys | None = None
+    _live_location: str = ""
+    _looked_beside: tuple[str, tuple[str, str] | None] | None = (
+        None  # UUID and metadata file of another table
+    )
+    _neighbours: MetadataFiles = field(init=False)
+    _liveness: Liveness = field(init=False)
+
+    def __post_init__(self) -> None:
+        """One memory of what was read, for the whole run."""
+        self._liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists)
+        self._neighbours = MetadataFiles(storage=self.storage)
+
+    @property
+    def workers_write(self) -> bool:  # type: ignore[override]
+        """Whether the engine's workers write new files."""
+        return isinstance(self.engine, Exchanging)
+
+    def use(self, engine: Engine) -> None:
+        """Read with another engine from now on."""
+        self.engine = self._liveness.engine = engine
+
+    def look_through_links(self) -> None:
+        """For tables on local disks, where symbolic links to folders give one file several names."""
+        self._liveness.other_names = OtherNames(self.roots().folders)
+
+    def use_cache(self, folder: Path, *, limit_bytes: int) -> None:
+        """Take what earlier runs learnt of this table's immutable files, and keep what this one learns.
+
+        Args:
+            folder: of all tables; see `LivenessCache`.
+            limit_bytes: of what is kept of all tables.
+        """
+        if self.metadata.table_uuid is None:  # nothing tells it from another table at its place
+            return
+        names = self._liveness.other_names
+        self._liveness.cache = LivenessCache(
+            folder,
+            self.storage,
+            table_uuid=self.metadata.table_uuid,
+            location=self.location,
+            one_name=None if names is None else names.only_one,
+            limit_bytes=limit_bytes,
+        )
+
+    def keep_learnt(self) -> str | None:
+        """Write what this run learnt, if anything, to the cache; why that failed, or None."""
+        cache = self._liveness.cache
+        return (
+            None
+            if cache is None
+            else cache.save(
+                [snapshot_files(snapshot) for snapshot in self.metadata.snapshots if snapshot.key_id is None]
+            )
+        )
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The state as loaded last."""
+        if self._metadata is None:
+            self.load()
+        assert self._metadata is not None
+        return self._metadata
+
+    @property
+    def location(self) -> str:
+        """The table's base location."""
+        return self.metadata.location
+
+    @property
+    def table_uuid(self) -> str:
+        """The UUID in the metadata, empty where a version 1 table has none."""
+        return self.metadata.table_uuid or ""
+
+    def earlier_locations(self) -> list[str]:
+        """Where this table was by its metadata log, without its location now.
+
+        The folder of metadata files lies in the location of its time, unless `write.metadata.path` puts it elsewhere:
+        then the oldest and the newest file in it that the log names are read for theirs.
+        """
+        found: dict[str, None] = {}
+        elsewhere = "write.metadata.path" in self.metadata.properties
+        for folder, files in own_files.earlier_folders(self.metadata).items():
+            location, _, name = folder.rpartition("/")
+            if name == "metadata" and not elsewhere:
+                found[location] = None
+                continue
+            for path in dict.fromkeys((files[0], files[-1])):
+                with suppress(TableNotFound, Refused, CorruptFile, BackendUnavailable, UsageError):
+                    found[canonical(self.read_metadata(path).location.rstrip("/"))] = None
+        found.pop(canonical(self.location.rstrip("/")), None)
+        return [*found]
+
+    def load(self) -> Base:
+        """Look at the pointer, and read what it points to if it has moved.
+
+        Raises:
+            TableNotFound, CorruptFile, BackendUnavailable.
+        """
+        location = self.committer.current()
+        if location != self.metadata_location or self._metadata is None:
+            self._metadata = self._version(location)
+            self.metadata_location, self._newer = location, None
+        return base_of(self._metadata, location)
+
+    def _version(self, location: str) -> TableMetadata:
+        """What the pointer names now, read once: a metadata file never changes under its name."""
+        if self._metadata is not None and location == self.metadata_location:
+            return self._metadata
+        if self._newer is None or self._newer[0] != location:
+            self._newer = location, self.read_metadata(location)
+        return self._newer[1]
+
+    def read_metadata(self, location: str) -> TableMetadata:
+        """Any version of the table's metadata.
+
+        Raises:
+            TableNotFound: no file is there. CorruptFile: it cannot be read whole or breaks the specification.
+        """
+        try:
+            data = self.storage.read(location)
+        except FileNotFoundError:
+            raise TableNotFound(
+                f"Cannot open {self.name}: its metadata file {location} is not there"
+            ) from None
+        return TableMetadata.from_json(decode_metadata_file(data, location), path=location)
+
+    def describe(self) -> dict[str, Any]:
+        """How plans name this table."""
+        return {**self.identity, "format_version": self.metadata.format_version}
+
+    def roots(self) -> Roots:
+        """The folders in which this table's files may be deleted."""
+        return Roots.of(own_files.folders(self.metadata), allowed=self.allow_roots)
+
+    def _nested_tables(self) -> NestedTables:
+        """The other tables in these folders, as they are from now on."""
+        own_metadata = own_files.metadata_folders(self.metadata, self.metadata_location)
+        # The table may have been where the operator says that files of it are.
+        allowed = [f"{canonical(folder).rstrip('/')}/{METADATA}" for folder in self.allow_roots]
+        return NestedTables(
+            storage=self.storage,
+            roots=self.roots().folders,
+            own=[canonical(self.location).rstrip("/")],
+            own_metadata=own_metadata | set(allowed),
+        )
+
+    # -- plans -------------------------------------------------------------------------------------------------
+
+    @property
+    def liveness(self) -> Liveness:
+        """What was read of manifests in this run."""
+        return self._liveness
+
+    def read_only_reason(self) -> str | None:
+        """Why this table cannot be committed to from here, or None."""
+        return self.committer.read_only_reason()
+
+    def blocked(self, plan: Plan) -> Plan:
+        """The plan, blocked where it would write or delete and this table is not the one to do it."""
+        found = super().blocked(plan)
+        if not plan.due:
+            return found
+        deletes = any(step.reach is not None for step in plan.steps)
+        reasons = [self._delta_owner(), self._other_owner() if deletes else None]
+        return replace(found, blocked_by=(*found.blocked_by, *(reason for reason in reasons if reason)))
+
+    def _delta_owner(self) -> str | None:
+        """Why the table's files are a Delta table's to maintain, or None."""
+        folder = canonical(self.location).rstrip("/") or "/"
+        return delta_owner(self.storage, folder, self.metadata.properties)
+
+    def _other_owner(self) -> str | None:
+        """Why some of the table's files may be those of another Iceberg table in its folder, or None.
+
+        The folder is listed once for each version of the table, for it may hold very many manifests.
+        """
+        if self._looked_beside is None or self._looked_beside[0] != self.metadata_location:
+            folder = f"{canonical(self.location).rstrip('/')}/{METADATA}"
+            named = own_files.named_files(self.metadata, self.metadata_location)
+            found = self._neighbours.newest(folder, besides={self.storage.canonical(path) for path in named})
+            others = [each for each in found.items() if each[0] not in ("", self.metadata.table_uuid)]
+            self._looked_beside = self.metadata_location, others[0] if others else None
+        other = self._looked_beside[1]
+        if other is None:
+            return None
+        return (
+            f"another table, {other[0]}, has its metadata in the same folder and may need the same files: {other[1]} "
+            "(if that table is no more, move its metadata files away)"
+        )
+
+    def resolve(self, plan: Plan) -> Plan:
+        """Answer what a plan asks: which files go. What it keeps is read whole, see `commit/verification.py`."""
+        content: list[Iterator[pa.Table]] = []
+        tables = [SCHEMA.empty_table()]
+        warnings: list[str] = []
+        with naming_the_way_out(self.metadata, plan):
+            for step in plan.steps:
+                if step.reach is not None:
+                    answer = self._liveness.answer(step.reach, step=step.name)
+                    content.append(answer.content)
+                    tables.append(answer.rows)
+                    warnings += answer.warnings
+                if step.change is not None:
+                    tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
+            read_kept(self._liveness, self.metadata, plan)
+        self._told |= mended_lengths(plan, self._liveness.stale_lengths)
+        warnings += self.notices()
+        plan = replace(plan, warnings=(*plan.warnings, *warnings))
+        nested = NestedFiles(self._nested_tables())
+        plan = self.with_own_removals(
+            plan,
+            chain(*content, [pa.concat_tables(tables).cast(SCHEMA)]),
+            partial(own_files.own_removals, roots=self.roots()),
+            roots=self.roots(),
+            locations=own_files.folders(self.metadata),
+            left_out=nested.left_out,
+        )
+        return replace(plan, verdicts=(*plan.verdicts, *nested.verdicts()))
+
+    def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
+        """The metadata files that the table's own properties drop with this commit."""
+        from iceberg_cli.iceberg.commit.update import dropped_metadata_files, updates_from_json, with_updates
+
+        after = with_updates(
+            self.metadata,
+            updates_from_json(change.updates),
+            base_location=self.metadata_location,
+            timestamp_ms=timestamp_ms,
+        )
+        paths = dropped_metadata_files(self.metadata, after)
+        return own_files.metadata_removals(paths, step=step.name, canonical=self.storage.canonical)
+
+    def notices(self) -> list[str]:
+        """What was noticed while this table was read and not told yet, for the operator."""
+        stale = self._liveness.stale_lengths
+        new = [path for path in stale if path not in self._told]
+        if not new:
+            return []
+        self._told.update(new)
+        listed, size_bytes = stale[new[0]]
+        more = f", and {len(new) - 1:,} more like it" if len(new) > 1 else ""
+        notice = (
+            f"{new[0]} has {size_bytes:,} bytes, and its manifest list says {listed:,}{more}. Its entries are all "
+            "there, but other readers may fail. `rewrite-manifests` and `upgrade-v3 --with repair-manifests` list it "
+            "again with its true length"
+        )
+        return [notice]
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def retries(self) -> Retries:
+        """`commit.retry.*` with the documented defaults."""
+        metadata = self.metadata
+        return Retries(
+            attempts=metadata.property_int("commit.retry.num-retries", 4) + 1,
+            min_wait_ms=metadata.property_int("commit.retry.min-wait-ms", 100),
+            max_wait_ms=metadata.property_int("commit.retry.max-wait-ms", 60_000),
+            total_timeout_ms=metadata.property_int("commit.retry.total-timeout-ms", 1_800_000),
+        )
+
+    def bind(
+        self,
+        step: Step,
+        staged: Mapping[Task, Staged],
+        *,
+        timestamp_ms: int,
+        commit_uuid: str,
+        operation_id: str,
+        mark: str,
+    ) -> Attempt:
+        """This attempt's commit on the table as loaded last."""
+        from iceberg_cli.iceberg.commit.bind import bind
+
+        assert step.change is not None
+        if reason := self._delta_owner():
+            raise Refused(f"Cannot commit to {self.name}: {reason}")
+        bound = bind(
+            step.change,
+            self.metadata,
+            staged=staged,
+            timestamp_ms=timestamp_ms,
+            commit_uuid=commit_uuid,
+            operation_id=operation_id,
+            list_path=f"{metadata_folder(self.metadata)}/snap-{mark}.avro",
+        )
+        attempt = self.committer.prepare(bound.commit, base_location=self.metadata_location)
+        return replace(attempt, files=bound.files, counts=bound.counts)
+
+    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
+        """The attempt that an intent of the journal describes, byte for byte; None if its base is not there any more.
+
+        Raises:
+            Refused: it cannot be made again: the digests differ.
+        """
+        from iceberg_cli.iceberg.commit.update import Commit, requirements_for, updates_from_json
+
+        base_location = intent["base_location"]
+        try:
+            base = self.read_metadata(base_location)
+        except TableNotFound:
+            return None
+        updates = updates_from_json(intent["updates"])
+        commit = Commit(
+            updates=updates,
+            requirements=requirements_for(updates, base),
+            base=base,
+            timestamp_ms=intent["timestamp_ms"],
+            commit_uuid=intent["commit_uuid"],
+        )
+        attempt = self.committer.prepare(commit, base_location=base_location)
+        if attempt.digest != intent["digest"]:
+            raise Refused(
+                f"Cannot settle step {step.name}: its commit cannot be made again with the same content",
+                state="The commit's outcome is unknown. Nothing was deleted.",
+            )
+        return attempt
+
+    def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """One swap."""
+        return self.committer.commit(attempt)
+
+    def settle(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """What came of an earlier swap."""
+        return self.committer.settle(attempt)
+
+    def effects_visible(self, step: Step) -> bool:
+        """Whether the table as loaded last already is as the step would leave it."""
+        from iceberg_cli.iceberg.commit.update import effects_visible, updates_from_json
+
+        assert step.change is not None
+        return effects_visible(updates_from_json(step.change.updates), self.metadata)
+
+    # -- sweep -------------------------------------------------------------------------------------------------
+
+    def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:  # noqa: ARG002 - no age
+        """Those of `rows` that the table, looked at now, does not reach, inside its own locations.
+
+        Raises:
+            Refused: deletions are forbidden by now, or the table cannot be read here any more.
+        """
+        try:
+            live = self._live_now()
+        except Refused as error:  # encrypted by now, or newer
+            raise Refused(
+                f"Cannot delete files of {self.name} any more: {error.message}",
+                state="The commit is done. Some unreferenced files are still there.",
+                next_step=f"{error.next_step} `resume --abandon` closes the operation.".lstrip(),
+            ) from error
+        asked = removals.rows(rows)
+        # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
+        if pc.any(pc.not_equal(asked["kind"].cast(pa.string()), "metadata_file")).as_py():
+            self._check_interlocks()
+        self._check_owners()
+        paths = asked["path"].cast(pa.string()).combine_chunks()
+        # A link that the operator allowed can lead to a file that the table reaches by another name.
+        names = [keys_of(asked["as_written"]), keys_of(paths), *self._liveness.other_keys(paths)]
+        gone = ~live.holds(np.concatenate(names)).reshape(len(names), -1).any(axis=0)
+        own = own_files.own_removals(asked, self.roots()).to_numpy(zero_copy_only=False)
+        own &= self._nested_tables().holding(asked["path"]).is_null().to_numpy()
+        return [rows[int(place)] for place in (gone & own).nonzero()[0]]
+
+    def _check_interlocks(self) -> None:
+        """Ask again what forbids deletions: a property may have been set since the commit."""
+        if not self.metadata.property_bool("gc.enabled", default=True):
+            raise Refused(
+                f"Cannot delete files of {self.name}: table property gc.enabled is not true any more",
+                state="The commit is done. Some unreferenced files are still there.",
+                next_step="Set gc.enabled=true and `resume`, or close the operation with `resume --abandon`.",
+            )
+
+    def _check_owners(self) -> None:
+        """Ask again whether another table has come to share the folder."""
+        if reason := self._delta_owner() or self._other_owner():
+            raise Refused(
+                f"Cannot delete files of {self.name} any more: {reason}",
+                state="The commit is done. Some unreferenced files are still there.",
+                next_step="`resume --abandon` closes the operation and leaves them.",
+            )
+
+    def _live_now(self) -> KnownKeys:
+        self.load()
+        if self._live is None or self._live_location != self.metadata_location:
+            self._live = self._liveness.everything_live(
+                [snapshot_files(s) for s in self.metadata.snapshots],
+                own_files.named_files(self.metadata, self.metadata_location),
+            )
+            self._live_location = self.metadata_location
+        return self._live
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete files; the ones still there, with the reason."""
+        return self.storage.delete(paths)
+
+    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
+        """Delete files of this tool's own making, and nothing that could be another's or the table's.
+
+        Args:
+            paths: that nothing references.
+            marks: operation id or commit UUIDs; one of them is in each file's name.
+        """
+        if not paths:
+            return
+        # The table as loaded stays: a plan was made of it.
+        location = self.committer.current()
+        metadata = self._version(location)
+        self.storage.delete(
+            own_files.discardable(
+                paths,
+                metadata=metadata,
+                location=location,
+                marks=marks,
+                canonical=self.storage.canonical,
+                earlier=self.left_behind.values(),
+            )
+        )
+
+    # -- staging -----------------------------------------------------------------------------------------------
+
+    def staging_path(self, mark: str, task: Task) -> str:
+        """Where a task's new file goes: Puffin files among the data, the rest among the metadata."""
+        folder = self._data_folder() if task.kind == "puffin" else metadata_folder(self.metadata)
+        return f"{folder}/{mark}-{task.name}"
+
+    def _data_folder(self) -> str:
+        """Where new data and delete files go."""
+        own = self.metadata.properties.get("write.data.path")
+        return (own or f"{self.location.rstrip('/')}/data").rstrip("/")
+
+    def written_folders(self) -> list[str]:
+        """The folders of metadata and of data, and the table's own."""
+        return [metadata_folder(self.metadata), self._data_folder(), self.location]
+
+
+def base_of(metadata: TableMetadata, location: str) -> Base:
+    """The version that a plan is made from."""
+    if metadata.table_uuid is None and metadata.format_version > 1:
+        raise InvalidMetadata(location, "table-uuid", "required from version 2 on")
+    return Base(
+        table_uuid=metadata.table_uuid or "",
+        version=location,
+        refs={name: ref.snapshot_id for name, ref in metadata.refs.items()},
+        last_sequence_number=metadata.last_sequence_number,
+        next_row_id=metadata.next_row_id,
+    )

@@ -1,0 +1,346 @@
+"""assign-row-ids: which heads have manifests without ids, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.commit.branch import Head, branches, head_of
+from iceberg_cli.iceberg.commit.manifest_headers import losses
+from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys, among, key_set, live
+from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.assign_row_ids import rules
+from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, Ids
+from iceberg_cli.iceberg.verbs.assign_row_ids.share import Sharing, share
+from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+
+_SUBJECT: Final = "head"
+_SHOWN: Final = 5
+_SHARING: Final = "--share-ids gives them main's, and writes the manifests anew that hold them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the heads of a table need, as parts of a plan."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    warnings: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    not_applicable: str | None = None
+
+
+class AssignRowIds:
+    """Gives row ids to the data files of branches that have none."""
+
+    operation: Final = rules.OPERATION
+    columns: Final = rules.COLUMNS
+
+    def plan(
+        self, table: IcebergTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """One step for each branch that lacks ids.
+
+        Raises:
+            UsageError: a branch that is named is none. CorruptFile: something that must be read cannot be read whole.
+        """
+        asked = AssignPolicy.from_json(policy)
+        base = table.load()
+        found = parts(table, asked, table.metadata, shown=shown)
+        plan = Plan(
+            operation=self.operation,
+            table=table.describe(),
+            base=base,
+            as_of_ms=as_of_ms,
+            options={
+                "refs": Option(value=list(asked.refs), source="--ref" if asked.refs else "default"),
+                "share_ids": Option(
+                    value=asked.share_ids, source="--share-ids" if asked.share_ids else "default"
+                ),
+            },
+            policy=asked.to_json(),
+            verdicts=found.verdicts,
+            warnings=found.warnings,
+            blocked_by=found.blocked_by,
+            steps=found.steps,
+            not_applicable=found.not_applicable,
+        )
+        return table.resolve(table.blocked(plan))
+
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        """Write the manifests into which ids are taken over."""
+        return {task: share(table, step.work[task], path) for task, path in paths.items()}
+
+
+VERB: Final = AssignRowIds()
+
+
+def parts(
+    table: IcebergTable,
+    asked: AssignPolicy,
+    metadata: TableMetadata,
+    *,
+    shown: Plan | None = None,
+    sharing: str = _SHARING,
+) -> Parts:
+    """What is due on a table.
+
+    Args:
+        table: whose snapshots are read.
+        asked: what the operator asked for.
+        metadata: the table's, or what an upgrade that comes first makes of it.
+        shown: see `Verb.plan`.
+        sharing: how rows of several branches get one id, in words.
+    """
+    names = _chosen(table, asked)
+    if metadata.format_version < 3:
+        reason = (
+            f"the table has format version {metadata.format_version}, and rows have ids from version 3 on; "
+            "`upgrade-v3 --with assign-row-ids` does both"
+        )
+        return Parts(not_applicable=reason)
+    return _Planning(
+        table=table, metadata=metadata, asked=asked, names=names, shown=shown, sharing=sharing
+    ).parts()
+
+
+def _chosen(table: IcebergTable, asked: AssignPolicy) -> list[str]:
+    """The branches that may get ids, in their order."""
+    every = branches(table)
+    for name in asked.refs:
+        if name in every:
+            continue
+        if name in table.metadata.refs:
+            raise UsageError(f"Cannot assign row ids to tag {name}: its snapshot cannot be changed")
+        raise UsageError(
+            f"Cannot assign row ids to branch {name}: the table has {', '.join(every) or 'none'}"
+        )
+    return [name for name in every if not asked.refs or name in asked.refs]
+
+
+@dataclass(kw_only=True)
+class _Planning:
+    table: IcebergTable
+    metadata: TableMetadata
+    asked: AssignPolicy
+    names: list[str]
+    shown: Plan | None
+    sharing: str
+    heads: dict[str, Head] = field(default_factory=dict)
+    steps: dict[str, Step] = field(default_factory=dict)  # by branch, in their order
+    next_row_id: int = field(init=False)  # when the step at hand commits, if nothing else does
+    warnings: list[str] = field(default_factory=list)
+    blocked_by: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.next_row_id = self.metadata.next_row_id
+
+    def parts(self) -> Parts:
+        due = [name for name in self.names if rules.waiting(self.head(name).rows).any()]
+        if self.shown is not None:
+            due = [name for name in due if _goes(self.shown, name)]
+        for name in due:
+            self._check_ids(self.head(name))
+            self.blocked_by += self.head(name).blocked_by
+            self.steps[name] = self._step(self.head(name))
+        verdicts = [self._verdict(self.head(name), due=name in due) for name in self.names]
+        self._warn_of_the_past(due)
+        return Parts(
+            verdicts=tuple(verdicts),
+            warnings=tuple(self.warnings),
+            blocked_by=tuple(dict.fromkeys(self.blocked_by)),
+            steps=tuple(self.steps.values()),
+        )
+
+    def head(self, name: str) -> Head:
+        if name not in self.heads:
+            self.heads[name] = head_of(self.table, name)
+        return self.heads[name]
+
+    def _verdict(self, head: Head, *, due: bool) -> Verdict:
+        first = None
+        if due:
+            first = self.next_row_id
+            change = self.steps[head.ref].change
+            self.next_row_id += 0 if change is None else change.counts["assigned_rows_count"]
+        return Verdict(
+            subject=_SUBJECT,
+            id=head.ref,
+            keep=not due,
+            reason=rules.reason(head.rows, first),
+            timestamp_ms=head.snapshot.timestamp_ms,
+        )
+
+    def _check_ids(self, head: Head) -> None:
+        """Ids that are in use must lie apart, and below the table's counter, or new ranges would give them again."""
+        counter = self.metadata.next_row_id
+        doubtful = head.rows.filter(pa.array(rules.doubtful(head.rows, counter)))
+        columns = ("status", "record_count", "first_row_id")
+        found = Ids.together(
+            [*self.table.liveness.from_entries(doubtful, columns, _ids, phase="reading row ids")]
+        )
+        reasons = []
+        if found.end > counter:
+            reasons.append(
+                f"row-ids-above-next: branch {head.ref} has rows with ids up to {found.end - 1}, and the table's "
+                f"next-row-id is {counter}"
+            )
+        if found.twice is not None:
+            first, last = found.twice
+            reasons.append(
+                f"row-ids-overlap: branch {head.ref} has two rows for each id from {first} to {last}"
+            )
+        self.blocked_by += [
+            f"{each}: its row ids are damaged, `inspect --check` shows where" for each in reasons
+        ]
+
+    def _warn_of_the_past(self, due: Sequence[str]) -> None:
+        """Say what keeps rows without ids for good."""
+        without = [s for s in self.metadata.snapshots if s.first_row_id is None]
+        ids = {snapshot.snapshot_id for snapshot in without}
+        tags = [
+            name for name, ref in self.metadata.refs.items() if ref.type == TAG and ref.snapshot_id in ids
+        ]
+        if due and without:
+            held = f", tags {_some(tags)} among them," if tags else ""
+            self.warnings.append(
+                f"{len(without)} snapshots from before{held} cannot be changed: their rows read without ids for good"
+            )
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _step(self, head: Head) -> Step:
+        lacking = head.rows.filter(pa.array(rules.waiting(head.rows)))
+        if self.asked.share_ids and head.ref != MAIN:
+            return self._sharing_step(head, lacking)
+        twice = self._rows_given_elsewhere(head, lacking)
+        if twice:
+            self.warnings.append(
+                f"{twice:,} rows of branch {head.ref} are in files that another branch has too, and get an id of "
+                f"their own here. {self.sharing}"
+            )
+        draft = rules.assigning_draft(
+            ref=head.ref, snapshot_id=head.snapshot.snapshot_id, summary=head.snapshot.summary, rows=head.rows
+        )
+        counts = {
+            "assigned_rows_count": rules.row_count(lacking),
+            "assigned_manifests_count": lacking.num_rows,
+            "rows_with_two_ids_count": twice,
+        }
+        return Step(name=_step_name(head.ref), change=Change(draft=draft, counts=counts))
+
+    def _rows_given_elsewhere(self, head: Head, lacking: pa.Table) -> int:
+        """Rows of `lacking` whose files have, or get before, ids on another branch."""
+        parts = []
+        for name in branches(self.table):
+            if name == head.ref:
+                continue
+            rows = self.head(name).rows
+            chosen = (
+                rules.with_ids(rows) | rules.waiting(rows) if name in self.steps else rules.with_ids(rows)
+            )
+            parts.append(rows.filter(pa.array(chosen)))
+        if not parts:
+            return 0
+        others = pa.concat_tables(parts)
+        common = pc.is_in(lacking["manifest_path"], value_set=others["manifest_path"].combine_chunks())
+        rest = lacking.filter(pc.invert(common))
+        foreign = pc.invert(
+            pc.is_in(others["manifest_path"], value_set=head.rows["manifest_path"].combine_chunks())
+        )
+        files = self._files(others.filter(foreign)) if rest.num_rows else NO_KEYS
+        shared = rules.row_count(lacking.filter(common))
+        if len(files):
+            columns = ("status", "record_count", "file_path_hash")
+            shared += sum(
+                self.table.liveness.from_entries(rest, columns, _Rows(files), phase="comparing branches")
+            )
+        return shared
+
+    def _files(self, rows: pa.Table) -> Keys:
+        columns = ("status", "file_path_hash")
+        return key_set(
+            [*self.table.liveness.from_entries(rows, columns, _hashes, phase="comparing branches")]
+        )
+
+    def _sharing_step(self, head: Head, lacking: pa.Table) -> Step:
+        """A step in which files that main has too get main's ids, written into their entries."""
+        main = self.head(MAIN).rows if MAIN in self.metadata.refs else None
+        known = main is not None and not rules.waiting(main).any()
+        if main is None or not (known or MAIN in self.steps):
+            self.blocked_by.append(
+                "--share-ids takes the ids that main gave, and main has none: assign them first"
+            )
+            return Step(name=_step_name(head.ref))
+        sharing = Sharing.between(self.table, lacking, main, known=known, metadata=self.metadata)
+        rows = pa.concat_tables([lacking.slice(0, 0), *(part.row for part in sharing.values())])
+        lost = losses(self.table, self.metadata, rows)
+        self.warnings += lost.warnings
+        self.blocked_by += lost.blocked_by
+        draft = rules.assigning_draft(
+            ref=head.ref,
+            snapshot_id=head.snapshot.snapshot_id,
+            summary=head.snapshot.summary,
+            rows=head.rows,
+            rewritten=[part.path for part in sharing.values()],
+            tasks=[*sharing],
+        )
+        shared = sum(part.row_count for part in sharing.values())
+        counts = {
+            "assigned_rows_count": rules.row_count(lacking) - shared,
+            "assigned_manifests_count": lacking.num_rows,
+            "shared_rows_count": shared,
+        }
+        return Step(
+            name=_step_name(head.ref),
+            requires=None if known else "main has its row ids",
+            tasks=(*sharing,),
+            change=Change(draft=draft, counts=counts),
+            work=sharing,
+        )
+
+
+def _step_name(ref: str) -> str:
+    return f"{rules.OPERATION} {ref}"
+
+
+def _goes(plan: Plan, ref: str) -> bool:
+    """Whether a plan that was shown gives ids to a branch."""
+    return any(v.subject == _SUBJECT and v.id == ref and not v.keep for v in plan.verdicts)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+# -- over batches of entries, maybe in another process -----------------------------------------------------------
+
+
+def _ids(_: Sequence[ManifestSource], batch: EntryBatch) -> Ids:
+    return Ids.of(batch.table)
+
+
+def _hashes(_: Sequence[ManifestSource], batch: EntryBatch) -> Keys:
+    return key_set([live(batch.table)["file_path_hash"].to_numpy()])
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Counts the rows of the live files whose hash is among `files`."""
+
+    files: Keys
+
+    def __call__(self, _: Sequence[ManifestSource], batch: EntryBatch) -> int:
+        found = live(batch.table)
+        return int(
+            found["record_count"].to_numpy()[among(found["file_path_hash"].to_numpy(), self.files)].sum()
+        )

@@ -1,0 +1,258 @@
+"""assign-row-ids: first row ids for the data manifests that have none.
+
+A `replace` snapshot on a branch lists the head's manifests again; the manifest list of it gives each data manifest
+without a `first_row_id` one. Nothing else is written, unless a branch takes over the ids that main gave to the files
+that both have: then the ids are written into the entries of its manifests.
+
+Spec: "Row Lineage for Upgraded Tables", "First Row ID Assignment", "First Row ID Inheritance".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.iceberg.commit.draft import SnapshotDraft
+from iceberg_cli.iceberg.commit.summary import carried_totals
+from iceberg_cli.iceberg.reachability.keys import live
+from iceberg_cli.iceberg.spec.manifest import DATA
+from iceberg_cli.plan.plan import Task
+from iceberg_cli.plan.policy import policy_fields
+
+OPERATION: Final = "assign-row-ids"
+COLUMNS: Final = (
+    "assigned_rows_count",
+    "assigned_manifests_count",
+    "shared_rows_count",
+    "rows_with_two_ids_count",
+)
+_MOST: Final = (1 << 63) - 1
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignPolicy:
+    """What the operator asked for: branches by name, all of them where none is named."""
+
+    refs: tuple[str, ...] = ()
+    share_ids: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {"refs": list(self.refs), "share_ids": self.share_ids}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> AssignPolicy:
+        """Inverse of `to_json`.
+
+        Raises:
+            UsageError: a field is missing, unknown or of another type.
+        """
+        return cls(**policy_fields(value, {"refs": [str], "share_ids": bool}))
+
+
+def waiting(rows: pa.Table) -> Mask:
+    """Which of n rows of a manifest list are data manifests without a `first_row_id`."""
+    without: Mask = rows["first_row_id"].is_null().to_numpy()
+    return _data(rows) & without
+
+
+def with_ids(rows: pa.Table) -> Mask:
+    """Which of n rows of a manifest list are data manifests with a `first_row_id`."""
+    having: Mask = rows["first_row_id"].is_valid().to_numpy()
+    return _data(rows) & having
+
+
+def row_count(rows: pa.Table) -> int:
+    """The live rows of manifests, deleted ones of data files included; `rows` have counts."""
+    return int(live_rows(rows).sum())
+
+
+def live_rows(rows: pa.Table) -> Numbers:
+    """The rows of the live data files of each of n manifests with counts."""
+    counts: Numbers = pc.add(rows["added_rows_count"], rows["existing_rows_count"]).to_numpy()
+    return counts
+
+
+def doubtful(rows: pa.Table, next_row_id: int) -> Mask:
+    """Which of n manifests with counts may hold an id that another one has too, or one of `next_row_id` or above.
+
+    A manifest's range is as long as it has live rows, and is not used where entries have ids of their own, as those
+    of a rewrite have: so only the entries of these can tell. Manifests whose ranges lie apart are taken at their word.
+    """
+    firsts = pc.fill_null(rows["first_row_id"], 0).to_numpy()
+    stops = _stops(firsts, live_rows(rows))
+    places = np.flatnonzero(with_ids(rows) & (stops > firsts))
+    order = places[np.argsort(firsts[places], kind="stable")]
+    starts, ends = firsts[order], stops[order]
+    found = np.zeros(rows.num_rows, np.bool_)
+    found[order[1:]] = starts[1:] < np.maximum.accumulate(ends)[:-1]
+    found[order[:-1]] |= ends[:-1] > starts[1:]
+    found[order] |= ends > next_row_id
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Row ids of live files.
+
+    Args:
+        firsts: first id of each of n ranges that do not touch, ascending.
+        stops: the id after the last one of each.
+        twice: first and last id of one range that two files have, if there is any.
+    """
+
+    firsts: Numbers
+    stops: Numbers
+    twice: tuple[int, int] | None = None
+
+    @property
+    def end(self) -> int:
+        """The first id above all of them; 0 without ids."""
+        return int(self.stops.max(initial=0))
+
+    @classmethod
+    def of(cls, entries: pa.Table) -> Ids:
+        """Those of the live entries among `entries`: columns `status`, `first_row_id`, `record_count`."""
+        found = live(entries)
+        found = found.filter(found["first_row_id"].is_valid())
+        firsts, counts = found["first_row_id"].to_numpy(), found["record_count"].to_numpy()
+        return cls._ranges(firsts[counts > 0], _stops(firsts, counts)[counts > 0])
+
+    @classmethod
+    def together(cls, parts: Sequence[Ids]) -> Ids:
+        """Those of all parts."""
+        none = np.empty(0, np.int64)
+        found = cls._ranges(
+            np.concatenate([none, *(part.firsts for part in parts)]),
+            np.concatenate([none, *(part.stops for part in parts)]),
+        )
+        known = next((part.twice for part in parts if part.twice is not None), found.twice)
+        return replace(found, twice=known)
+
+    @classmethod
+    def _ranges(cls, firsts: Numbers, stops: Numbers) -> Ids:
+        order = np.argsort(firsts, kind="stable")
+        firsts, own = firsts[order], stops[order]
+        stops = np.maximum.accumulate(own)
+        clash = np.flatnonzero(firsts[1:] < stops[:-1])[:1]
+        twice = None
+        if len(clash):
+            at = int(clash[0])
+            twice = int(firsts[at + 1]), int(min(stops[at], own[at + 1])) - 1
+        apart = np.flatnonzero(firsts[1:] > stops[:-1])
+        begins = np.concatenate([np.arange(min(len(firsts), 1)), apart + 1])
+        ends = np.concatenate([apart, np.arange(len(firsts))[-1:]])
+        return cls(firsts[begins], stops[ends], twice)
+
+
+def _stops(firsts: Numbers, counts: Numbers) -> Numbers:
+    """The id after the last one of each range. Hostile numbers do not wrap around."""
+    stops: Numbers = np.minimum(firsts, _MOST - counts) + counts
+    return stops
+
+
+def reason(rows: pa.Table, first_row_id: int | None) -> str:
+    """Why a head with these manifests gets ids from `first_row_id` on, or (None) why it gets none."""
+    lacking, having = rows.filter(pa.array(waiting(rows))), rows.filter(pa.array(with_ids(rows)))
+    has = f"{_counted(having)} with ids" if having.num_rows else "none with ids yet"
+    if first_row_id is not None:
+        return f"ids for {_counted(lacking)}, from {first_row_id} on if nothing else commits; {has}"
+    return (
+        f"came after what was shown: {_counted(lacking)} without ids" if lacking.num_rows else f"kept: {has}"
+    )
+
+
+def _counted(rows: pa.Table) -> str:
+    manifests, count = rows.num_rows, row_count(rows)
+    return f"{manifests:,} data manifest{'' if manifests == 1 else 's'} of {count:,} row{'' if count == 1 else 's'}"
+
+
+def assigning_draft(
+    *,
+    ref: str,
+    snapshot_id: int,
+    summary: Mapping[str, str] | None,
+    rows: pa.Table,
+    rewritten: Sequence[str] = (),
+    tasks: Sequence[Task] = (),
+) -> SnapshotDraft:
+    """The `replace` snapshot in whose manifest list every data manifest has ids.
+
+    Args:
+        ref: the branch.
+        snapshot_id: its head.
+        summary: the head's.
+        rows: of the head's manifest list, with counts.
+        rewritten: paths of the manifests that `tasks` take the place of.
+        tasks: one for each of `rewritten`.
+    """
+    gone = pc.is_in(rows["manifest_path"], value_set=pa.array(rewritten, pa.string()))
+    kept = rows.filter(pc.invert(gone))
+    return SnapshotDraft(
+        ref=ref,
+        parent_snapshot_id=snapshot_id,
+        operation="replace",
+        added=tuple(tasks),
+        kept=kept,
+        summary={
+            "manifests-created": str(len(tasks)),
+            "manifests-kept": str(kept.num_rows),
+            "manifests-replaced": str(len(rewritten)),
+            "entries-processed": "0",
+            "changed-partition-count": "0",
+            **carried_totals(summary),
+        },
+    )
+
+
+# -- ids that another branch gave --------------------------------------------------------------------------------
+
+
+def sharing_task(manifest_path: str, ids: pa.Table | None) -> Task:
+    """The task that writes the ids of main into a manifest.
+
+    Args:
+        manifest_path: of the manifest.
+        ids: `file_path` and `first_row_id` of its files that main has too; None while main has no ids.
+    """
+    digest = hashlib.sha256(manifest_path.encode())
+    if ids is not None:
+        for path, first_row_id in zip(
+            *(ids[name].to_pylist() for name in ("file_path", "first_row_id")), strict=True
+        ):
+            digest.update(f"\n{first_row_id} {path}".encode())
+    return Task(name=f"shared-{digest.hexdigest()[:16]}.avro", kind="manifest", inputs=(manifest_path,))
+
+
+def take_over(entries: pa.Table, ids: pa.Table) -> pa.Table:
+    """The live entries of a manifest as EXISTING ones, with main's ids where main has their file.
+
+    Args:
+        entries: all columns, inherited values filled in.
+        ids: `file_path` and `first_row_id`, each path once.
+
+    Returns:
+        In the same order. An entry whose file main does not have keeps its null, and inherits.
+    """
+    kept = live(entries)
+    places = pc.index_in(kept["file_path"], value_set=ids["file_path"].combine_chunks())
+    taken = ids["first_row_id"].take(places)
+    first_row_id = pc.coalesce(kept["first_row_id"], taken.cast(pa.int64()))
+    existing = pa.array(np.zeros(kept.num_rows, np.int32))
+    for name, column in (("first_row_id", first_row_id), ("status", existing)):
+        kept = kept.set_column(kept.column_names.index(name), name, column)
+    return kept
+
+
+def _data(rows: pa.Table) -> Mask:
+    data: Mask = rows["content"].to_numpy() == DATA
+    return data

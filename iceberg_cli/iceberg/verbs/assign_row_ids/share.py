@@ -1,0 +1,251 @@
+"""Ids that main gave, written into the entries of another branch's manifests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.reachability.keys import Keys, among, key_set, live, sources_of
+from iceberg_cli.iceberg.spec.manifest import (
+    ENTRY_COLUMNS,
+    EntryBatch,
+    ManifestSource,
+    manifest_metadata,
+    open_manifest,
+    read_entries,
+)
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.assign_row_ids import rules
+from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import refuse_unknown_fields
+from iceberg_cli.plan.plan import Staged, Task
+
+_IDS = pa.schema([("file_path", pa.string()), ("record_count", pa.int64()), ("first_row_id", pa.int64())])
+_IDENTITY = (
+    "file_path",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "first_row_id",
+    "record_count",
+)
+_PHASE = "comparing branches"
+_INHERITED = 1 << 61  # above every id that a table gives
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sharing:
+    """A manifest to be written anew.
+
+    Args:
+        row: its row of the manifest list.
+        ids: of its files that main has too: `file_path`, `record_count`, `first_row_id` (null while main has none).
+        metadata: the table's.
+    """
+
+    row: pa.Table
+    ids: pa.Table
+    metadata: TableMetadata
+
+    @property
+    def path(self) -> str:
+        """Of the manifest as it is."""
+        path: str = self.row["manifest_path"][0].as_py()
+        return path
+
+    @property
+    def row_count(self) -> int:
+        """Rows that get main's ids."""
+        return int(pc.sum(self.ids["record_count"]).as_py() or 0)
+
+    @classmethod
+    def between(
+        cls, table: IcebergTable, rows: pa.Table, main: pa.Table, *, known: bool, metadata: TableMetadata
+    ) -> dict[Task, Sharing]:
+        """The manifests that hold files of main, each with the task that writes it anew.
+
+        Args:
+            table: whose manifests are read.
+            rows: of the branch's manifest list, manifests without ids.
+            main: rows of main's manifest list.
+            known: main has its ids.
+            metadata: the table's.
+        """
+        hashes = key_set(
+            [*table.liveness.from_entries(rows, ("status", "file_path_hash"), _hashes, phase=_PHASE)]
+        )
+        columns = ("status", "file_path", "file_path_hash", "record_count", "first_row_id")
+        givers = main.filter(pa.array(rules.with_ids(main) | rules.waiting(main)))
+        found = [*table.liveness.from_entries(givers, columns, _Ids(hashes), phase="reading main's row ids")]
+        ids = pa.concat_tables(found) if found else _IDS.empty_table()
+        places: dict[str, npt.NDArray[np.int64]] = {}
+        paths = ids["file_path"].combine_chunks()
+        for part in table.liveness.from_entries(rows, ("status", "file_path"), _Places(paths), phase=_PHASE):
+            places |= part
+        sharing = {}
+        for index, path in enumerate(rows["manifest_path"].to_pylist()):
+            if path in places:
+                own = ids.take(pa.array(places[path]))
+                task = rules.sharing_task(path, own if known else None)
+                sharing[task] = cls(row=rows.slice(index, 1), ids=own, metadata=metadata)
+        return sharing
+
+
+def share(table: IcebergTable, sharing: Sharing, path: str) -> Staged:
+    """Write one manifest of which shared files have main's ids, and read it back."""
+    (source,) = sources_of(sharing.row)
+    opened = open_manifest(source, table.storage.read(source.path))
+    refuse_unknown_fields(opened)
+    (batch,) = read_entries([opened], columns=ENTRY_COLUMNS)
+    entries = rules.take_over(batch.table, sharing.ids)
+    schema, spec = _schema_and_spec(opened, sharing.metadata)
+    try:
+        data = write_manifest(
+            _flat(entries, batch.partition_ids, spec["fields"], source.path),
+            schema=schema,
+            partition_spec=spec,
+            format_version=3,
+            content=source.content,
+            sync=hashlib.sha256(path.encode()).digest()[:16],
+        )
+    except ValueError as error:
+        raise CorruptFile(source.path, None, str(error)) from error
+    _check_written(data, path, entries)
+    table.storage.put_if_absent(path, data)
+    (row,) = sharing.row.to_pylist()
+    files, rows = entries.num_rows, int(pc.sum(entries["record_count"]).as_py() or 0)
+    row |= {
+        "manifest_path": path,
+        "manifest_length": len(data),
+        "sequence_number": None,
+        "added_snapshot_id": None,
+        "min_sequence_number": pc.min(entries["sequence_number"]).as_py(),
+        "added_files_count": 0,
+        "existing_files_count": files,
+        "deleted_files_count": 0,
+        "added_rows_count": 0,
+        "existing_rows_count": rows,
+        "deleted_rows_count": 0,
+        "first_row_id": None,
+        "all_rows_have_ids": entries["first_row_id"].null_count == 0,
+    }
+    return Staged(path=path, row=row)
+
+
+def _schema_and_spec(
+    source: ManifestSource, metadata: TableMetadata
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The schema and partition spec of a manifest, from its header or else from the table."""
+    assert source.container is not None
+    header = manifest_metadata(source.container)
+    spec = metadata.partition_spec(source.partition_spec_id or 0)
+    schema = metadata.current_schema().to_json()
+    if header.schema is not None:
+        schema = {**_parsed(header.schema, dict, source.path, "schema"), "schema-id": header.schema_id or 0}
+    if header.partition_spec is not None:
+        fields = _parsed(header.partition_spec, list, source.path, "partition-spec")
+    elif spec is not None:
+        fields = spec.to_json()["fields"]
+    else:
+        raise CorruptFile(source.path, "partition-spec", f"the table has no spec {source.partition_spec_id}")
+    return schema, {"spec-id": source.partition_spec_id, "fields": fields}
+
+
+def _parsed(text: str, wanted: type, path: str, key: str) -> Any:
+    """JSON of a manifest's header."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise CorruptFile(path, key, f"the header's JSON cannot be parsed: {error}") from error
+    if not isinstance(value, wanted):
+        raise CorruptFile(path, key, f"{text!r:.40} is no {wanted.__name__}")
+    return value
+
+
+def _flat(
+    entries: pa.Table, ids: Sequence[int | None], fields: Sequence[Mapping[str, Any]], path: str
+) -> list[dict[str, Any]]:
+    """Entries as the writer takes them; a partition's values by the spec's names, whatever the file calls them.
+
+    Args:
+        entries: of one manifest.
+        ids: of the fields of its partition struct.
+        fields: of the spec; one without an id is found by its place.
+        path: of the manifest.
+
+    Raises:
+        CorruptFile: the struct has no ids and does not fit the spec.
+    """
+    own: list[int | None] = [field.get("field-id") for field in fields]
+    if len(ids) == len(own) and (set(ids) <= {None} or None in own):
+        ids = own = list(range(len(own)))
+    if None in ids or None in own:
+        raise CorruptFile(path, "field partition", f"it has fields {list(ids)}, the spec has {own}")
+    rows = entries.drop_columns(["manifest"]).to_pylist()
+    for row in rows:
+        values = dict(zip(ids, row["partition"].values(), strict=True))
+        row["partition"] = {
+            str(field["name"]): values.get(key) for field, key in zip(fields, own, strict=True)
+        }
+    return list(rows)
+
+
+def _check_written(data: bytes, path: str, entries: pa.Table) -> None:
+    """Refuse a manifest that does not read as the entries that it was made from."""
+    source = ManifestSource(path=path, data=data, first_row_id=_INHERITED)
+    (batch,) = read_entries([source], columns=_IDENTITY)
+    ids = batch.table["first_row_id"]
+    ids = pc.if_else(pc.less(ids, _INHERITED), ids, pa.scalar(None, pa.int64()))
+    found = batch.table.set_column(batch.table.column_names.index("first_row_id"), "first_row_id", ids)
+    if found.select(_IDENTITY).to_pydict() != entries.select(_IDENTITY).to_pydict():
+        raise AssertionError(f"{path} does not read as it was written")
+
+
+# -- over batches of entries, maybe in another process -----------------------------------------------------------
+
+
+def _hashes(_: Sequence[ManifestSource], batch: EntryBatch) -> Keys:
+    return key_set([live(batch.table)["file_path_hash"].to_numpy()])
+
+
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """The ids of the live files whose hash is among `files`."""
+
+    files: Keys
+
+    def __call__(self, _: Sequence[ManifestSource], batch: EntryBatch) -> pa.Table:
+        found = live(batch.table)
+        return found.filter(pa.array(among(found["file_path_hash"].to_numpy(), self.files))).select(
+            _IDS.names
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """By manifest, the places in `paths` of its live files that are there, in entry order."""
+
+    paths: pa.Array
+
+    def __call__(
+        self, sources: Sequence[ManifestSource], batch: EntryBatch
+    ) -> dict[str, npt.NDArray[np.int64]]:
+        found = live(batch.table)
+        places = pc.fill_null(pc.index_in(found["file_path"], value_set=self.paths), -1).to_numpy()
+        owners = found["manifest"].to_numpy()
+        parts = {}
+        for index in batch.sources:
+            mine = places[owners == index]
+            if (mine >= 0).any():
+                parts[sources[index].path] = mine[mine >= 0].astype(np.int64)
+        return parts

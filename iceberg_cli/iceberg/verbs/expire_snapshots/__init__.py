@@ -1,0 +1,1 @@
+"""`expire-snapshots` of Iceberg tables."""

@@ -1,0 +1,238 @@
+"""Which snapshots and refs does a table keep? The specification's "Snapshot Retention Policy".
+
+Corner cases follow Iceberg Java: equality keeps; the walk along a branch stops at the first snapshot that fails;
+`main` is never removed; a tag holds one snapshot and not its ancestors; a snapshot outside every kept ref is kept
+while it is younger than the global cut-off, so that staged and rolled-back work is not lost at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from iceberg_cli.iceberg.spec.metadata import MAIN, Snapshot, SnapshotRef, TableMetadata
+from iceberg_cli.plan.plan import Option, Verdict
+from iceberg_cli.plan.text import age, old
+
+DAY_MS = 86_400_000
+DEFAULT_MAX_SNAPSHOT_AGE_MS = 5 * DAY_MS
+DEFAULT_MIN_SNAPSHOTS_TO_KEEP = 1
+MAX_LONG = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What applies where a ref says nothing itself.
+
+    `cutoff_ms`: snapshots with a timestamp at or after it are young. `by_age` is False when the operator
+    named snapshot ids and nothing else: then only those go.
+    """
+
+    cutoff_ms: Option
+    min_snapshots_to_keep: Option
+    max_ref_age_ms: Option
+    snapshot_ids: frozenset[int]
+    by_age: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Every ref and every snapshot with its verdict.
+
+    `kept` and `expired` are snapshot ids, `dropped_refs` names; `problems` are interlocks in words.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    kept: frozenset[int]
+    expired: tuple[int, ...]
+    dropped_refs: tuple[str, ...]
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def judge(metadata: TableMetadata, retention: Retention, *, as_of_ms: int) -> Judgement:
+    """Apply a retention policy to a table.
+
+    Args:
+        metadata: the table.
+        retention: what applies where a ref says nothing itself.
+        as_of_ms: the "now" of every age, in ms since the epoch.
+
+    Returns:
+        One verdict for each ref, then one for each snapshot, newest first.
+
+    Spec: "Snapshot Retention Policy", steps 1 to 5.
+    """
+    refs = _refs(metadata)
+    ref_verdicts, kept_refs = _judge_refs(metadata, refs, retention, as_of_ms=as_of_ms)
+    if retention.by_age:
+        reasons = _kept_by_age(metadata, kept_refs, retention, as_of_ms=as_of_ms)
+    else:
+        reasons = dict.fromkeys(
+            (s.snapshot_id for s in metadata.snapshots), "kept: not among the named snapshots"
+        )
+        for name, ref in kept_refs.items():
+            reasons[ref.snapshot_id] = _head_reason(name, ref)
+    heads = {ref.snapshot_id: name for name, ref in kept_refs.items()}
+    problems, warnings = [], []
+    for snapshot_id in sorted(retention.snapshot_ids):
+        if metadata.snapshot(snapshot_id) is None:
+            warnings.append(
+                f"snapshot {snapshot_id} is not in the table, so there is nothing to expire for it"
+            )
+        elif snapshot_id in heads:
+            kind = kept_refs[heads[snapshot_id]].type
+            problems.append(f"snapshot {snapshot_id} was named, but {kind} {heads[snapshot_id]} points to it")
+        else:
+            reasons.pop(snapshot_id, None)
+    verdicts, expired = [], []
+    for snapshot in sorted(
+        metadata.snapshots, key=lambda s: (-s.timestamp_ms, -s.sequence_number, s.snapshot_id)
+    ):
+        keep = snapshot.snapshot_id in reasons
+        if not keep:
+            expired.append(snapshot.snapshot_id)
+        reason = reasons.get(snapshot.snapshot_id) or _why_expired(snapshot, retention, as_of_ms=as_of_ms)
+        verdicts.append(
+            Verdict(
+                subject="snapshot",
+                id=str(snapshot.snapshot_id),
+                keep=keep,
+                reason=reason,
+                timestamp_ms=snapshot.timestamp_ms,
+            )
+        )
+    return Judgement(
+        verdicts=(*ref_verdicts, *verdicts),
+        kept=frozenset(reasons),
+        expired=tuple(expired),
+        dropped_refs=tuple(sorted(set(refs) - set(kept_refs))),
+        problems=tuple(problems),
+        warnings=tuple(warnings),
+    )
+
+
+def _refs(metadata: TableMetadata) -> dict[str, SnapshotRef]:
+    return dict(sorted(metadata.refs.items(), key=lambda item: (item[0] != MAIN, item[0])))
+
+
+def _judge_refs(
+    metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: Retention, *, as_of_ms: int
+) -> tuple[list[Verdict], dict[str, SnapshotRef]]:
+    """Step 2: the age of a ref is the age of the snapshot that it points to."""
+    verdicts: list[Verdict] = []
+    kept: dict[str, SnapshotRef] = {}
+    for name, ref in refs.items():
+        snapshot = metadata.snapshot(ref.snapshot_id)
+        max_age_ms = (
+            ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(retention.max_ref_age_ms.value)
+        )
+        keep = True
+        if snapshot is None:
+            keep, reason = False, f"dropped: points to snapshot {ref.snapshot_id}, which is not in the table"
+        elif name == MAIN:
+            reason = "kept: main is never removed"
+        elif not retention.by_age:
+            reason = "kept: only named snapshots expire"
+        elif as_of_ms - snapshot.timestamp_ms <= max_age_ms:
+            reason = (
+                "kept: no maximum ref age"
+                if max_age_ms == MAX_LONG
+                else (
+                    f"kept: its snapshot is {old(as_of_ms - snapshot.timestamp_ms)}, "
+                    f"not older than its maximum ref age of {age(max_age_ms)}"
+                )
+            )
+        else:
+            keep = False
+            reason = (
+                f"dropped: its snapshot is {old(as_of_ms - snapshot.timestamp_ms)}, "
+                f"older than its maximum ref age of {age(max_age_ms)}"
+            )
+        if keep:
+            kept[name] = ref
+        verdicts.append(
+            Verdict(
+                subject=ref.type,
+                id=name,
+                keep=keep,
+                reason=reason,
+                timestamp_ms=None if snapshot is None else snapshot.timestamp_ms,
+            )
+        )
+    return verdicts, kept
+
+
+def _kept_by_age(
+    metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: Retention, *, as_of_ms: int
+) -> dict[int, str]:
+    """Steps 3 to 5: snapshot id -> why it is kept."""
+    reasons: dict[int, str] = {}
+    referenced: set[int] = set()
+    for name, ref in refs.items():
+        head = metadata.snapshot(ref.snapshot_id)
+        assert head is not None
+        reasons[head.snapshot_id] = _head_reason(name, ref)
+        referenced.add(head.snapshot_id)
+        if ref.type == "branch":
+            referenced.update(s.snapshot_id for s in ancestors(metadata, head))
+    for name, ref in refs.items():
+        if ref.type == "branch":
+            for snapshot_id, reason in _walk(metadata, name, ref, retention, as_of_ms=as_of_ms):
+                reasons.setdefault(snapshot_id, reason)
+    cutoff_ms = int(retention.cutoff_ms.value)
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= cutoff_ms:
+            young_ms = as_of_ms - snapshot.timestamp_ms
+            only = "only " if young_ms >= 0 else ""
+            reasons[snapshot.snapshot_id] = f"kept: on no branch or tag, but {only}{old(young_ms)}"
+    return reasons
+
+
+def _walk(
+    metadata: TableMetadata, name: str, ref: SnapshotRef, retention: Retention, *, as_of_ms: int
+) -> Iterator[tuple[int, str]]:
+    """Step 4: the snapshots that one branch keeps. It ends at the first that fails; it does not filter."""
+    minimum = (
+        ref.min_snapshots_to_keep
+        if ref.min_snapshots_to_keep is not None
+        else int(retention.min_snapshots_to_keep.value)
+    )
+    cutoff_ms = (
+        as_of_ms - ref.max_snapshot_age_ms
+        if ref.max_snapshot_age_ms is not None
+        else int(retention.cutoff_ms.value)
+    )
+    head = metadata.snapshot(ref.snapshot_id)
+    assert head is not None
+    for position, snapshot in enumerate(ancestors(metadata, head)):
+        if position < minimum:
+            yield snapshot.snapshot_id, f"kept: one of the newest {minimum} of branch {name}"
+        elif snapshot.timestamp_ms >= cutoff_ms:
+            yield snapshot.snapshot_id, f"kept: on branch {name}, {old(as_of_ms - snapshot.timestamp_ms)}"
+        else:
+            return
+
+
+def ancestors(metadata: TableMetadata, head: Snapshot) -> Iterator[Snapshot]:
+    """`head` and its ancestors that are still in the table, newest first; a cycle ends the walk."""
+    seen: set[int] = set()
+    snapshot: Snapshot | None = head
+    while snapshot is not None and snapshot.snapshot_id not in seen:
+        seen.add(snapshot.snapshot_id)
+        yield snapshot
+        parent_id = snapshot.parent_snapshot_id
+        snapshot = None if parent_id is None else metadata.snapshot(parent_id)
+
+
+def _head_reason(name: str, ref: SnapshotRef) -> str:
+    return f"kept: head of branch {name}" if ref.type == "branch" else f"kept: tag {name}"
+
+
+def _why_expired(snapshot: Snapshot, retention: Retention, *, as_of_ms: int) -> str:
+    if snapshot.snapshot_id in retention.snapshot_ids:
+        return "expires: named by --snapshot-id"
+    aged = old(as_of_ms - snapshot.timestamp_ms)
+    if snapshot.timestamp_ms < int(retention.cutoff_ms.value):
+        return f"expires: {aged}, older than the cut-off ({retention.cutoff_ms.source})"
+    return f"expires: {aged}, past the age that its branch allows"

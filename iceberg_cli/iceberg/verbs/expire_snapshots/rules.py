@@ -1,0 +1,383 @@
+"""expire-snapshots: which snapshots, refs, schemas, specs and files a table no longer needs.
+
+`plan` decides what the commit removes and asks which files only the expired snapshots reach. It reads nothing: the
+question is `Step.reach`, answered by the shell through an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.spec.encryption import check_plain_list
+from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
+    DAY_MS,
+    DEFAULT_MAX_SNAPSHOT_AGE_MS,
+    DEFAULT_MIN_SNAPSHOTS_TO_KEEP,
+    MAX_LONG,
+    Judgement,
+    Retention,
+    judge,
+)
+from iceberg_cli.plan.nearest import did_you_mean
+from iceberg_cli.plan.plan import Base, Change, NamedFile, Option, Plan, Reach, SnapshotFiles, Step, Verdict
+from iceberg_cli.plan.policy import policy_fields
+from iceberg_cli.plan.text import age, iso
+
+OPERATION = "expire-snapshots"
+CLEANUPS = ("all", "metadata", "none")
+_YOUNG_MS = DAY_MS
+
+_SHAPE: Final[Mapping[str, Any]] = {
+    "older_than_ms": (int, None),
+    "retain_last": (int, None),
+    "snapshot_ids": [str],
+    "clean_metadata": bool,
+    "cleanup": frozenset(CLEANUPS),
+    "grace_ms": int,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpirePolicy:
+    """What the operator asked for; None where nothing was said.
+
+    `older_than_ms` is a point in time, in ms since the epoch.
+    """
+
+    older_than_ms: int | None = None
+    retain_last: int | None = None
+    snapshot_ids: tuple[int, ...] = ()
+    clean_metadata: bool = False
+    cleanup: str = "all"  # of CLEANUPS
+    grace_ms: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form; ids as strings."""
+        return {
+            "older_than_ms": self.older_than_ms,
+            "retain_last": self.retain_last,
+            "snapshot_ids": [str(snapshot_id) for snapshot_id in self.snapshot_ids],
+            "clean_metadata": self.clean_metadata,
+            "cleanup": self.cleanup,
+            "grace_ms": self.grace_ms,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ExpirePolicy:
+        """Inverse of `to_json`.
+
+        Raises:
+            UsageError: a field is missing, unknown, of another type or out of range.
+        """
+        fields = policy_fields(value, _SHAPE)
+        try:
+            ids = tuple(int(snapshot_id) for snapshot_id in fields["snapshot_ids"])
+        except ValueError as error:
+            raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
+        if fields["grace_ms"] < 0:
+            raise UsageError(f"Cannot plan again from this policy: grace_ms is {fields['grace_ms']}")
+        return cls(**{**fields, "snapshot_ids": ids})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What `--clean-metadata` must know of the kept snapshots: ids that their manifests and deletes use."""
+
+    partition_spec_ids: frozenset[int] | None  # None: not known of all manifests, so every spec stays
+    equality_field_ids: frozenset[int]
+
+
+def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int) -> Retention:
+    """The policy with its gaps filled from table properties and documented defaults.
+
+    Raises:
+        UsageError: `retain_last` below 1, or a cut-off after `as_of_ms`.
+        InvalidMetadata: a retention property is no number.
+    """
+    if policy.retain_last is not None and policy.retain_last < 1:
+        raise UsageError(f"--retain-last must be at least 1, not {policy.retain_last}")
+    if policy.older_than_ms is not None and policy.older_than_ms > as_of_ms:
+        raise UsageError("--older-than is in the future: every snapshot would be older")
+    if policy.older_than_ms is not None:
+        cutoff = Option(value=policy.older_than_ms, source="--older-than")
+    else:
+        max_age = _from_property(metadata, "history.expire.max-snapshot-age-ms", DEFAULT_MAX_SNAPSHOT_AGE_MS)
+        cutoff = Option(value=as_of_ms - int(max_age.value), source=max_age.source)
+    if policy.retain_last is not None:
+        minimum = Option(value=policy.retain_last, source="--retain-last")
+    else:
+        minimum = _from_property(
+            metadata, "history.expire.min-snapshots-to-keep", DEFAULT_MIN_SNAPSHOTS_TO_KEEP
+        )
+    return Retention(
+        cutoff_ms=cutoff,
+        min_snapshots_to_keep=minimum,
+        max_ref_age_ms=_from_property(metadata, "history.expire.max-ref-age-ms", MAX_LONG),
+        snapshot_ids=frozenset(policy.snapshot_ids),
+        by_age=not policy.snapshot_ids or policy.older_than_ms is not None or policy.retain_last is not None,
+    )
+
+
+def check_named(metadata: TableMetadata, policy: ExpirePolicy) -> None:
+    """Refuse a policy that asks for snapshots alone of which the table has none.
+
+    Raises:
+        UsageError: none is there.
+    """
+    named = policy.snapshot_ids
+    if not named or policy.older_than_ms is not None or policy.retain_last is not None:
+        return
+    if not any(metadata.snapshot(snapshot_id) for snapshot_id in named):
+        ids = ", ".join(map(str, named))
+        near = did_you_mean(str(named[0]), (str(each.snapshot_id) for each in metadata.snapshots))
+        raise UsageError(
+            f"Cannot expire by --snapshot-id {ids}: the table has no such snapshot.{near}",
+            next_step="`inspect TABLE snapshots` lists those that it has.",
+        )
+
+
+def _from_property(metadata: TableMetadata, name: str, default: int) -> Option:
+    if name in metadata.properties:
+        value = metadata.property_int(name, default)
+        if value < 0:
+            raise UsageError(
+                f"Cannot judge the snapshots' ages: table property {name}={value} is negative",
+                next_step="Set the property to a positive number, or remove it.",
+            )
+        return Option(value=value, source=f"table property {name}")
+    return Option(value=default, source="default")
+
+
+def kept_snapshots(
+    metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int
+) -> tuple[SnapshotFiles, ...]:
+    """The snapshots whose manifests must be read before `plan` can be called with `clean_metadata`."""
+    judgement = judge(metadata, retention_of(metadata, policy, as_of_ms=as_of_ms), as_of_ms=as_of_ms)
+    return tuple(snapshot_files(s) for s in metadata.snapshots if s.snapshot_id in judgement.kept)
+
+
+def plan(
+    metadata: TableMetadata,
+    policy: ExpirePolicy,
+    *,
+    base: Base,
+    table: Mapping[str, Any],
+    as_of_ms: int,
+    facts: Facts | None = None,
+) -> Plan:
+    """What expiring snapshots would do.
+
+    Args:
+        metadata: the table as loaded for `base`.
+        policy: what the operator asked for.
+        base: the version that the plan is made from.
+        table: how the plan names the table.
+        as_of_ms: the "now" of every age, in ms since the epoch.
+        facts: needed when `policy.clean_metadata` is set.
+
+    Returns:
+        A plan of no step (nothing is due) or of one.
+
+    Raises:
+        UsageError: the policy makes no sense.
+        InvalidMetadata: a retention property is no number.
+    """
+    retention = retention_of(metadata, policy, as_of_ms=as_of_ms)
+    judgement = judge(metadata, retention, as_of_ms=as_of_ms)
+    dropped = _dropped_metadata(metadata, judgement, facts) if facts is not None else ()
+    updates: list[Mapping[str, Any]] = [
+        {"action": "remove-snapshot-ref", "ref-name": name} for name in judgement.dropped_refs
+    ]
+    if judgement.expired:
+        updates.append({"action": "remove-snapshots", "snapshot-ids": sorted(judgement.expired)})
+    schema_ids = [int(verdict.id) for verdict in dropped if verdict.subject == "schema" and not verdict.keep]
+    spec_ids = [
+        int(verdict.id) for verdict in dropped if verdict.subject == "partition-spec" and not verdict.keep
+    ]
+    if schema_ids:
+        updates.append({"action": "remove-schemas", "schema-ids": schema_ids})
+    if spec_ids:
+        updates.append({"action": "remove-partition-specs", "spec-ids": spec_ids})
+    step = Step(
+        name="expire",
+        change=Change(updates=tuple(updates)),
+        reach=None
+        if policy.cleanup == "none"
+        else reach(metadata, judgement.kept, content=policy.cleanup == "all"),
+    )
+    lasting = _lasting(policy, judgement)
+    return Plan(
+        operation=OPERATION,
+        table=table,
+        base=base,
+        as_of_ms=as_of_ms,
+        options=_options(retention, policy),
+        policy=policy.to_json(),
+        verdicts=(*judgement.verdicts, *dropped),
+        warnings=(
+            *judgement.warnings,
+            *_warnings(metadata, retention, policy, judgement, as_of_ms=as_of_ms),
+            *lasting,
+        ),
+        lasting=lasting,
+        # An interlock refuses an effect; a problem is that what was asked for cannot be done.
+        blocked_by=(*(_interlocks(metadata, judgement) if updates else ()), *judgement.problems),
+        steps=(step,) if updates else (),
+        grace_ms=policy.grace_ms,
+    )
+
+
+def _lasting(policy: ExpirePolicy, judgement: Judgement) -> tuple[str, ...]:
+    """That files stay for ever, where that was asked for; see `Plan.lasting`."""
+    if policy.cleanup == "all" or not judgement.expired:
+        return ()
+    kept = "files" if policy.cleanup == "none" else "data and delete files"
+    why = f"--cleanup {policy.cleanup} deletes none of them, and no later run knows them"
+    return (f"the {kept} that only these snapshots reach stay for ever: {why}",)
+
+
+def _options(retention: Retention, policy: ExpirePolicy) -> dict[str, Option]:
+    return {
+        "older_than_ms": retention.cutoff_ms,
+        "retain_last": retention.min_snapshots_to_keep,
+        "max_ref_age_ms": retention.max_ref_age_ms,
+        "snapshot_ids": Option(
+            value=[str(snapshot_id) for snapshot_id in sorted(retention.snapshot_ids)],
+            source="--snapshot-id" if retention.snapshot_ids else "default",
+        ),
+        "by_age": Option(value=retention.by_age, source="default" if retention.by_age else "--snapshot-id"),
+        "clean_metadata": _chosen("--clean-metadata", policy.clean_metadata, default=False),
+        "cleanup": _chosen("--cleanup", policy.cleanup, default="all"),
+        "grace_ms": _chosen("--grace", policy.grace_ms, default=0),
+    }
+
+
+def _chosen(flag: str, value: Any, *, default: Any) -> Option:
+    return Option(value=value, source="default" if value == default else flag)
+
+
+def _interlocks(metadata: TableMetadata, judgement: Judgement) -> tuple[str, ...]:
+    found = []
+    if not metadata.property_bool("gc.enabled", default=True):
+        value = metadata.properties["gc.enabled"]
+        found.append(f"table property gc.enabled={value}: another table may use these files")
+    if metadata.snapshots and not judgement.kept:
+        found.append("it would remove every snapshot of the table, which has no branch or tag that holds one")
+    return tuple(found)
+
+
+def _warnings(
+    metadata: TableMetadata,
+    retention: Retention,
+    policy: ExpirePolicy,
+    judgement: Judgement,
+    *,
+    as_of_ms: int,
+) -> tuple[str, ...]:
+    warnings = []
+    young_ms = as_of_ms - int(retention.cutoff_ms.value)
+    if judgement.expired and retention.by_age and young_ms < _YOUNG_MS and policy.grace_ms < _YOUNG_MS:
+        warnings.append(
+            f"the cut-off is only {age(young_ms)} old; readers and writers may still use what expires. "
+            "With --grace 24h the files wait until the next run or `resume`"
+        )
+    ahead = [
+        (v.timestamp_ms, f"snapshot {v.id}")
+        for v in judgement.verdicts
+        if v.subject == "snapshot" and v.timestamp_ms is not None and v.timestamp_ms > as_of_ms
+    ]
+    if not ahead and metadata.last_updated_ms > as_of_ms:
+        ahead = [(metadata.last_updated_ms, "the table's last change")]
+    if ahead:
+        newest_ms, name = max(ahead)
+        more = f" and {len(ahead) - 1:,} more" if len(ahead) > 1 else ""
+        warnings.append(
+            f"{name}{more} is dated {iso(newest_ms)}, and ages are counted from {iso(as_of_ms)}: one of the clocks is "
+            "wrong, or --as-of names the past; what is dated ahead counts as new"
+        )
+    return tuple(warnings)
+
+
+def _dropped_metadata(metadata: TableMetadata, judgement: Judgement, facts: Facts) -> tuple[Verdict, ...]:
+    """Schemas and specs, each with its verdict."""
+    kept = [s for s in metadata.snapshots if s.snapshot_id in judgement.kept]
+    named = {s.schema_id for s in kept}
+    verdicts = []
+    for schema in metadata.schemas:
+        if schema.schema_id == metadata.current_schema_id:
+            keep, reason = True, "kept: current schema"
+        elif None in named:
+            keep, reason = True, "kept: a kept snapshot does not say which schema it has"
+        elif schema.schema_id in named:
+            keep, reason = True, "kept: schema of a kept snapshot"
+        elif facts.equality_field_ids & schema.types_by_id().keys():
+            keep, reason = True, "kept: has a field that a live equality delete uses"
+        else:
+            keep, reason = False, "goes: no kept snapshot and no live equality delete needs it"
+        verdicts.append(Verdict(subject="schema", id=str(schema.schema_id), keep=keep, reason=reason))
+    for spec in metadata.partition_specs:
+        if spec.spec_id == metadata.default_spec_id:
+            keep, reason = True, "kept: default partition spec"
+        elif facts.partition_spec_ids is None or spec.spec_id in facts.partition_spec_ids:
+            keep, reason = True, "kept: spec of a kept manifest"
+        else:
+            keep, reason = False, "goes: no kept manifest has it"
+        verdicts.append(Verdict(subject="partition-spec", id=str(spec.spec_id), keep=keep, reason=reason))
+    return tuple(verdicts)
+
+
+def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) -> Reach:
+    """Which files do the snapshots that are not in `kept_ids` reach that those do not?"""
+    expired = [s for s in metadata.snapshots if s.snapshot_id not in kept_ids]
+    kept = [s for s in metadata.snapshots if s.snapshot_id in kept_ids]
+    statistics = [(s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.statistics]
+    statistics += [
+        (s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.partition_statistics
+    ]
+    gone = {s.snapshot_id for s in expired}
+    return Reach(
+        expired=tuple(snapshot_files(s) for s in expired),
+        kept=tuple(snapshot_files(s) for s in kept),
+        expired_files=tuple(
+            NamedFile(
+                path=path,
+                kind="statistics_file",
+                size_bytes=size_bytes,
+                reason=f"statistics of expired snapshot {snapshot_id}",
+            )
+            for snapshot_id, path, size_bytes in statistics
+            if snapshot_id in gone
+        ),
+        kept_files=frozenset(path for snapshot_id, path, _ in statistics if snapshot_id not in gone),
+        content=content,
+    )
+
+
+def snapshot_files(snapshot: Snapshot) -> SnapshotFiles:
+    """Where to start reading what a snapshot reaches, with the summary's totals where they are numbers.
+
+    Raises:
+        Refused: its manifest list is encrypted.
+    """
+    check_plain_list(snapshot)
+    summary = snapshot.summary or {}
+    return SnapshotFiles(
+        snapshot_id=snapshot.snapshot_id,
+        manifest_list=snapshot.manifest_list,
+        manifests=snapshot.manifests or (),
+        total_data_files=_count(summary.get("total-data-files")),
+        total_delete_files=_count(summary.get("total-delete-files")),
+        added_data_files=_count(summary.get("added-data-files")),
+        sequence_number=snapshot.sequence_number,
+        timestamp_ms=snapshot.timestamp_ms,
+    )
+
+
+def _count(text: object) -> int | None:
+    return (
+        int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19 else None
+    )

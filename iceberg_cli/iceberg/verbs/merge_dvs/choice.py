@@ -1,0 +1,191 @@
+"""merge-dvs: which position deletes become deletion vectors, and which Puffin files are written again.
+
+Columns only; nothing is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.iceberg.verbs.merge_dvs.columns import EQUALITY, POSITIONS, VECTOR, Bools, Ints
+from iceberg_cli.iceberg.verbs.merge_dvs.index import SOUND, Index
+
+FOOTER_BYTES: Final = 200  # of one deletion vector in a Puffin footer, without its data file's path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """What becomes of position deletes.
+
+    Args:
+        leaving: for each delete whether it is a position delete file of which nothing is needed any more.
+        targets: rows of `data` that get a deletion vector.
+        sequence_numbers: of these vectors: the greatest of what each one joins.
+    """
+
+    leaving: Bools
+    targets: Ints
+    sequence_numbers: Ints
+
+
+def allowed(index: Index, shown: Mapping[int, frozenset[str]] | None) -> Bools:
+    """Which deletes may be touched: those that --where means and, on a base that moved, that the plan had shown.
+
+    Args:
+        index: of the base at hand.
+        shown: paths by kind; None for no limit.
+    """
+    chosen: Bools = index.deletes["chosen"].to_numpy().copy()
+    if shown is not None:
+        for kind, paths in shown.items():
+            mine = np.flatnonzero(index.kinds == kind)
+            listed = pc.is_in(
+                index.deletes["path"].take(pa.array(mine)), value_set=pa.array(sorted(paths), pa.string())
+            )
+            chosen[mine] &= listed.to_numpy()
+    return chosen
+
+
+def covered(index: Index, may: Bools) -> Ints:
+    """Data files whose deletion vector must be held against older position deletes before these may leave."""
+    applied = index.part_data >= 0
+    asked = np.unique(index.part_data[applied & may[index.part_delete]])
+    found: Ints = asked[(index.vector[asked] >= 0) & (index.frozen[asked] == SOUND)]
+    return found
+
+
+def convert(index: Index, may: Bools, *, keep_dangling: bool) -> Conversion:
+    """A position delete file leaves only with all that its rows name; a data file takes all that applies to it."""
+    stays = ~may | (index.kinds != POSITIONS)
+    applied = np.flatnonzero(index.part_data >= 0)
+    held = index.frozen[index.part_data[applied]] != SOUND
+    stays[index.part_delete[applied[held]]] = True
+    leaving = ~stays
+    if keep_dangling:
+        leaving &= ~index.dangling
+    owners, files = index.part_delete[applied], index.part_data[applied]
+    targets = np.unique(files[leaving[owners] & (index.vector[files] < 0)])
+    greatest = np.full(len(index.data), -1, np.int64)
+    np.maximum.at(greatest, files, index.column("sequence_number")[owners])
+    return Conversion(leaving=leaving, targets=targets, sequence_numbers=greatest[targets])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Puffins:
+    """The Puffin files that hold live deletion vectors: n files.
+
+    Args:
+        paths: n.
+        file: for each delete its place in `paths`, or -1.
+        vectors: number of live deletion vectors in each.
+        live_bytes: of their blobs.
+        weight: of their blobs with what a footer says of each.
+        file_bytes: of the whole file.
+        free: whether every one of its vectors may be moved.
+        dangling: number of vectors that no data file needs.
+    """
+
+    paths: pa.Array
+    file: Ints
+    vectors: Ints
+    live_bytes: Ints
+    weight: Ints
+    file_bytes: Ints
+    free: Bools
+    dangling: Ints
+
+    def suspects(self, ratio: float) -> Bools:
+        """Files that may be dead to this part; only their footers tell how much of the rest is footer."""
+        outside = self.file_bytes - self.live_bytes
+        return self.free & (outside >= ratio * self.file_bytes)
+
+
+def puffins(index: Index, may: Bools, *, keep_dangling: bool) -> Puffins:
+    """The Puffin files of an index. What is dangling counts as dead, unless it is kept."""
+    rows = np.flatnonzero(index.kinds == VECTOR)
+    encoded = index.deletes["path"].take(pa.array(rows)).combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    count = len(encoded.dictionary)
+    file = np.full(len(index.kinds), -1, np.int64)
+    file[rows] = codes
+    named = index.vector_data[rows]
+    frozen = (
+        (named >= 0) & (index.frozen[named] != SOUND) if len(index.data) else np.zeros(len(rows), np.bool_)
+    )
+    held = ~may[rows] | frozen
+    gone = index.dangling[rows] & (not keep_dangling)
+    sizes, stays = index.column("size")[rows], ~gone
+    weights = weights_of(sizes, index.deletes["ref"].take(pa.array(rows)))
+    file_bytes = np.zeros(count, np.int64)
+    np.maximum.at(file_bytes, codes, index.column("file_size")[rows])
+    return Puffins(
+        paths=encoded.dictionary,
+        file=file,
+        vectors=np.bincount(codes, minlength=count),
+        live_bytes=_sums(codes[stays], sizes[stays], count),
+        weight=_sums(codes[stays], weights[stays], count),
+        file_bytes=file_bytes,
+        free=np.bincount(codes[held], minlength=count) == 0,
+        dangling=np.bincount(codes[gone & may[rows]], minlength=count),
+    )
+
+
+def weights_of(sizes: Ints, refs: pa.Array | pa.ChunkedArray) -> Ints:
+    """About how many bytes deletion vectors take in a Puffin file, footer included."""
+    lengths = pc.fill_null(pc.binary_length(refs), 0).to_numpy()
+    weights: Ints = sizes + lengths + FOOTER_BYTES
+    return weights
+
+
+def small(found: Puffins, due: Bools, last_weight: int, *, target_bytes: int, min_files: int) -> Bools:
+    """Which Puffin files are joined because they are small: all small ones, or none if there are too few.
+
+    A file is small up to half the target. All that is written but its last file reaches the target, so at most one
+    new file is small: it counts with the others, and a second run finds too few.
+
+    Args:
+        found: n files.
+        due: which of them are written again in any case.
+        last_weight: of the last file that is written in any case; 0 for none.
+        target_bytes: of a new file.
+        min_files: fewer small ones stay as they are; never fewer than two.
+    """
+    least = target_bytes // 2
+    candidates = found.free & ~due & (found.weight <= least) & (found.weight > 0)
+    count = int(candidates.sum()) + (0 < last_weight <= least)
+    return candidates if count >= max(min_files, 2) else np.zeros_like(candidates)
+
+
+def rolled(weights: Ints, target_bytes: int) -> Ints:
+    """Cut a sequence of vectors into files: each is closed once it has reached the target.
+
+    Returns:
+        For each the number of its file.
+    """
+    ends = np.cumsum(weights)
+    numbers = np.zeros(len(weights), np.int64)
+    start, base = 0, 0
+    while start < len(weights):
+        stop = int(np.searchsorted(ends, base + target_bytes)) + 1
+        numbers[stop:] += 1
+        start = stop
+        base = int(ends[min(stop, len(ends)) - 1])
+    return numbers
+
+
+def idle_equality(index: Index, may: Bools) -> Bools:
+    """Equality delete files that no data file needs."""
+    idle: Bools = (index.kinds == EQUALITY) & index.dangling & may
+    return idle
+
+
+def _sums(codes: Any, values: Ints, count: int) -> Ints:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, codes, values)
+    return sums

@@ -1,0 +1,114 @@
+"""merge-dvs: what the operator asked for, with table properties and defaults where nothing was said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
+from iceberg_cli.plan.plan import Option
+from iceberg_cli.plan.policy import policy_fields
+
+WITH_VECTORS: Final = 3  # the first format version that has deletion vectors
+DEFAULT_TARGET_BYTES: Final = 64 << 20
+DEFAULT_MIN_FILES: Final = 5
+DEFAULT_DEAD_RATIO: Final = 0.3
+TARGET_PROPERTY: Final = "write.delete.target-file-size-bytes"
+
+_SHAPE: Final[Mapping[str, Any]] = {
+    "target_size_bytes": (int, None),
+    "min_files": (int, None),
+    "dead_ratio": (float, None),
+    "where": (str, None),
+    "keep_dangling": bool,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePolicy:
+    """What the operator asked for; None where nothing was said."""
+
+    target_size_bytes: int | None = None
+    min_files: int | None = None
+    dead_ratio: float | None = None
+    where: str | None = None
+    keep_dangling: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "target_size_bytes": self.target_size_bytes,
+            "min_files": self.min_files,
+            "dead_ratio": self.dead_ratio,
+            "where": self.where,
+            "keep_dangling": self.keep_dangling,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> MergePolicy:
+        """Inverse of `to_json`.
+
+        Raises:
+            UsageError: a field is missing, unknown, of another type or out of range.
+        """
+        policy = cls(**policy_fields(value, _SHAPE))
+        policy._check()
+        return policy
+
+    def _check(self) -> None:
+        if self.target_size_bytes is not None and self.target_size_bytes < 1:
+            raise UsageError(f"--target-size must be at least 1, not {self.target_size_bytes}")
+        if self.min_files is not None and self.min_files < 1:
+            raise UsageError(f"--min-files must be at least 1, not {self.min_files}")
+        if self.dead_ratio is not None and not 0 < self.dead_ratio <= 1:
+            raise UsageError(f"--dead-ratio must be above 0 and at most 1, not {self.dead_ratio}")
+        if self.where is not None:
+            parse_where(self.where)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The policy with its gaps filled."""
+
+    target_bytes: int
+    min_files: int
+    dead_ratio: float
+    keep_dangling: bool
+    with_vectors: bool  # False: only position deletes that dangle go, as below version 3
+    options: Mapping[str, Option]
+
+
+def settings_of(metadata: TableMetadata, policy: MergePolicy) -> Settings:
+    """Option, table property, documented default, in this order.
+
+    Raises:
+        InvalidMetadata: the property is no number.
+    """
+    target = _first(policy.target_size_bytes, "--target-size", DEFAULT_TARGET_BYTES)
+    if target.source == "default" and TARGET_PROPERTY in metadata.properties:
+        number = metadata.property_int(TARGET_PROPERTY, DEFAULT_TARGET_BYTES)
+        target = Option(value=max(1, number), source=f"table property {TARGET_PROPERTY}")
+    options = {
+        "target_size_bytes": target,
+        "min_files": _first(policy.min_files, "--min-files", DEFAULT_MIN_FILES),
+        "dead_ratio": _first(policy.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
+        "where": _first(policy.where, "--where", None),
+        "keep_dangling": Option(
+            value=policy.keep_dangling, source="--keep-dangling" if policy.keep_dangling else "default"
+        ),
+    }
+    return Settings(
+        target_bytes=target.value,
+        min_files=options["min_files"].value,
+        dead_ratio=options["dead_ratio"].value,
+        keep_dangling=policy.keep_dangling,
+        with_vectors=metadata.format_version >= WITH_VECTORS,
+        options=options,
+    )
+
+
+def _first(value: Any, option: str, default: Any) -> Option:
+    return Option(value=default, source="default") if value is None else Option(value=value, source=option)

@@ -1,0 +1,277 @@
+"""What workers do for merge-dvs: read position delete files and Puffin files, join deletion vectors, make Puffin files.
+
+All of this holds values only and travels to the workers; `delete_apart` sends it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from iceberg_cli.encoding.transport import from_ipc, to_ipc
+from iceberg_cli.engines import Made, Source
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
+from iceberg_cli.iceberg.spec.dv_blobs import read_vectors
+from iceberg_cli.iceberg.spec.position_deletes import (
+    PARTS_SCHEMA,
+    WHOLE,
+    Share,
+    named_files,
+    read_position_deletes,
+    read_share,
+    without_blobs,
+)
+from iceberg_cli.iceberg.verbs.merge_dvs.columns import Ints
+from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
+    SAID_SCHEMA,
+    joined_pieces,
+    lacking_pieces,
+    numbers_of,
+    pieces_of,
+    put_together,
+    said_of,
+)
+from iceberg_cli.iceberg.verbs.merge_dvs.puffin_build import puffin_of
+
+VECTOR_COLUMNS: Final = ("file_size", "offset", "size", "ref", "record_count", "last_row")
+_DEALT: Final = tuple(name for name in SAID_SCHEMA.names if name not in ("is_vector", "positions", "blob"))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """A share of a position delete file.
+
+    A share is decoded by itself, but the file is read whole for each of its shares.
+
+    Args:
+        path: where it is.
+        size_bytes: of the file.
+        record_count: of the file.
+        share: which row groups.
+        asked: rows of `ASKED_SCHEMA`; None: everything that it names, without positions.
+    """
+
+    path: str
+    size_bytes: int
+    record_count: int
+    share: Share = WHOLE
+    asked: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PuffinFile:
+    """A Puffin file with deletion vectors that are wanted: rows of `VECTOR_COLUMNS` and of how they are dealt."""
+
+    path: str
+    size_bytes: int
+    asked: pa.Table
+
+
+Item = DeleteFile | PuffinFile
+
+
+def source_of(item: Item) -> Source:
+    """The file of an item."""
+    return Source(item.path, item.size_bytes)
+
+
+# -- what position delete files name -------------------------------------------------------------------------------
+
+
+def load_names(item: DeleteFile, data: bytes) -> tuple[pa.Table, int]:
+    """What a share says, without positions, and how many rows it has.
+
+    Raises:
+        CorruptFile: see `read_position_deletes`.
+    """
+    parts, rows = read_share(data, item.path, record_count=item.record_count, only=None, share=item.share)
+    return without_blobs(parts), rows
+
+
+def parse_names(
+    batch: Sequence[tuple[DeleteFile, tuple[pa.Table, int] | None]],
+) -> tuple[pa.Table, list[int]]:
+    """Rows of `PARTS_SCHEMA` without blobs, and the number of rows of each share."""
+    found = [loaded for _, loaded in batch if loaded is not None]
+    return pa.concat_tables([parts for parts, _ in found]).combine_chunks(), [rows for _, rows in found]
+
+
+def load_files(item: DeleteFile, data: bytes) -> list[str]:
+    """The data files that a position delete file names.
+
+    Raises:
+        CorruptFile: see `named_files`.
+    """
+    return named_files(data, item.path, record_count=item.record_count)
+
+
+def parse_files(batch: Sequence[tuple[DeleteFile, list[str] | None]]) -> pa.Table:
+    """Rows of `PARTS_SCHEMA` of which only `source` and `path` are known."""
+    found = [(item.path, names) for item, names in batch if names is not None]
+    sources = pa.array([path for path, _ in found], pa.string())
+    owners = np.repeat(np.arange(len(found)), [len(names) for _, names in found])
+    columns = {
+        "source": sources.take(pa.array(owners)),
+        "path": pa.array(chain.from_iterable(names for _, names in found), pa.string()),
+        "cardinality": np.zeros(len(owners), np.int64),
+        "last": np.full(len(owners), -1),
+        "size": np.zeros(len(owners), np.int64),
+        "blob": pa.nulls(len(owners), pa.large_binary()),
+    }
+    return pa.table(columns, schema=PARTS_SCHEMA)
+
+
+# -- what is joined ------------------------------------------------------------------------------------------------
+
+
+def load(item: Item, data: bytes) -> pa.Table | bytes:
+    """What a delete file says of the data files that are asked for; a Puffin file as it is.
+
+    Raises:
+        CorruptFile: see `read_position_deletes`.
+    """
+    if isinstance(item, PuffinFile):
+        return data
+    assert item.asked is not None
+    only = frozenset(item.asked["path"].to_pylist())
+    return read_position_deletes(data, item.path, record_count=item.record_count, only=only, share=item.share)
+
+
+def parse(batch: Sequence[tuple[Item, pa.Table | bytes | None]]) -> dict[int, bytes]:
+    """Pieces by bucket: see `pieces_of`.
+
+    Raises:
+        CorruptFile: a file is gone, or a deletion vector is not sound.
+    """
+    gone = [item for item, loaded in batch if loaded is None]
+    if gone:
+        raise CorruptFile(gone[0].path, None, "the table needs this file and it is not there")
+    said = [
+        said_of(loaded, item.asked)
+        for item, loaded in batch
+        if isinstance(item, DeleteFile) and isinstance(loaded, pa.Table)
+    ]
+    puffins = [
+        (item, loaded) for item, loaded in batch if isinstance(item, PuffinFile) and isinstance(loaded, bytes)
+    ]
+    if puffins:
+        said.append(_vectors(puffins))
+    return {bucket: to_ipc(pieces) for bucket, pieces in pieces_of(said).items()}
+
+
+def _vectors(files: Sequence[tuple[PuffinFile, bytes]]) -> pa.Table:
+    """Rows of `SAID_SCHEMA`: deletion vectors that are there already, checked."""
+    asked = pa.concat_tables([item.asked for item, _ in files])
+    found = read_vectors(
+        [(item.path, data, len(item.asked)) for item, data in files], asked.select(VECTOR_COLUMNS)
+    )
+    columns: dict[str, Any] = {name: asked[name] for name in _DEALT}
+    columns |= {
+        "is_vector": pa.array(np.ones(len(asked), np.bool_)),
+        "positions": asked["record_count"],
+        "blob": pa.array(chain.from_iterable(each.blobs for each in found), pa.large_binary()),
+    }
+    return pa.table(columns, schema=SAID_SCHEMA)
+
+
+def lacking(_: int, contents: Sequence[bytes]) -> bytes:
+    """How much the deletion vectors of a bucket lack: rows of `LACKING_SCHEMA`."""
+    return to_ipc(lacking_pieces(list(map(from_ipc, contents))))
+
+
+def numbers(_: int, contents: Sequence[bytes]) -> bytes:
+    """The numbers of a bucket in which every vector is whole: rows of `NUMBERS_SCHEMA`."""
+    return to_ipc(numbers_of(joined_pieces(list(map(from_ipc, contents)))))
+
+
+@dataclass(frozen=True, slots=True)
+class ByPlace:
+    """Brings the ranges of each vector together; of vectors that are whole only their numbers go on.
+
+    Args:
+        ranged: sorted places of vectors that are cut into ranges: each gets a bucket.
+        spread: number of buckets behind those, for all that is whole.
+    """
+
+    ranged: Ints
+    spread: int
+
+    def __call__(self, bucket: int, contents: Sequence[bytes]) -> Mapping[int, bytes]:
+        """See `numbers_together`."""
+        vectors = joined_pieces(list(map(from_ipc, contents)))
+        apart = np.isin(vectors["place"].to_numpy(), self.ranged)
+        found = {}
+        if not apart.all():
+            whole = vectors.filter(pa.array(~apart))
+            found[len(self.ranged) + bucket % self.spread] = to_ipc(numbers_of(whole))
+        for place in np.unique(vectors["place"].to_numpy()[apart]).tolist():
+            mine = vectors.filter(pa.array(vectors["place"].to_numpy() == place))
+            found[int(np.searchsorted(self.ranged, place))] = to_ipc(mine)
+        return found
+
+
+def numbers_together(_: int, contents: Sequence[bytes]) -> bytes:
+    """Rows of `NUMBERS_SCHEMA` of what `ByPlace` brought together."""
+    tables = list(map(from_ipc, contents))
+    known = [table for table in tables if "blob" not in table.column_names]
+    ranges = [table for table in tables if "blob" in table.column_names]
+    return to_ipc(pa.concat_tables([*known, numbers_of(put_together(ranges))]))
+
+
+# -- new files -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ByOutput:
+    """Brings the vectors of each Puffin file together.
+
+    Args:
+        starts: first place of each file, ascending.
+    """
+
+    starts: Ints
+
+    def __call__(self, _: int, contents: Sequence[bytes]) -> Mapping[int, bytes]:
+        """See `Writing`."""
+        vectors = joined_pieces(list(map(from_ipc, contents)))
+        outputs = np.searchsorted(self.starts, vectors["place"].to_numpy(), side="right") - 1
+        return {
+            output: to_ipc(vectors.filter(pa.array(outputs == output)))
+            for output in np.unique(outputs).tolist()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Makes Puffin files of their deletion vectors, each in one task.
+
+    Args:
+        outputs: rows of `OUTPUTS_SCHEMA`; a vector's place is its row.
+        bounds: of each file its first place and the one behind its last.
+        paths: of each file.
+    """
+
+    outputs: pa.Table
+    bounds: tuple[tuple[int, int], ...]
+    paths: tuple[str, ...]
+
+    def __call__(self, number: int, contents: Sequence[bytes]) -> Made:
+        """A file, and as its result its number and its size.
+
+        Raises:
+            CorruptFile: a vector is not the one that was planned. BackendUnavailable: one did not arrive.
+        """
+        start, stop = self.bounds[number]
+        vectors = put_together(list(map(from_ipc, contents)))
+        if vectors["place"].to_pylist() != list(range(start, stop)):
+            raise BackendUnavailable(
+                f"Cannot write {self.paths[number]}: {len(vectors)} of {stop - start} deletion vectors arrived"
+            )
+        outputs = self.outputs.slice(start, stop - start)
+        data = puffin_of(outputs, vectors["blob"].to_pylist(), self.paths[number])
+        return Made(self.paths[number], data, (number, len(data)))

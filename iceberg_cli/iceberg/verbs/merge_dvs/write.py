@@ -1,0 +1,209 @@
+"""What merge-dvs writes: Puffin files, then the delete manifests that name them. Everything is read back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.engines import Exchanging, Source
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
+from iceberg_cli.iceberg.reachability.keys import sources_of
+from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED, EXISTING, open_manifest
+from iceberg_cli.iceberg.spec.manifest_writer import entry_blocks, manifest_header
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.merge_dvs.choice import Puffins
+from iceberg_cli.iceberg.verbs.merge_dvs.distributed import puffins_apart
+from iceberg_cli.iceberg.verbs.merge_dvs.entries import IDENTITY_SCHEMA, Carry, added_entries, check_manifest
+from iceberg_cli.iceberg.verbs.merge_dvs.list_rows import list_row, manifest_codec, schema_for
+from iceberg_cli.iceberg.verbs.merge_dvs.puffin_build import offsets_of, puffin_of
+from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
+from iceberg_cli.iceberg.verbs.merge_dvs.rules import NEW, ManifestJob, Merge
+from iceberg_cli.plan.plan import Staged, Task
+from iceberg_cli.storage.verified_put import put_checked
+
+_PLACES_SCHEMA = pa.schema({"path": pa.string(), "file_size": pa.int64(), "offset": pa.int64()})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a new Puffin file is, and how long it is."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(kw_only=True)
+class Work:
+    """What building needs of a plan. `written` is shared by all attempts of one run."""
+
+    reader: DeleteReader
+    found: Puffins
+    made: Merge
+    metadata: TableMetadata
+    written: dict[Task, Written] = field(default_factory=dict)
+
+
+def build(table: IcebergTable, work: Work, paths: Mapping[Task, str]) -> dict[Task, Staged]:
+    """Write the files of some tasks, each to its path.
+
+    Puffin files, which hold the positions, are made by workers where there are any. Delete manifests are made here:
+    50,000 vectors are one file of a few megabytes, and what it says is here already.
+
+    Raises:
+        CorruptFile: what was read back is not what was planned. BackendUnavailable: workers did not write all.
+    """
+    _puffins(table, work, paths)
+    staged = {task: Staged(path=paths[task]) for task, _, _ in work.made.puffins if task in paths}
+    for job in work.made.manifests:
+        if job.task in paths:
+            staged[job.task] = _manifest(table, work, job, paths[job.task])
+    return staged
+
+
+def _puffins(table: IcebergTable, work: Work, paths: Mapping[Task, str]) -> None:
+    """Write Puffin files and remember where they are. Workers write them by themselves, where there are any."""
+    asked = [(task, start, stop) for task, start, stop in work.made.puffins if task in paths]
+    if isinstance(table.engine, Exchanging):
+        sizes = puffins_apart(
+            table.engine,
+            work.reader.index,
+            work.made.outputs,
+            {paths[task]: (start, stop) for task, start, stop in asked},
+            limits=work.reader.limits,
+            on_event=table.on_event,
+        )
+        work.written.update({task: Written(paths[task], sizes[paths[task]]) for task, _, _ in asked})
+        return
+    for task, start, stop in asked:
+        outputs = work.made.outputs.slice(start, stop - start)
+        data = puffin_of(outputs, _blobs(work, outputs), paths[task])
+        put_checked(table.storage, paths[task], data)
+        work.written[task] = Written(paths[task], len(data))
+
+
+def _blobs(work: Work, outputs: pa.Table) -> list[bytes]:
+    """The deletion vectors of some outputs, in their order."""
+    rows = outputs["row"].to_numpy()
+    new = outputs["origin"].to_numpy() == NEW
+    moved = work.reader.puffins.vectors(work.found, rows[~new])
+    joined = dict(work.reader.joined(rows[new]))
+    return [
+        joined[row] if is_new else moved[row] for row, is_new in zip(rows.tolist(), new.tolist(), strict=True)
+    ]
+
+
+def _manifest(table: IcebergTable, work: Work, job: ManifestJob, path: str) -> Staged:
+    spec = work.metadata.partition_spec(job.spec_id)
+    assert spec is not None
+    text, header = manifest_header(
+        schema=schema_for(work.metadata, spec).to_json(),
+        partition_spec=spec.to_json(),
+        format_version=work.metadata.format_version,
+        content=1,
+    )
+    vectors, old = _located(work, job), _replaced(work, job)
+    entries = _identities(vectors, old)
+    keys = pc.unique(pa.chunked_array([*vectors["key"].chunks, *old["key"].chunks], pa.binary()))
+    tuples = {key: work.reader.tuples[key] for key in keys.to_pylist()}
+    try:
+        added = added_entries(vectors, tuples, text)
+        row = list_row(entries, tuples.values(), spec, work.metadata)
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        raise CorruptFile(_manifest_of(work, keys), "field partition", str(error)) from error
+    values = pa.concat_arrays([added, *_carried(table, work, job, old, text)])
+    codec, sync = manifest_codec(work.metadata), hashlib.sha256(path.encode()).digest()[:SYNC_BYTES]
+    start = container_header(text, header, codec=codec, sync=sync)
+    data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
+    table.storage.put_if_absent(path, data)
+    check_manifest(table.storage.read(path), data, path, row, values, entries)
+    return Staged(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
+
+
+def _manifest_of(work: Work, keys: pa.Array) -> str:
+    """The first delete manifest with one of these partitions."""
+    deletes = work.reader.index.deletes
+    mine = deletes.filter(pc.is_in(deletes["key"], value_set=keys))["manifest"]
+    path: str = work.reader.rows["manifest_path"][int(pc.min(mine).as_py())].as_py()
+    return path
+
+
+def _located(work: Work, job: ManifestJob) -> pa.Table:
+    """The outputs of a manifest with the places of their blobs."""
+    outputs = work.made.outputs
+    parts = []
+    for task, start, stop in work.made.puffins:
+        first, end = max(start, job.start), min(stop, job.stop)
+        if first < end:
+            own = offsets_of(outputs["size"].slice(start, stop - start).to_numpy())
+            written = work.written[task]
+            places = {
+                "path": pa.array([written.path], pa.string()).take(pa.array(np.zeros(end - first, np.int64))),
+                "file_size": np.full(end - first, written.size_bytes),
+                "offset": own[first - start : end - start],
+            }
+            parts.append(pa.table(places, schema=_PLACES_SCHEMA))
+    located = outputs.slice(job.start, job.stop - job.start)
+    placed = pa.concat_tables([_PLACES_SCHEMA.empty_table(), *parts])
+    for name in placed.column_names:
+        located = located.append_column(name, placed[name])
+    return located
+
+
+def _replaced(work: Work, job: ManifestJob) -> pa.Table:
+    """The live entries of the manifests that are replaced, in their order, and whether each is `removed`."""
+    deletes = work.reader.index.deletes.append_column("removed", pa.array(work.made.removed))
+    owners, places = deletes["manifest"].to_numpy(), deletes["entry"].to_numpy()
+    mine = np.flatnonzero(np.isin(owners, job.replaced))
+    return deletes.take(pa.array(mine[np.lexsort((places[mine], owners[mine]))]))
+
+
+def _identities(vectors: pa.Table, old: pa.Table) -> pa.Table:
+    """What the entries of a new manifest must say."""
+    added = {
+        "status": np.full(len(vectors), ADDED, np.int32),
+        "file_path": vectors["path"],
+        "content_offset": vectors["offset"],
+        "sequence_number": vectors["sequence_number"],
+        "record_count": vectors["cardinality"],
+        "referenced_data_file": vectors["ref"],
+    }
+    carried = {
+        "status": np.where(old["removed"].to_numpy(), DELETED, EXISTING).astype(np.int32),
+        "file_path": old["path"],
+        "content_offset": old["offset"],
+        "sequence_number": old["sequence_number"],
+        "record_count": old["record_count"],
+        "referenced_data_file": old["ref"],
+    }
+    return pa.concat_tables([pa.table(columns, schema=IDENTITY_SCHEMA) for columns in (added, carried)])
+
+
+def _carried(
+    table: IcebergTable, work: Work, job: ManifestJob, old: pa.Table, schema_text: str
+) -> list[pa.Array]:
+    """The encodings of `old`, manifest by manifest."""
+    going = old.filter(old["removed"])
+    owners, places = going["manifest"].to_numpy(), going["entry"].to_numpy()
+    bounds = np.searchsorted(owners, [*job.replaced, np.iinfo(np.int32).max]).tolist()
+    removed = {row: places[bounds[i] : bounds[i + 1]] for i, row in enumerate(job.replaced)}
+    rows = work.reader.rows.take(pa.array(job.replaced, pa.int64()))
+    sources = dict(zip(job.replaced, sources_of(rows), strict=True))
+    found: dict[int, list[pa.Array]] = {row: [] for row in job.replaced}
+    for batch in table.engine.scan(
+        job.replaced,
+        lambda row: Source(sources[row].path, sources[row].length or 0),
+        lambda row, data: open_manifest(sources[row], data),
+        Carry(schema_text=schema_text, removed=removed),
+        phase="reading delete manifests again",
+        on_event=table.on_event,
+    ):
+        for row, values in batch:
+            found[row].append(values)
+    return [values for row in job.replaced for values in found[row]]

@@ -1,0 +1,1 @@
+"""`rewrite-manifests` of Iceberg tables."""

@@ -1,0 +1,223 @@
+"""rewrite-manifests: reads the head of main to plan, and the manifests that go to write the new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.avro.codecs import deflate
+from iceberg_cli.iceberg.avro.container import SYNC_BYTES
+from iceberg_cli.iceberg.commit.branch import Head, head_of, with_lengths
+from iceberg_cli.iceberg.commit.draft import SnapshotDraft
+from iceberg_cli.iceberg.commit.manifest_headers import Losses, losses
+from iceberg_cli.iceberg.commit.summary import carried_totals
+from iceberg_cli.iceberg.reachability.keys import sources_of
+from iceberg_cli.iceberg.spec.manifest import open_manifest
+from iceberg_cli.iceberg.spec.manifest_writer import BLOCK_BYTES
+from iceberg_cli.iceberg.spec.snapshot import MAIN
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
+from iceberg_cli.iceberg.verbs.rewrite_manifests.build import Building
+from iceberg_cli.iceberg.verbs.rewrite_manifests.groups import Group, groups
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy, Settings, settings_of
+from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite, Shown
+from iceberg_cli.plan.plan import Change, Plan, Staged, Step, Task, Verdict
+
+_SUBJECT: Final = "manifest"
+_LISTS_WITHOUT_COUNTS: Final = 1  # the last format version in which a manifest list may lack them
+_REHEARSED_BYTES = 2 << 20  # stored
+_SAMPLE_BYTES = 4 << 20  # inflated, of one manifest, to learn how it compresses
+
+
+class RewriteManifests:
+    """Regroups the manifests of main."""
+
+    operation: Final = rules.OPERATION
+    columns: Final = rules.COLUMNS
+
+    def plan(
+        self, table: IcebergTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """One step, if the layout is not good already.
+
+        Raises:
+            UsageError: the policy makes no sense for this table.
+            CorruptFile: the manifest list, or a manifest that must be read, cannot be read whole.
+        """
+        asked = RewritePolicy.from_json(policy)
+        base = table.load()
+        settings = settings_of(table.metadata, asked)
+        plan = Plan(
+            operation=self.operation,
+            table=table.describe(),
+            base=base,
+            as_of_ms=as_of_ms,
+            options=settings.options,
+            policy=asked.to_json(),
+        )
+        snapshot = table.metadata.current_snapshot()
+        if snapshot is not None and snapshot.manifest_list is None:
+            reason = (
+                f"snapshot {snapshot.snapshot_id} names its manifests itself, as format version 1 allows, and "
+                "there is no manifest list; `upgrade-v3 --with repair-manifests` writes one"
+            )
+            plan = replace(plan, not_applicable=reason)
+        elif snapshot is not None:
+            plan = _planned(table, plan, asked, settings, shown)
+        else:
+            plan = replace(plan, not_applicable="main has no snapshot")
+        return table.resolve(table.blocked(plan))
+
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        """Write new manifests, and read them back.
+
+        Raises:
+            CorruptFile: a manifest cannot be read whole, or what was written is not what was read.
+        """
+        staged: dict[Task, Staged] = {}
+        for each in step.work:
+            wanted = {index: paths[task] for index, task in enumerate(each.tasks) if task in paths}
+            if wanted:
+                staged |= Building(table=table, rewrite=each, paths=wanted).run()
+        return staged
+
+
+VERB: Final = RewriteManifests()
+
+
+def _planned(
+    table: IcebergTable, plan: Plan, asked: RewritePolicy, settings: Settings, shown: Plan | None
+) -> Plan:
+    head, stale = with_lengths(table, head_of(table, MAIN))
+    if table.metadata.format_version > _LISTS_WITHOUT_COUNTS:
+        stale = {**dict.fromkeys(head.uncounted, "the list has no counts of it"), **stale}
+    paths = head.rows["manifest_path"].to_pylist()
+    before = None if shown is None else {v.id: v for v in shown.verdicts if v.subject == _SUBJECT}
+    allowed = None if before is None else _still(paths, before)
+    rewrites, lost, reasons = [], [], {}
+    for group in groups(head.rows, table.metadata, asked, settings):
+        found = _rewrite(table, group, allowed, every=asked.all_manifests)
+        if found is not None:
+            rewrites.append(found[0])
+            lost.append(found[1])
+        for place in group.places:
+            new = before is not None and paths[place] not in before
+            reasons[place] = group.reason or ("it was not shown: the next run" if new else _why_kept(group))
+    gone = {place: reason for each in rewrites for place, reason in each.reasons.items()}
+    reasons |= {
+        place: f"kept, and listed again: {stale[path]}" for place, path in enumerate(paths) if path in stale
+    }
+    verdicts = tuple(
+        Verdict(subject=_SUBJECT, id=path, keep=place not in gone, reason=gone.get(place, reasons[place]))
+        for place, path in enumerate(paths)
+    )
+    if not rewrites and not stale:
+        return replace(plan, verdicts=verdicts)
+    return replace(
+        plan,
+        verdicts=verdicts,
+        steps=(_step(head, rewrites, gone),),
+        warnings=tuple(reason for each in lost for reason in each.warnings),
+        blocked_by=(*head.blocked_by, *(reason for each in lost for reason in each.blocked_by)),
+    )
+
+
+def _still(paths: Sequence[str], before: Mapping[str, Verdict]) -> Shown:
+    """What was shown to go and is still listed."""
+    going = {path: verdict.reason for path, verdict in before.items() if not verdict.keep}
+    reasons = {place: going[path] for place, path in enumerate(paths) if path in going}
+    return Shown(reasons=reasons, complete=len(reasons) == len(going))
+
+
+def _why_kept(group: Group) -> str:
+    assert group.layout is not None
+    if len(group.places) < group.layout.min_manifests:
+        kind = "delete" if group.content else "data"
+        least = group.layout.min_manifests
+        return f"there are fewer than {least} {kind} manifests of partition spec {group.spec_id}"
+    return "its size and its partitions are fine"
+
+
+def _rewrite(
+    table: IcebergTable, group: Group, shown: Shown | None, *, every: bool
+) -> tuple[Rewrite, Losses] | None:
+    """What is due of a group, and what the new manifests would not have."""
+    reasons = rules.due(group, every=every, shown=shown)
+    if not reasons:
+        return None
+    found = rules.rewrite(group, reasons, growth=_growth(table, group, reasons))
+    lost = losses(table, table.metadata, found.rows)
+    if found.tasks and not lost.blocked_by and rules.stored_bytes(found) <= _REHEARSED_BYTES:
+        found = _rehearsed(table, found)
+    return (found, lost) if rules.pays(found) else None
+
+
+def _rehearsed(table: IcebergTable, found: Rewrite) -> Rewrite:
+    """The rewrite, into so many manifests that no rule asks for another one.
+
+    An estimate from one manifest is good for many entries. Of few it says little, but making them is quick.
+    """
+    first = _rows(table, found)
+    tried = [(len(rules.due_again(found.group, first)), 0, found)]
+    for count in rules.counts_to_try(found, first):
+        if not tried[-1][0]:
+            return tried[-1][-1]
+        other = rules.into(found, count)
+        tried.append((len(rules.due_again(found.group, _rows(table, other))), len(tried), other))
+    return min(tried)[-1]
+
+
+def _rows(table: IcebergTable, found: Rewrite) -> Sequence[Mapping[str, Any]]:
+    return Building(table=table, rewrite=found, paths=dict.fromkeys(range(len(found.tasks)), "")).rehearse()
+
+
+def _growth(table: IcebergTable, group: Group, reasons: Mapping[int, str]) -> float:
+    """What a stored byte of the largest of the manifests becomes."""
+    assert group.target is not None
+    chosen = group.rows.filter(pa.array([number in reasons for number in group.places]))
+    source = max(sources_of(chosen), key=lambda each: each.length or 0)
+    container = open_manifest(source, _read(table, source.path)).container
+    assert container is not None
+    starts = [block.offset for block in container.blocks] + [source.length or 0]
+    payload = bytearray()
+    stored = 0
+    for index, block in enumerate(container.blocks):
+        payload += block.payload
+        stored = starts[index + 1] - starts[0]
+        if len(payload) >= _SAMPLE_BYTES:
+            break
+    if not payload:
+        return 1.0
+    blocks = [bytes(payload[start : start + BLOCK_BYTES]) for start in range(0, len(payload), BLOCK_BYTES)]
+    return sum(len(deflate(group.target.codec, block)) + SYNC_BYTES for block in blocks) / stored
+
+
+def _read(table: IcebergTable, path: str) -> bytes:
+    try:
+        return table.storage.read(path)
+    except FileNotFoundError:
+        raise CorruptFile(path, None, "the table needs this file and it is not there") from None
+
+
+def _step(head: Head, rewrites: Sequence[Rewrite], gone: Mapping[int, str]) -> Step:
+    kept = head.rows.filter(
+        pa.array([number not in gone for number in range(head.rows.num_rows)], pa.bool_())
+    )
+    tasks = tuple(task for each in rewrites for task in each.tasks)
+    summary = rules.summary(rewrites, listed=head.rows.num_rows)
+    draft = SnapshotDraft(
+        ref=head.ref,
+        parent_snapshot_id=head.snapshot.snapshot_id,
+        operation="replace",
+        added=tasks,
+        kept=kept,
+        summary={**summary, **carried_totals(head.snapshot.summary)},
+    )
+    counts = dict(zip(rules.COLUMNS, (len(gone), len(tasks)), strict=True))
+    return Step(
+        name=rules.OPERATION, tasks=tasks, change=Change(draft=draft, counts=counts), work=tuple(rewrites)
+    )

@@ -1,0 +1,313 @@
+"""What stands in the way of format version 3, and what will be different then, as findings.
+
+Spec: Appendix E; "Row Lineage for Upgraded Tables".
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN, TAG
+from iceberg_cli.iceberg.spec.transforms import parse
+from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
+from iceberg_cli.iceberg.verbs.upgrade_v3.facts import Looked, counted, ids_of, obstructing, some
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import TARGET
+from iceberg_cli.plan.preflight import BLOCKING, WARNING, Finding, blocking, info, warning, worst_first
+
+_DAY_MS: Final = 86_400_000
+_LATELY_MS: Final = 30 * _DAY_MS
+_SHOWN: Final = 5
+_RARE_TYPES: Final = ("variant", "geometry", "geography", "unknown", "timestamp_ns", "timestamptz_ns")
+_ENCRYPTION: Final = "encryption.key-id"
+_IN_SQL: Final = "<catalog.db.table>"  # how an engine names the table is not known here
+_COPY: Final = "CREATE TABLE copy AS SELECT * FROM <catalog.db.table>"
+
+
+def findings(
+    metadata: TableMetadata,
+    looked: Looked,
+    *,
+    table: str,
+    as_of_ms: int,
+    repaired: frozenset[int] = frozenset(),
+) -> tuple[Finding, ...]:
+    """All findings, the blocking ones first. Of a table that has the version, those that still hold; none blocks.
+
+    Args:
+        metadata: the table's.
+        looked: what was read for it.
+        table: how the commands name it, before quoting.
+        as_of_ms: the "now" of "lately", in ms since the epoch.
+        repaired: snapshots that are out of the way when the table is upgraded.
+    """
+    preflight = _Preflight(
+        metadata=metadata, looked=looked, table=shlex.quote(table), as_of_ms=as_of_ms, repaired=repaired
+    )
+    lasting: Sequence[Callable[[], Iterable[Finding]]] = (
+        preflight.obstacles,
+        preflight.unknown_requirements,
+        preflight.deletes,
+        preflight.without_ids,
+        preflight.lists_of_v1,
+        preflight.oddities,
+    )
+    before: Sequence[Callable[[], Iterable[Finding]]] = (
+        preflight.encryption,
+        preflight.writers,
+        preflight.rare_features,
+    )
+    found = [finding for rule in lasting for finding in rule()]
+    if preflight.upgraded:
+        found = [replace(each, severity=WARNING) if each.severity == BLOCKING else each for each in found]
+    else:
+        found += [finding for rule in before for finding in rule()]
+    return worst_first(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Preflight:
+    metadata: TableMetadata
+    looked: Looked
+    table: str
+    as_of_ms: int
+    repaired: frozenset[int]
+
+    @property
+    def upgraded(self) -> bool:
+        """Whether nothing is left to upgrade."""
+        return self.metadata.format_version >= TARGET
+
+    def obstacles(self) -> Iterable[Finding]:
+        obstacles = {
+            k: v for k, v in obstructing(self.metadata, self.looked).items() if k not in self.repaired
+        }
+        inline = [
+            i for i in obstacles if (s := self.metadata.snapshot(i)) is not None and s.manifest_list is None
+        ]
+        uncounted = [i for i in obstacles if i not in inline]
+        remedy = f"iceberg-cli upgrade-v3 {self.table} --with repair-manifests"
+        after = (
+            "version 2 and later have no place for that, and Iceberg's Java library cannot write on top of it"
+        )
+        if inline:
+            message = f"{counted(len(inline), 'snapshot')} without a manifest list: {ids_of(inline)}; {after}"
+            yield blocking("inline-manifests", self._refs_of(inline), message, remedy)
+        if uncounted:
+            message = (
+                f"{counted(len(uncounted), 'snapshot')} whose manifest list lacks counts: {ids_of(uncounted)}; "
+                + after
+            )
+            yield blocking("uncounted-manifests", self._refs_of(uncounted), message, remedy)
+        missing = [s.snapshot_id for s in self.metadata.snapshots if s.snapshot_id in self.looked.missing]
+        if missing:
+            message = f"{counted(len(missing), 'snapshot')} whose manifest list is gone: {ids_of(missing)}"
+            yield warning("missing-manifest-list", self._refs_of(missing), message, self._expire(missing))
+
+    def encryption(self) -> Iterable[Finding]:
+        metadata = self.metadata
+        signs = []
+        if metadata.encryption_keys:
+            signs.append(counted(len(metadata.encryption_keys), "encryption key"))
+        keyed = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
+        if keyed:
+            signs.append(f"{counted(len(keyed), 'snapshot')} with a key-id")
+        if _ENCRYPTION in metadata.properties:
+            signs.append(f"table property {_ENCRYPTION}")
+        encrypted = sum(facts.encrypted for facts in self.looked.lists.values())
+        if encrypted:
+            signs.append(counted(encrypted, "encrypted manifest"))
+        if signs:
+            message = f"the table is encrypted ({', '.join(signs)}); its keys cannot be carried over here"
+            yield blocking("encryption-keys", "table", message, _COPY)
+
+    def unknown_requirements(self) -> Iterable[Finding]:
+        for schema in self.metadata.schemas:
+            if types := schema.unknown_types():
+                message = f"types that version 3 does not have: {', '.join(types)}"
+                yield blocking(
+                    "unknown-type", f"schema {schema.schema_id}", message, self._inspect("schemas")
+                )
+        for spec in self.metadata.partition_specs:
+            if unknown := [each.transform for each in spec.fields if not _is_known(each.transform)]:
+                default = spec.spec_id == self.metadata.default_spec_id
+                message = f"partition transforms that version 3 does not have: {', '.join(unknown)}; " + (
+                    "nobody may write with them" if default else "readers ignore them"
+                )
+                make = blocking if default else warning
+                remedy = (
+                    f"ALTER TABLE {_IN_SQL} DROP PARTITION FIELD ..." if default else self._inspect("specs")
+                )
+                yield make("unknown-transform", f"partition spec {spec.spec_id}", message, remedy)
+        v1 = {"schema", "partition-spec"} if self.metadata.format_version == 1 else set()
+        if unknown := sorted(self.metadata.extra.keys() - v1):
+            message = f"fields that the specification does not have, and that stay as they are: {', '.join(unknown)}"
+            yield info("unknown-field", "metadata", message, self._inspect("summary"))
+
+    def writers(self) -> Iterable[Finding]:
+        """Who wrote in the last 30 days; where nobody did, who wrote last."""
+        snapshots = self.metadata.snapshots
+        lately = [s for s in snapshots if s.timestamp_ms >= self.as_of_ms - _LATELY_MS]
+        last = max(snapshots, key=lambda snapshot: snapshot.timestamp_ms, default=None)
+        when = " in the last 30 days" if lately else ", the last of all"
+        found: dict[v3_readers.Writer, int] = {}
+        for snapshot in lately or ([] if last is None else [last]):
+            writer = v3_readers.writer_of(snapshot.summary)
+            found[writer] = found.get(writer, 0) + 1
+        for writer, count in sorted(found.items(), key=lambda item: (-item[1], item[0].name)):
+            make, id_ = {
+                v3_readers.READS: (info, "writer-reads-v3"),
+                v3_readers.PARTLY: (warning, "writer-reads-v3-partly"),
+                v3_readers.NOT: (warning, "writer-without-v3"),
+            }.get(writer.support, (warning, "writer-unknown"))
+            message = (
+                f"{writer.name} made {counted(count, 'snapshot')}{when}: {writer.why} ({v3_readers.AS_OF})"
+            )
+            yield make(id_, writer.name, message, self._inspect("snapshots"))
+
+    def deletes(self) -> Iterable[Finding]:
+        for name, snapshot in self._heads():
+            facts = self.looked.lists.get(snapshot.snapshot_id)
+            where = f"branch {name}"
+            summary = snapshot.summary or {}
+            equality, positions = (
+                _total(summary, f"total-{kind}-deletes") for kind in ("equality", "position")
+            )
+            files = facts.delete_files if facts is not None else None
+            if equality:
+                message = f"{counted(equality, 'equality delete')}: rows that they replace get new row ids"
+                options = "options => map('delete-file-threshold', '1')"
+                remedy = f"CALL system.rewrite_data_files(table => '{_IN_SQL}', {options})"
+                yield warning("equality-deletes", where, message, remedy)
+            kind = "delete file"
+            if facts is not None and facts.position_files is not None:
+                files, positions, kind = facts.position_files, facts.positions, "position delete file"
+            if positions or (files and not equality):
+                known = "" if positions is None else f" of {counted(positions, 'position')}"
+                message = (
+                    f"{counted(files, kind) if files else f'{kind}s'}{known}: they stay valid, and readers "
+                    "apply them beside deletion vectors until they are merged"
+                )
+                if name == MAIN:
+                    remedy = self._recipe("merge-dvs")
+                else:
+                    message += "; merge-dvs does main only"
+                    remedy = f"{self._inspect('deletes')} --ref {shlex.quote(name)}"
+                yield warning("position-deletes", where, message, remedy)
+
+    def without_ids(self) -> Iterable[Finding]:
+        """Spec: "Row Lineage for Upgraded Tables"."""
+        lists = [self.looked.lists.get(snapshot.snapshot_id) for _, snapshot in self._heads()]
+        rows = [facts.rows_without_ids for facts in lists if facts is not None and facts.rows_without_ids]
+        each = ", counted once per branch," if len(rows) > 1 else ""
+        message = (
+            f"{counted(sum(rows), 'row')} of {counted(len(rows), 'branch')}{each} read without row ids "
+            "until the next commit to their branch"
+        )
+        if rows:
+            yield warning("rows-without-ids", "branches", message, self._recipe("assign-row-ids"))
+        old = {s.snapshot_id for s in self.metadata.snapshots if s.first_row_id is None}
+        if not old:
+            return
+        tags = [
+            name for name, ref in self.metadata.refs.items() if ref.type == TAG and ref.snapshot_id in old
+        ]
+        held = f" and {counted(len(tags), 'tag')} ({some(tags)})" if tags else ""
+        message = f"{counted(len(old), 'snapshot')}{held} from before read without row ids for good"
+        yield warning("snapshots-without-ids", "snapshots", message, self._expire([]))
+
+    def lists_of_v1(self) -> Iterable[Finding]:
+        """Heads that were committed in version 1, whose lists have no sequence numbers: Java and PyIceberg read 0."""
+        old = [
+            name
+            for name, snapshot in self._heads()
+            if snapshot.sequence_number == 0 and snapshot.snapshot_id not in self.repaired
+            if (facts := self.looked.lists.get(snapshot.snapshot_id)) is not None and facts.data_manifests
+        ]
+        if old:
+            message = (
+                f"{v3_readers.NO_V1_LISTS} cannot read {counted(len(old), 'branch')} ({some(old)}) in version 3 until "
+                "row ids are assigned or somebody commits there: the manifest list is of version 1 "
+                f"({v3_readers.NO_V1_LISTS_AS_OF})"
+            )
+            yield warning("v1-manifest-lists", "branches", message, self._recipe("assign-row-ids"))
+
+    def rare_features(self) -> Iterable[Finding]:
+        schema = self.metadata.current_schema()
+        texts = [type_ for type_ in schema.types_by_id().values() if isinstance(type_, str)]
+        if rare := sorted({text for text in texts if text.partition("(")[0] in _RARE_TYPES}):
+            message = f"few engines read the types {', '.join(rare)}"
+            yield warning("rare-type", f"schema {schema.schema_id}", message, self._inspect("schemas"))
+        defaults = [each.name for each in schema.fields if each.initial_default is not None]
+        if defaults:
+            message = f"few engines fill in initial defaults, which {some(defaults)} have"
+            yield warning("default-values", f"schema {schema.schema_id}", message, self._inspect("schemas"))
+        several = [
+            f"partition spec {spec.spec_id}"
+            for spec in self.metadata.partition_specs
+            if any(len(each.source_ids) > 1 for each in spec.fields)
+        ]
+        if several:
+            message = "few engines know transforms of several columns"
+            yield warning("multi-argument-transform", ", ".join(several), message, self._inspect("specs"))
+        modes = [f"write.{verb}.mode" for verb in ("delete", "update", "merge")]
+        merging = [name for name in modes if self.metadata.properties.get(name) == "merge-on-read"]
+        if merging:
+            message = (
+                f"deletes are written as deletion vectors from then on ({', '.join(merging)}=merge-on-read)"
+            )
+            yield info("deletion-vectors", "properties", message, self._inspect("properties"))
+
+    def oddities(self) -> Iterable[Finding]:
+        metadata = self.metadata
+        if self.upgraded:
+            message = f"the table has format version {metadata.format_version}: nothing to upgrade"
+            yield info("already-v3", "table", message, self._inspect("summary"))
+        if metadata.table_uuid is None:
+            message = "the table has no UUID and gets one"
+            yield info("no-table-uuid", "table", message, self._inspect("summary"))
+        meanings: dict[int, set[tuple[int, ...]]] = {}
+        for spec in metadata.partition_specs:
+            for each in spec.fields:
+                meanings.setdefault(each.field_id, set()).add(each.source_ids)
+        if several := [field_id for field_id, sources in meanings.items() if len(sources) > 1]:
+            message = f"partition field ids that mean different columns in different specs: {ids_of(several)}"
+            yield warning("partition-field-ids", "partition specs", message, self._inspect("specs"))
+
+    def _heads(self) -> Iterable[tuple[str, Snapshot]]:
+        for name, ref in self.metadata.refs.items():
+            snapshot = self.metadata.snapshot(ref.snapshot_id)
+            if ref.type == BRANCH and snapshot is not None:
+                yield name, snapshot
+
+    def _refs_of(self, ids: Iterable[int]) -> str:
+        chosen = set(ids)
+        names = [
+            f"{ref.type} {name}" for name, ref in self.metadata.refs.items() if ref.snapshot_id in chosen
+        ]
+        return some(names) or "snapshots"
+
+    def _inspect(self, what: str) -> str:
+        return f"iceberg-cli inspect {self.table} {what}"
+
+    def _expire(self, ids: Sequence[int]) -> str:
+        chosen = "".join(f" --snapshot-id {snapshot_id}" for snapshot_id in ids[:_SHOWN])
+        return f"iceberg-cli expire-snapshots {self.table}{chosen}"
+
+    def _recipe(self, verb: str) -> str:
+        """The command that runs a verb, together with the upgrade where that is due."""
+        return f"iceberg-cli {verb if self.upgraded else 'upgrade-v3'} {self.table}" + (
+            "" if self.upgraded else f" --with {verb}"
+        )
+
+
+def _is_known(transform: str) -> bool:
+    return parse(transform).kind != "unknown"
+
+
+def _total(summary: Mapping[str, str], key: str) -> int | None:
+    text = summary.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -1,0 +1,1 @@
+"""The machine that carries plans out: stage, bind, commit, sweep, journalled."""

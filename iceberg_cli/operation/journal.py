@@ -1,0 +1,265 @@
+"""The journal: what an operation is about to do and what came of it, so that a crash loses nothing.
+
+One folder for each operation, `<table>/_iceberg_cli/ops/<operation id>/`: both formats' cleaners skip names that
+start with an underscore. A record is a small JSON file, `000000.json` and up, created if absent and never changed;
+each carries the SHA-256 of the one before and of itself. Two processes that would write the same record are told
+apart by the create: one goes on, the other stops. Intent is recorded before an effect, the outcome after it; a
+process that resumes an operation records that first, so that the one before it can do nothing more.
+
+A closed operation's files are deleted, its last record at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from iceberg_cli.encoding.strict_json import loads
+from iceberg_cli.errors import CorruptFile, TakenOver
+from iceberg_cli.operation.records import Operation, Record, fold
+from iceberg_cli.plan.documents import plan_from_json
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.removals import RemovalFiles, Removals, load
+from iceberg_cli.storage import Storage
+
+FOLDER = "_iceberg_cli/ops"
+PLAN_FILE = "plan.json"
+_SUFFIX = ".json"
+_READS = 3  # another process may be deleting a closed journal
+
+
+class Journal:
+    """The records of one operation, read and appended."""
+
+    def __init__(self, storage: Storage, folder: str, operation_id: str) -> None:
+        self._storage = storage
+        self._records: list[Record] = []
+        self._next = 0
+        self._digest = ""
+        self.folder = folder
+        self.operation_id = operation_id
+
+    @classmethod
+    def create(cls, storage: Storage, table_location: str, operation_id: str) -> Journal:
+        """An empty journal; nothing is written before the first record."""
+        return cls(storage, f"{table_location.rstrip('/')}/{FOLDER}/{operation_id}", operation_id)
+
+    @classmethod
+    def load(cls, storage: Storage, table_location: str, operation_id: str) -> Journal:
+        """Read a journal; one that is half deleted reads as its closing record.
+
+        Raises:
+            CorruptFile: a record is missing, damaged or does not follow from the one before.
+        """
+        return cls.create(storage, table_location, operation_id).read_back()
+
+    def read_back(self) -> Journal:
+        """This journal with the records that are stored; see `load`."""
+        for _ in range(_READS - 1):
+            try:
+                return self._read_all()
+            except (FileNotFoundError, CorruptFile):
+                self._records, self._next, self._digest = [], 0, ""
+        try:
+            return self._read_all()
+        except FileNotFoundError as error:
+            raise CorruptFile(self.folder, None, f"a record of this journal went away: {error}") from error
+
+    def _read_all(self) -> Journal:
+        names = (path.rsplit("/", 1)[-1] for path in self._storage.paths(self.folder))
+        numbers = sorted(
+            int(name.removesuffix(_SUFFIX))
+            for name in names
+            if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdigit()
+        )
+        if numbers and numbers != list(range(len(numbers))):
+            record, _, _ = self._read(numbers[-1])
+            if record.kind != "close":
+                raise CorruptFile(self.folder, None, "a record of this journal is missing")
+            self._records = [Record(kind="begin", body=record.body["begin"]), record]
+            self._next = numbers[-1] + 1
+            return self
+        for number in numbers:
+            record, previous, digest = self._read(number)
+            if previous != self._digest:
+                raise CorruptFile(self._path(number), "previous", "the journal's chain of digests is broken")
+            self._records.append(record)
+            self._next, self._digest = number + 1, digest
+        return self
+
+    def _path(self, number: int) -> str:
+        return f"{self.folder}/{number:06d}{_SUFFIX}"
+
+    def _read(self, number: int) -> tuple[Record, str, str]:
+        """A record, the digest it names and its own digest."""
+        data = self._storage.read(self._path(number))
+        try:
+            value = json.loads(data)
+            record = Record(kind=value["kind"], body=value["body"])
+            previous = value["previous"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFile(self._path(number), None, f"not a journal record: {error}") from error
+        if data != _encode(record.kind, record.body, previous):
+            raise CorruptFile(self._path(number), "digest", "the record is not as it was written")
+        return record, previous, hashlib.sha256(data).hexdigest()
+
+    def append(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Record `kind`, durable when this returns.
+
+        Raises:
+            TakenOver: another process has written this record, or has closed the operation and deleted its journal.
+        """
+        data = _encode(kind, body, self._digest)
+        try:
+            self._storage.put_if_absent(self._path(self._next), data)
+        except FileExistsError:
+            raise self._taken_over() from None
+        if self._next and not self._is_there(0):
+            self._delete_all()
+            raise self._taken_over()
+        self._records.append(Record(kind=kind, body=dict(body)))
+        self._next += 1
+        self._digest = hashlib.sha256(data).hexdigest()
+
+    def _taken_over(self) -> TakenOver:
+        return TakenOver(
+            f"Cannot go on with operation {self.operation_id}: another process has taken it over",
+            next_step="`resume --list` shows its state.",
+        )
+
+    def _is_there(self, number: int) -> bool:
+        try:
+            self._storage.stat(self._path(number))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def clock_ms(self) -> int:
+        """What time the storage had when it took the newest record, in ms since the epoch; 0: it does not tell.
+
+        Raises:
+            TakenOver: see `append`.
+        """
+        try:
+            return self._storage.stat(self._path(self._next - 1)).modified_ms
+        except FileNotFoundError:
+            self._check_still_there()
+            raise
+
+    def operation(self) -> Operation | None:
+        """The state of the operation; None if its begin record was never written."""
+        return fold(self.operation_id, self._records) if self._records else None
+
+    @property
+    def next_number(self) -> int:
+        """The number of the record that is appended next. Only one process can append it."""
+        return self._next
+
+    def bodies(self, kind: str) -> list[Mapping[str, Any]]:
+        """The bodies of all records of a kind, in order."""
+        return [record.body for record in self._records if record.kind == kind]
+
+    def put(self, name: str, data: bytes) -> None:
+        """A file beside the records, such as the plan; the same bytes may be there already."""
+        try:
+            self._storage.put_if_absent(f"{self.folder}/{name}", data)
+        except FileExistsError:
+            if self._storage.read(f"{self.folder}/{name}") != data:
+                raise
+
+    def get(self, name: str) -> bytes:
+        """Read a file that `put` wrote.
+
+        Raises:
+            TakenOver: see `append`.
+        """
+        try:
+            return self._storage.read(f"{self.folder}/{name}")
+        except FileNotFoundError:
+            self._check_still_there()
+            raise
+
+    def _check_still_there(self) -> None:
+        """What is missing of a journal may be so because another process closed the operation."""
+        if self._next and not self._is_there(0):
+            raise self._taken_over() from None
+
+    def close(self, status: str) -> None:
+        """Record that nothing is left to do, then delete this operation's files."""
+        self.append("close", {"status": status, "begin": dict(self._records[0].body)})
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """Delete a closed operation's files, then the folders that are empty.
+
+        The first record goes first: without it no process can append. The closing record goes last: it explains what
+        is left. Where a deletion fails the rest stays for the next try.
+        """
+        first, last = (self._storage.canonical(self._path(number)) for number in (0, self._next - 1))
+        others = [path for path in self._storage.paths(self.folder) if path not in (first, last)]
+        for paths in ([first], others, [last]):
+            if self._storage.delete(paths):
+                return
+        self._storage.prune(self.folder.rsplit("/", 2)[0])
+
+    def _delete_all(self) -> None:
+        """Delete what this process wrote after another one had deleted the journal."""
+        self._storage.delete(list(self._storage.paths(self.folder)))
+        self._storage.prune(self.folder.rsplit("/", 2)[0])
+
+
+def _encode(kind: str, body: Mapping[str, Any], previous: str) -> bytes:
+    """A record's file: one line of JSON that ends with the SHA-256 of what stands before."""
+    text = json.dumps({"kind": kind, "previous": previous, "body": body})[:-1]
+    return f'{text}, "digest": "{hashlib.sha256(text.encode()).hexdigest()}"}}\n'.encode()
+
+
+def prune_folders(storage: Storage, table_location: str) -> None:
+    """Remove the empty folders that a process left which died before its first record or after its last deletion."""
+    storage.prune(f"{table_location.rstrip('/')}/{FOLDER.partition('/')[0]}")
+
+
+def open_operations(storage: Storage, table_location: str) -> list[str]:
+    """The ids of the operations that have a folder under this table, oldest name first."""
+    folder = f"{table_location.rstrip('/')}/{FOLDER}"
+    prefix = storage.canonical(folder) + "/"
+    names = {path.removeprefix(prefix).split("/", 1)[0] for path in storage.paths(folder)}
+    return sorted(name for name in names if name and not name.startswith("."))
+
+
+def load_plan(journal: Journal) -> tuple[Plan, str] | None:
+    """The plan that an operation was started with and its removals' name; None if it died before they were written.
+
+    Raises:
+        CorruptFile: the plan or its removals cannot be read whole.
+    """
+    path = f"{journal.folder}/{PLAN_FILE}"
+    operation = journal.operation()
+    try:
+        data = journal.get(PLAN_FILE)
+    except FileNotFoundError:
+        if operation is not None and operation.steps:
+            raise CorruptFile(path, None, "the journal has steps of this plan and it is not there") from None
+        return None
+    if operation is None or operation.plan_digest != hashlib.sha256(data).hexdigest():
+        raise CorruptFile(path, None, "it is not the plan that the journal began with")
+    document = loads(data, path)
+    name = document["removals"]["file"]
+    return plan_from_json(document, removals=load_removals(journal, name), path=path), name
+
+
+def load_removals(journal: Journal, name: str) -> Removals:
+    """Removals that an operation has kept, by the name of the file that stands for them.
+
+    Raises:
+        CorruptFile: they are not what they were named after.
+    """
+    return load(name, journal.get, journal.folder)
+
+
+def keep(removals: RemovalFiles, journal: Journal) -> None:
+    """Put the files of removals beside the journal."""
+    for name, data in removals.files:
+        journal.put(name, data)

@@ -1,0 +1,129 @@
+"""The committer port: replace the current version of a table, or learn why not.
+
+Outcomes are three and are matched, all of them. `Conflict` is a proof that our commit did not and will not
+happen; whatever is less than a proof is `Unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.commit.update import Commit
+
+
+class Update(Protocol):
+    """One change of a commit."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the journal: the whole change, or what names it where its bytes are kept elsewhere."""
+        ...
+
+
+class AnyCommit(Protocol):
+    """What the journal records of a commit, whatever the format."""
+
+    @property
+    def updates(self) -> Sequence[Update]:
+        """The changes."""
+        ...
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The commit's own time."""
+        ...
+
+    @property
+    def commit_uuid(self) -> str:
+        """Drawn for this attempt alone."""
+        ...
+
+
+def _never_stale(_written: Sequence[str]) -> None:
+    """Nothing can have happened to the files of a commit since it was decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of one commit, decided before any byte is written, so that it can be journalled first."""
+
+    commit: AnyCommit
+    base_location: str  # metadata location that the swap expects to find; Delta: the table's version
+    metadata_location: str  # metadata location that the swap puts in its place; Delta: the commit's file
+    data: bytes  # content of the new metadata file, encoded as its name says
+    digest: str  # SHA-256 of data, hexadecimal
+    own_name: bool  # the metadata location carries a UUID of ours: nobody else can have written it
+    scratch: tuple[str, ...] = ()  # files that may stay behind after a crash and that nobody ever references
+    # True only where `commit_uuid` was drawn just now, so that nobody can have sent it before. A refusal is
+    # then a proof without any reading back. A resumed attempt leaves it False.
+    fresh: bool = False
+    # Path to bytes: what the commit references. The caller writes them before it commits; a committer never does.
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)  # result columns that only this attempt knows
+    # Why the swap must not happen any more, or None; asked right before it with the files that the committer wrote for
+    # it. A process that stood still for days may come back to files that a cleanup took meanwhile.
+    why_stale: Callable[[Sequence[str]], str | None] = field(default=_never_stale, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """The table is now at `metadata_location`."""
+
+    metadata_location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """The swap was refused and can never happen: the base has moved."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """The swap may have happened, or may happen later."""
+
+    cause: str
+
+
+Outcome = Committed | Conflict | Unknown
+
+
+class Committer(Protocol):
+    """A table's pointer and how it moves."""
+
+    def read_only_reason(self) -> str | None:
+        """Why this table cannot be committed to from here, or None."""
+        ...
+
+    def current(self) -> str:
+        """The current metadata location.
+
+        Raises:
+            TableNotFound: there is no such table.
+            BackendUnavailable: the backend did not answer.
+        """
+        ...
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """What `commit` will write and where. Writes nothing."""
+        ...
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """Write the metadata file and swap the pointer. The same attempt can be tried again.
+
+        Raises `BackendUnavailable` or `TableNotFound` only where no try of it has asked for the swap.
+        A `BaseException` that is no error (Ctrl-C, a kill) passes through; the journal's intent covers it.
+        """
+        ...
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """Was an earlier try of `attempt` ours? Asks the table; never swaps.
+
+        Committed: its location is current or in the metadata log, or (no own name) the file there has our
+        digest. Conflict: the base has moved, and ours is in neither. Unknown: the base is still current, or
+        the log was trimmed.
+        """
+        ...

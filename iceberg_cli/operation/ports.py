@@ -1,0 +1,131 @@
+"""What carrying a plan out needs of a table and of a verb, whatever the format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.operation.retries import Retries
+from iceberg_cli.plan.plan import Base, Plan, Staged, Step, Task
+from iceberg_cli.plan.removals import Removals
+
+
+class Verb(Protocol):
+    """What `apply` needs of a verb. The table is of the verb's own format."""
+
+    @property
+    def operation(self) -> str:
+        """Its name on the command line."""
+        ...
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The result columns of its report."""
+        ...
+
+    def plan(
+        self, table: Any, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+    ) -> Plan:
+        """What the verb would do to the table as loaded last, with its removals.
+
+        Args:
+            table: loaded anew by this call.
+            policy: what the operator asked for, as `Plan.policy` holds it.
+            as_of_ms: the "now" of every age.
+            shown: the plan that this one takes the place of; it should do nothing that `shown` does not list.
+        """
+        ...
+
+    def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        """Write the new files of some of a step's tasks, put-if-absent, each to its path."""
+        ...
+
+
+class Table(Protocol):
+    """What `apply` needs of a table, whatever its format."""
+
+    @property
+    def location(self) -> str:
+        """The table's base location."""
+        ...
+
+    @property
+    def send_again_ms(self) -> int | None:
+        """How long after it was decided a commit may be sent again as it is; None: always."""
+        ...
+
+    @property
+    def workers_write(self) -> bool:
+        """Whether other processes write the files of a verb's `build`, which may outlive this one."""
+        ...
+
+    def load(self) -> Base:
+        """Look at the pointer and read what it points to."""
+        ...
+
+    def retries(self) -> Retries:
+        """`commit.retry.*` of the table as loaded last."""
+        ...
+
+    def bind(
+        self,
+        step: Step,
+        staged: Mapping[Task, Staged],
+        *,
+        timestamp_ms: int,
+        commit_uuid: str,
+        operation_id: str,
+        mark: str,
+    ) -> Attempt:
+        """This attempt's commit on the table as loaded last; `mark` is in the names of the files it makes."""
+        ...
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Write new files, put-if-absent."""
+        ...
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of some files that are not there."""
+        ...
+
+    def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """One swap."""
+        ...
+
+    def settle(self, attempt: Attempt) -> Committed | Conflict | Unknown:
+        """What came of an earlier swap."""
+        ...
+
+    def effects_visible(self, step: Step) -> bool:
+        """Whether the table as loaded last already is as the step would leave it."""
+        ...
+
+    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
+        """The attempt that an intent of the journal describes, byte for byte; None if its base is gone."""
+        ...
+
+    def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+        """Those of `rows` that the table does not reach now, by the rules of `plan` and as of its time.
+
+        Raises:
+            Refused: deletions are forbidden by now.
+        """
+        ...
+
+    def staging_path(self, prefix: str, task: Task) -> str:
+        """Where a task's new file goes; `prefix` names the operation and is used once."""
+        ...
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete files; the ones still there, with the reason."""
+        ...
+
+    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
+        """Delete files of this tool's own making: a mark in the name, inside the table, named by no metadata."""
+        ...
+
+    def journal(self, operation_id: str) -> Journal:
+        """The journal of an operation: empty, or as it was left."""
+        ...

@@ -1,0 +1,293 @@
+"""Open operations of a table: which there are, and finishing those that can be finished."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from iceberg_cli.errors import (
+    CommitStateUnknown,
+    CorruptFile,
+    DeletesFailed,
+    IcebergCliError,
+    Interrupted,
+    Refused,
+    StalePlan,
+    TakenOver,
+)
+from iceberg_cli.formats.open import verbs_of
+from iceberg_cli.operation.apply import Shell, abandon, resume
+from iceberg_cli.operation.journal import prune_folders
+from iceberg_cli.operation.records import Operation
+from iceberg_cli.plan.report import Abandoned, OrphanFiles, Report, Settled
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.iceberg.table import IcebergTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One open operation.
+
+    Args:
+        operation_id: its id.
+        operation: None where its journal cannot be read.
+        state: running, interrupted, asking (stopped inside a commit), waiting (for its grace), sweeping, look_again
+            (for files that Spark's executors may still write) or unreadable.
+        message: the same in words.
+        until_ms: when what it waits for is over, in ms since the epoch; None where it waits for no time.
+        problem: why its journal cannot be read.
+    """
+
+    operation_id: str
+    operation: Operation | None
+    state: str
+    message: str
+    until_ms: int | None = None
+    problem: IcebergCliError | None = None
+
+
+def operations(table: IcebergTable | DeltaTable, *, now_ms: int) -> list[Listed]:
+    """Every operation that has not been closed."""
+    found = []
+    for operation_id in table.open_operations():
+        try:
+            operation = table.journal(operation_id).operation()
+        except (CorruptFile, Refused) as error:
+            if isinstance(error, CorruptFile):
+                error.next_step = (
+                    "`resume --abandon` closes the operation; the files that it was to delete stay."
+                )
+            found.append(
+                Listed(
+                    operation_id=operation_id,
+                    operation=None,
+                    state="unreadable",
+                    message=error.message,
+                    problem=error,
+                )
+            )
+            continue
+        if operation is None:
+            message = "it stopped before it did anything"
+            found.append(
+                Listed(operation_id=operation_id, operation=None, state="interrupted", message=message)
+            )
+        else:
+            listed = _listed(operation, now_ms=now_ms)
+            if before := table.left_behind.get(operation_id):
+                message = f"{listed.message}; the table was at {before} then, and is at {table.location} now"
+                listed = replace(listed, message=message)
+            found.append(listed)
+    return found
+
+
+def is_running(operation: Operation) -> bool:
+    """Whether the process that began an operation still runs on this machine."""
+    if operation.host != socket.gethostname() or operation.process_id == os.getpid():
+        return False
+    try:
+        os.kill(operation.process_id, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return operation.process_started in ("", process_started(operation.process_id))
+
+
+def process_started(process_id: int) -> str:
+    """When a process began, as the system counts since which boot; empty where the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        with open(f"/proc/{process_id}/stat", "rb") as stat:
+            return f"{boot}/{stat.read().rsplit(b')', 1)[1].split()[19].decode()}"
+    except (OSError, IndexError):
+        return ""
+
+
+def _listed(operation: Operation, *, now_ms: int) -> Listed:
+    """What state an operation is in."""
+    if is_running(operation):
+        state, message, until_ms = "running", f"still running in process {operation.process_id}", None
+    else:
+        state, message, until_ms = _state_of(operation, now_ms=now_ms)
+        waiting = operation.uncommitted()
+        if 0 < len(waiting) < len(operation.step_names):
+            done = len(operation.step_names) - len(waiting)
+            message += f"; {done} of {len(operation.step_names)} steps are committed, still to do: {', '.join(waiting)}"
+    return Listed(
+        operation_id=operation.operation_id,
+        operation=operation,
+        state=state,
+        message=message,
+        until_ms=until_ms,
+    )
+
+
+def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | None]:
+    """The state of an operation that nobody is working on, the same in words, and when its wait is over."""
+    ends_ms = max((state.sweep_after_ms or 0 for state in operation.steps.values()), default=0)
+    match operation.next_action():
+        case "clean-up":
+            return "interrupted", "finished; its journal is not deleted yet", None
+        case "discard":
+            return "interrupted", "stopped before its commit; nothing was changed", None
+        case "look-again":
+            assert operation.look_again is not None
+            message = "over; its journal stays for a day, for files that Spark's executors may still write"
+            return "look_again", message, operation.look_again["at_ms"]
+        case "ask-the-catalog":
+            return "asking", "stopped inside its commit; resume finds out whether it happened", None
+        case "wait" if ends_ms > now_ms:
+            return "waiting", "committed; its files wait for their grace", ends_ms
+        case "wait" | "sweep":
+            return "sweeping", "committed; some files that may go are still there", None
+        case _:
+            return "interrupted", "stopped between two steps", None
+
+
+def settle_all(table: IcebergTable | DeltaTable, shell: Shell) -> Iterator[Settled]:
+    """Finish the operations that nobody is working on and whose grace is over; none where nothing can be committed.
+
+    Before them, temporary files that killed runs left go.
+
+    One that cannot be finished does not stop the caller, nor the others: it is told of, with its error's exit code. Two
+    cases are no failure: it would now remove more than was shown, or another process takes it over at the same time.
+
+    Raises:
+        Interrupted: a signal asked to stop.
+    """
+    table.remove_leftovers(now_ms=shell.now_ms())
+    found = operations(table, now_ms=shell.now_ms())
+    if not found:
+        prune_folders(table.storage, table.location)
+    elif table.read_only_reason() is not None:
+        return
+    for listed in found:
+        operation = listed.operation
+        if operation is None or not (is_running(operation) or _waits(operation, shell.now_ms())):
+            yield finish(table, listed, shell)
+
+
+def finish(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Settled:
+    """Resume one operation; an error becomes part of the answer.
+
+    Raises:
+        Interrupted: a signal asked to stop.
+    """
+    operation = listed.operation
+    if operation is not None and is_running(operation):
+        error = Refused(
+            f"Process {operation.process_id} is still working on it",
+            state="It was left alone.",
+            next_step="Wait until it has ended, or end it, then run `resume`.",
+        )
+        return _failed(listed, error)
+    if refusal := _refusal(table, listed):
+        return _failed(listed, refusal)
+    try:
+        report = resume(table, listed.operation_id, shell, verbs=verbs_of(table))
+    except Interrupted:
+        raise
+    except IcebergCliError as error:
+        return _failed(listed, error)
+    note = f"Settled the open operation {listed.operation_id}."
+    if _is_open(table, listed.operation_id):
+        note = f"Operation {listed.operation_id} is still open."
+    notes = (note, *report.notes)
+    code = DeletesFailed.exit_code if report.failed_deletes else 0
+    return Settled(report=replace(report, notes=notes), exit_code=code)
+
+
+def _is_open(table: IcebergTable | DeltaTable, operation_id: str) -> bool:
+    """Whether something of an operation is left to do, as far as can be told."""
+    try:
+        operation = table.journal(operation_id).operation()
+    except IcebergCliError:
+        return True
+    return operation is not None and operation.closed is None
+
+
+def close(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Settled:
+    """Close one operation without finishing it; a journal that cannot be read is deleted as it is."""
+    if listed.operation is not None and is_running(listed.operation):
+        return finish(table, listed, shell)
+    if isinstance(listed.problem, Refused):
+        return _failed(listed, listed.problem)
+    if refusal := _read_only(table):
+        return _failed(listed, refusal)
+    orphans: OrphanFiles | None = None
+    try:
+        if listed.operation is None:
+            table.forget(listed.operation_id)
+        else:
+            orphans = abandon(table, listed.operation_id, shell)
+    except IcebergCliError as error:
+        return _failed(listed, error)
+    report = Report(
+        operation=listed.operation.operation if listed.operation else "resume",
+        operation_id=listed.operation_id,
+        status="done",
+        abandoned=Abandoned(
+            state=listed.state,
+            message=listed.message,
+            started_ms=listed.operation.started_ms if listed.operation else None,
+            orphans=orphans,
+        ),
+    )
+    return Settled(report=report, exit_code=0)
+
+
+def _refusal(table: IcebergTable | DeltaTable, listed: Listed) -> Refused | None:
+    """Why an operation is not gone on with, or None."""
+    before = table.left_behind.get(listed.operation_id)
+    if before is None or table.format == "delta" or table.roots().own(f"{before}/data"):
+        return _read_only(table)
+    return Refused(
+        f"It began when the table was at {before}, and the table is at {table.location} now: its files in {before} "
+        "are deleted only where that is allowed",
+        state="Its journal and its files stay as they are.",
+        next_step=f"`resume` with --unsafe-allow-root {before} goes on with it; `resume --abandon` closes it, and its "
+        "files stay.",
+    )
+
+
+def _read_only(table: IcebergTable | DeltaTable) -> Refused | None:
+    """Why an Iceberg table's journals are left alone, or None; a Delta table says so itself before each write."""
+    reason = table.read_only_reason() if table.format == "iceberg" else None
+    if reason is None:
+        return None
+    return Refused(
+        f"This table is read-only: {reason}",
+        state="The journal of the operation and its files stay as they are.",
+    )
+
+
+def _failed(listed: Listed, error: IcebergCliError) -> Settled:
+    verb = listed.operation.operation if listed.operation else "resume"
+    lines = (
+        f"Cannot settle the open operation {listed.operation_id}: {error.message}",
+        error.state,
+        error.next_step,
+    )
+    report = Report(
+        operation=verb,
+        operation_id=listed.operation_id,
+        status="unknown" if isinstance(error, CommitStateUnknown) else "refused",
+        notes=tuple(line for line in lines if line),
+    )
+    return Settled(
+        report=report, exit_code=0 if isinstance(error, StalePlan | TakenOver) else error.exit_code
+    )
+
+
+def _waits(operation: Operation, now_ms: int) -> bool:
+    ends_ms = [state.sweep_after_ms or 0 for state in operation.steps.values()]
+    if operation.look_again is not None:
+        ends_ms.append(operation.look_again["at_ms"])
+    return any(end_ms > now_ms for end_ms in ends_ms)

@@ -1,0 +1,112 @@
+"""What an operation did, as its journal tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.records import StepState
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.removals import Removals
+from iceberg_cli.plan.report import Report
+
+
+def report_of(
+    shown: Plan,
+    journal: Journal,
+    *,
+    columns: Sequence[str],
+    removals: Callable[[str], Removals],
+    status: str,
+) -> Report:
+    """The report of an operation as far as it has come.
+
+    Args:
+        shown: the plan it began with.
+        journal: of the operation.
+        columns: result columns that are there even where they are 0.
+        removals: by their file's name in the journal.
+        status: see `Report`.
+    """
+    operation = journal.operation()
+    known = {} if operation is None else operation.steps
+    states = [known.get(step.name, StepState()) for step in shown.steps]
+    intents = [s.intent for s in states if s.intent is not None and s.outcome == "committed"]
+    failed = [
+        {"path": path, "reason": reason}
+        for step, state in zip(shown.steps, states, strict=True)
+        if state.removals_file is not None and state.failed
+        for path, reason in zip(
+            removals(state.removals_file).rows(state.failed)["path"].to_pylist(),
+            _reasons(journal, step.name, state.failed),
+            strict=True,
+        )
+    ]
+    return Report(
+        operation=shown.operation,
+        operation_id=journal.operation_id,
+        status=status,
+        metadata_location=_last([state.metadata_location for state in states]),
+        committed_snapshot_id=_last([_added(intent).get("snapshot-id") for intent in intents]),
+        committed_version=_last([_version(intent) for intent in intents]),
+        counts=_counts(columns, intents, journal),
+        reclaimed_bytes=sum(state.deleted_bytes for state in states),
+        failed_deletes=tuple(failed),
+        notes=(
+            *(note for intent in intents for note in _reserved_row_ids(intent)),
+            *(note for body in journal.bodies("sweep-only") for note in body.get("notes", ())),
+        ),
+    )
+
+
+def _reasons(journal: Journal, step: str, rows: Sequence[int]) -> list[str]:
+    """Why each of some rows is still there; several reasons where files that were tried together had several."""
+    found: dict[int, str] = {}
+    for body in journal.bodies("sweep-outcome"):
+        if body["step"] == step:
+            found |= dict.fromkeys(body["failed"], "; or ".join(body["reasons"]))
+    return [found[row] for row in rows]
+
+
+def _last(values: Sequence[Any]) -> Any:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def _counts(columns: Sequence[str], intents: Sequence[Mapping[str, Any]], journal: Journal) -> dict[str, int]:
+    """What the commits count, what steps without a commit wrote, and what the sweeps deleted."""
+    counts = dict.fromkeys(columns, 0)
+    swept = [
+        {f"deleted_{kind}s_count": count for kind, count in body["by_kind"].items()}
+        for body in journal.bodies("sweep-outcome")
+    ]
+    made = [part for body in journal.bodies("sweep-only") for part in body.get("counts", ())]
+    for part in [*(intent["counts"] for intent in intents), *made, *swept]:
+        for column, count in part.items():
+            counts[column] = counts.get(column, 0) + count
+    return counts
+
+
+def _added(intent: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The snapshot that a commit adds, in its wire form; empty if none."""
+    added = [update["snapshot"] for update in intent["updates"] if update["action"] == "add-snapshot"]
+    return added[-1] if added else {}
+
+
+def _version(intent: Mapping[str, Any]) -> int | None:
+    """The version of a Delta table that a commit made."""
+    made = [update["version"] for update in intent["updates"] if update["action"] == "delta-commit"]
+    return made[-1] if made else None
+
+
+def _reserved_row_ids(intent: Mapping[str, Any]) -> list[str]:
+    """Which row ids a commit reserved, in words; nothing if none."""
+    snapshot = _added(intent)
+    rows = snapshot.get("added-rows") or 0
+    if not rows:
+        return []
+    branches = [u["ref-name"] for u in intent["updates"] if u["action"] == "set-snapshot-ref"]
+    first = snapshot["first-row-id"]
+    free = first + rows
+    where = f"Row ids {first} to {free - 1} were reserved on {', '.join(branches)}"
+    return [f"{where}: next-row-id was {first} and is {free}."]

@@ -1,0 +1,490 @@
+"""One operation under way: each step staged, bound and committed, then swept, as far as its journal stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    CommitConflict,
+    CommitStateUnknown,
+    CorruptFile,
+    Refused,
+    StalePlan,
+    TakenOver,
+)
+from iceberg_cli.operation.journal import Journal, keep, load_removals
+from iceberg_cli.operation.late_files import close
+from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
+from iceberg_cli.operation.ports import Table, Verb
+from iceberg_cli.operation.records import Operation, StepState
+from iceberg_cli.operation.removal_parts import in_parts
+from iceberg_cli.operation.reporting import report_of
+from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.operation.sweep import Sweep
+from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.removals import Removals, as_files
+from iceberg_cli.plan.report import Report
+from iceberg_cli.plan.text import age
+
+# No cleanup of unreferenced files takes younger ones. A process that stood still may come back to older ones.
+_SAFE_MS: Final = 3_600_000
+
+
+@dataclass(kw_only=True)
+class OperationRun:
+    """One operation under way. `journal` is the truth; nothing here outlives the process."""
+
+    shown: Plan
+    shown_file: str  # its removals in the journal
+    table: Table
+    verb: Verb
+    shell: Shell
+    journal: Journal
+    resumed: bool = False
+    notes: list[str] = field(default_factory=list)
+    kept_again: int = 0
+    staged_ms: int = 0  # when the oldest staged file was begun
+    removals: dict[str, Removals] = field(default_factory=dict)  # by file name in the journal
+
+    def finish(self, started_ms: int) -> Report:
+        """Every step from where the journal stands, then close."""
+        try:
+            return self._finish(started_ms)
+        except (BackendUnavailable, CorruptFile) as error:
+            if self._operation().closed is None and error.general:
+                error.state = self._state_of_steps()
+                error.next_step = f"`resume` goes on with operation {self.journal.operation_id}."
+            raise
+
+    def _finish(self, started_ms: int) -> Report:
+        for step in self.shown.steps:
+            state = self._state(step)
+            if state.done:
+                continue
+            if step is not self.shown.steps[0] and state.intent is None and self.shell.out_of_time():
+                return self._report("partial", started_ms)
+            if state.intent is not None and state.outcome in (None, "unknown"):
+                self._settle(step, state)
+            state = self._state(step)
+            if state.outcome != "committed" and not self._commit(step):
+                return self._report("nothing_to_do", started_ms)
+            if not self._sweep(step):
+                waiting = self._state(step).sweep_after_ms is not None
+                return self._report("waiting" if waiting else "partial", started_ms)
+            self.journal.append("step-done", {"step": step.name})
+        report = self._report("done", started_ms)
+        close(self.journal, "done", self.shell)
+        return report
+
+    def _operation(self) -> Operation:
+        operation = self.journal.operation()
+        assert operation is not None  # its begin was recorded before there was a run of it
+        return operation
+
+    def _state(self, step: Step) -> StepState:
+        return self._operation().steps.get(step.name, StepState())
+
+    def _report(self, status: str, started_ms: int) -> Report:
+        """What the journal tells, and what this process noticed."""
+        told = report_of(
+            self.shown, self.journal, columns=self.verb.columns, removals=self._removals, status=status
+        )
+        waiting = () if status == "nothing_to_do" else self._operation().uncommitted()
+        if waiting:
+            self.notes.append(
+                f"Still to be committed: {', '.join(waiting)}. `resume` and the next run go on."
+            )
+        return replace(
+            told,
+            kept_again=self.kept_again,
+            notes=(*self.notes, *told.notes),
+            duration_ms=self.shell.now_ms() - started_ms,
+        )
+
+    def _removals(self, name: str) -> Removals:
+        if name == self.shown_file:
+            assert self.shown.removals is not None
+            return self.shown.removals
+        if name not in self.removals:
+            self.removals[name] = load_removals(self.journal, name)
+        return self.removals[name]
+
+    # -- commit ------------------------------------------------------------------------------------------------
+
+    def _commit(self, step: Step) -> bool:
+        """Commit one step, or find that it has nothing left to do.
+
+        Returns:
+            False if the operation ended because none of its steps is due any more.
+        """
+        first = step is self.shown.steps[0]
+        if step.unconditional and not self._follows_a_commit(step):
+            self.journal.append("sweep-only", self._no_sweep(step))
+            return True
+        self.table.load()
+        retries = self.table.retries()
+        waits = retries.waits_ms()
+        # What a run before this one staged goes: its names are its own, and it may still be writing them.
+        self._discard(step, self._state(step).staged)
+        staged: dict[Task, Staged] = {}
+        while True:
+            if first and self.shell.stop_requested():
+                self._close_unsent()
+                self.shell.check_cancelled()
+            self.shell.check_stop("Earlier steps are done.")
+            base = self.table.load()
+            try:
+                current, now_step = self._replanned(step, base, first=first)
+                if now_step is not None:
+                    staged = self._stage(now_step, self._still_there(step, staged))
+            except CorruptFile as error:
+                # It could never be finished: whatever goes on with it finds the same damage. Only where workers may
+                # still write for it, it stays open until they have ended.
+                if not self.table.workers_write:
+                    self._close_unsent()
+                error.state = self._state_of_steps()
+                raise
+            if now_step is None:
+                self._discard(step, _paths(staged))
+                if first and not current.due:
+                    close(self.journal, "nothing to do any more", self.shell)
+                    return False
+                self.journal.append("sweep-only", self._no_sweep(step))
+                return True
+            removals_file = self._keep_removals(current)
+            if now_step.change is None:
+                rows = [file.row for file in staged.values()]
+                done = {
+                    **self._no_sweep(step),
+                    "removals_file": removals_file,
+                    "counts": [row.get("counts", {}) for row in rows],
+                    "notes": [note for row in rows for note in row.get("notes", ())],
+                }
+                self.journal.append("sweep-only", done)
+                return True
+            outcome = self._attempt(now_step, removals_file, current.grace_ms, staged)
+            match outcome:
+                case Committed():
+                    return True
+                case Unknown(cause=cause):
+                    raise CommitStateUnknown(
+                        f"Cannot tell whether the commit of {self.shown.table['name']} happened: {cause}",
+                        next_step=f"`resume` settles operation {self.journal.operation_id}.",
+                    )
+                case Conflict(reason=reason):
+                    wait_ms = next(waits, None)
+                    if wait_ms is None:
+                        self._discard(step, _paths(staged))
+                        close(self.journal, "conflict", self.shell)
+                        raise CommitConflict(
+                            f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times",
+                            state=self._state_of_steps(),
+                        )
+                    self.shell.sleep_ms(wait_ms)
+
+    def _follows_a_commit(self, step: Step) -> bool:
+        """Whether the step before this one has committed something."""
+        place = [each.name for each in self.shown.steps].index(step.name)
+        return place > 0 and self._state(self.shown.steps[place - 1]).metadata_location is not None
+
+    def _no_sweep(self, step: Step) -> dict[str, Any]:
+        return {"step": step.name, "removals_file": None, "sweep_after_ms": None}
+
+    def _replanned(self, step: Step, base: Base, *, first: bool) -> tuple[Plan, Step | None]:
+        """The plan for the base at hand and the step's place in it."""
+        if step.unconditional:
+            return self.shown, step
+        if first and base == self.shown.base and not self.resumed and not step.saved:
+            return self.shown, step
+        shown = self.shown
+        current = self.verb.plan(self.table, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
+        if current.blocked_by:
+            self._close_unsent()
+            raise Refused(
+                f"Cannot {self.shown.operation} {self.shown.table['name']} any more: "
+                + "; ".join(current.blocked_by),
+                state=self._state_of_steps(),
+            )
+        more = current.beyond(self.shown)
+        if more:
+            self._close_unsent()
+            raise StalePlan(
+                f"Cannot go on: the table moved, and {len(more)} things that were not shown would go, "
+                f"such as {more[0]}",
+                state=self._state_of_steps(),
+            )
+        return current, next((found for found in current.steps if found.name == step.name), None)
+
+    def _close_unsent(self) -> None:
+        """Close the operation if none of its steps is under way: each is done, or was never committed."""
+        states = self._operation().steps.values()
+        if all(state.done or state.outcome == "conflict" or state.intent is None for state in states):
+            for step in self.shown.steps:
+                if not self._state(step).done:
+                    self._discard(step, self._state(step).staged)
+            close(self.journal, "refused", self.shell)
+
+    def _state_of_steps(self) -> str:
+        """What state the table is in, as far as the journal tells, in words."""
+        states = [self._state(step) for step in self.shown.steps]
+        if any(state.intent is not None and state.outcome in (None, "unknown") for state in states):
+            return CommitStateUnknown.default_state
+        done = [step.name for step in self.shown.steps if self._state(step).outcome == "committed"]
+        return f"Committed: {', '.join(done)}." if done else "The table was not changed."
+
+    def _keep_removals(self, current: Plan) -> str:
+        assert current.removals is not None
+        if current is self.shown:
+            return self.shown_file
+        removals = in_parts(current.removals)
+        files = as_files(removals)
+        keep(files, self.journal)
+        self.removals[files.name] = removals
+        return files.name
+
+    def _stage(self, step: Step, staged: Mapping[Task, Staged]) -> dict[Task, Staged]:
+        """Build what this plan still lacks, discard what it no longer needs."""
+        self._discard(step, [file.path for task, file in staged.items() if task not in step.tasks])
+        files = {task: file for task, file in staged.items() if task in step.tasks}
+        missing = [task for task in step.tasks if task not in files]
+        if not files:
+            self.staged_ms = self.shell.now_ms()
+        if missing:
+            paths = {task: self.table.staging_path(self._mark(), task) for task in missing}
+            body = {"step": step.name, "paths": list(paths.values()), "by_workers": self.table.workers_write}
+            self.journal.append("stage", body)
+            files |= self.verb.build(self.table, step, paths)
+        return files
+
+    def _still_there(self, step: Step, staged: Mapping[Task, Staged]) -> Mapping[Task, Staged]:
+        """The staged files, or none where they are old and a cleanup has begun to take them."""
+        paths = _paths(staged)
+        if self.shell.now_ms() - self.staged_ms <= _SAFE_MS or not self.table.missing(paths):
+            return staged
+        self._discard(step, paths)
+        return {}
+
+    def _mark(self) -> str:
+        """In the name of every new file: whose it is, and a number that is used once."""
+        return f"{self.journal.operation_id}-{self.journal.next_number}"
+
+    def _attempt(
+        self, step: Step, removals_file: str, grace_ms: int, staged: Mapping[Task, Staged]
+    ) -> Committed | Conflict | Unknown:
+        assert step.change is not None
+        attempt = self.table.bind(
+            step,
+            staged,
+            timestamp_ms=self.shell.now_ms(),
+            commit_uuid=self.shell.new_uuid(),
+            operation_id=self.journal.operation_id,
+            mark=self._mark(),
+        )
+        own = list(attempt.files)
+        why_stale = partial(
+            self._why_stale, [*_paths(staged), *own], attempt.commit.timestamp_ms, self.staged_ms
+        )
+        attempt = replace(attempt, fresh=True, why_stale=why_stale)
+        intent = {
+            "step": step.name,
+            "base_location": attempt.base_location,
+            "metadata_location": attempt.metadata_location,
+            "digest": attempt.digest,
+            "timestamp_ms": attempt.commit.timestamp_ms,
+            "commit_uuid": attempt.commit.commit_uuid,
+            "updates": [update.to_json() for update in attempt.commit.updates],
+            "counts": {**attempt.counts, **step.change.counts},
+            "removals_file": removals_file,
+            "grace_ms": grace_ms,
+            "scratch": list(attempt.scratch),
+            "own_files": [attempt.metadata_location] if attempt.own_name else [],
+        }
+        try:
+            if own:
+                self.journal.append("stage", {"step": step.name, "paths": own})
+                self.table.put(attempt.files)
+            self.journal.append("commit-intent", intent)
+        except TakenOver:
+            # No commit that names them was ever about to be sent.
+            self.table.discard([*_paths(staged), *own], marks=[self.journal.operation_id])
+            raise
+        stale = why_stale([])
+        outcome = self.table.commit(attempt) if stale is None else Conflict(reason=stale)
+        self._record_outcome(step, intent, outcome)
+        if isinstance(outcome, Conflict):
+            self._discard(step, own)
+        return outcome
+
+    def _record_outcome(
+        self, step: Step, intent: Mapping[str, Any], outcome: Committed | Conflict | Unknown
+    ) -> None:
+        """Record what came of a swap, then delete what it left behind and nobody can reference."""
+        committed = isinstance(outcome, Committed)
+        grace_ms = int(intent["grace_ms"])
+        self.journal.append(
+            "commit-outcome",
+            {
+                "step": step.name,
+                "outcome": type(outcome).__name__.lower(),
+                "metadata_location": outcome.metadata_location if isinstance(outcome, Committed) else None,
+                "sweep_after_ms": self.shell.now_ms() + grace_ms if committed and grace_ms else None,
+            },
+        )
+        match outcome:
+            case Committed():
+                self.table.discard(intent["scratch"], marks=[intent["commit_uuid"]])
+            case Conflict():
+                self.table.discard([*intent["scratch"], *intent["own_files"]], marks=[intent["commit_uuid"]])
+            case Unknown():
+                pass  # whatever it wrote may be the table's
+
+    def _settle(self, step: Step, state: StepState) -> None:
+        """Find out what came of a swap that was sent, or send the same one again."""
+        intent = state.intent
+        assert intent is not None
+        base = self.table.load()
+        attempt = self.table.rebind(step, intent)
+        location = intent["metadata_location"]
+        told, refused = "Its commit had happened.", "Its commit had been refused"
+        outcome = (
+            Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)
+        )
+        if isinstance(outcome, Unknown) and base.version != intent["base_location"]:
+            # The base has moved, so the swap cannot happen any more; had it happened, its effects would show. The
+            # sweep recomputes what is live in any case.
+            sent = replace(step, change=Change(updates=tuple(intent["updates"])))
+            if self.table.effects_visible(sent):
+                outcome = Committed(metadata_location=location)
+            else:
+                # Where the log was trimmed it may have come in all the same, and be a version of the past.
+                outcome = Conflict(reason="the table has moved, and no effect of this commit shows")
+                intent = {**intent, "own_files": []}
+                self._leave(step, state)
+        elif isinstance(outcome, Unknown) and attempt is not None:
+            # The base is still current, so the same swap, with the same content, can be sent again.
+            decided_ms = int(intent["timestamp_ms"])
+            stale = self._why_stale(state.staged, decided_ms, 0, []) or self._damage(step)
+            if stale is None:
+                why_stale = partial(self._why_stale, state.staged, decided_ms, decided_ms)
+                outcome = self.table.commit(replace(attempt, why_stale=why_stale))
+                told = "Its commit was sent again, and happened."
+            else:
+                # Whatever of it still arrives is refused once the base has moved. Until then its files stay.
+                outcome, refused = Conflict(reason=stale), f"Its commit was not sent again, for {stale}"
+                intent = {**intent, "scratch": [], "own_files": []}
+                self._leave(step, state)
+        self._record_outcome(step, intent, outcome)
+        match outcome:
+            case Committed():
+                self.notes.append(told if self.resumed else "The commit happened.")
+            case Conflict():
+                self.notes.append(f"{refused}; it was planned again.")
+            case Unknown(cause=cause):
+                raise CommitStateUnknown(
+                    f"Cannot tell yet whether the commit of {self.shown.table['name']} happened: {cause}",
+                    next_step=f"`resume` asks again for operation {self.journal.operation_id}.",
+                )
+
+    def _why_stale(
+        self, names: Sequence[str], decided_ms: int, staged_ms: int, written: Sequence[str]
+    ) -> str | None:
+        """Why a swap that was decided earlier is not sent any more, or None.
+
+        A cleanup of files that nothing references, by whatever tool, may have taken what it names. And a commit that
+        says when it removed files must not say a time that is long gone: they would be deleted at once.
+
+        Args:
+            names: new files that the commit references.
+            decided_ms: the commit's own time.
+            staged_ms: when the oldest of the files was begun; nothing is looked up while they are young.
+            written: more files that are needed, such as the metadata file itself.
+        """
+        now_ms = self.shell.now_ms()
+        limit_ms = self.table.send_again_ms
+        if limit_ms is not None and now_ms - decided_ms > limit_ms:
+            return f"it was decided {age(now_ms - decided_ms)} ago"
+        if now_ms - min(staged_ms, decided_ms) <= _SAFE_MS:
+            return None
+        missing = self.table.missing([*names, *written])
+        return f"{missing[0]}, which it names, is not there any more" if missing else None
+
+    def _damage(self, step: Step) -> str | None:
+        """What a commit keeps and cannot be read whole any more, or None: it may have been decided days ago."""
+        if step.unconditional or self.table.send_again_ms is not None:
+            return None
+        try:
+            self.verb.plan(self.table, self.shown.policy, as_of_ms=self.shown.as_of_ms, shown=self.shown)
+        except CorruptFile as error:
+            return f"the table is damaged: {error.message}"
+        return None
+
+    def _leave(self, step: Step, state: StepState) -> None:
+        """Keep what a swap wrote and named for good: it may have come in, and others name it."""
+        assert state.intent is not None
+        paths = [*state.staged, *state.intent["own_files"]]
+        if paths:
+            self.journal.append("leave", {"step": step.name, "paths": paths})
+            self.notes.append(
+                f"It cannot be proved that nothing references {len(paths)} files of its own, such as {paths[0]}; "
+                "they stay."
+            )
+
+    def _discard(self, step: Step, paths: Sequence[str]) -> None:
+        """Delete staged files that nothing references, once it is recorded that nothing ever will."""
+        if paths:
+            self.journal.append("discard", {"step": step.name, "paths": list(paths)})
+            self.table.discard(paths, marks=[self.journal.operation_id])
+
+    # -- sweep -------------------------------------------------------------------------------------------------
+
+    def unchanged(self, started_ms: int) -> Report | None:
+        """The report of an operation of which only files are left that fail to go as they did before, else None.
+
+        Nothing is recorded then: such an operation may be resumed by every run for years.
+        """
+        operation = self._operation()
+        if operation.next_action() != "sweep":
+            return None
+        *_, (name, state) = operation.steps.items()
+        if state.removals_file is None:
+            return None
+        step = next(step for step in self.shown.steps if step.name == name)
+        if not self._sweep_of(step, state.removals_file).fails_as_before(state):
+            return None
+        return self._report("partial", started_ms)
+
+    def _sweep_of(self, step: Step, removals_file: str) -> Sweep:
+        return Sweep(
+            step=step.name,
+            plan=self.shown,
+            removals=self._removals(removals_file),
+            table=self.table,
+            shell=self.shell,
+            journal=self.journal,
+        )
+
+    def _sweep(self, step: Step) -> bool:
+        """Delete the files of one step.
+
+        Returns:
+            False if something is left: the grace is not over, a limit was reached, or a deletion failed.
+        """
+        state = self._state(step)
+        if state.removals_file is None:
+            return True
+        if state.sweep_after_ms is not None and self.shell.now_ms() < state.sweep_after_ms:
+            return False
+        sweep = self._sweep_of(step, state.removals_file)
+        swept = sweep.run(state)
+        self.kept_again += sweep.kept_again
+        if sweep.note:
+            self.notes.append(sweep.note)
+        return swept
+
+
+def _paths(staged: Mapping[Task, Staged]) -> list[str]:
+    return [file.path for file in staged.values()]

@@ -1,0 +1,175 @@
+"""The deletions of one step, batch by batch: intent, a look at what is live, deletion, outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from iceberg_cli.engines import Event
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed
+from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.ports import Table
+from iceberg_cli.operation.records import StepState
+from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.removal_rows import of_kinds
+from iceberg_cli.plan.removals import PART_ROWS, Removals
+
+
+@dataclass(kw_only=True)
+class Sweep:
+    """One step's removals on their way out. `kept_again` counts those that the table reaches again."""
+
+    step: str
+    plan: Plan
+    removals: Removals
+    table: Table
+    shell: Shell
+    journal: Journal
+    kept_again: int = 0
+    note: str = ""
+
+    def failed(self) -> bool:
+        """Whether a file that may go is still there."""
+        operation = self.journal.operation()
+        assert operation is not None
+        return bool(operation.steps[self.step].failed)
+
+    def run(self, state: StepState) -> bool:
+        """Delete what the step's removals list and the table does not reach now.
+
+        Args:
+            state: what the journal knows of the step.
+
+        Returns:
+            False if something is left: a limit was reached, or a deletion failed.
+
+        Raises:
+            DeletesFailed: the table cannot be read any more, so nothing more may go.
+            Refused: deletions are forbidden by now.
+            Interrupted: a signal asked to stop.
+        """
+        start, stop = self.removals.of_step(self.step)
+        waiting: list[Sequence[int]] = [list(state.failed)] if state.failed else []
+        waiting += [range(first, last) for first, last in gaps(start, stop, state.swept)]
+        total = sum(map(len, waiting))
+        done, size = 0, self.shell.sweep_batch
+        while waiting:
+            rows = waiting.pop(0)
+            left = len(rows) if self.shell.deletes_left < 0 else self.shell.deletes_left
+            batch = rows[: min(size, left)]
+            if not batch or self.shell.out_of_time():
+                return self._stopped_at_limit()
+            self.shell.check_stop("The commit is done. Some unreferenced files are still there.")
+            started_ms = self.shell.now_ms()
+            try:
+                self._rows(batch)
+            except (CorruptFile, BackendUnavailable) as error:
+                raise self._stopped_by(error, left=total - done) from error
+            done += len(batch)
+            self.shell.on_event(Event(phase="deleting files", done=done, total=total))
+            if len(batch) < len(rows):
+                waiting.insert(0, rows[len(batch) :])
+            if self.shell.now_ms() - started_ms < self.shell.quick_batch_ms:
+                size = min(2 * size, PART_ROWS)
+        return not self.failed()
+
+    def _stopped_by(self, error: CorruptFile | BackendUnavailable, *, left: int) -> DeletesFailed:
+        """What to say where it cannot be told any more which files are live."""
+        operation_id = self.journal.operation_id
+        next_step = f"`resume` goes on with operation {operation_id}."
+        if isinstance(error, CorruptFile):
+            next_step = (
+                f"Once that file can be read, `resume` goes on with operation {operation_id}. "
+                f"`resume TABLE {operation_id} --abandon` closes it as it is: these files stay then."
+            )
+        return DeletesFailed(
+            f"Cannot go on deleting: {error.message}",
+            state=f"The commit is done. Files that nothing may need any more and that are still there: {left:,}.",
+            next_step=next_step,
+        )
+
+    def _stopped_at_limit(self) -> bool:
+        self.note = "Stopped at the limit that was asked for; `resume` goes on."
+        return False
+
+    def fails_as_before(self, state: StepState) -> bool:
+        """Whether all that is left are files that still cannot be deleted, for the reasons that are on record.
+
+        They are tried without another record: the intent to delete them is on record too. Where one is gone after that,
+        or stays for another reason, `run` tries again and records it.
+
+        Args:
+            state: what the journal knows of the step.
+
+        Raises:
+            Refused: deletions are forbidden by now. CorruptFile, BackendUnavailable: the table cannot be read.
+        """
+        start, stop = self.removals.of_step(self.step)
+        limited = 0 <= self.shell.deletes_left < len(state.failed)
+        if limited or not state.failed or any(gaps(start, stop, state.swept)):
+            return False
+        known = {
+            reason
+            for body in self.journal.bodies("sweep-outcome")
+            if body["step"] == self.step
+            for reason in body["reasons"]
+        }
+        for first in range(0, len(state.failed), PART_ROWS):
+            if self.shell.stop_requested() or self.shell.out_of_time():
+                return False
+            batch = state.failed[first : first + PART_ROWS]
+            rows = self.table.not_live(self.removals, batch, plan=self.plan)
+            failures = self._delete(self.removals.rows(rows))
+            if len(failures) < len(batch) or not known.issuperset(_some(failures)):
+                return False
+        return True
+
+    def _delete(self, table: pa.Table) -> dict[str, str]:
+        """Delete files, columns of `removal_rows.SCHEMA`; those that are still there, with the reason."""
+        failures: dict[str, str] = {}
+        for _, some in of_kinds(table, ["path"]):  # one kind before the next: storages delete side by side
+            failures |= self.table.delete(some["path"].to_pylist())
+        return failures
+
+    def _rows(self, batch: Sequence[int]) -> None:
+        whole = isinstance(batch, range)
+        asked = {"start": batch[0], "stop": batch[-1] + 1} if whole else {"rows": list(batch)}
+        self.journal.append("sweep-intent", {"step": self.step, **asked})
+        # After the record, so that as little as possible can happen between the look and the deletion.
+        rows = self.table.not_live(self.removals, batch, plan=self.plan)
+        self.kept_again += len(batch) - len(rows)
+        table = self.removals.rows(rows)
+        failures = self._delete(table)
+        gone = [path not in failures for path in table["path"].to_pylist()]
+        deleted = Removals.held(table.filter(pa.array(gone)) if failures else table)
+        self.journal.append(
+            "sweep-outcome",
+            {
+                "step": self.step,
+                **asked,
+                "by_kind": {kind: total["count"] for kind, total in deleted.by_kind.items()},
+                "bytes": deleted.size_bytes,
+                "failed": [row for row, is_gone in zip(rows, gone, strict=True) if not is_gone],
+                "reasons": _some(failures),
+            },
+        )
+        if self.shell.deletes_left >= 0:
+            self.shell.deletes_left -= len(batch)
+
+
+def _some(failures: Mapping[str, str]) -> list[str]:
+    """The reasons that a record keeps, each once."""
+    return sorted(set(failures.values()))[:5]
+
+
+def gaps(start: int, stop: int, done: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The row ranges of `[start, stop)` that are in none of `done`."""
+    for first, last in sorted(done):
+        if first > start:
+            yield start, min(first, stop)
+        start = max(start, last)
+    if start < stop:
+        yield start, stop

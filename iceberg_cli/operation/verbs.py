@@ -1,0 +1,34 @@
+"""The verbs of a format by their names on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Final
+
+from iceberg_cli.operation.ports import Verb
+
+_OPERATIONS: Final = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
+
+
+class Verbs(Mapping[str, Verb]):
+    """Each is `VERB` of `plan.py` in the folder of its name, which is imported when it is asked for."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def __getitem__(self, operation: str) -> Verb:
+        if operation not in _OPERATIONS:
+            raise KeyError(operation)
+        module = import_module(f"{self._package}.{operation.replace('-', '_')}.plan")
+        verb: Verb = module.VERB
+        return verb
+
+    def __contains__(self, operation: object) -> bool:
+        return operation in _OPERATIONS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_OPERATIONS)
+
+    def __len__(self) -> int:
+        return len(_OPERATIONS)

@@ -1,0 +1,164 @@
+"""Reading back the `plan/2` document that `plan -o` and the journal keep, and `plan/1` of the first release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from iceberg_cli.errors import CorruptFile, UsageError
+from iceberg_cli.plan.plan import (
+    PLAN_SCHEMA,
+    SNAPSHOT_IDS,
+    Base,
+    Change,
+    Option,
+    Plan,
+    SavedDraft,
+    Step,
+    Task,
+    Verdict,
+)
+from iceberg_cli.plan.policy import check_shape
+from iceberg_cli.plan.removals import Removals
+
+_FIRST_SCHEMA: Final = "iceberg-cli/plan/1"
+_SHAPE: Final[Mapping[str, Any]] = {
+    "operation": str,
+    "table": {"name": str, "location": str, "format": str, "format_version": int},
+    "base": {"table_uuid": str, "version": str, "refs": dict, "last_sequence_number": str},
+    "as_of_ms": int,
+    "options": dict,
+    "policy": dict,
+    "verdicts": [{"subject": str, "id": str, "keep": bool, "reason": str, "timestamp_ms": (int, None)}],
+    "warnings": [str],
+    "lasting": [str],
+    "blocked_by": [str],
+    "steps": [
+        {
+            "name": str,
+            "requires": (str, None),
+            "unconditional": bool,
+            "tasks": [{"name": str, "kind": str, "inputs": [str]}],
+            "change": ({"updates": [dict], "draft": (dict, None), "counts": dict}, None),
+        }
+    ],
+    "grace_ms": int,
+}
+
+
+def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path: str) -> Plan:
+    """Inverse of `Plan.to_json`.
+
+    Args:
+        value: the document.
+        removals: those that were saved beside it.
+        path: of the document, for errors.
+
+    Raises:
+        UsageError: not a plan, or of a version that is not known here.
+        CorruptFile: fields are missing or of another type, or the removals are not those that the plan was
+            written with.
+    """
+    schema = value.get("schema")
+    if schema not in (PLAN_SCHEMA, _FIRST_SCHEMA):
+        raise UsageError(f"{path} is not a plan of this version: schema is {schema!r}, not {PLAN_SCHEMA!r}")
+    try:
+        if schema == _FIRST_SCHEMA:
+            value = _from_first(value)
+        made = _parsed(value, removals)
+        recorded = value["removals"]
+        same = (
+            recorded is None
+            or removals is None
+            or (recorded["count"], recorded["digest"]) == (removals.count, removals.digest)
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFile(path, None, f"not a plan as it was written: {error!r}") from error
+    if not same:
+        raise CorruptFile(path, "removals", "count or digest differs from the removals file")
+    return made
+
+
+def _from_first(value: Mapping[str, Any]) -> dict[str, Any]:
+    """A `plan/1` document as `plan/2`."""
+    base = value["base"]
+    if type(base["last_sequence_number"]) is not int:
+        raise TypeError(f"last_sequence_number is {base['last_sequence_number']!r}")
+    return {
+        **value,
+        "base": {**base, "last_sequence_number": str(base["last_sequence_number"])},
+        # It does not say which warnings are lasting: none is kept quiet.
+        "lasting": value["warnings"],
+    }
+
+
+def _update(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An update in its wire form; the ids of `plan/1` are numbers already."""
+    if SNAPSHOT_IDS not in value:
+        return value
+    return {**value, SNAPSHOT_IDS: [int(snapshot_id) for snapshot_id in value[SNAPSHOT_IDS]]}
+
+
+def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
+    """The plan of a document; KeyError, TypeError, ValueError or AttributeError where it is none."""
+    check_shape(value, _SHAPE, "the plan")
+    names = [step["name"] for step in value["steps"]]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two of the steps {names} have one name")
+    if value["grace_ms"] < 0:
+        raise ValueError(f"grace_ms is {value['grace_ms']}")
+    return Plan(
+        operation=value["operation"],
+        table=value["table"],
+        base=_base(value["base"]),
+        as_of_ms=value["as_of_ms"],
+        options={
+            name: Option(value=option["value"], source=option["source"])
+            for name, option in value["options"].items()
+        },
+        policy=dict(value["policy"]),
+        verdicts=tuple(_verdict(verdict) for verdict in value["verdicts"]),
+        warnings=tuple(value["warnings"]),
+        lasting=tuple(value["lasting"]),
+        blocked_by=tuple(value["blocked_by"]),
+        steps=tuple(_step(step) for step in value["steps"]),
+        grace_ms=value["grace_ms"],
+        removals=removals,
+    )
+
+
+def _base(value: Mapping[str, Any]) -> Base:
+    return Base(
+        table_uuid=value["table_uuid"],
+        version=value["version"],
+        refs={name: int(snapshot_id) for name, snapshot_id in value["refs"].items()},
+        last_sequence_number=int(value["last_sequence_number"]),
+        next_row_id=None if value["next_row_id"] is None else int(value["next_row_id"]),
+    )
+
+
+def _verdict(value: Mapping[str, Any]) -> Verdict:
+    return Verdict(**{name: value[name] for name in ("subject", "id", "keep", "reason", "timestamp_ms")})
+
+
+def _step(value: Mapping[str, Any]) -> Step:
+    change = value["change"]
+    return Step(
+        name=value["name"],
+        requires=value["requires"],
+        unconditional=value["unconditional"],
+        tasks=tuple(
+            Task(name=task["name"], kind=task["kind"], inputs=tuple(task["inputs"]))
+            for task in value["tasks"]
+        ),
+        change=None if change is None else _change(change),
+    )
+
+
+def _change(value: Mapping[str, Any]) -> Change:
+    draft = value["draft"]
+    return Change(
+        updates=tuple(_update(update) for update in value["updates"]),
+        draft=None if draft is None else SavedDraft(document=draft),
+        counts=dict(value["counts"]),
+    )

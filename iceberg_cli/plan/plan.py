@@ -1,0 +1,348 @@
+"""Plan, Verdict, Task, Reach, Step, Base, Report: plain values that can be printed, saved, compared and refused.
+
+JSON forms are `plan/2` and `report/1` of the command line. Snapshot ids and other 64-bit ids are strings there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from iceberg_cli.plan.text import iso
+
+if TYPE_CHECKING:
+    from iceberg_cli.plan.removals import Removals
+
+PLAN_SCHEMA = "iceberg-cli/plan/2"
+SNAPSHOT_IDS = "snapshot-ids"  # of an update; the only ids that updates of a plan have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The version of a table that a plan was made from.
+
+    `version` is the metadata location (Iceberg) or the table version (Delta).
+    """
+
+    table_uuid: str
+    version: str
+    refs: Mapping[str, int] = field(default_factory=dict)
+    last_sequence_number: int = 0
+    next_row_id: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form; ids as strings."""
+        return {
+            "table_uuid": self.table_uuid,
+            "version": self.version,
+            "refs": {name: str(snapshot_id) for name, snapshot_id in sorted(self.refs.items())},
+            "last_sequence_number": str(self.last_sequence_number),
+            "next_row_id": None if self.next_row_id is None else str(self.next_row_id),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A value that decided something, and where it came from."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One candidate, keep or not, and why."""
+
+    subject: str  # snapshot, branch, tag, schema, partition-spec
+    id: str
+    keep: bool
+    reason: str
+    timestamp_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "subject": self.subject,
+            "id": self.id,
+            "keep": self.keep,
+            "reason": self.reason,
+            "timestamp_ms": self.timestamp_ms,
+            "timestamp": iso(self.timestamp_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A new file to build from old ones. Equal tasks build equal files."""
+
+    name: str  # unique in the step; part of the new file's name
+    kind: str
+    inputs: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {"name": self.name, "kind": self.kind, "inputs": list(self.inputs)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A file that was written for a task and that nobody references yet.
+
+    `row` says of it what its parent must record, by the format's own field names; what exists only once the base is
+    known is absent.
+    """
+
+    path: str
+    row: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Draft(Protocol):
+    """A snapshot without the numbers that exist only once the base is known; the format's own type."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What an operator may want to know of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedDraft:
+    """What a saved plan tells of a draft. To be carried out, the draft is made again."""
+
+    document: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it was saved."""
+        return dict(self.document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a commit does, in the wire form of the format: Iceberg's REST updates, Delta's draft actions.
+
+    `draft` is the snapshot that the commit makes after its updates, if it makes one. Neither carries a number that
+    exists only once the base is known. `counts` are the result columns that the commit adds to the report.
+    """
+
+    updates: tuple[Mapping[str, Any], ...] = ()
+    draft: Draft | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "updates": [_with_text_ids(update) for update in self.updates],
+            "draft": None if self.draft is None else self.draft.to_json(),
+            "counts": dict(self.counts),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFiles:
+    """Where to start reading what one snapshot reaches."""
+
+    snapshot_id: int
+    manifest_list: str | None
+    manifests: tuple[str, ...] = ()  # v1: named by the snapshot itself
+    total_data_files: int | None = None  # the summary's, to notice a list that was cut short
+    total_delete_files: int | None = None
+    added_data_files: int | None = None
+    sequence_number: int = 0
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedFile:
+    """A file that metadata names directly, such as a statistics file."""
+
+    path: str
+    kind: str
+    size_bytes: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """A question: which files do `expired` reach that `kept` do not?"""
+
+    expired: tuple[SnapshotFiles, ...]
+    kept: tuple[SnapshotFiles, ...]
+    expired_files: tuple[NamedFile, ...] = ()
+    kept_files: frozenset[str] = frozenset()
+    content: bool = True  # False: manifests and lists only, data and delete files stay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One stage -> bind -> commit -> sweep, any part absent."""
+
+    name: str
+    requires: str | None = None  # what must hold when it starts, in words
+    # Carried out as it was shown, without planning again, right after the commit of the step before it: it tells of
+    # that step, as the end of a VACUUM does. Where that step committed nothing, it is left out.
+    unconditional: bool = False
+    tasks: tuple[Task, ...] = ()
+    change: Change | None = None
+    reach: Reach | None = None
+    work: Any = field(default=None, compare=False, repr=False)  # what the verb needs to build its tasks
+
+    @property
+    def saved(self) -> bool:
+        """Whether it was read from a document, which does not hold what carrying it out needs."""
+        drafted = self.change is not None and isinstance(self.change.draft, SavedDraft)
+        return drafted or (bool(self.tasks) and self.work is None)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form; the answer to `reach` is in the plan's removals."""
+        return {
+            "name": self.name,
+            "requires": self.requires,
+            "unconditional": self.unconditional,
+            "tasks": [task.to_json() for task in self.tasks],
+            "change": None if self.change is None else self.change.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one verb would do to one table, and why."""
+
+    operation: str
+    table: Mapping[str, Any]  # name as typed, location, format, format_version
+    base: Base
+    as_of_ms: int
+    options: Mapping[str, Option]
+    policy: Mapping[str, Any]  # what the operator asked for; planning again starts from it
+    verdicts: tuple[Verdict, ...] = ()
+    warnings: tuple[str, ...] = ()
+    lasting: tuple[
+        str, ...
+    ] = ()  # those warnings that tell of files which stay for ever: --quiet prints them too
+    blocked_by: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    grace_ms: int = 0
+    removals: Removals | None = None  # None until `reach` is answered
+    early: str | None = None  # why the table does not ask for it yet, in words
+    not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self.steps)
+
+    @property
+    def by_age(self) -> bool:
+        """Whether what goes follows from a clock: snapshots and files that are old, tombstones that have expired."""
+        return (self.table["format"], self.operation) in _BY_AGE
+
+    @property
+    def offer(self) -> str | None:
+        """Why it does not count as due among others, though it can be carried out; None where it does."""
+        decision = self.format_version is not None or self.new_protocol
+        return "a decision with no way back" if decision else self.early
+
+    @property
+    def format_version(self) -> int | None:
+        """The format version that it upgrades the table to, if it does."""
+        found = (
+            update["format-version"]
+            for step in self.steps
+            if step.change is not None
+            for update in step.change.updates
+            if update.get("action") == "upgrade-format-version"
+        )
+        return next(found, None)
+
+    @property
+    def new_protocol(self) -> bool:
+        """Whether it changes what a client must know to read or write the table (Delta)."""
+        changes = (step.change for step in self.steps if step.change is not None)
+        return any("protocol" in update for change in changes for update in change.updates)
+
+    def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
+        """The `plan/2` document, the same for the same plan."""
+        removals = self.removals
+        return {
+            "schema": PLAN_SCHEMA,
+            "operation": self.operation,
+            "table": dict(self.table),
+            "base": self.base.to_json(),
+            "as_of_ms": self.as_of_ms,
+            "as_of": iso(self.as_of_ms),
+            "options": {
+                name: {"value": option.value, "source": option.source}
+                for name, option in self.options.items()
+            },
+            "policy": dict(self.policy),
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "warnings": list(self.warnings),
+            "lasting": list(self.lasting),
+            "blocked_by": list(self.blocked_by),
+            "steps": [step.to_json() for step in self.steps],
+            "grace_ms": self.grace_ms,
+            "removals": None
+            if removals is None
+            else {
+                "count": removals.count,
+                "bytes": removals.size_bytes,
+                "by_kind": dict(removals.by_kind),
+                "digest": removals.digest,
+                "file": removals_file,
+            },
+            "due": self.due,
+            "offer": self.offer,
+            "not_applicable": self.not_applicable,
+        }
+
+    def with_removals(self, removals: Removals, *, lasting: Sequence[str] = ()) -> Plan:
+        """The same plan with `reach` answered, and a warning for each kind of files that stay for ever."""
+        return replace(
+            self,
+            removals=removals,
+            warnings=(*self.warnings, *lasting),
+            lasting=(*self.lasting, *lasting),
+        )
+
+    def beyond(self, shown: Plan) -> tuple[str, ...]:
+        """What this plan would remove or change that `shown` does not list, in words; empty if nothing.
+
+        Rule: a replan that would remove more than was shown stops the run.
+        """
+        seen = {(verdict.subject, verdict.id) for verdict in shown.verdicts if not verdict.keep}
+        more = [
+            f"{verdict.subject} {verdict.id}: {verdict.reason}"
+            for verdict in self.verdicts
+            if not verdict.keep and (verdict.subject, verdict.id) not in seen
+        ]
+        more.extend(
+            f"{verdict.subject} {verdict.id}, which points to another snapshot now"
+            for verdict in self.verdicts
+            if not verdict.keep
+            and verdict.subject in _REFS
+            and self.base.refs.get(verdict.id) != shown.base.refs.get(verdict.id)
+        )
+        if self.removals is not None and shown.removals is not None:
+            more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals))
+        return tuple(more)
+
+
+def _with_text_ids(update: Mapping[str, Any]) -> dict[str, Any]:
+    """An update with its snapshot ids as strings: JSON readers lose digits of large numbers."""
+    if SNAPSHOT_IDS not in update:
+        return dict(update)
+    return {**update, SNAPSHOT_IDS: [str(snapshot_id) for snapshot_id in update[SNAPSHOT_IDS]]}
+
+
+_BY_AGE = {("iceberg", "expire-snapshots"), ("delta", "expire-snapshots"), ("delta", "rewrite-manifests")}
+_REFS = ("branch", "tag")  # subjects whose verdict is on the ref itself
+
+
+def encode(document: Mapping[str, Any], *, indent: int | None = 2) -> bytes:
+    """A document as UTF-8 JSON, one newline at the end; non-ASCII is escaped.
+
+    Args:
+        document: what to write.
+        indent: in spaces; None for one line, which costs a third of the time.
+    """
+    return (json.dumps(document, indent=indent) + "\n").encode()

@@ -1,0 +1,122 @@
+"""What happened: the value that a run ends with, and its `report/1` form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from iceberg_cli.plan.text import iso
+
+REPORT_SCHEMA = "iceberg-cli/report/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanFiles:
+    """The files that an operation leaves when it is closed without being finished: nothing deletes them any more.
+
+    `files` are the first of them, each with `path`, `kind` and `size_bytes`. `checked` says that the table was asked
+    and needs none; where it was not, `note` says why.
+    """
+
+    count: int = 0
+    size_bytes: int = 0  # of those whose size is known
+    files: tuple[Mapping[str, Any], ...] = ()
+    checked: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abandoned:
+    """An operation that was closed without being finished; `orphans` is None where nothing tells what it leaves."""
+
+    state: str  # see `settling.Listed`
+    message: str  # the same in words
+    started_ms: int | None
+    orphans: OrphanFiles | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As part of the `report/1` document."""
+        left = self.orphans
+        return {
+            "state": self.state,
+            "message": self.message,
+            "started_ms": self.started_ms,
+            "started": iso(self.started_ms),
+            "orphan_files_count": None if left is None else left.count,
+            "orphan_bytes": None if left is None else left.size_bytes,
+            "orphan_files": [] if left is None else [dict(file) for file in left.files],
+            "orphan_files_checked": left is not None and left.checked,
+            "note": "" if left is None else left.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What came of one operation that an earlier run had left open.
+
+    `exit_code` is 0 unless something of it is left to worry about.
+    """
+
+    report: Report
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As part of the document of the run that went on with it."""
+        return {
+            "operation_id": self.report.operation_id,
+            "verb": self.report.operation,
+            "status": self.report.status,
+            "failed_deletes": [dict(failure) for failure in self.report.failed_deletes],
+            "exit_code": self.exit_code,
+            "notes": list(self.report.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What happened."""
+
+    operation: str
+    operation_id: str | None
+    status: str  # done, nothing_to_do, waiting, partial, conflict, unknown, refused
+    metadata_location: str | None = None
+    committed_snapshot_id: int | None = None
+    committed_version: int | None = None  # of a Delta table
+    counts: Mapping[str, int] = field(default_factory=dict)
+    reclaimed_bytes: int = 0
+    failed_deletes: tuple[Mapping[str, str], ...] = ()
+    kept_again: int = 0  # removals that this table, or one in a folder below, needs by now
+    notes: tuple[str, ...] = ()
+    not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
+    abandoned: Abandoned | None = None
+    settled: tuple[Settled, ...] = ()  # before its own work
+    duration_ms: int = 0
+
+    def to_json(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        """The `report/1` document.
+
+        Args:
+            table: its `name`, `location` and `format`.
+        """
+        return {
+            "schema": REPORT_SCHEMA,
+            "table": dict(table),
+            "operation": self.operation,
+            "operation_id": self.operation_id,
+            "status": self.status,
+            "metadata_location": self.metadata_location,
+            "committed_snapshot_id": None
+            if self.committed_snapshot_id is None
+            else str(self.committed_snapshot_id),
+            "committed_version": self.committed_version,
+            **self.counts,
+            "reclaimed_bytes": self.reclaimed_bytes,
+            "failed_deletes": [dict(failure) for failure in self.failed_deletes],
+            "kept_again": self.kept_again,
+            "notes": list(self.notes),
+            "not_applicable": self.not_applicable,
+            "abandoned": None if self.abandoned is None else self.abandoned.to_json(),
+            "settled": [each.to_json() for each in self.settled],
+            "duration_ms": self.duration_ms,
+        }

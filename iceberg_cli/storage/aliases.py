@@ -1,0 +1,130 @@
+"""The other names of local files: symbolic links to folders give one file several, and links to files another one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import unavailable
+from iceberg_cli.paths import folder_column, liveness_key_column
+from iceberg_cli.storage.local.delete import reason_of
+
+_MOST_HOPS = 40  # as the system follows
+
+
+class OtherNames:
+    """Tells under which other names a table could list the same files.
+
+    Args:
+        folders: canonical local folders in which the table may delete, as the table spells them.
+    """
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._real_folders: dict[str, str] = {}
+        self._links: dict[str, list[str]] = {}  # by folder
+        pairs = [(self._real(folder), folder) for folder in folders]
+        self._linked = [(real, spelled) for real, spelled in pairs if real != spelled]
+
+    def of(self, keys: pa.Array) -> list[pa.Array]:
+        """The names that n files may have too.
+
+        Args:
+            keys: n liveness keys, such as `/a/b`.
+
+        Returns:
+            Arrays of n keys: first with every link to a folder resolved, then as each of the table's folders that is
+            reached through a link spells the file; where that folder does not hold it, the resolved one again.
+            None at all where no link is on the way.
+        """
+        folders = folder_column(keys).dictionary_encode()
+        spelled_folders = folders.dictionary.to_pylist()
+        real_folders = [self._real(folder) for folder in spelled_folders]
+        if real_folders == spelled_folders and not self._linked:
+            return []
+        real = pa.array(real_folders, keys.type)
+        names = pc.replace_substring_regex(keys, r"(?s)^.*/", "")
+        resolved = pc.binary_join_element_wise(real.take(folders.indices), names, "/")
+        found = [resolved]
+        for folder, spelled in self._linked:
+            rest = pc.utf8_slice_codeunits(resolved, len(folder))
+            renamed = pc.binary_join_element_wise(pa.scalar(spelled, keys.type), rest, "")
+            found.append(pc.if_else(pc.starts_with(resolved, f"{folder}/"), renamed, resolved))
+        return found
+
+    def resolved(self, paths: pa.Array) -> pa.Array:
+        """The liveness keys of n paths with every link to a folder resolved: one file has one key.
+
+        Args:
+            paths: n strings without nulls.
+        """
+        keys = liveness_key_column(paths)
+        others = self.of(keys) if len(keys) else []
+        return others[0] if others else keys
+
+    def behind_links(self, keys: pa.Array) -> pa.Array:
+        """The files that stand behind those of n files that are symbolic links: each link on the way, and its end.
+
+        Args:
+            keys: n liveness keys. Their folders are looked through, each once.
+
+        Returns:
+            Liveness keys by all names, of no file where there is no such link.
+
+        Raises:
+            BackendUnavailable: a folder cannot be looked through.
+        """
+        links = [link for folder in self.folders(keys) for link in self._links_in(folder)]
+        linked = pc.is_in(keys, value_set=pa.array(links, keys.type)) if links else None
+        if linked is None or not linked.true_count:
+            return keys.slice(0, 0)
+        hops = [hop for link in pc.unique(keys.filter(linked)).to_pylist() for hop in self._hops(link)]
+        found = pa.array(hops, keys.type)
+        return pa.concat_arrays([found, *self.of(found)])
+
+    def _links_in(self, folder: str) -> list[str]:
+        """The symbolic links directly in a folder; none where no folder is."""
+        if folder not in self._links:
+            try:
+                with os.scandir(folder or "/") as entries:
+                    links = [f"{folder}/{entry.name}" for entry in entries if entry.is_symlink()]
+            except (FileNotFoundError, NotADirectoryError, ValueError):
+                links = []
+            except OSError as error:
+                raise unavailable(f"Cannot look through {folder}: {reason_of(error)}.", error) from error
+            self._links[folder] = [os.fsencode(link).decode("utf-8", "backslashreplace") for link in links]
+        return self._links[folder]
+
+    def _hops(self, link: str) -> list[str]:
+        """Where a link leads, link by link."""
+        found: list[str] = []
+        at = link
+        while os.path.islink(at) and len(found) < _MOST_HOPS:
+            folder = at.rpartition("/")[0]
+            target = os.path.join(folder, os.readlink(at))
+            at = f"{self._real(target.rpartition('/')[0])}/{target.rpartition('/')[2]}"
+            found.append(at)
+        return found
+
+    def folders(self, keys: pa.Array) -> list[str]:
+        """The folders of n files, each once.
+
+        Args:
+            keys: n liveness keys.
+        """
+        found: list[str] = pc.unique(folder_column(keys)).to_pylist()
+        return found
+
+    def only_one(self, folders: Iterable[str]) -> bool:
+        """Whether no link is on the way to any of these folders, nor to the table's own: `of` finds no names."""
+        return not self._linked and all(self._real(folder) == folder for folder in folders)
+
+    def _real(self, folder: str) -> str:
+        if folder not in self._real_folders:
+            resolvable = folder.startswith("/") and "\0" not in folder
+            real = os.path.realpath(folder) if resolvable else folder
+            # A folder's name may be no text; it only has to be the same text each time.
+            self._real_folders[folder] = os.fsencode(real).decode("utf-8", "backslashreplace").rstrip("/")
+        return self._real_folders[folder]

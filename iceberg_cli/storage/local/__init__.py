@@ -1,0 +1,307 @@
+"""Files of the machine's own file systems, by plain system calls.
+
+Not fsspec's local file system: it offers neither hard links, nor flushing of folders, nor a way to unlink
+inside a folder that is held open, and without these three a file cannot be created whole and durable, nor
+deleted without the risk that a folder is swapped for a symbolic link meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat as stat_module
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from iceberg_cli.errors import BackendUnavailable, UsageError, unavailable
+from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage.local.delete import Deletions, reason_of
+from iceberg_cli.storage.local.stat import side_by_side, sizes_and_times, status_of
+from iceberg_cli.storage.local.write import (
+    FOLDER,
+    link_named,
+    link_unnamed,
+    make_folder,
+    replace_file,
+    unlink_quietly,
+)
+from iceberg_cli.storage.obstacles import Obstacle
+
+_FOLDER_TRIES = 100
+_FOLDER_GONE = (errno.ENOENT, errno.ESTALE)
+_FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
+
+
+class LocalStorage:
+    """Files below `/`; canonical paths look like `/a/b`.
+
+    Args:
+        trusted_folders: folders that the operator named. `delete` accepts symbolic links in them and above
+            them, and none below them. Without any, no part of a deleted path may be a symbolic link.
+        link_targets: folders to which links below a trusted one may lead.
+        unnamed_temporaries: write new files without a name first, where the system can, so that a crash
+            leaves nothing behind. Otherwise a crash can leave `.iceberg-cli-<uuid>.tmp`, which the cleaners
+            of all engines treat as hidden.
+    """
+
+    def __init__(
+        self,
+        *,
+        trusted_folders: Sequence[str] = (),
+        link_targets: Sequence[str] = (),
+        unnamed_temporaries: bool = True,
+    ) -> None:
+        self._working_folder = os.getcwd()
+        self._unnamed = unnamed_temporaries and hasattr(os, "O_TMPFILE")
+        trusted = {"/", *(self.canonical(folder) for folder in trusted_folders)}
+        self._deletions = Deletions(
+            self.canonical,
+            sorted(trusted, key=len, reverse=True),
+            targets=[self.canonical(folder) for folder in link_targets],
+        )
+
+    def canonical(self, path: str) -> str:
+        """`/a/b` for `/a/b`, `file:/a/b`, `file:///a/b` and `file://localhost/a/b`.
+
+        Doubled slashes and `.` go. `..` stays, because what it means depends on symbolic links. Relative
+        paths start at the working folder of the moment when this object was made.
+
+        Raises:
+            UsageError: the path is empty or names another host.
+        """
+        rest = path
+        if scheme := _FILE_SCHEME.match(path):
+            if scheme["host"] and scheme["host"].lower() != "localhost":
+                raise UsageError(f"Cannot use {path}: files of another host are out of reach.")
+            rest = path[scheme.end() :]
+        if not rest:
+            raise UsageError(f"Cannot use {path!r} as a path: it names no file.")
+        if not rest.startswith("/"):
+            rest = f"{self._working_folder}/{rest}"
+        if "//" in rest or "/./" in rest or rest.endswith(("/", "/.")):
+            rest = "/" + "/".join(part for part in rest.split("/") if part not in {"", "."})
+        return rest
+
+    def read(self, path: str) -> bytes:
+        """The whole file."""
+        with _translated("read", path):
+            descriptor = _open_file(self.canonical(path))
+            with os.fdopen(descriptor, "rb") as file:
+                return file.read()
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the file's end."""
+        with _translated("read", path):
+            descriptor = _open_file(self.canonical(path))
+            with os.fdopen(descriptor, "rb") as file:
+                file.seek(offset)
+                return file.read(length)
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and modification time; of the file itself where the name is a symbolic link."""
+        key = self.canonical(path)
+        with _translated("look at", path):
+            status = os.stat(key)
+            if stat_module.S_ISDIR(status.st_mode):
+                raise FileNotFoundError(errno.ENOENT, "a folder is there, no file", key)
+            return _info(key, status)
+
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        """Sizes, one system call for each file."""
+        return [None if seen is None else seen[0] for seen in self.sizes_and_times_many(paths)]
+
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Sizes and modification times, one system call for each file."""
+        return sizes_and_times(paths, self.canonical)
+
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """Versions, one system call for each file. A hard link to a file has its version."""
+
+        def look(path: str) -> str | None:
+            status = status_of(path, self.canonical)
+            return None if status is None else _version(status)
+
+        return side_by_side(paths, look)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Write a file without a name, flush it, link it to its name, flush the folder.
+
+        A link never replaces what is there, in one step of the file system. Renaming would replace it, and
+        opening the name exclusively would show others a half-written file.
+        """
+        key = self.canonical(path)
+        with _translated("write", path, new=True):
+            in_its_folder(key, partial(self._create, key, data))
+
+    def _create(self, key: str, data: bytes) -> None:
+        if os.path.lexists(key):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), key)
+        folder, _, name = key.rpartition("/")
+        parent = os.open(folder or "/", FOLDER)
+        try:
+            # Hadoop would hold the new content against the checksum of the file that had the name before.
+            unlink_quietly(f".{name}.crc", parent)
+            if not (self._unnamed and link_unnamed(parent, name, data)):
+                link_named(parent, name, data)
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Write a hidden temporary file beside it, flush it, rename it, flush the folder."""
+        key = self.canonical(path)
+        temporary = f"{key.rpartition('/')[0]}/.iceberg-cli-{uuid.uuid4()}.tmp"
+        with _translated("write", path, new=True):
+            in_its_folder(key, partial(replace_file, key, data, temporary=temporary))
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every file under the folder by path. Symbolic links to folders are not entered."""
+        root = self.canonical(folder)
+        with _translated("list", folder):
+            for key in _walk("" if root == "/" else root):
+                try:  # cheaper than a context manager, for each of very many
+                    status = os.stat(key)
+                except FileNotFoundError:
+                    continue
+                yield _info(key, status)
+
+    def paths(self, folder: str) -> Iterator[str]:
+        """Every file's path under the folder, as the folders name them; only links are looked at."""
+        root = self.canonical(folder)
+        with _translated("list", folder):
+            yield from _walk("" if root == "/" else root)
+
+    def holds_any(self, folder: str) -> bool:
+        """Whether there is a file under the folder; of a large folder only the first entries are looked at."""
+        root = self.canonical(folder)
+        with _translated("list", folder):
+            return _holds_any(root)
+
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Which of some names are folders, or links to some, in each of n folders: a system call for each."""
+
+        def look(folder: str) -> frozenset[str]:
+            with _translated("look into", folder):
+                return frozenset(name for name in names if _is_folder(f"{self.canonical(folder)}/{name}"))
+
+        return side_by_side(folders, look)
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Unlink files and Hadoop's hidden checksum files beside them, see `delete.py`."""
+        return self._deletions.delete(paths)
+
+    def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
+        """Those of some folders in which no file can be deleted, each with the reason."""
+        found = ((folder, self._deletions.obstacle(self.canonical(folder))) for folder in folders)
+        return {folder: obstacle for folder, obstacle in found if obstacle is not None}
+
+    def prune(self, folder: str) -> None:
+        """Remove empty folders from the bottom up; links to folders are neither entered nor removed."""
+        key = self.canonical(folder)
+        with _translated("clean up", folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            root = self._deletions.open_folder(key)
+            try:
+                for _, folders, _, parent in os.fwalk(".", topdown=False, dir_fd=root):
+                    for name in folders:
+                        with contextlib.suppress(OSError):  # not empty, or a link
+                            os.rmdir(name, dir_fd=parent)
+            finally:
+                os.close(root)
+            with contextlib.suppress(OSError):
+                os.rmdir(key)
+
+
+@contextlib.contextmanager
+def _translated(verb: str, path: str, *, new: bool = False) -> Iterator[None]:
+    """The errors of the file system as the port names them; `new`: the path is about to be created."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError) as error:
+        if new:
+            raise unavailable(f"Cannot {verb} {path}: {reason_of(error)}.", error) from error
+        raise FileNotFoundError(errno.ENOENT, reason_of(error), path) from error
+    except OSError as error:
+        raise unavailable(f"Cannot {verb} {path}: {reason_of(error)}.", error) from error
+    except ValueError as error:  # a NUL character: no file can have that name
+        if new:
+            raise BackendUnavailable(f"Cannot {verb} {path!r}: {error}.") from error
+        raise FileNotFoundError(errno.ENOENT, str(error), path) from error
+
+
+def in_its_folder(key: str, write: Callable[[], None]) -> None:
+    """Make the folder of a file and write the file, again where another process removes the empty folder meanwhile."""
+    for tries_left in reversed(range(_FOLDER_TRIES)):
+        try:
+            make_folder(key.rpartition("/")[0] or "/")
+            write()
+        except OSError as error:
+            if error.errno not in _FOLDER_GONE or not tries_left:
+                raise
+        else:
+            return
+
+
+def _open_file(key: str) -> int:
+    """A descriptor of a regular file. A pipe must not make us wait for its other end."""
+    descriptor = os.open(key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat_module.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat_module.S_ISDIR(mode):
+        raise FileNotFoundError(errno.ENOENT, "a folder is there, no file", key)
+    raise OSError(errno.EINVAL, "it is not a regular file", key)
+
+
+def _is_folder(key: str) -> bool:
+    try:
+        return stat_module.S_ISDIR(os.stat(key).st_mode)
+    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError, ValueError):
+        return False
+
+
+def _info(key: str, status: os.stat_result) -> FileInfo:
+    return FileInfo(path=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+
+def _version(status: os.stat_result) -> str:
+    """Without the time of the last change of the inode, which a hard link to the file moves."""
+    return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """Paths of the files below `folder` in the order of their full paths."""
+    try:
+        with os.scandir(folder or "/") as entries:
+            found = [
+                f"{entry.name}/" if is_folder else entry.name
+                for entry in entries
+                if (is_folder := entry.is_dir(follow_symlinks=False)) or entry.is_file()
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in sorted(found):  # with its slash, a folder sorts where its content belongs
+        key = f"{folder}/{name}"
+        if name.endswith("/"):
+            yield from _walk(key[:-1])
+        else:
+            yield key
+
+
+def _holds_any(folder: str) -> bool:
+    """Whether `_walk` finds a file below `folder`."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(
+                _holds_any(entry.path)
+                if entry.is_dir(follow_symlinks=False)
+                else entry.is_file()  # where a link leads
+                for entry in entries
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return False

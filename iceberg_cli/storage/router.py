@@ -1,0 +1,220 @@
+"""One storage for all paths: each goes to the adapter of its scheme.
+
+Adapters of other packages join by the entry point group `iceberg_cli.storage`: the entry's name is the
+scheme, its object is called with the mapping of storage options and returns a `Storage`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from iceberg_cli.errors import UsageError, how_to_install
+from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.obstacles import Obstacle
+
+Told = TypeVar("Told")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_S3 = ("s3", "s3a", "s3n")
+
+
+class RoutedStorage:
+    """Every scheme there is, each adapter made when its first path arrives.
+
+    Args:
+        options: passed to every adapter, which takes what it knows.
+        trusted_folders: local folders that the operator named, see `LocalStorage`.
+        link_targets: local folders to which links below these may lead.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        *,
+        trusted_folders: Sequence[str] = (),
+        link_targets: Sequence[str] = (),
+    ) -> None:
+        self._options = dict(options)
+        self._link_targets = tuple(link_targets)
+        self._local = LocalStorage(trusted_folders=trusted_folders, link_targets=link_targets)
+        self._adapters: dict[str, Storage] = {}
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process, maybe on another machine, makes the same storage of; credentials go along."""
+        options = with_environment(self._options, os.environ)
+        return {"_options": options, "_link_targets": self._link_targets, "_local": self._local}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The same storage, whose adapters are yet to be made."""
+        self._options, self._link_targets, self._local = (
+            state[name] for name in ("_options", "_link_targets", "_local")
+        )
+        self._adapters = {}
+        self._lock = threading.Lock()
+
+    def trusting(self, *folders: str) -> RoutedStorage:
+        """The same storage, whose deletions accept symbolic links in and above these local folders."""
+        return RoutedStorage(self._options, trusted_folders=folders, link_targets=self._link_targets)
+
+    def adapter(self, path: str) -> Storage:
+        """The adapter for the path's scheme.
+
+        Raises:
+            UsageError: there is none for this scheme, or what it needs is not installed.
+        """
+        match = _SCHEME.match(path)
+        scheme = match[1].lower() if match else "file"
+        if scheme == "file":
+            return self._local
+        with self._lock:
+            if scheme not in self._adapters:
+                self._adapters[scheme] = self._open(scheme, path)
+                if scheme in _S3:
+                    self._adapters |= dict.fromkeys(_S3, self._adapters[scheme])
+            return self._adapters[scheme]
+
+    def _open(self, scheme: str, path: str) -> Storage:
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group="iceberg_cli.storage", name=scheme):
+            storage: Storage = entry.load()(self._options)
+            return storage
+        if scheme not in _S3:
+            raise UsageError(
+                f"Cannot use {path}: there is no storage for the scheme {scheme}.",
+                next_step="Known are local paths, file: and s3:; a package with an entry point"
+                " iceberg_cli.storage can add others.",
+            )
+        try:
+            from iceberg_cli.storage.s3 import S3Storage
+        except ImportError as error:
+            raise UsageError(
+                f"Cannot use {path}: {error.name} is not installed.",
+                next_step=how_to_install(error),
+            ) from error
+        return S3Storage(self._options)
+
+    def canonical(self, path: str) -> str:
+        """The spelling that the scheme's adapter gives."""
+        return self.adapter(path).canonical(path)
+
+    def read(self, path: str) -> bytes:
+        """The whole object."""
+        return self.adapter(path).read(path)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the object's end."""
+        return self.adapter(path).read_range(path, offset, length)
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and modification time."""
+        return self.adapter(path).stat(path)
+
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        """Sizes of objects of any schemes."""
+        return self._each(paths, lambda adapter, own: adapter.stat_many(own))
+
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Sizes and modification times of objects of any schemes."""
+        return self._each(paths, lambda adapter, own: adapter.sizes_and_times_many(own))
+
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """Versions of objects of any schemes."""
+        return self._each(paths, lambda adapter, own: adapter.versions_many(own))
+
+    def _each(
+        self, paths: Sequence[str], ask: Callable[[Storage, Sequence[str]], list[Told | None]]
+    ) -> list[Told | None]:
+        """What the adapters tell of objects of any schemes, in the order of the paths."""
+        if all(path.startswith("/") for path in paths):
+            return ask(self._local, paths)
+        adapters = [self.adapter(path) for path in paths]
+        told: list[Told | None] = [None] * len(paths)
+        for adapter in {id(adapter): adapter for adapter in adapters}.values():
+            places = [place for place, each in enumerate(adapters) if each is adapter]
+            for place, answer in zip(places, ask(adapter, [paths[place] for place in places]), strict=True):
+                told[place] = answer
+        return told
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Create the object whole and durable, or raise `FileExistsError`."""
+        self.adapter(path).put_if_absent(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Put other bytes in the object's place, or create it."""
+        self.adapter(path).replace(path, data)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every object under the folder by path."""
+        return self.adapter(folder).list(folder)
+
+    def paths(self, folder: str) -> Iterator[str]:
+        """Every object's path under the folder."""
+        return self.adapter(folder).paths(folder)
+
+    def holds_any(self, folder: str) -> bool:
+        """Whether there is an object under the folder."""
+        return self.adapter(folder).holds_any(folder)
+
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Which of some names are folders in each of n folders of any schemes."""
+        answers = self._each(folders, lambda adapter, own: [*adapter.subfolders_many(own, names)])
+        return [found or frozenset() for found in answers]
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete objects of any schemes; those of unknown ones are reported."""
+        if all(path.startswith("/") for path in paths):
+            return self._local.delete(paths)
+        kept: dict[str, str] = {}
+        batches: dict[int, tuple[Storage, list[str]]] = {}
+        for path in paths:
+            try:
+                adapter = self.adapter(path)
+            except UsageError as error:
+                kept[path] = error.message
+                continue
+            batches.setdefault(id(adapter), (adapter, []))[1].append(path)
+        for adapter, batch in batches.values():
+            kept.update(adapter.delete(batch))
+        return kept
+
+    def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
+        """Those of some local folders in which no file can be deleted, each with the reason."""
+        return self._local.obstacles(folders)
+
+    def prune(self, folder: str) -> None:
+        """Remove empty folders."""
+        self.adapter(folder).prune(folder)
+
+
+_VARIABLES = (
+    (("AWS_REGION", "AWS_DEFAULT_REGION"), "client.region", ("region", "s3.region")),
+    (("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "s3.endpoint", ("endpoint_url",)),
+)
+_KEYS = {
+    "AWS_ACCESS_KEY_ID": "client.access-key-id",
+    "AWS_SECRET_ACCESS_KEY": "client.secret-access-key",
+    "AWS_SESSION_TOKEN": "client.session-token",
+}
+_KEY_OPTIONS = {*_KEYS.values(), "key", "secret", "token", "anon", "s3.anonymous"}
+_KEY_OPTIONS |= {name.replace("client.", "s3.") for name in _KEYS.values()}
+
+
+def with_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The options, completed by what only this process's environment says.
+
+    Keys are taken together or not at all: a token belongs to its key.
+    """
+    found = dict(options)
+    if not _KEY_OPTIONS & found.keys():
+        found |= {option: environment[name] for name, option in _KEYS.items() if environment.get(name)}
+    for names, option, others in _VARIABLES:
+        values = [environment[name] for name in names if environment.get(name)]
+        if values and option not in found and not found.keys() & set(others):
+            found[option] = values[0]
+    return found

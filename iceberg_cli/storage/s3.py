@@ -1,0 +1,447 @@
+"""Objects in S3 and services that speak its protocol, over the connection that s3fs keeps.
+
+Requests go to the client inside s3fs, not through its file functions: those strip slashes from keys and cut
+keys at `?versionId=`, and their exclusive `open` overwrites an object when nothing was written. Keys here are
+the literal strings that tables record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
+from typing import Any, TypeVar
+
+import aiohttp
+import s3fs
+from botocore.exceptions import BotoCoreError, ClientError
+from fsspec.asyn import sync
+
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
+from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage.redaction import redact
+
+Told = TypeVar("Told")
+
+THREADS = 32
+_LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
+_LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than are asked for
+
+
+def look_at_many(
+    keys: Sequence[str],
+    ask: Callable[[str], Told],
+    listing: Callable[[str], Iterable[tuple[str, Told]]],
+) -> list[Told | None]:
+    """What is told of each of n objects, None where there is none.
+
+    Args:
+        keys: canonical.
+        ask: what is told of the object with a key; `FileNotFoundError` where there is none.
+        listing: keys of the objects under a folder, each with what is told of it.
+    """
+    known = _listed(keys, listing) if len(keys) >= _LIST_FROM else {}
+
+    def look(key: str) -> Told | None:
+        if key in known:
+            return known[key]
+        try:
+            return ask(key)
+        except FileNotFoundError:
+            return None
+
+    if all(key in known for key in keys):
+        return [known[key] for key in keys]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(look, keys))
+
+
+def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[tuple[str, Told]]]) -> dict[str, Told]:
+    """What a listing of the folder that all keys share says of them; nothing where they share no folder."""
+    first, last = min(keys).split("/")[:-1], max(keys).split("/")[:-1]
+    shared = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
+    folder = "/".join(shared)
+    if len(shared) < 4:  # scheme://bucket: all that is in a bucket is too much
+        return {}
+    wanted = set(keys)
+    found: dict[str, Told] = {}
+    for seen, (key, told) in enumerate(listing(folder)):
+        if key in wanted:
+            found[key] = told
+        if len(found) == len(wanted) or seen > _LISTED_FOR_EACH * len(wanted):
+            break
+    return found
+
+
+SCHEMES = ("s3", "s3a", "s3n")
+
+_LOCATION = re.compile(rf"(?:{'|'.join(SCHEMES)})://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
+_TRANSPORT_ERRORS = (BotoCoreError, ClientError, aiohttp.ClientError, OSError)
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
+_MARK = "iceberg-cli-put"
+_BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
+_WAITS_S = (0.1, 0.2, 0.4, 0.8)  # before the second try and so on
+
+# PyIceberg's names of options, and what s3fs calls them.
+_OPTION_NAMES = {
+    "s3.endpoint": "endpoint_url",
+    "s3.access-key-id": "key",
+    "s3.secret-access-key": "secret",
+    "s3.session-token": "token",
+    "s3.region": "region",
+    "s3.anonymous": "anon",
+    "client.access-key-id": "key",
+    "client.secret-access-key": "secret",
+    "client.session-token": "token",
+    "client.region": "region",
+}
+_OPTIONS = ("endpoint_url", "key", "secret", "token", "region", "anon")
+
+
+class S3Storage:
+    """Objects of S3; canonical paths look like `s3://bucket/key`.
+
+    Args:
+        options: `endpoint_url`, `key`, `secret`, `token`, `region`, `anon`, or PyIceberg's names of these
+            (`s3.endpoint`, `s3.access-key-id`, `s3.secret-access-key`, `s3.session-token`, `s3.region`).
+            Others are ignored. What is absent comes from the environment, as botocore finds it.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        known = {_OPTION_NAMES[name]: value for name, value in options.items() if name in _OPTION_NAMES}
+        known |= {name: options[name] for name in _OPTIONS if name in options}
+        self._secrets = [known[name] for name in ("secret", "token") if name in known]
+        region = known.get("region")
+        self._files = s3fs.S3FileSystem(
+            anon=known.get("anon", "").lower() in {"1", "true", "yes"},
+            key=known.get("key"),
+            secret=known.get("secret"),
+            token=known.get("token"),
+            endpoint_url=known.get("endpoint_url"),
+            client_kwargs={"region_name": region} if region else {},
+            # `_ask` sends requests again, where that is safe.
+            config_kwargs={"retries": {"total_max_attempts": 1}},
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
+
+    def canonical(self, path: str) -> str:
+        """`s3://bucket/key` for the schemes s3, s3a and s3n; the key stays as it is, character for character.
+
+        Raises:
+            UsageError: the path names no bucket.
+        """
+        if not (match := _LOCATION.fullmatch(path)):
+            raise UsageError(f"Cannot use {path}: it is not of the form s3://bucket/key.")
+        return f"s3://{match[1]}/{match[2] or ''}"
+
+    def read(self, path: str) -> bytes:
+        """The whole object."""
+        return self._get(path)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the object's end."""
+        if length == 0:
+            self.stat(path)
+            return b""
+        try:
+            return self._get(path, Range=f"bytes={offset}-{offset + length - 1}")
+        except BackendUnavailable as error:
+            if _status(error.__cause__) == 416:  # the offset is at or after the end
+                return b""
+            raise
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and the storage's own modification time."""
+        head = self._head(path)
+        return _info(self.canonical(path), head["ContentLength"], head["LastModified"])
+
+    def _head(self, path: str) -> dict[str, Any]:
+        bucket, key = self._split(path)
+        try:
+            return self._call("head_object", Bucket=bucket, Key=key)
+        except _TRANSPORT_ERRORS as error:
+            raise self._translated("look at", path, error) from error
+
+    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
+        """Sizes, by listing the folder that many paths share, and a request for each of the others."""
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            lambda path: int(self._head(path)["ContentLength"]),
+            lambda folder: ((path, item["Size"]) for path, item in self._items(folder)),
+        )
+
+    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+        """Sizes and modification times, asked for as `stat_many` asks for sizes."""
+
+        def told(info: FileInfo) -> tuple[int, int]:
+            return info.size_bytes, info.modified_ms
+
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            lambda path: told(self.stat(path)),
+            lambda folder: ((info.path, told(info)) for info in self.list(folder)),
+        )
+
+    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
+        """Endpoint, ETag and size, asked for as `stat_many` asks for sizes."""
+        if not paths:
+            return []
+        endpoint = sync(self._files.loop, self._files.set_session).meta.endpoint_url
+
+        def version(etag: str | None, size_bytes: int) -> str | None:
+            return f"{endpoint} {etag} {size_bytes}" if etag else None
+
+        def ask(path: str) -> str | None:
+            head = self._head(path)
+            return version(head.get("ETag"), head["ContentLength"])
+
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            ask,
+            lambda folder: (
+                (path, version(item.get("ETag"), item["Size"])) for path, item in self._items(folder)
+            ),
+        )
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """PUT with `If-None-Match: *`, and a mark of this call in the object's metadata.
+
+        A request whose answer was lost is sent again, here and unseen inside the HTTP client. An object that
+        bears the mark is therefore ours, even when the last answer was that it exists already.
+        """
+        mark = str(uuid.uuid4())
+        for wait_s in (*_WAITS_S, None):
+            try:
+                self._put(path, data, mark)
+            except _TRANSPORT_ERRORS as error:
+                if _status(error) == 412:
+                    if self._bears(path, mark):
+                        return
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+                # 409: another conditional request is under way, and ours wrote nothing.
+                if wait_s is None or not (_transient(error) or _status(error) == 409):
+                    raise self._translated("write", path, error) from error
+                sync(self._files.loop, asyncio.sleep, wait_s)
+            else:
+                return
+
+    def replace(self, path: str, data: bytes) -> None:
+        """One PUT, which takes the place of what is there; it may safely be sent again."""
+        bucket, key = self._split(path)
+        try:
+            self._call("put_object", Bucket=bucket, Key=key, Body=data)
+        except _TRANSPORT_ERRORS as error:
+            raise self._translated("write", path, error) from error
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every object under the folder by key, page by page."""
+        return (_info(path, item["Size"], item["LastModified"]) for path, item in self._items(folder))
+
+    def paths(self, folder: str) -> Iterator[str]:
+        """Every object's path under the folder, page by page."""
+        return (path for path, _ in self._items(folder))
+
+    def holds_any(self, folder: str) -> bool:
+        """Whether the first page has an object."""
+        return next(self.paths(folder), None) is not None
+
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Which of some names are folders in each of n folders: most often one request for each, side by side."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            return list(pool.map(lambda folder: self._subfolders(folder, names), folders))
+
+    def _subfolders(self, folder: str, names: Sequence[str]) -> frozenset[str]:
+        """The page that begins where the first name would stand; of a name behind its end, a page of its own."""
+        bucket, key = self._split(folder, may_be_bucket=True)
+        prefix = f"{key}/" if key else ""
+        request = {
+            "Bucket": bucket,
+            "Prefix": prefix,
+            "Delimiter": "/",
+            "StartAfter": f"{prefix}{min(names)}",
+        }
+        page = self._page(folder, request)
+        folders = {each["Prefix"] for each in page.get("CommonPrefixes", ())}
+        last = max([prefix, *folders, *(item["Key"] for item in page.get("Contents", ()))])
+        found = {name for name in names if f"{prefix}{name}/" in folders}
+        behind = {name for name in names if page["IsTruncated"] and f"{prefix}{name}/" > last}
+        for name in behind:
+            one = {"Bucket": bucket, "Prefix": f"{prefix}{name}/", "MaxKeys": 1}
+            if self._page(folder, one).get("Contents"):
+                found.add(name)
+        return frozenset(found)
+
+    def _items(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every object under the folder, by its path, with what a listing says of it."""
+        bucket, key = self._split(folder, may_be_bucket=True)
+        prefix = f"{key.removesuffix('/')}/" if key else ""
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
+        while True:
+            page = self._page(folder, request)
+            for item in page.get("Contents", ()):
+                if item["Key"] != prefix:  # the folder's own marker is not under the folder
+                    yield f"s3://{bucket}/{item['Key']}", item
+            if not page["IsTruncated"]:
+                return
+            if not page.get("NextContinuationToken"):
+                raise BackendUnavailable(
+                    f"Cannot list {folder}: a page says that more follow, but not where."
+                )
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _page(self, folder: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """One page of a listing."""
+        try:
+            return self._call("list_objects_v2", **request)
+        except _TRANSPORT_ERRORS as error:
+            raise self._translated("list", folder, error) from error
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete in batches; in a bucket with versions this adds delete markers and removes no version."""
+        kept: dict[str, str] = {}
+        buckets: dict[str, dict[str, str]] = {}
+        for path in paths:
+            try:
+                bucket, key = self._split(path)
+            except UsageError as error:
+                kept[path] = error.message
+                continue
+            buckets.setdefault(bucket, {})[key] = path
+        for bucket, keys in buckets.items():
+            # The request is XML, which cannot say some characters.
+            alone = [key for key in keys if _NOT_IN_XML.search(key)]
+            together = [key for key in keys if not _NOT_IN_XML.search(key)]
+            reasons = self._delete_alone(bucket, alone)
+            for start in range(0, len(together), _BATCH):
+                reasons |= self._delete_batch(bucket, together[start : start + _BATCH])
+            kept |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
+        return kept
+
+    def prune(self, folder: str) -> None:
+        """Nothing: there are no folders."""
+
+    def _delete_batch(self, bucket: str, keys: Sequence[str]) -> dict[str, str]:
+        request = {"Quiet": True, "Objects": [{"Key": key} for key in keys]}
+        try:
+            answer = self._call("delete_objects", Bucket=bucket, Delete=request)
+        except _TRANSPORT_ERRORS as error:
+            return dict.fromkeys(keys, _reason(error))
+        return {
+            failure["Key"]: f"{failure.get('Code', 'error')}: {failure.get('Message', '')}"
+            for failure in answer.get("Errors", ())
+            if failure.get("Code") != "NoSuchKey"
+        }
+
+    def _delete_alone(self, bucket: str, keys: Iterable[str]) -> dict[str, str]:
+        reasons = {}
+        for key in keys:
+            try:
+                self._call("delete_object", Bucket=bucket, Key=key)
+            except (*_TRANSPORT_ERRORS, ValueError) as error:
+                reasons[key] = _reason(error)
+        return reasons
+
+    def _put(self, path: str, data: bytes, mark: str) -> None:
+        bucket, key = self._split(path)
+        self._call(
+            "put_object",
+            waits_s=(),
+            Bucket=bucket,
+            Key=key,
+            Body=data,
+            IfNoneMatch="*",
+            Metadata={_MARK: mark},
+        )
+
+    def _bears(self, path: str, mark: str) -> bool:
+        bucket, key = self._split(path)
+        try:
+            head = self._call("head_object", Bucket=bucket, Key=key)
+        except _TRANSPORT_ERRORS as error:
+            translated = self._translated("look at", path, error)
+            if isinstance(translated, FileNotFoundError):
+                return False
+            raise translated from error
+        return bool(head.get("Metadata", {}).get(_MARK) == mark)
+
+    def _get(self, path: str, **request: Any) -> bytes:
+        bucket, key = self._split(path)
+        try:
+            answer: bytes = self._call("get_object", Bucket=bucket, Key=key, **request)["Body"]
+        except _TRANSPORT_ERRORS as error:
+            raise self._translated("read", path, error) from error
+        return answer
+
+    def _call(self, method: str, *, waits_s: Sequence[float] = _WAITS_S, **request: Any) -> dict[str, Any]:
+        """One request and its whole answer, asked again after each wait when the failure may pass."""
+        answer: dict[str, Any] = sync(self._files.loop, self._ask, method, waits_s, request)
+        return answer
+
+    async def _ask(self, method: str, waits_s: Sequence[float], request: Mapping[str, Any]) -> dict[str, Any]:
+        for wait_s in waits_s:
+            try:
+                return await self._ask_once(method, request)
+            except _TRANSPORT_ERRORS as error:
+                if not _transient(error):
+                    raise
+            await asyncio.sleep(wait_s)
+        return await self._ask_once(method, request)
+
+    async def _ask_once(self, method: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        client = await self._files.set_session()
+        answer: dict[str, Any] = await getattr(client, method)(**request)
+        if method == "get_object":
+            async with answer["Body"] as body:
+                answer["Body"] = await body.read()
+        return answer
+
+    def _split(self, path: str, *, may_be_bucket: bool = False) -> tuple[str, str]:
+        bucket, _, key = self.canonical(path).removeprefix("s3://").partition("/")
+        if not key and not may_be_bucket:
+            raise UsageError(f"Cannot use {path}: it names a bucket and no object.")
+        return bucket, key
+
+    def _translated(self, verb: str, path: str, error: Exception) -> Exception:
+        code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
+        if code in {"NoSuchKey", "404", "NotFound"}:
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        reason = redact(_reason(error), self._secrets)
+        kind = AccessDenied if _status(error) in (401, 403) else BackendUnavailable
+        return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
+
+
+def _status(error: BaseException | None) -> int | None:
+    """The HTTP status of an answer, or None when there was no answer."""
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status if isinstance(status, int) else None
+    return None
+
+
+def _transient(error: Exception) -> bool:
+    """May the same request succeed, or have succeeded, without anything being changed here?"""
+    status = _status(error)
+    if status is None:
+        return not isinstance(error, ClientError) and type(error).__name__ not in {
+            "NoCredentialsError",
+            "PartialCredentialsError",
+            "ParamValidationError",
+        }
+    return status >= 500 or status in {408, 429}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ClientError):
+        details = error.response.get("Error", {})
+        return f"{details.get('Code', _status(error))}: {details.get('Message', '')}".strip(": ")
+    return str(error) or type(error).__name__
+
+
+def _info(path: str, size_bytes: int, modified: Any) -> FileInfo:
+    return FileInfo(path=path, size_bytes=size_bytes, modified_ms=round(modified.timestamp() * 1000))

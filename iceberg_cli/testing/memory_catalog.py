@@ -1,0 +1,41 @@
+"""A catalog in memory: the shortest correct committer, and the one that tests of other parts use."""
+
+from __future__ import annotations
+
+import threading
+
+from iceberg_cli.errors import TableNotFound
+from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
+from iceberg_cli.operation.outcomes import Attempt
+from iceberg_cli.storage import Storage
+
+
+class MemoryCatalog:
+    """Table names and their metadata locations, shared by the committers that are given it."""
+
+    def __init__(self) -> None:
+        self.locations: dict[str, str] = {}
+        self.lock = threading.Lock()
+
+
+class MemoryCommitter(SwapCommitter):
+    """One table of a `MemoryCatalog`; its metadata files are in `storage`."""
+
+    def __init__(self, catalog: MemoryCatalog, name: str, storage: Storage) -> None:
+        super().__init__(storage)
+        self._catalog = catalog
+        self._name = name
+
+    def current(self) -> str:
+        """The current metadata location."""
+        with self._catalog.lock:
+            if (location := self._catalog.locations.get(self._name)) is None:
+                raise TableNotFound(f"Cannot find the table {self._name} in memory.")
+            return location
+
+    def _swap(self, attempt: Attempt) -> bool:
+        with self._catalog.lock:
+            if self._catalog.locations.get(self._name) != attempt.base_location:
+                return False
+            self._catalog.locations[self._name] = attempt.metadata_location
+            return True
