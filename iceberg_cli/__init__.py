@@ -1,15 +1,19 @@
 """Maintain Apache Iceberg and Delta tables. A pure core decides and a thin shell acts.
 
-    cli -> render -> settling, opening -> verbs, delta_verbs -> apply -> table, delta_table -> liveness, journal
-        -> committers, engines -> storage -> iceberg | delta -> plan, operation, report
-        -> removals, removal_rows, paths, deletion_vector, row_ids -> errors
+    cli -> formats -> iceberg | delta -> operation -> engines -> storage -> plan -> encoding -> paths, errors
 
-`iceberg/` and `delta/` are sans-I/O and do not know each other: bytes and columns come in, values come out; the rules
-of each verb are there. `verbs/` and `delta_verbs/` read what a verb plans on, `plan(table, policy, ...) -> Plan`, and
-write what it stages, `build(table, step, paths)`; `iceberg/table.py` and `delta/table.py` are what both formats give to
-`apply/`. A `Plan` is a value that can be printed, saved, compared and refused. `apply/` is the only place where things
-happen, `stage -> bind -> commit -> sweep`, journalled, and its docstring holds the rules that keep data safe. Storage,
-committers and engines are ports; others plug in by the entry points `iceberg_cli.storage` and `iceberg_cli.committers`.
+A format owns everything that knows it, under the same names: `spec/` reads and writes its files, `reachability` tells
+which files its snapshots need, `commit/` makes the next version, `verbs/<verb>/` decide and build, `inspect/` and
+`check/` look, `table.py` is an open table. The formats do not know each other. `formats/` finds out which one a name
+means, and opens the table with a storage and an engine. What stands below knows no format: `plan/` are values that can
+be printed, saved, compared and refused; `operation/` is the only place where things happen, `stage -> bind -> commit ->
+sweep`, journalled, and the docstring of `operation/apply.py` holds the rules that keep data safe; `engines/` and
+`storage/` are ports; `encoding/` are bytes and columns that both formats share. Others plug in by the entry points
+`iceberg_cli.storage` and `iceberg_cli.committers`.
+
+A verb is one folder. Its `rules.py`, `policy.py` and `retention.py` do no input or output, nor does anything in `spec/`
+and `plan/`; its `plan.py` reads what they decide on, `plan(table, policy, ...) -> Plan`, and writes what the verb
+stages, `build(table, step, paths)`. `testing/` has the writers of tables that the demo and the tests use.
 
 What grows with snapshots is a frozen dataclass; what grows with files is an Arrow table or a numpy array.
 

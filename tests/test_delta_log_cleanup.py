@@ -15,6 +15,7 @@ from deltalake import DeltaTable as PeerTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iceberg_cli.delta.reachability import expired_sidecars_of
 from iceberg_cli.delta.spec.checkpoint_state import checkpoint_state
 from iceberg_cli.delta.spec.checkpoint_writing import (
     File,
@@ -23,8 +24,7 @@ from iceberg_cli.delta.spec.checkpoint_writing import (
     top_level_name,
     writing,
 )
-from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import expired_sidecars_of
-from iceberg_cli.delta.verbs.expire_snapshots.log_rules import cut_off_ms, newest_commit_at
+from iceberg_cli.delta.spec.log_cleanup import cut_off_ms, newest_commit_at
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
 from iceberg_cli.operation.apply import apply

@@ -25,6 +25,7 @@ from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
@@ -685,7 +686,7 @@ def test_each_young_commit_is_read_once_for_all_looks_at_one_table_and_old_ones_
     storage = open_storage()
     log = DeltaLog(storage, LocalEngine(storage), str(tmp_path), seen.append)
     snapshot = the_log(tmp_path).snapshot()
-    needs = Needs(log=log)
+    needs = Needs(log=log, iceberg=iceberg_files(log))
     files = [f"{tmp_path}/{name}" for name in ("a", "b", "c", "_change_data/cdc-0", "unheard-of")]
 
     def needed(newest: Snapshot, *, age_ms: int) -> list[bool]:

@@ -8,14 +8,9 @@ from typing import Any
 import pytest
 
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
+from iceberg_cli.iceberg.reachability.question import Facts, snapshot_files
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import (
-    ExpirePolicy,
-    Facts,
-    kept_snapshots,
-    plan,
-    snapshot_files,
-)
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy, kept_snapshots, plan
 from iceberg_cli.plan.plan import Base, Plan, Reach
 from iceberg_cli.plan.text import iso
 from tests.builders import (

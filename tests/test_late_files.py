@@ -13,6 +13,7 @@ from iceberg_cli.formats.open import verbs_of
 from iceberg_cli.operation.apply import Shell, abandon, apply, resume
 from iceberg_cli.operation.records import Record, fold
 from iceberg_cli.operation.recovery import operations, settle_all
+from iceberg_cli.plan.report import Settled
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import listing, listing_of_table
 from tests.delta_builders import NOW_MS
@@ -59,6 +60,11 @@ def resumed(root: Path, *, after_ms: int) -> str:
     return resume(table, operation_id, shell_at(after_ms), verbs=verbs_of(table)).status
 
 
+def settled_at(root: Path, after_ms: int) -> list[Settled]:
+    table = opened(root)
+    return list(settle_all(table, shell_at(after_ms), verbs=verbs_of(table)))
+
+
 @pytest.fixture
 def killed(tmp_path: Path) -> tuple[Path, dict[str, str], str, bytes]:
     """A table on which a driver died, its files before, and a file that a worker had written with its bytes."""
@@ -84,8 +90,8 @@ def test_what_a_worker_writes_within_a_day_the_next_resume_and_the_first_run_aft
         assert listing_of_table(root) == before
     assert "Spark's executors" in operations(opened(root), now_ms=NOW_MS)[0].message
     Path(path).write_bytes(data)
-    assert list(settle_all(opened(root), shell_at(DAY_MS - 1))) == []
-    (settled,) = settle_all(opened(root), shell_at(DAY_MS))
+    assert settled_at(root, DAY_MS - 1) == []
+    (settled,) = settled_at(root, DAY_MS)
     assert (settled.report.status, settled.exit_code) == ("nothing_to_do", 0)
     assert listing(root) == before
 
@@ -114,7 +120,7 @@ def test_meanwhile_other_runs_commit_and_their_files_stay(
     after = listing_of_table(root)
     assert before.keys() < after.keys()
     Path(path).write_bytes(data)
-    assert len(list(settle_all(opened(root), shell_at(DAY_MS)))) == 1
+    assert len(settled_at(root, DAY_MS)) == 1
     assert listing(root) == after
     assert live_entries(of_folder(root)) == entries
 

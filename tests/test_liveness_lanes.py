@@ -17,8 +17,8 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.inspect.inspector import Inspection
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
 from iceberg_cli.plan.plan import Reach
 from iceberg_cli.storage.aliases import OtherNames
 

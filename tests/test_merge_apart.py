@@ -22,9 +22,9 @@ from iceberg_cli.engines import Engine, Exchanging
 from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
-from iceberg_cli.iceberg.commit.branch import head_of
 from iceberg_cli.iceberg.spec.position_deletes import Share, read_position_deletes
 from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.branch import head_of
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.decide import decide
 from iceberg_cli.iceberg.verbs.merge_dvs.distributed import lacking_apart, parts_apart

@@ -23,10 +23,10 @@ from iceberg_cli.iceberg.reachability import scan as content_rows
 from iceberg_cli.iceberg.reachability import scan as liveness_module
 from iceberg_cli.iceberg.reachability.distributed import reached_apart
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Liveness, held_or_sorted
 from iceberg_cli.iceberg.reachability.values import Question
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
 from iceberg_cli.operation import removal_parts
 from iceberg_cli.operation.removal_parts import collected
 from iceberg_cli.paths import Roots

@@ -10,11 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.text_values import times
-from iceberg_cli.delta.verbs.expire_snapshots.vacuum import LISTING
 from iceberg_cli.encoding.strict_json import loads_lines
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.paths import liveness_key_column
 from iceberg_cli.storage import FileInfo, Storage
+
+LISTING: Final = pa.schema(
+    [("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())]  # canonical path
+)
+
 
 _SLICE_FILES: Final = 1 << 16  # as objects, before they are columns
 _INVENTORY: Final = ("path", "length", "isDir", "modificationTime")

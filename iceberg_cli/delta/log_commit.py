@@ -16,9 +16,7 @@ import re
 from typing import TYPE_CHECKING
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
-from iceberg_cli.iceberg.catalogs.compare_and_swap import Sent
-from iceberg_cli.iceberg.catalogs.metadata_swap import digest_of
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Sent, Unknown, digest_of
 from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,20 @@ from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import LOG_KINDS
 from iceberg_cli.delta.spec.actions import Actions, combine
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.spec.file_keys import FILES, live_keys, removed_keys, strings
 from iceberg_cli.delta.spec.hidden import hidden, hides_metadata
-from iceberg_cli.delta.spec.log import Listing, LogFile, commits_between
+from iceberg_cli.delta.spec.log import Checkpoint, Listing, LogFile, commits_between
+from iceberg_cli.delta.spec.log_cleanup import (
+    expired_files,
+    expired_sidecars,
+    protected,
+)
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
+from iceberg_cli.delta.spec.sidecars import named_sidecars
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import expired_sidecars_of, protected, readable
-from iceberg_cli.delta.verbs.expire_snapshots.log_rules import expired_files
-from iceberg_cli.delta.verbs.expire_snapshots.vacuum import FILES, live_keys, removed_keys, strings
 from iceberg_cli.encoding.string_hash import Hashes, hash_column
 from iceberg_cli.engines import Source
-from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.shared_folders import IcebergFiles
+from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.paths import liveness_key_column, scheme_of
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage.aliases import OtherNames
@@ -213,24 +216,35 @@ class _Removed:
     commits: frozenset[LogFile]
 
 
+class IcebergFiles(Protocol):
+    """What Iceberg metadata in a Delta table's folder reaches: that of UniForm, or of a table of its own."""
+
+    def tables(self) -> Mapping[str, str]:
+        """The newest metadata file of each Iceberg table, by its UUID."""
+        ...
+
+    def hold(self, keys: pa.Array) -> pa.Array:
+        """Which of n liveness keys are of files that one of these tables reaches.
+
+        Raises:
+            Refused: that cannot be told.
+        """
+        ...
+
+
 @dataclass(kw_only=True)
 class Needs:
     """What a table needs, remembered for as long as its newest snapshot names the same files.
 
     Args:
         log: of the table.
+        iceberg: what Iceberg metadata in the table's folder reaches.
     """
 
     log: DeltaLog
+    iceberg: IcebergFiles
     _live: tuple[Snapshot, int, KeySet] | None = None
     _removed: _Removed | None = None
-
-    def __post_init__(self) -> None:
-        """UniForm's metadata is read with the storage and engine of the log."""
-        log = self.log
-        self.iceberg = IcebergFiles(
-            storage=log.storage, engine=log.engine, root=log.root, on_event=log.on_event
-        )
 
     def hold(self, snapshot: Snapshot, keys: pa.Array, *, cut_ms: int) -> pa.Array:
         """Which of n liveness keys are of files that are needed, by the table or by Iceberg metadata in its folder.
@@ -403,3 +417,38 @@ def named_vectors(snapshot: Snapshot, root: str) -> frozenset[str]:
     """The places of the deletion vector files that the table or a tombstone of it names."""
     columns = (dv_path_column(files, root) for files in (snapshot.adds, snapshot.removes))
     return frozenset(path for column in columns for path in column.to_pylist() if path is not None)
+
+
+def readable(log: DeltaLog, version: int) -> bool:
+    """Whether a checkpoint of a version gives the table as it was then.
+
+    Raises:
+        BackendUnavailable: that cannot be told.
+    """
+    try:
+        found = log.snapshot(version)
+    except (CorruptFile, Refused, TableNotFound, UsageError):
+        return False
+    checkpoint = found.segment.checkpoint
+    return checkpoint is not None and checkpoint.version == version
+
+
+def expired_sidecars_of(
+    log: DeltaLog, listing: Listing, checkpoints: Sequence[Checkpoint], *, as_of_ms: int
+) -> pa.Table:
+    """The sidecars that none of some checkpoints names, if they are old enough.
+
+    Raises:
+        CorruptFile: one of the checkpoints cannot be read, so what it names is not known.
+    """
+    if not expired_sidecars(listing, frozenset(), as_of_ms=as_of_ms).num_rows:
+        return FILES.empty_table()
+    named: set[str] = set()
+    for checkpoint in checkpoints:
+        for file in checkpoint.files:
+            try:
+                data = log.storage.read(file.path)
+            except FileNotFoundError:
+                raise CorruptFile(file.path, None, "the checkpoint was listed and is gone") from None
+            named |= named_sidecars(file.path, file.version, data, folder=log.folder)
+    return expired_sidecars(listing, named, as_of_ms=as_of_ms)

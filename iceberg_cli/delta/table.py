@@ -9,7 +9,7 @@ Spec: Delta, "Delta Log Entries", "Writer Requirements".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -47,7 +47,7 @@ from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.reachability import Needs
+    from iceberg_cli.delta.reachability import IcebergFiles, Needs
 
 # A commit is refused only where another one came first, and each refusal costs one more look at the log.
 _RETRIES = Retries(attempts=20, min_wait_ms=50, max_wait_ms=5_000, total_timeout_ms=1_800_000)
@@ -61,6 +61,7 @@ class DeltaTable(OpenedTable):
         name, storage, engine, on_event: see `OpenedTable`.
         root: its folder in canonical spelling.
         committer: how versions are added.
+        iceberg_files: what Iceberg metadata in the folder reaches, by the table's log.
         allow_roots: its root, where that is a whole bucket in which files may be deleted.
     """
 
@@ -69,6 +70,7 @@ class DeltaTable(OpenedTable):
     takes_roots: ClassVar[bool] = False
     root: str
     committer: DeltaLogCommitter
+    iceberg_files: Callable[[DeltaLog], IcebergFiles]
     allow_roots: tuple[str, ...] = ()
     log: DeltaLog = field(init=False)
     _snapshot: Snapshot | None = None
@@ -139,6 +141,9 @@ class DeltaTable(OpenedTable):
     def read_only_reason(self) -> str | None:
         """Why this table, as loaded last, is not written to, or None."""
         return write_refusal(self.snapshot.protocol, self.snapshot.metadata)
+
+    def recovery_refusal(self) -> None:
+        """None: a commit is refused by itself, and what was committed may be swept."""
 
     def _refusal(self, step: Step) -> str | None:
         """Why one step is not carried out on the table as loaded last, or None."""
@@ -273,7 +278,7 @@ class DeltaTable(OpenedTable):
         from iceberg_cli.delta.reachability import Needs
 
         if self._needs is None or self._needs.log is not self.log:
-            self._needs = Needs(log=self.log)
+            self._needs = Needs(log=self.log, iceberg=self.iceberg_files(self.log))
         return self._needs
 
     def nested_tables(self) -> NestedTables:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from iceberg_cli.iceberg.avro.projection import Bools
+Bools = npt.NDArray[np.bool_]
 
 
 def array_of(values: npt.NDArray[Any], valid: Bools | None = None) -> pa.Array:

@@ -15,8 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.inspect.values import compact
-
 _NOT_FINITE: Final = ("nan", "NaN", "inf", "-inf")  # no number or boolean has an n
 
 
@@ -135,3 +133,8 @@ def _joined(column: pa.Array, items: pa.Array, opening: str, closing: str) -> pa
     )
     shown = pc.binary_join_element_wise(opening, pc.binary_join(lists, ", "), closing, "")
     return pc.fill_null(shown, "null")
+
+
+def compact(column: pa.Array) -> pa.Array:
+    """The same maps or lists in buffers of their own: a slice would drag all items of its batch along."""
+    return pa.concat_arrays([column, column.slice(0, 0)])

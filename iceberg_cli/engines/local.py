@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +16,9 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage
 
+_LOCAL_THREADS = 4
+_REMOTE_THREADS = 32
+_MOST_LANES = 2  # each takes some 100 MB while it decodes
 _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
 _HANDFUL_FILES = 16  # local ones that a thread reads at once
@@ -189,3 +194,12 @@ def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, lanes: i
             batches.append(items[start : index + 1])
             start = index + 1
     return batches
+
+
+def engine_of(storage: Storage, *, local: bool) -> LocalEngine:
+    """Lanes for files of local disks only: other storages have threads, which do not survive a fork."""
+    if not local:
+        return LocalEngine(storage, threads=_REMOTE_THREADS)
+    # On other systems their own libraries may not be used after a fork.
+    lanes = min(len(os.sched_getaffinity(0)), _MOST_LANES) if sys.platform == "linux" else 1
+    return LocalEngine(storage, threads=_LOCAL_THREADS, lanes=lanes)

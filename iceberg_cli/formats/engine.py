@@ -82,7 +82,7 @@ def _newest_file(segment: Segment) -> str:
 
 def manifest_bytes(table: IcebergTable) -> int:
     """How long the manifests of the current snapshot are together: about what a scan of the whole table reads."""
-    from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
+    from iceberg_cli.iceberg.reachability.question import snapshot_files
 
     snapshot = table.metadata.current_snapshot()
     if snapshot is None:

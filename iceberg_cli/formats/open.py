@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from iceberg_cli.engines import OnEvent
+from iceberg_cli.engines.local import engine_of
 from iceberg_cli.errors import Refused, TableNotFound, UsageError
-from iceberg_cli.formats.storage import Trusts, engine_of, located, storage_of
-from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of
+from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of, whole_store
+from iceberg_cli.storage.access import Trusts, located, storage_of
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage
 
 if TYPE_CHECKING:
+    from iceberg_cli.delta.log_reader import DeltaLog
     from iceberg_cli.delta.table import DeltaTable
     from iceberg_cli.engines.selection import EngineChoice
+    from iceberg_cli.iceberg.shared_folders import IcebergFiles
     from iceberg_cli.iceberg.table import IcebergTable
     from iceberg_cli.operation.apply import Verb
 
@@ -72,7 +75,7 @@ def open_table(
         if not opened.endswith(METADATA_SUFFIXES):
             delta = _delta_table(opened, storage, on_event)
             if delta is not None:
-                trusts.refuse(name, delta.root)
+                _refuse_iceberg_options(trusts, name, delta.root)
                 delta.allow_roots = trusts.allow_roots
                 _choose_engine(delta, engine)
                 delta.load()
@@ -151,9 +154,30 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
         root=root,
         storage=storage,
         committer=DeltaLogCommitter(root, storage),
+        iceberg_files=iceberg_files,
         engine=replace(engine, lanes_from_bytes=_LOG_LANES_FROM_BYTES),
         on_event=on_event,
     )
+
+
+def _refuse_iceberg_options(trusts: Trusts, name: str, root: str) -> None:
+    """Refuse both for a Delta table, but for its own root where that is a whole bucket.
+
+    Of a shallow clone's files in another table's folder nobody can tell who else needs them.
+    """
+    for option, given in (
+        ("--unsafe-trust-lists", trusts.trust_lists),
+        ("--unsafe-allow-root", [each for each in trusts.allow_roots if whole_store(each) != root]),
+    ):
+        if given:
+            raise UsageError(f"{option} is an option of Iceberg tables, and {name} is a Delta table")
+
+
+def iceberg_files(log: DeltaLog) -> IcebergFiles:
+    """What Iceberg metadata in a Delta table's folder reaches: read with the storage and engine of the log."""
+    from iceberg_cli.iceberg.shared_folders import IcebergFiles
+
+    return IcebergFiles(storage=log.storage, engine=log.engine, root=log.root, on_event=log.on_event)
 
 
 def _choose_engine(table: IcebergTable | DeltaTable, engine: EngineChoice | None) -> None:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from iceberg_cli.engines import OnEvent
+from iceberg_cli.engines.local import engine_of
 from iceberg_cli.errors import Refused
-from iceberg_cli.formats.storage import Trusts, engine_of, storage_of
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.operation.outcomes import Attempt, Committer, Outcome, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Outcome, Unknown
 from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
+from iceberg_cli.storage.access import Trusts, storage_of
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage
 
@@ -30,7 +32,7 @@ def open_in_catalog(
     trusts: Trusts,
     on_event: OnEvent,
 ) -> IcebergTable:
-    """The table of a catalog, loaded once; see `opening.open_table`."""
+    """The table of a catalog, loaded once; see `formats/open.py`."""
     from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
 
     committer, options = open_catalog_table(name, config_file=catalog_config, storage_options=storage_options)
@@ -46,7 +48,7 @@ def open_in_folder(opened: str, storage: RoutedStorage, trusts: Trusts, on_event
     Args:
         opened: from `located`.
         storage: trusts `opened`.
-        trusts: see `opening.open_table`.
+        trusts: see `formats/open.py`.
         on_event: progress.
     """
     committer = open_folder(opened, storage)

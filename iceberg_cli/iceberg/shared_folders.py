@@ -147,10 +147,10 @@ class IcebergFiles:
     def _reached(self, tables: Mapping[str, str]) -> KnownKeys:
         from iceberg_cli.iceberg.ownership import named_files
         from iceberg_cli.iceberg.reachability.keys import KnownKeys
+        from iceberg_cli.iceberg.reachability.question import snapshot_files
         from iceberg_cli.iceberg.reachability.scan import Liveness
         from iceberg_cli.iceberg.spec.metadata import TableMetadata
         from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
-        from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
         from iceberg_cli.storage.aliases import OtherNames
 
         liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=False)

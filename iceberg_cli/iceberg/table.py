@@ -27,17 +27,18 @@ from iceberg_cli.errors import (
     UsageError,
 )
 from iceberg_cli.iceberg import ownership as own_files
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
 from iceberg_cli.iceberg.reachability.cache import LivenessCache
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Liveness
 from iceberg_cli.iceberg.shared_folders import MetadataFiles, delta_owner
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
 from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
-from iceberg_cli.operation.outcomes import Attempt, Committed, Committer, Conflict, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.workspace import OpenedTable
 from iceberg_cli.paths import Roots, canonical

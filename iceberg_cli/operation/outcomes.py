@@ -1,17 +1,14 @@
-"""The committer port: replace the current version of a table, or learn why not.
+"""What became of a commit: three outcomes, which are matched, all of them.
 
-Outcomes are three and are matched, all of them. `Conflict` is a proof that our commit did not and will not
-happen; whatever is less than a proof is `Unknown`.
+`Conflict` is a proof that our commit did not and will not happen; whatever is less than a proof is `Unknown`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from iceberg_cli.iceberg.commit.update import Commit
+from typing import Any, Protocol
 
 
 class Update(Protocol):
@@ -91,39 +88,19 @@ class Unknown:
 Outcome = Committed | Conflict | Unknown
 
 
-class Committer(Protocol):
-    """A table's pointer and how it moves."""
+def digest_of(data: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
 
-    def read_only_reason(self) -> str | None:
-        """Why this table cannot be committed to from here, or None."""
-        ...
 
-    def current(self) -> str:
-        """The current metadata location.
+class Sent:
+    """The attempts that this object's owner has sent."""
 
-        Raises:
-            TableNotFound: there is no such table.
-            BackendUnavailable: the backend did not answer.
-        """
-        ...
+    def __init__(self) -> None:
+        self._locations: set[str] = set()
 
-    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
-        """What `commit` will write and where. Writes nothing."""
-        ...
-
-    def commit(self, attempt: Attempt) -> Outcome:
-        """Write the metadata file and swap the pointer. The same attempt can be tried again.
-
-        Raises `BackendUnavailable` or `TableNotFound` only where no try of it has asked for the swap.
-        A `BaseException` that is no error (Ctrl-C, a kill) passes through; the journal's intent covers it.
-        """
-        ...
-
-    def settle(self, attempt: Attempt) -> Outcome:
-        """Was an earlier try of `attempt` ours? Asks the table; never swaps.
-
-        Committed: its location is current or in the metadata log, or (no own name) the file there has our
-        digest. Conflict: the base has moved, and ours is in neither. Unknown: the base is still current, or
-        the log was trimmed.
-        """
-        ...
+    def first(self, attempt: Attempt) -> bool:
+        """Is it certain that nobody sent this attempt before? From now on it is not."""
+        first = attempt.fresh and attempt.metadata_location not in self._locations
+        self._locations.add(attempt.metadata_location)
+        return first

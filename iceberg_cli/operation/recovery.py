@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from iceberg_cli.errors import (
     CommitStateUnknown,
@@ -18,15 +17,12 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from iceberg_cli.formats.open import verbs_of
 from iceberg_cli.operation.apply import Shell, abandon, resume
 from iceberg_cli.operation.journal import prune_folders
+from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.records import Operation
+from iceberg_cli.operation.workspace import OpenedTable
 from iceberg_cli.plan.report import Abandoned, OrphanFiles, Report, Settled
-
-if TYPE_CHECKING:
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.table import IcebergTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +47,7 @@ class Listed:
     problem: IcebergCliError | None = None
 
 
-def operations(table: IcebergTable | DeltaTable, *, now_ms: int) -> list[Listed]:
+def operations(table: OpenedTable, *, now_ms: int) -> list[Listed]:
     """Every operation that has not been closed."""
     found = []
     for operation_id in table.open_operations():
@@ -151,7 +147,7 @@ def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | Non
             return "interrupted", "stopped between two steps", None
 
 
-def settle_all(table: IcebergTable | DeltaTable, shell: Shell) -> Iterator[Settled]:
+def settle_all(table: OpenedTable, shell: Shell, *, verbs: Mapping[str, Verb]) -> Iterator[Settled]:
     """Finish the operations that nobody is working on and whose grace is over; none where nothing can be committed.
 
     Before them, temporary files that killed runs left go.
@@ -171,27 +167,19 @@ def settle_all(table: IcebergTable | DeltaTable, shell: Shell) -> Iterator[Settl
     for listed in found:
         operation = listed.operation
         if operation is None or not (is_running(operation) or _waits(operation, shell.now_ms())):
-            yield finish(table, listed, shell)
+            yield finish(table, listed, shell, verbs=verbs)
 
 
-def finish(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Settled:
+def finish(table: OpenedTable, listed: Listed, shell: Shell, *, verbs: Mapping[str, Verb]) -> Settled:
     """Resume one operation; an error becomes part of the answer.
 
     Raises:
         Interrupted: a signal asked to stop.
     """
-    operation = listed.operation
-    if operation is not None and is_running(operation):
-        error = Refused(
-            f"Process {operation.process_id} is still working on it",
-            state="It was left alone.",
-            next_step="Wait until it has ended, or end it, then run `resume`.",
-        )
-        return _failed(listed, error)
-    if refusal := _refusal(table, listed):
+    if refusal := _still_running(listed) or _refusal(table, listed):
         return _failed(listed, refusal)
     try:
-        report = resume(table, listed.operation_id, shell, verbs=verbs_of(table))
+        report = resume(table, listed.operation_id, shell, verbs=verbs)
     except Interrupted:
         raise
     except IcebergCliError as error:
@@ -204,7 +192,7 @@ def finish(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Se
     return Settled(report=replace(report, notes=notes), exit_code=code)
 
 
-def _is_open(table: IcebergTable | DeltaTable, operation_id: str) -> bool:
+def _is_open(table: OpenedTable, operation_id: str) -> bool:
     """Whether something of an operation is left to do, as far as can be told."""
     try:
         operation = table.journal(operation_id).operation()
@@ -213,10 +201,10 @@ def _is_open(table: IcebergTable | DeltaTable, operation_id: str) -> bool:
     return operation is not None and operation.closed is None
 
 
-def close(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Settled:
+def close(table: OpenedTable, listed: Listed, shell: Shell) -> Settled:
     """Close one operation without finishing it; a journal that cannot be read is deleted as it is."""
-    if listed.operation is not None and is_running(listed.operation):
-        return finish(table, listed, shell)
+    if refusal := _still_running(listed):
+        return _failed(listed, refusal)
     if isinstance(listed.problem, Refused):
         return _failed(listed, listed.problem)
     if refusal := _read_only(table):
@@ -243,10 +231,22 @@ def close(table: IcebergTable | DeltaTable, listed: Listed, shell: Shell) -> Set
     return Settled(report=report, exit_code=0)
 
 
-def _refusal(table: IcebergTable | DeltaTable, listed: Listed) -> Refused | None:
+def _still_running(listed: Listed) -> Refused | None:
+    """Why the operation of a process that still works on it is left alone, or None."""
+    operation = listed.operation
+    if operation is None or not is_running(operation):
+        return None
+    return Refused(
+        f"Process {operation.process_id} is still working on it",
+        state="It was left alone.",
+        next_step="Wait until it has ended, or end it, then run `resume`.",
+    )
+
+
+def _refusal(table: OpenedTable, listed: Listed) -> Refused | None:
     """Why an operation is not gone on with, or None."""
     before = table.left_behind.get(listed.operation_id)
-    if before is None or table.format == "delta" or table.roots().own(f"{before}/data"):
+    if before is None or table.roots().own(f"{before}/data"):
         return _read_only(table)
     return Refused(
         f"It began when the table was at {before}, and the table is at {table.location} now: its files in {before} "
@@ -257,9 +257,9 @@ def _refusal(table: IcebergTable | DeltaTable, listed: Listed) -> Refused | None
     )
 
 
-def _read_only(table: IcebergTable | DeltaTable) -> Refused | None:
-    """Why an Iceberg table's journals are left alone, or None; a Delta table says so itself before each write."""
-    reason = table.read_only_reason() if table.format == "iceberg" else None
+def _read_only(table: OpenedTable) -> Refused | None:
+    """Why a table's journals are left alone, or None."""
+    reason = table.recovery_refusal()
     if reason is None:
         return None
     return Refused(

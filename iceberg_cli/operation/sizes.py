@@ -10,7 +10,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.encoding.parquet import PARQUET_TAIL_BYTES, Uncounted, parquet_footer_bytes, parquet_rows
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.plan.findings import UNANSWERED, Ints, RuleFindings
 from iceberg_cli.storage import Storage
 
@@ -108,3 +109,22 @@ def _place(path: str, root: str) -> str:
 
 def _numbers(sizes: Sequence[int | None]) -> Ints:
     return np.array([GONE if size is None else size for size in sizes], np.int64)
+
+
+def footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
+    """The rows of a Parquet file; why they cannot be told; None where they are not to be seen."""
+    wanted = min(size, PARQUET_TAIL_BYTES)
+    try:
+        tail = storage.read_range(path, size - wanted, wanted)
+        needed = parquet_footer_bytes(tail, size, path)
+        if needed is None:
+            return None
+        if needed > len(tail):
+            tail = storage.read_range(path, size - needed, needed)
+        return parquet_rows(tail)
+    except FileNotFoundError:
+        return None  # it went after it was looked at
+    except BackendUnavailable as error:
+        return Uncounted(UNANSWERED, f"it was not looked at: {error.message}")
+    except CorruptFile as error:
+        return Uncounted("parquet-unreadable", error.reason)

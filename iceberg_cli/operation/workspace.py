@@ -16,6 +16,7 @@ from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused, UsageError
 from iceberg_cli.operation.foreign_files import ForeignFiles, some
 from iceberg_cli.operation.journal import Journal, open_operations
+from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.removal_parts import collected
 from iceberg_cli.paths import Roots, whole_store
 from iceberg_cli.plan.plan import Plan
@@ -25,7 +26,7 @@ from iceberg_cli.storage.obstacles import Obstructed, local_folders
 
 
 @dataclass(kw_only=True)
-class OpenedTable(ABC):
+class OpenedTable(Table, ABC):
     """One table, opened.
 
     Args:
@@ -59,6 +60,14 @@ class OpenedTable(ABC):
     @abstractmethod
     def read_only_reason(self) -> str | None:
         """Why this table, as loaded last, cannot be committed to from here, or None."""
+
+    def recovery_refusal(self) -> str | None:
+        """Why open operations of this table are not gone on with, or None."""
+        return self.read_only_reason()
+
+    @abstractmethod
+    def roots(self) -> Roots:
+        """The folders in which this table's files may be deleted."""
 
     # -- plans -------------------------------------------------------------------------------------------------
 

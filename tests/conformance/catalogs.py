@@ -8,9 +8,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
-from iceberg_cli.operation.outcomes import Committer
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 from tests.conformance.tables import first_metadata

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.commit.update import Commit
-from iceberg_cli.operation.outcomes import Attempt, Committer, Conflict, Outcome, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Conflict, Outcome, Unknown
 from iceberg_cli.storage import FileInfo, Storage
 
 Fault = Literal["none", "lost before", "lost after", "conflict"]

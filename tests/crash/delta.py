@@ -11,6 +11,7 @@ from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import Shell, apply, resume
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
@@ -124,6 +125,7 @@ class DeltaProcess:
             root=ROOT,
             storage=self.storage,  # type: ignore[arg-type]
             committer=DeltaLogCommitter(ROOT, self.storage),  # type: ignore[arg-type]
+            iceberg_files=iceberg_files,
             engine=LocalEngine(self.storage, threads=1),  # type: ignore[arg-type]
             on_event=unseen,
         )

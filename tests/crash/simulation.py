@@ -14,13 +14,14 @@ from functools import partial
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
 from iceberg_cli.operation.apply import Shell, apply, resume
-from iceberg_cli.operation.outcomes import Attempt, Committer, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Unknown
 from iceberg_cli.operation.recovery import settle_all
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.plan import Plan
@@ -311,7 +312,7 @@ class Process:
     def expire(self, *, settle: bool = True) -> Report:
         """`expire-snapshots --yes`."""
         if settle:
-            list(settle_all(self.table, self.shell))
+            list(settle_all(self.table, self.shell, verbs=VERBS))
         self.shown = self.plan()
         return apply(self.shown, self.table, VERBS[self.shown.operation], self.shell)
 

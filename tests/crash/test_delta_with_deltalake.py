@@ -15,6 +15,7 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CommitConflict, Refused, StalePlan
+from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import apply, system_shell
 from iceberg_cli.storage.local import LocalStorage
 from tests.crash.budget import few_or_many, some
@@ -77,6 +78,7 @@ def run(root: Path, operation: str, storage: Raced) -> None:
         root=str(root),
         storage=storage,
         committer=DeltaLogCommitter(str(root), storage),
+        iceberg_files=iceberg_files,
         engine=LocalEngine(storage, threads=1),
         on_event=unseen,
     )

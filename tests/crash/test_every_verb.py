@@ -185,7 +185,7 @@ class Lake:
 
     def run(self, process: Process) -> Report:
         """The verb with --yes."""
-        list(settle_all(process.table, process.shell))
+        list(settle_all(process.table, process.shell, verbs=VERBS))
         return apply(self.plan(process), process.table, VERBS[self.case.verb], process.shell)
 
     def plan(self, process: Process) -> Plan:
@@ -363,7 +363,7 @@ def other_verb(lake: Lake, case: Case, *, settles: bool) -> Callable[[], None]:
         process = lake.process()
         with contextlib.suppress(IcebergCliError):
             if settles:
-                list(settle_all(process.table, process.shell))
+                list(settle_all(process.table, process.shell, verbs=VERBS))
             plan = VERBS[case.verb].plan(process.table, case.policy, as_of_ms=NOW_MS)
             apply(plan, process.table, VERBS[case.verb], process.shell)
         lake.check()

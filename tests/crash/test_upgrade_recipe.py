@@ -43,7 +43,7 @@ def a_world() -> World:
 
 
 def run(process: Process) -> Report:
-    list(settle_all(process.table, process.shell))
+    list(settle_all(process.table, process.shell, verbs=VERBS))
     return apply(VERB.plan(process.table, POLICY, as_of_ms=NOW_MS), process.table, VERB, process.shell)
 
 

@@ -187,11 +187,12 @@ def finish(run: Run, report: Report, table: IcebergTable | DeltaTable, settled: 
 def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> list[Settled]:
     """Finish the table's open operations whose grace is over, so that cron needs no second line."""
     from iceberg_cli.cli.render import show_report
+    from iceberg_cli.formats.open import verbs_of
     from iceberg_cli.operation.recovery import settle_all
 
     settled = []
     with at_safe_points(last=False):
-        for done in settle_all(table, shell):
+        for done in settle_all(table, shell, verbs=verbs_of(table)):
             changed("Earlier operations were gone on with; nothing else was changed.")
             subject.settled(done)
             settled.append(done)

@@ -110,9 +110,12 @@ def _leaves_files(report: Report) -> bool:
 
 def _settle(opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:
     """Finish or close one operation; the others go on if it cannot be."""
+    from iceberg_cli.formats.open import verbs_of
     from iceberg_cli.operation.recovery import close, finish
 
-    return close(opened, listed, shell) if abandon else finish(opened, listed, shell)
+    if abandon:
+        return close(opened, listed, shell)
+    return finish(opened, listed, shell, verbs=verbs_of(opened))
 
 
 def _show_list(run: Run, opened: IcebergTable | DeltaTable, found: list[Listed]) -> None:

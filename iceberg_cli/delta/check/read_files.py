@@ -110,8 +110,8 @@ def _check_dangling(there: pa.Table, snapshot: Snapshot, root: str, findings: Fi
 
 def _footers(table: DeltaTable, names: Sequence[str], stored: Ints, counts: Ints, findings: Findings) -> Ints:
     """The rows of n Parquet files by their footers, or else as the log says."""
-    from iceberg_cli.iceberg.check.content import Uncounted
-    from iceberg_cli.iceberg.check.read_content import footer_rows
+    from iceberg_cli.encoding.parquet import Uncounted
+    from iceberg_cli.operation.sizes import footer_rows
 
     found = counts.copy()
     chosen = np.flatnonzero(stored >= 0)

@@ -126,3 +126,9 @@ def _with(table: pa.Table, name: str, values: list[int | None]) -> pa.Table:
 
 def _configuration(action: Mapping[str, Any]) -> dict[str, Any]:
     return loads((action.get("configuration") or "{}").encode(), f"domainMetadata.{DOMAIN}")
+
+
+MATERIALIZED: Final = (  # properties that name columns, and how the names begin that we give
+    ("delta.rowTracking.materializedRowIdColumnName", "_row-id-col-"),
+    ("delta.rowTracking.materializedRowCommitVersionColumnName", "_row-commit-version-col-"),
+)

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from iceberg_cli.encoding.arrow import array_of, bitmap_of
+from iceberg_cli.encoding.arrow import Bools, array_of, bitmap_of
 from iceberg_cli.encoding.string_hash import hash_strings
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import Container
-from iceberg_cli.iceberg.avro.projection import PADDING_BYTES, Bools, Column, Ints, Malformed, Node, Plan, Raw
+from iceberg_cli.iceberg.avro.projection import PADDING_BYTES, Column, Ints, Malformed, Node, Plan, Raw
 from iceberg_cli.iceberg.avro.scalar import decode_narrow
 from iceberg_cli.iceberg.avro.vectorized import decode_lockstep
 

@@ -10,15 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.avro.codecs import BadBlockError, deflate, inflate, is_known
 from iceberg_cli.iceberg.avro.schema import AvroType, BadSchemaError, parse_schema
-from iceberg_cli.iceberg.spec.encryption import STREAM_MAGIC, encrypted_file
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
+STREAM_MAGIC: Final = b"AGS1"
+"""The first bytes of an encrypted file. Spec: "AES GCM Stream"."""
+
+_NEXT_STEP: Final = "Only an engine that is given the table's keys can read it."
+
+
+def encrypted_file(path: str, sign: str) -> Refused:
+    """The error of a file that is not opened.
+
+    Args:
+        path: of the file.
+        sign: that shows that it is encrypted.
+    """
+    return Refused(
+        f"Cannot read {path}: it is encrypted ({sign}), and iceberg-cli has no keys", next_step=_NEXT_STEP
+    )
+
+
 MAX_EMPTY_RECORDS = 1_000  # of a schema whose records take no bytes, per block
 MAX_INFLATED_BYTES = 1 << 30  # of one file
 

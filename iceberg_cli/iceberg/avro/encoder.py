@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.avro.projection import Bools, Ints
+from iceberg_cli.encoding.arrow import Bools
+from iceberg_cli.iceberg.avro.projection import Ints
 from iceberg_cli.iceberg.avro.schema import AvroType
 
 NULL = b"\x00"  # branch 0 of a union, which is null in every schema of the specification

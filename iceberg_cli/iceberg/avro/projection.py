@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from iceberg_cli.encoding.arrow import Bools
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.schema import AvroType
 
@@ -22,7 +23,6 @@ VARINTS = ("int", "long", "enum")
 _MAP_KEY = AvroType(kind="string", min_bytes=1)
 
 Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class Malformed(Exception):

@@ -1,1 +1,48 @@
 """Where the location of a table's current metadata is kept, and how it is swapped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from iceberg_cli.operation.outcomes import Attempt, Outcome
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.commit.update import Commit
+
+
+class Committer(Protocol):
+    """A table's pointer and how it moves."""
+
+    def read_only_reason(self) -> str | None:
+        """Why this table cannot be committed to from here, or None."""
+        ...
+
+    def current(self) -> str:
+        """The current metadata location.
+
+        Raises:
+            TableNotFound: there is no such table.
+            BackendUnavailable: the backend did not answer.
+        """
+        ...
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """What `commit` will write and where. Writes nothing."""
+        ...
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """Write the metadata file and swap the pointer. The same attempt can be tried again.
+
+        Raises `BackendUnavailable` or `TableNotFound` only where no try of it has asked for the swap.
+        A `BaseException` that is no error (Ctrl-C, a kill) passes through; the journal's intent covers it.
+        """
+        ...
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """Was an earlier try of `attempt` ours? Asks the table; never swaps.
+
+        Committed: its location is current or in the metadata log, or (no own name) the file there has our
+        digest. Conflict: the base has moved, and ours is in neither. Unknown: the base is still current, or
+        the log was trimmed.
+        """
+        ...

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
-from iceberg_cli.iceberg.catalogs.metadata_swap import digest_of, prepare_named
+from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_named
 from iceberg_cli.iceberg.catalogs.read_back import settle_pointer
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Sent, Unknown, digest_of
 from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:
@@ -20,19 +20,6 @@ Swap = Callable[[Attempt], "bool | Unknown"]
 
 It raises BackendUnavailable where it is certain that this call changed nothing and never will.
 """
-
-
-class Sent:
-    """The attempts that this object's owner has sent."""
-
-    def __init__(self) -> None:
-        self._locations: set[str] = set()
-
-    def first(self, attempt: Attempt) -> bool:
-        """Is it certain that nobody sent this attempt before? From now on it is not."""
-        first = attempt.fresh and attempt.metadata_location not in self._locations
-        self._locations.add(attempt.metadata_location)
-        return first
 
 
 class SwapCommitter(ABC):

@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from iceberg_cli.errors import UsageError, how_to_install
-from iceberg_cli.operation.outcomes import Committer
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.redaction import redact
 

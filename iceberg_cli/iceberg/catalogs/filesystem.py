@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
-from iceberg_cli.iceberg.catalogs.compare_and_swap import Sent
 from iceberg_cli.iceberg.catalogs.folder_versions import (
     HINT,
     find_current,
@@ -22,7 +21,7 @@ from iceberg_cli.iceberg.catalogs.folder_versions import (
 )
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_versioned
 from iceberg_cli.iceberg.catalogs.read_back import settle_file
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Sent, Unknown
 from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local.write import replace_file

@@ -6,14 +6,13 @@ it.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import TYPE_CHECKING
 
 from iceberg_cli.encoding.strict_json import dumps
 from iceberg_cli.errors import CommitConflict, InvalidMetadata
 from iceberg_cli.iceberg.spec.metadata_file import encode_metadata_file
-from iceberg_cli.operation.outcomes import Attempt
+from iceberg_cli.operation.outcomes import Attempt, digest_of
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
@@ -78,11 +77,6 @@ def extension(metadata: TableMetadata, path: str) -> str:
     if ending := EXTENSIONS.get(codec.lower()):
         return ending
     raise InvalidMetadata(path, f"properties.{_CODEC}", f"{codec} is not one of {', '.join(EXTENSIONS)}")
-
-
-def digest_of(data: bytes) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def _after(commit: Commit, base_location: str) -> TableMetadata:

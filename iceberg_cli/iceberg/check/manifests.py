@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.check.entries import LIVE_SCHEMA, Entries, Listed, live
 from iceberg_cli.iceberg.check.findings import Bools, Findings, Ints, Told, reason_of
 from iceberg_cli.iceberg.check.lists import COUNTS
 from iceberg_cli.iceberg.check.partitions import Part, check_summaries, parts_of, wrong_values
-from iceberg_cli.iceberg.inspect.columns import column_types
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.manifest import (
     DELETED,
     EntryBatch,

@@ -12,7 +12,7 @@ from typing import Final
 
 from iceberg_cli.iceberg.check.blobs import check_blobs
 from iceberg_cli.iceberg.check.findings import Findings
-from iceberg_cli.iceberg.inspect.columns import column_types
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.metadata import (
     MAIN,
     SUPPORTED_FORMAT_VERSION,

@@ -10,26 +10,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.parquet import Uncounted
 from iceberg_cli.engines import Event, Source
-from iceberg_cli.errors import BackendUnavailable, CorruptFile
+from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.iceberg.check.content import (
-    PARQUET_TAIL_BYTES,
     LiveVector,
-    Uncounted,
     check_position_deletes,
     check_puffin,
     check_statistics,
-    parquet_footer_bytes,
-    parquet_rows,
 )
 from iceberg_cli.iceberg.check.entries import POSITIONS, VECTOR
 from iceberg_cli.iceberg.check.files import matches
 from iceberg_cli.iceberg.check.findings import Findings, Ints
-from iceberg_cli.iceberg.inspect.columns import column_types
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.operation.sizes import OUT_OF_REACH, within_reach
+from iceberg_cli.operation.sizes import OUT_OF_REACH, footer_rows, within_reach
 from iceberg_cli.plan.findings import UNANSWERED
-from iceberg_cli.storage import Storage
 
 Item = TypeVar("Item")
 
@@ -175,25 +171,6 @@ def _position_deletes(table: IcebergTable, files: pa.Table, findings: Findings) 
         return Source(item["path"], item["size"])
 
     _merge(table, named, source, load, "reading position delete files", findings)
-
-
-def footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
-    """The rows of a Parquet file; why they cannot be told; None where they are not to be seen."""
-    wanted = min(size, PARQUET_TAIL_BYTES)
-    try:
-        tail = storage.read_range(path, size - wanted, wanted)
-        needed = parquet_footer_bytes(tail, size, path)
-        if needed is None:
-            return None
-        if needed > len(tail):
-            tail = storage.read_range(path, size - needed, needed)
-        return parquet_rows(tail)
-    except FileNotFoundError:
-        return None  # it went after it was looked at
-    except BackendUnavailable as error:
-        return Uncounted(UNANSWERED, f"it was not looked at: {error.message}")
-    except CorruptFile as error:
-        return Uncounted("parquet-unreadable", error.reason)
 
 
 def _statistics(

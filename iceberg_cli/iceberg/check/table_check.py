@@ -24,11 +24,11 @@ from iceberg_cli.iceberg.check.manifests import EntryRules, check_batch, open_ch
 from iceberg_cli.iceberg.check.metadata import check_metadata
 from iceberg_cli.iceberg.check.read_storage import Storing, first_of_each
 from iceberg_cli.iceberg.reachability.keys import sources_of
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Liveness
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA, ManifestSource, read_manifest_list
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
 from iceberg_cli.operation.leftovers import check_leftovers
 from iceberg_cli.operation.sizes import within_reach
 from iceberg_cli.paths import canonical

@@ -23,12 +23,11 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.reachability.keys import live_files, live_rows
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Liveness
-from iceberg_cli.iceberg.spec.manifest import DATA
+from iceberg_cli.iceberg.spec.manifest import DATA, waiting
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import waiting
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
 from iceberg_cli.plan.plan import Plan
 
 _ROW_LINEAGE: Final = 3  # format version from which on rows have ids

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.inspect.columns import column_types
 from iceberg_cli.iceberg.inspect.metadata_rows import Row, id_text
 from iceberg_cli.iceberg.inspect.values import (
     is_bare,
@@ -23,6 +22,7 @@ from iceberg_cli.iceberg.inspect.values import (
     partition_texts,
 )
 from iceberg_cli.iceberg.reachability.keys import live
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.spec.metadata import PartitionField, TableMetadata
 from iceberg_cli.iceberg.spec.schema import Type

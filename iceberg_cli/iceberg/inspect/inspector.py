@@ -20,6 +20,7 @@ from iceberg_cli.iceberg.inspect.summary import (
     small_bytes,
     summarize,
 )
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Liveness
 from iceberg_cli.iceberg.table import base_of
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
@@ -125,7 +126,7 @@ class Inspection:
             trust_lists=True,
             stale_lengths=table.liveness.stale_lengths,
         )
-        wanted = () if self.snapshot is None else (expire_snapshots.snapshot_files(self.snapshot),)
+        wanted = () if self.snapshot is None else (snapshot_files(self.snapshot),)
         # A list that may have been cut short is shown too: the summary puts both counts side by side.
         manifests = liveness.manifests(wanted, phase="reading the manifest list", required=False)
         if manifests.missing:
@@ -220,7 +221,7 @@ class Inspection:
         """What a document says beside streamed rows: the columns' names by id, where the rows have ids."""
         if what not in FILE_ROWS or what == "partitions":
             return {}
-        from iceberg_cli.iceberg.inspect.columns import column_names
+        from iceberg_cli.iceberg.spec.columns import column_names
 
         names = column_names(self.table.metadata)
         return {"columns": {str(field_id): name for field_id, name in names.items()}}

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.inspect.columns import column_names
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.verbs.expire_snapshots.retention import ancestors
+from iceberg_cli.iceberg.spec.columns import column_names
+from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata, ancestors
 from iceberg_cli.plan.nearest import did_you_mean
 from iceberg_cli.plan.text import iso
 

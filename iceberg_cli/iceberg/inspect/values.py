@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.json_rows import compact
 from iceberg_cli.iceberg.spec.schema import Type
 from iceberg_cli.iceberg.spec.single_value import (
     UNITS_PER_SECOND,
@@ -79,11 +80,6 @@ def map_texts(column: pa.Array, types: Mapping[int, Type], *, path: str, name: s
     )
     kind = pa.map_(pa.int32(), pa.string())
     return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, children=[child])
-
-
-def compact(column: pa.Array) -> pa.Array:
-    """The same maps or lists in buffers of their own: a slice would drag all items of its batch along."""
-    return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 def bound_texts(type_: Type, values: pa.Array, *, path: str, field: str) -> pa.Array:

@@ -40,6 +40,7 @@ from iceberg_cli.iceberg.reachability.named_files import (
     named_removals,
     no_rows,
 )
+from iceberg_cli.iceberg.reachability.question import Facts
 from iceberg_cli.iceberg.reachability.values import (
     Kept,
     Keyer,
@@ -59,7 +60,6 @@ from iceberg_cli.iceberg.spec.manifest import (
     read_manifest_lists,
     stale_lengths,
 )
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import Facts
 from iceberg_cli.paths import liveness_key_column
 from iceberg_cli.plan.plan import Reach, SnapshotFiles
 from iceberg_cli.plan.removal_rows import FILE_SCHEMA, ICEBERG_KINDS, SCHEMA

@@ -1,37 +1,20 @@
 """What is encrypted: nothing here has keys, so such files are never opened.
 
-Spec: "Encryption Keys", `key-id` of snapshots, `key_metadata` (fields 519 and 131); "AES GCM Stream" for the magic.
+Spec: "Encryption Keys", `key-id` of snapshots, `key_metadata` (fields 519 and 131).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import Refused
+from iceberg_cli.iceberg.avro.container import encrypted_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from iceberg_cli.iceberg.spec.snapshot import Snapshot
-
-STREAM_MAGIC: Final = b"AGS1"
-"""The first bytes of an encrypted file."""
-
-_NEXT_STEP: Final = "Only an engine that is given the table's keys can read it."
-
-
-def encrypted_file(path: str, sign: str) -> Refused:
-    """The error of a file that is not opened.
-
-    Args:
-        path: of the file.
-        sign: that shows that it is encrypted.
-    """
-    return Refused(
-        f"Cannot read {path}: it is encrypted ({sign}), and iceberg-cli has no keys", next_step=_NEXT_STEP
-    )
 
 
 def check_plain_list(snapshot: Snapshot) -> None:

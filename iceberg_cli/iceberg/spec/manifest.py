@@ -467,3 +467,23 @@ def _refuse(
         source = sources[files[row]]
         reason = f"{values[row]} in a manifest of {'deletes' if source.content else 'data'}"
         raise CorruptFile(source.path, f"field {name}", reason)
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+def waiting(rows: pa.Table) -> Mask:
+    """Which of n rows of a manifest list are data manifests without a `first_row_id`."""
+    without: Mask = rows["first_row_id"].is_null().to_numpy()
+    return data_manifests(rows) & without
+
+
+def with_ids(rows: pa.Table) -> Mask:
+    """Which of n rows of a manifest list are data manifests with a `first_row_id`."""
+    having: Mask = rows["first_row_id"].is_valid().to_numpy()
+    return data_manifests(rows) & having
+
+
+def data_manifests(rows: pa.Table) -> Mask:
+    data: Mask = rows["content"].to_numpy() == DATA
+    return data

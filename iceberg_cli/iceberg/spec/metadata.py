@@ -9,7 +9,7 @@ Spec: "Table Metadata", Appendix C, Appendix E; deviations of writers as in Appe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -503,3 +503,14 @@ _KEYS: Final = _OPTIONAL | frozenset(
         "next-row-id",
     }
 )
+
+
+def ancestors(metadata: TableMetadata, head: Snapshot) -> Iterator[Snapshot]:
+    """`head` and its ancestors that are still in the table, newest first; a cycle ends the walk."""
+    seen: set[int] = set()
+    snapshot: Snapshot | None = head
+    while snapshot is not None and snapshot.snapshot_id not in seen:
+        seen.add(snapshot.snapshot_id)
+        yield snapshot
+        parent_id = snapshot.parent_snapshot_id
+        snapshot = None if parent_id is None else metadata.snapshot(parent_id)

@@ -22,17 +22,13 @@ from iceberg_cli.delta.commit.draft import CommitDraft
 from iceberg_cli.delta.spec.actions import ADD
 from iceberg_cli.delta.spec.protocol import Metadata
 from iceberg_cli.delta.spec.record_counts import Int64s, with_record_count
-from iceberg_cli.delta.spec.row_ids import ENABLED, domain_action, with_fresh_ids
+from iceberg_cli.delta.spec.row_ids import ENABLED, MATERIALIZED, domain_action, with_fresh_ids
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.plan.plan import Change
 
 DEFAULT_BATCH_SIZE: Final = 22_000  # files, as Delta Lake has it
 DECLARE, BACKFILL, ENABLE = "declare", "backfill", "enable"
 SUSPENDED: Final = "delta.rowTrackingSuspended"
-MATERIALIZED: Final = (  # properties that name columns, and how the names begin that we give
-    ("delta.rowTracking.materializedRowIdColumnName", "_row-id-col-"),
-    ("delta.rowTracking.materializedRowCommitVersionColumnName", "_row-commit-version-col-"),
-)
 
 _ENABLEMENT_ONLY: Final = "rowTrackingEnablementOnly"  # commit tag: nothing else is in it
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"

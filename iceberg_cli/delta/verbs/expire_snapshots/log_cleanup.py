@@ -9,23 +9,21 @@ import pyarrow as pa
 
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import CHECKPOINT
+from iceberg_cli.delta.reachability import expired_sidecars_of, readable
 from iceberg_cli.delta.spec.checkpoint_state import DEFAULT_INTERVAL, checkpoint_state, known_interval
 from iceberg_cli.delta.spec.features import write_refusal
+from iceberg_cli.delta.spec.file_keys import FILES
 from iceberg_cli.delta.spec.irregularities import clash_of
 from iceberg_cli.delta.spec.log import V2, Checkpoint, Listing
-from iceberg_cli.delta.spec.sidecars import named_sidecars
-from iceberg_cli.delta.spec.snapshot import Snapshot, has_in_commit_timestamps, in_commit_timestamp
-from iceberg_cli.delta.verbs.expire_snapshots.log_rules import (
-    PROTECTION_PROPERTY,
+from iceberg_cli.delta.spec.log_cleanup import (
     expired_files,
-    expired_sidecars,
     kept_checkpoints,
     new_checkpoint_frees_more,
     newest_commit_at,
-    protected_before,
+    protected,
 )
-from iceberg_cli.delta.verbs.expire_snapshots.vacuum import FILES
-from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
+from iceberg_cli.delta.spec.snapshot import Snapshot, has_in_commit_timestamps, in_commit_timestamp
+from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.plan.plan import Task, Verdict
 from iceberg_cli.plan.text import iso
 
@@ -161,15 +159,6 @@ def _staying(checkpoints: Sequence[Checkpoint], kept: int) -> list[Checkpoint]:
     return [checkpoint for checkpoint in checkpoints if checkpoint.version >= kept]
 
 
-def protected(snapshot: Snapshot, kept_version: int) -> str | None:
-    """Why checkpoint protection forbids that the checkpoint of a version becomes the oldest, or None."""
-    return protected_before(
-        kept_version,
-        features=snapshot.protocol.writer_features or frozenset(),
-        property_version=snapshot.metadata.property_int(PROTECTION_PROPERTY, 0),
-    )
-
-
 def newest_version_at(log: DeltaLog, listing: Listing, snapshot: Snapshot, time_ms: int) -> int | None:
     """The newest commit in the log at or before a point in time, by in-commit timestamps where these are enabled.
 
@@ -194,38 +183,3 @@ def newest_version_at(log: DeltaLog, listing: Listing, snapshot: Snapshot, time_
         if version <= snapshot.version
     }
     return newest_commit_at(times, time_ms, in_commit_from=in_commit_from, told=told)
-
-
-def readable(log: DeltaLog, version: int) -> bool:
-    """Whether a checkpoint of a version gives the table as it was then.
-
-    Raises:
-        BackendUnavailable: that cannot be told.
-    """
-    try:
-        found = log.snapshot(version)
-    except (CorruptFile, Refused, TableNotFound, UsageError):
-        return False
-    checkpoint = found.segment.checkpoint
-    return checkpoint is not None and checkpoint.version == version
-
-
-def expired_sidecars_of(
-    log: DeltaLog, listing: Listing, checkpoints: Sequence[Checkpoint], *, as_of_ms: int
-) -> pa.Table:
-    """The sidecars that none of some checkpoints names, if they are old enough.
-
-    Raises:
-        CorruptFile: one of the checkpoints cannot be read, so what it names is not known.
-    """
-    if not expired_sidecars(listing, frozenset(), as_of_ms=as_of_ms).num_rows:
-        return FILES.empty_table()
-    named: set[str] = set()
-    for checkpoint in checkpoints:
-        for file in checkpoint.files:
-            try:
-                data = log.storage.read(file.path)
-            except FileNotFoundError:
-                raise CorruptFile(file.path, None, "the checkpoint was listed and is gone") from None
-            named |= named_sidecars(file.path, file.version, data, folder=log.folder)
-    return expired_sidecars(listing, named, as_of_ms=as_of_ms)

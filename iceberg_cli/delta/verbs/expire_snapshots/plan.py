@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.listing import inventory, listed, looked_up
+from iceberg_cli.delta.listing import LISTING, inventory, listed, looked_up
 from iceberg_cli.delta.reachability import (
     KEPT_OPTION,
     SIDECAR_STEP,
@@ -32,6 +32,7 @@ from iceberg_cli.delta.reachability import (
     removed_between,
     young_commits,
 )
+from iceberg_cli.delta.spec.file_keys import FILES, active_keys, strings
 from iceberg_cli.delta.spec.hidden import hidden
 from iceberg_cli.delta.spec.log import Listing
 from iceberg_cli.delta.table import DeltaTable
@@ -191,13 +192,13 @@ def _as_listing(only: Removals, *, cut_ms: int) -> pa.Table:
     """What an earlier plan found old enough: whether it is needed is what has to be asked again."""
     rows = only.table.filter(pc.equal(only.table["step"].cast(pa.string()), START_STEP))
     old = pa.repeat(pa.scalar(cut_ms - 1), rows.num_rows)
-    return pa.table([rows["path"].cast(pa.string()), rows["size_bytes"], old], schema=vacuum.LISTING)
+    return pa.table([rows["path"].cast(pa.string()), rows["size_bytes"], old], schema=LISTING)
 
 
 def _as_shown(files: pa.Table, only: Removals) -> pa.Table:
     """The files with the kinds and reasons that an earlier plan gave them."""
-    columns = {name: only.table[name].cast(vacuum.FILES.field(name).type) for name in vacuum.FILES.names}
-    shown = pa.table(columns, schema=vacuum.FILES)
+    columns = {name: only.table[name].cast(FILES.field(name).type) for name in FILES.names}
+    shown = pa.table(columns, schema=FILES)
     return shown.filter(pc.is_in(shown["path"], value_set=files["path"].combine_chunks()))
 
 
@@ -215,7 +216,7 @@ def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa
     info = {} if expired_to is None else {_INFO_FIELD: expired_to}
     if not looked_at:
         none = vacuum.removed_files(table.snapshot.removes.slice(0, 0), root=root)
-        return vacuum.LISTING.empty_table(), none, info
+        return LISTING.empty_table(), none, info
     actions = removed_between(log, looked_at[0], looked_at[-1], listing=listing)
     paths = named_paths(actions, root=root)
     inside = paths.filter(pc.starts_with(paths, f"{root}/"))
@@ -272,14 +273,14 @@ def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> d
         return before
     paths = named_paths(actions, root=root)
     inside = paths.filter(pc.starts_with(paths, f"{root}/"))
-    there = vacuum.strings(looked_up(table.storage, inside)["path"])
+    there = strings(looked_up(table.storage, inside)["path"])
     unseen = hidden(
         pc.utf8_slice_codeunits(there, len(root) + 1),
         partition_columns=table.snapshot.metadata.partition_columns,
         metadata=False,
     )
     keys = liveness_key_column(there.filter(pc.invert(unseen)))
-    active = KeySet(vacuum.active_keys(table.snapshot, root=root)).holds(keys)
+    active = KeySet(active_keys(table.snapshot, root=root)).holds(keys)
     oldest = oldest_of(actions, keys.filter(pc.invert(active)), root=root)
     looked_at_to = expired_to if oldest is None else oldest - 1
     return {_INFO_FIELD: looked_at_to} if looked_at_to >= 0 else {}
@@ -296,7 +297,7 @@ def _vacuumed_to(table: DeltaTable) -> int | None:
 
 
 def _removals(files: pa.Table, step: str) -> pa.Table:
-    """Rows of `removal_rows.SCHEMA` for `vacuum.FILES`."""
+    """Rows of `removal_rows.SCHEMA` for `FILES`."""
     columns = {
         "step": pa.repeat(pa.scalar(step), files.num_rows),
         "path": files["path"],

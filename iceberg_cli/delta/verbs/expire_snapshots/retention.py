@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.actions import Metadata
+from iceberg_cli.delta.spec.log_cleanup import cut_off_ms
 from iceberg_cli.delta.spec.retention_properties import (
     FILES_DEFAULT_MS,
     FILES_PROPERTY,
@@ -15,7 +16,6 @@ from iceberg_cli.delta.spec.retention_properties import (
     LOG_PROPERTY,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.delta.verbs.expire_snapshots.log_rules import cut_off_ms
 from iceberg_cli.delta.verbs.policies import FULL, LITE, ExpirePolicy
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.plan import Option

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.commit.branch import Head, branches, head_of
-from iceberg_cli.iceberg.commit.manifest_headers import losses
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys, among, key_set, live
-from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
+from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource, waiting, with_ids
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, Ids
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import Sharing, share
+from iceberg_cli.iceberg.verbs.branch import Head, branches, head_of
+from iceberg_cli.iceberg.verbs.manifest_headers import losses
 from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
 
 _SUBJECT: Final = "head"
@@ -144,7 +144,7 @@ class _Planning:
         self.next_row_id = self.metadata.next_row_id
 
     def parts(self) -> Parts:
-        due = [name for name in self.names if rules.waiting(self.head(name).rows).any()]
+        due = [name for name in self.names if waiting(self.head(name).rows).any()]
         if self.shown is not None:
             due = [name for name in due if _goes(self.shown, name)]
         for name in due:
@@ -218,7 +218,7 @@ class _Planning:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def _step(self, head: Head) -> Step:
-        lacking = head.rows.filter(pa.array(rules.waiting(head.rows)))
+        lacking = head.rows.filter(pa.array(waiting(head.rows)))
         if self.asked.share_ids and head.ref != MAIN:
             return self._sharing_step(head, lacking)
         twice = self._rows_given_elsewhere(head, lacking)
@@ -244,9 +244,7 @@ class _Planning:
             if name == head.ref:
                 continue
             rows = self.head(name).rows
-            chosen = (
-                rules.with_ids(rows) | rules.waiting(rows) if name in self.steps else rules.with_ids(rows)
-            )
+            chosen = with_ids(rows) | waiting(rows) if name in self.steps else with_ids(rows)
             parts.append(rows.filter(pa.array(chosen)))
         if not parts:
             return 0
@@ -274,7 +272,7 @@ class _Planning:
     def _sharing_step(self, head: Head, lacking: pa.Table) -> Step:
         """A step in which files that main has too get main's ids, written into their entries."""
         main = self.head(MAIN).rows if MAIN in self.metadata.refs else None
-        known = main is not None and not rules.waiting(main).any()
+        known = main is not None and not waiting(main).any()
         if main is None or not (known or MAIN in self.steps):
             self.blocked_by.append(
                 "--share-ids takes the ids that main gave, and main has none: assign them first"

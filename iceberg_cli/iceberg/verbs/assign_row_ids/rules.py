@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import live
-from iceberg_cli.iceberg.spec.manifest import DATA
+from iceberg_cli.iceberg.spec.manifest import Mask, waiting, with_ids
 from iceberg_cli.plan.plan import Task
 from iceberg_cli.plan.policy import policy_fields
 
@@ -34,7 +34,6 @@ COLUMNS: Final = (
     "rows_with_two_ids_count",
 )
 _MOST: Final = (1 << 63) - 1
-Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 
@@ -57,18 +56,6 @@ class AssignPolicy:
             UsageError: a field is missing, unknown or of another type.
         """
         return cls(**policy_fields(value, {"refs": [str], "share_ids": bool}))
-
-
-def waiting(rows: pa.Table) -> Mask:
-    """Which of n rows of a manifest list are data manifests without a `first_row_id`."""
-    without: Mask = rows["first_row_id"].is_null().to_numpy()
-    return _data(rows) & without
-
-
-def with_ids(rows: pa.Table) -> Mask:
-    """Which of n rows of a manifest list are data manifests with a `first_row_id`."""
-    having: Mask = rows["first_row_id"].is_valid().to_numpy()
-    return _data(rows) & having
 
 
 def row_count(rows: pa.Table) -> int:
@@ -251,8 +238,3 @@ def take_over(entries: pa.Table, ids: pa.Table) -> pa.Table:
     for name, column in (("first_row_id", first_row_id), ("status", existing)):
         kept = kept.set_column(kept.column_names.index(name), name, column)
     return kept
-
-
-def _data(rows: pa.Table) -> Mask:
-    data: Mask = rows["content"].to_numpy() == DATA
-    return data

@@ -22,6 +22,8 @@ from iceberg_cli.iceberg.spec.manifest import (
     manifest_metadata,
     open_manifest,
     read_entries,
+    waiting,
+    with_ids,
 )
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
@@ -85,7 +87,7 @@ class Sharing:
             [*table.liveness.from_entries(rows, ("status", "file_path_hash"), _hashes, phase=_PHASE)]
         )
         columns = ("status", "file_path", "file_path_hash", "record_count", "first_row_id")
-        givers = main.filter(pa.array(rules.with_ids(main) | rules.waiting(main)))
+        givers = main.filter(pa.array(with_ids(main) | waiting(main)))
         found = [*table.liveness.from_entries(givers, columns, _Ids(hashes), phase="reading main's row ids")]
         ids = pa.concat_tables(found) if found else _IDS.empty_table()
         places: dict[str, npt.NDArray[np.int64]] = {}

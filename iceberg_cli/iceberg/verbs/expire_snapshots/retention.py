@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from iceberg_cli.iceberg.spec.metadata import MAIN, Snapshot, SnapshotRef, TableMetadata
+from iceberg_cli.iceberg.spec.metadata import MAIN, Snapshot, SnapshotRef, TableMetadata, ancestors
 from iceberg_cli.plan.plan import Option, Verdict
 from iceberg_cli.plan.text import age, old
 
@@ -212,17 +212,6 @@ def _walk(
             yield snapshot.snapshot_id, f"kept: on branch {name}, {old(as_of_ms - snapshot.timestamp_ms)}"
         else:
             return
-
-
-def ancestors(metadata: TableMetadata, head: Snapshot) -> Iterator[Snapshot]:
-    """`head` and its ancestors that are still in the table, newest first; a cycle ends the walk."""
-    seen: set[int] = set()
-    snapshot: Snapshot | None = head
-    while snapshot is not None and snapshot.snapshot_id not in seen:
-        seen.add(snapshot.snapshot_id)
-        yield snapshot
-        parent_id = snapshot.parent_snapshot_id
-        snapshot = None if parent_id is None else metadata.snapshot(parent_id)
 
 
 def _head_reason(name: str, ref: SnapshotRef) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.spec.encryption import check_plain_list
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.reachability.question import Facts, snapshot_files
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DAY_MS,
     DEFAULT_MAX_SNAPSHOT_AGE_MS,
@@ -81,14 +81,6 @@ class ExpirePolicy:
         if fields["grace_ms"] < 0:
             raise UsageError(f"Cannot plan again from this policy: grace_ms is {fields['grace_ms']}")
         return cls(**{**fields, "snapshot_ids": ids})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What `--clean-metadata` must know of the kept snapshots: ids that their manifests and deletes use."""
-
-    partition_spec_ids: frozenset[int] | None  # None: not known of all manifests, so every spec stays
-    equality_field_ids: frozenset[int]
 
 
 def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int) -> Retention:
@@ -354,30 +346,4 @@ def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) 
         ),
         kept_files=frozenset(path for snapshot_id, path, _ in statistics if snapshot_id not in gone),
         content=content,
-    )
-
-
-def snapshot_files(snapshot: Snapshot) -> SnapshotFiles:
-    """Where to start reading what a snapshot reaches, with the summary's totals where they are numbers.
-
-    Raises:
-        Refused: its manifest list is encrypted.
-    """
-    check_plain_list(snapshot)
-    summary = snapshot.summary or {}
-    return SnapshotFiles(
-        snapshot_id=snapshot.snapshot_id,
-        manifest_list=snapshot.manifest_list,
-        manifests=snapshot.manifests or (),
-        total_data_files=_count(summary.get("total-data-files")),
-        total_delete_files=_count(summary.get("total-delete-files")),
-        added_data_files=_count(summary.get("added-data-files")),
-        sequence_number=snapshot.sequence_number,
-        timestamp_ms=snapshot.timestamp_ms,
-    )
-
-
-def _count(text: object) -> int | None:
-    return (
-        int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19 else None
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import Refused
-from iceberg_cli.iceberg.inspect.columns import column_types
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.field_summaries import sort_key, summary_of
 from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED, EXISTING
 from iceberg_cli.iceberg.spec.metadata import TableMetadata

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.commit.branch import Head, head_of
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
-from iceberg_cli.iceberg.commit.manifest_headers import losses
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.branch import Head, head_of
+from iceberg_cli.iceberg.verbs.manifest_headers import losses
 from iceberg_cli.iceberg.verbs.merge_dvs import policy as merge_policy
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import VECTOR

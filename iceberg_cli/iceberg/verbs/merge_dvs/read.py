@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.engines import Exchanging, Source
-from iceberg_cli.iceberg.inspect.columns import column_types
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.dv_blobs import joined, lacking
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.spec.metadata import TableMetadata

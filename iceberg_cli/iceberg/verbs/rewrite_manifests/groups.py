@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
-from iceberg_cli.iceberg.inspect.columns import column_types
 from iceberg_cli.iceberg.spec import transforms
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.field_summaries import FieldSummary
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec

@@ -11,15 +11,15 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.codecs import deflate
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES
-from iceberg_cli.iceberg.commit.branch import Head, head_of, with_lengths
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
-from iceberg_cli.iceberg.commit.manifest_headers import Losses, losses
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.spec.manifest import open_manifest
 from iceberg_cli.iceberg.spec.manifest_writer import BLOCK_BYTES
 from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.branch import Head, head_of, with_lengths
+from iceberg_cli.iceberg.verbs.manifest_headers import Losses, losses
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import Building
 from iceberg_cli.iceberg.verbs.rewrite_manifests.groups import Group, groups

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from iceberg_cli.engines import Source
-from iceberg_cli.iceberg.commit.branch import branches
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.reachability.keys import live
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.manifest import DELETES, EntryBatch, ManifestSource, read_manifest_lists
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
+from iceberg_cli.iceberg.verbs.branch import branches
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules
 from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, Looked, snapshots_to_read
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.commit.branch import Head, branches, head_of, with_lengths
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import sources_of
@@ -28,6 +27,7 @@ from iceberg_cli.iceberg.spec.manifest import (
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import TAG
 from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.branch import Head, branches, head_of, with_lengths
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, Looked, counted, obstructing, some
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import DROP, KEEP, REFUSE, REPAIR

@@ -20,9 +20,10 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from iceberg_cli.delta.spec.file_keys import FILES
 from iceberg_cli.delta.spec.log import Listing, LogFile
 from iceberg_cli.delta.spec.retention_properties import DAY_MS
-from iceberg_cli.delta.verbs.expire_snapshots.vacuum import FILES
+from iceberg_cli.delta.spec.snapshot import Snapshot
 
 PROTECTION_FEATURE: Final = "checkpointProtection"
 PROTECTION_PROPERTY: Final = "delta.requireCheckpointProtectionBeforeVersion"
@@ -207,3 +208,12 @@ def expired_sidecars(listing: Listing, named: Collection[str], *, as_of_ms: int)
     companions = (file for file in listing.others if _checksummed(file.path) in going)
     rows += [(file.path, "checksum_file", file.size_bytes, _OF_HADOOP) for file in companions]
     return _table(rows)
+
+
+def protected(snapshot: Snapshot, kept_version: int) -> str | None:
+    """Why checkpoint protection forbids that the checkpoint of a version becomes the oldest, or None."""
+    return protected_before(
+        kept_version,
+        features=snapshot.protocol.writer_features or frozenset(),
+        property_version=snapshot.metadata.property_int(PROTECTION_PROPERTY, 0),
+    )

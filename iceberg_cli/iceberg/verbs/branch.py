@@ -15,6 +15,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import read_header
 from iceberg_cli.iceberg.avro.schema import record_of
 from iceberg_cli.iceberg.reachability.keys import check_counted, check_lists
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.manifest import (
     ADDED,
     DELETED,
@@ -28,7 +29,6 @@ from iceberg_cli.iceberg.spec.metadata import Snapshot
 from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN
 from iceberg_cli.iceberg.spec.unknown_fields import unknown_fields_reason, unknown_row_fields
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import snapshot_files
 
 _STATUSES = {"added": ADDED, "existing": EXISTING, "deleted": DELETED}
 _COUNTS = tuple(f"{status}_{unit}_count" for status in _STATUSES for unit in ("files", "rows"))
