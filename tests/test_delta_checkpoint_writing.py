@@ -18,7 +18,7 @@ from iceberg_cli.delta.spec.checkpoint_writing import PARQUET, File, Writing, si
 from iceberg_cli.delta.spec.checksum import version_checksum
 from iceberg_cli.delta.spec.columns import plain_values
 from iceberg_cli.delta.spec.last_checkpoint import LastCheckpoint, json_checksum, may_replace
-from iceberg_cli.delta.verbs.rewrite_manifests.compaction import check_range, compacted
+from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted
 from iceberg_cli.errors import InvalidMetadata, Refused, UsageError
 from tests.delta_builders import (
     NOW_MS,

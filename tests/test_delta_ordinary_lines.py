@@ -16,8 +16,14 @@ import pytest
 from hypothesis import given, settings
 
 from iceberg_cli.delta.spec.actions import ADD, Actions
-from iceberg_cli.delta.spec.commit_parsing import CommitBytes, _files_at_once, _line_by_line, parse_commits
-from iceberg_cli.delta.spec.ordinary_lines import file_actions, may_be_ordinary
+from iceberg_cli.delta.spec.commit_parsing import (
+    CommitBytes,
+    _files_at_once,
+    _line_by_line,
+    file_actions,
+    may_be_ordinary,
+    parse_commits,
+)
 from iceberg_cli.errors import CorruptFile
 from tests.crash.budget import few_or_many
 from tests.delta_builders import a_cdc, a_commit, a_commit_info, a_dv, a_remove, a_txn, an_add
@@ -189,7 +195,7 @@ def test_no_damage_of_a_line_ends_the_process(budget: int) -> None:
     program = """
 import random, sys
 from iceberg_cli.delta.spec.actions import ADD
-from iceberg_cli.delta.spec.ordinary_lines import file_actions
+from iceberg_cli.delta.spec.commit_parsing import file_actions
 draw = random.Random(7)
 damage = [b"", b"null", b"{", b"}", b'"', b",", b"[", b"]", b"0", b"\\\\", b"\\x00", b"\\n", b":"]
 good = (b'{"add":{"path":"a","partitionValues":{"p":"1","q":null},"size":1,"dataChange":true,'

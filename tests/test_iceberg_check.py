@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.iceberg.check.findings import EXAMPLES, Findings
-from iceberg_cli.iceberg.check.rules import RULES
+from iceberg_cli.iceberg.check.rules import EXAMPLES, RULES, Findings
 from iceberg_cli.storage import open_storage
 from tests.check_tables import SCHEMA, SNAPSHOT_ID, TIME_MS, Sound, a_snapshot_document
 from tests.cli.running import Ran

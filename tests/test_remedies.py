@@ -20,9 +20,9 @@ import pytest
 
 from iceberg_cli.delta.check.rules import RULES as DELTA_RULES
 from iceberg_cli.iceberg.check.rules import RULES
+from iceberg_cli.iceberg.verbs.upgrade_v3 import plan as preflight_reading
 from iceberg_cli.iceberg.verbs.upgrade_v3 import plan as upgrading
 from iceberg_cli.iceberg.verbs.upgrade_v3 import preflight
-from iceberg_cli.iceberg.verbs.upgrade_v3 import read as preflight_reading
 from iceberg_cli.plan.preflight import SECTIONS
 from iceberg_cli.storage import open_storage
 from tests.builders import ADDED, a_branch, a_tag

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.check.findings import Bools, Findings, Ints
 from iceberg_cli.iceberg.check.lists import COUNTS
+from iceberg_cli.iceberg.check.rules import Bools, Findings, Ints
 from iceberg_cli.iceberg.reachability.keys import keys_of
 from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.check.entries import EQUALITY, POSITIONS, VECTOR
-from iceberg_cli.iceberg.check.findings import Bools, Findings, Ints, Told
+from iceberg_cli.iceberg.check.rules import Bools, Findings, Ints, Told
 from iceberg_cli.iceberg.reachability.keys import among, key_set, keys_of
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.transforms import parse

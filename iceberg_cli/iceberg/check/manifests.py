@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.check.entries import LIVE_SCHEMA, Entries, Listed, live_entries
-from iceberg_cli.iceberg.check.findings import Bools, Findings, Ints, Told, reason_of
 from iceberg_cli.iceberg.check.lists import COUNTS
 from iceberg_cli.iceberg.check.partitions import Part, check_summaries, parts_of, wrong_values
+from iceberg_cli.iceberg.check.rules import Bools, Findings, Ints, Told, reason_of
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.manifest import (
     DELETED,

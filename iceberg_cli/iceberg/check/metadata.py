@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from iceberg_cli.iceberg.check.blobs import check_blobs
-from iceberg_cli.iceberg.check.findings import Findings
+from iceberg_cli.iceberg.check.rules import Findings
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.metadata import (
     MAIN,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.schema import AvroField, AvroType
-from iceberg_cli.iceberg.check.findings import Bools, Findings
+from iceberg_cli.iceberg.check.rules import Bools, Findings
 from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
 from iceberg_cli.iceberg.spec.partition_spec import PartitionField, PartitionSpec
 from iceberg_cli.iceberg.spec.schema import Type

@@ -13,7 +13,7 @@ import pyarrow as pa
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.engines import Event
 from iceberg_cli.iceberg.check.files import check_stored
-from iceberg_cli.iceberg.check.findings import Findings, Ints
+from iceberg_cli.iceberg.check.rules import Findings, Ints
 from iceberg_cli.iceberg.spec.metadata import PartitionStatisticsFile, StatisticsFile
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.sizes import GONE, OUT_OF_REACH, stored_sizes

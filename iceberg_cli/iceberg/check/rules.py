@@ -6,9 +6,23 @@ The sections are the specification's headings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
-from iceberg_cli.plan.findings import ERROR, INFO, LEFTOVER, UNANSWERED, WARNING, Rule
+from iceberg_cli.plan.findings import (
+    ERROR,
+    EXAMPLES,
+    INFO,
+    LEFTOVER,
+    UNANSWERED,
+    WARNING,
+    Bools,
+    Ints,
+    Rule,
+    RuleFindings,
+    Told,
+    reason_of,
+)
 
 _OLDER_METADATA = (
     "Compare with the previous metadata file (`inspect TABLE metadata-log`) and repair this one or go back."
@@ -233,3 +247,13 @@ _DEEP: Final = {
 RULES: Final[Mapping[str, Rule]] = (
     _REFS | _COLUMNS | _SNAPSHOTS | _LOGS | _LISTS | _MANIFESTS | _FILES | _DEEP
 )
+
+
+__all__ = ["EXAMPLES", "Bools", "Findings", "Ints", "Told", "reason_of"]
+
+
+@dataclass(slots=True)
+class Findings(RuleFindings):
+    """By the rules of the Iceberg table specification."""
+
+    RULES: ClassVar[Mapping[str, Rule]] = RULES

@@ -18,11 +18,11 @@ from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.check.entries import DATA_COLUMNS, DELETE_COLUMNS, LIVE_SCHEMA
 from iceberg_cli.iceberg.check.files import check_snapshot, check_totals
-from iceberg_cli.iceberg.check.findings import Findings, Ints, reason_of
 from iceberg_cli.iceberg.check.lists import check_list
 from iceberg_cli.iceberg.check.manifests import EntryRules, check_batch, open_checked, unchecked
 from iceberg_cli.iceberg.check.metadata import check_metadata
 from iceberg_cli.iceberg.check.read_storage import Storing, first_of_each
+from iceberg_cli.iceberg.check.rules import Findings, Ints, reason_of
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Liveness

@@ -30,7 +30,7 @@ from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead
 from iceberg_cli.delta.verbs.policies import CLASSIC, V2, CheckpointPolicy
 from iceberg_cli.delta.verbs.rewrite_manifests import checkpoint as checkpoints
 from iceberg_cli.delta.verbs.rewrite_manifests.checkpoint import Checkpointing, checkpointing
-from iceberg_cli.delta.verbs.rewrite_manifests.compaction import check_range, compacted, compacted_name
+from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted, compacted_name
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.plan.plan import Option, Plan, Staged, Step, Task, Verdict
 from iceberg_cli.storage.verified_put import put_checked
