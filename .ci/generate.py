@@ -51,12 +51,14 @@ def generated() -> dict[str, str]:
 
 def stale() -> list[str]:
     """The paths of generated files that are missing, differ, or belong to no command."""
-    wanted = generated()
+    targets = generated()
     present = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).glob("*")}
     differ = {
-        path for path in present & wanted.keys() if (ROOT / path).read_text(encoding="utf-8") != wanted[path]
+        path
+        for path in present & targets.keys()
+        if (ROOT / path).read_text(encoding="utf-8") != targets[path]
     }
-    return sorted(differ | (present ^ wanted.keys()))
+    return sorted(differ | (present ^ targets.keys()))
 
 
 def main() -> None:
@@ -68,12 +70,12 @@ def main() -> None:
         return
     if sys.argv[1:]:
         raise SystemExit("usage: python .ci/generate.py [--check]")
-    wanted = generated()
+    targets = generated()
     for path in stale():
         target = ROOT / path
         target.parent.mkdir(exist_ok=True)
-        if path in wanted:
-            target.write_text(wanted[path], encoding="utf-8")
+        if path in targets:
+            target.write_text(targets[path], encoding="utf-8")
         else:
             target.unlink()
 

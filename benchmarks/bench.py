@@ -150,7 +150,7 @@ class Bench:
         """Whether there are minutes left."""
         return time.monotonic() < self.started + self.minutes * 60
 
-    def wanted(self, name: str, peer: str = "") -> bool:
+    def targets(self, name: str, peer: str = "") -> bool:
         """Whether a row is to be measured; one for which no time is left is noted."""
         label = f"{name}, {peer}" if peer else name
         if self.only.lower() not in label.lower():
@@ -161,7 +161,7 @@ class Bench:
 
     def measure(self, pair: Pair) -> Row | None:
         """Run both alternately, print the row and write it to the report; None where it is not wanted."""
-        if not self.wanted(pair.name, pair.peer):
+        if not self.targets(pair.name, pair.peer):
             return None
         left: list[Run] = []
         right: list[Run] = []

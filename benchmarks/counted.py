@@ -18,7 +18,7 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.operation.apply import apply, system_shell
+from iceberg_cli.operation.apply import apply, system_runtime
 from iceberg_cli.operation.journal import FOLDER
 from iceberg_cli.storage import open_storage
 
@@ -74,10 +74,10 @@ def main(location: str, verb_name: str, policy: str, cache: str) -> None:
     if cache:
         table.use_cache(Path(cache), limit_bytes=_CACHE_BYTES)
     verb = VERBS[verb_name]
-    shell = system_shell(on_event=lambda _: None, host="a benchmark", process_id=os.getpid())
-    plan = verb.plan(table, json.loads(policy), as_of_ms=shell.now_ms())
+    runtime = system_runtime(on_event=lambda _: None, host="a benchmark", process_id=os.getpid())
+    plan = verb.plan(table, json.loads(policy), as_of_ms=runtime.now_ms())
     planned = Counter(storage.requests)
-    apply(plan, table, verb, shell)
+    apply(plan, table, verb, runtime)
     print(
         json.dumps(
             {

@@ -97,7 +97,7 @@ def make_delta_table(location: str, size: Size) -> None:
     os.makedirs(f"{location}/_delta_log")
     for part in range(PARTITIONS):
         os.makedirs(f"{location}/{_folder(part)}")
-    checkpoints = {int(size.commits * share) for share in CHECKPOINTS}
+    checkpoints = {int(size.commits * split) for split in CHECKPOINTS}
     for version in range(size.commits):
         at_ms = start_ms + version * STEP_MS
         files = _files(size, version)

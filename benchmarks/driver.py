@@ -58,12 +58,12 @@ def main(bench: Bench) -> None:
             "--format", "json", "--no-progress", "--no-cache",
         ]  # fmt: skip
         plan = ["plan", table.location, "expire-snapshots", *expiry]
-        if bench.wanted("expiry plan"):
+        if bench.targets("expiry plan"):
             table.untouched()
             found = run([*OURS, *plan, *ON_CLUSTER])
             same = plan_of(found) == plan_of(run([*OURS, *plan, "--engine", "local"]))
             show(bench, "expiry plan", json.loads(found.output)["removals"]["count"], found, same=same)
-        if bench.wanted("whole expiry"):
+        if bench.targets("whole expiry"):
             table.fresh()
             found = run([*OURS, "expire-snapshots", table.location, *expiry, "--yes", *ON_CLUSTER])
             done = json.loads(found.output)

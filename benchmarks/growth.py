@@ -70,8 +70,8 @@ def main(bench: Bench) -> None:
         table = bench.kept(f"step{number}", partial(make_table, size=size, whole=False))
         points += [point for work in works_on_whole(table, size) if (point := measure(bench, table, work))]
         table.remove()
-    snapshots, files, shares = SHARED[bench.size_name]
-    for number, shared in enumerate(shares):
+    snapshots, files, splits = SHARED[bench.size_name]
+    for number, shared in enumerate(splits):
         size = Size(snapshots, files, 10, shared)
         table = bench.kept(f"shared{number}", partial(make_table, size=size))
         points += [point for work in works_of_a_day(table, size) if (point := measure(bench, table, work))]
@@ -131,7 +131,7 @@ def works_of_a_day(table: Kept, size: Size) -> list[Work]:
 
 def measure(bench: Bench, table: Kept, work: Work) -> dict[str, Any] | None:
     """One point: time and memory of the command, then requests and journal of the same work, counted."""
-    if not bench.wanted(work.name):
+    if not bench.targets(work.name):
         return None
     table.untouched()
     entries = work.entries(table)

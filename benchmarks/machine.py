@@ -40,10 +40,10 @@ def versions(*, spark: bool) -> dict[str, str]:
             continue
     go = peers.find_iceberg_go()
     if go:
-        found["iceberg-go"] = _said(go, "--version").split()[-1]
+        found["iceberg-go"] = _stated(go, "--version").split()[-1]
     if spark:
         found["Iceberg for Spark"] = ICEBERG.version
-        java = re.search(r'"(.+?)"', _said("java", "-version"))
+        java = re.search(r'"(.+?)"', _stated("java", "-version"))
         if java:
             found["Java"] = java[1]
     return found
@@ -56,7 +56,7 @@ def _processor() -> str:
     return platform.machine()
 
 
-def _said(*command: str) -> str:
+def _stated(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

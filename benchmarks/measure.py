@@ -28,7 +28,7 @@ class Run:
     driver_mb: float  # peak of the first process alone
     child_mb: float = 0  # peak of the process that it started first: a JVM where it is PySpark's
     output: bytes = b""
-    said: str = ""  # on standard error
+    stated: str = ""  # on standard error
 
 
 def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
@@ -54,9 +54,9 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     process.stderr.close()
-    said = b"".join(errors.parts).decode(errors="replace")
+    stated = b"".join(errors.parts).decode(errors="replace")
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} left with {process.returncode}: {said[-2000:]}")
+        raise RuntimeError(f"{' '.join(command)} left with {process.returncode}: {stated[-2000:]}")
     own_mb = usage.ru_maxrss / 1024
     return Run(
         seconds=seconds,
@@ -65,7 +65,7 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
         driver_mb=tree.driver_kb / 1024 or own_mb,
         child_mb=tree.child_kb / 1024,
         output=output,
-        said=said,
+        stated=stated,
     )
 
 

@@ -171,11 +171,11 @@ def measure_crossover(bench: Bench) -> None:
                     "metadata_bytes": table.made.metadata_bytes,
                     "cold": _middle(cold.ratios),
                     "warm": _middle(warm.ratios),
-                    "auto": _chosen(auto.said),
+                    "auto": _chosen(auto.stated),
                 },
             )
             print(
-                f"  {entries:,} entries, {table.made.metadata_bytes / 1e6:.0f} MB; auto: {_chosen(auto.said)}"
+                f"  {entries:,} entries, {table.made.metadata_bytes / 1e6:.0f} MB; auto: {_chosen(auto.stated)}"
             )
         table.remove()
     for column, kind in ((1, "a new process"), (2, "a warm session")):
@@ -201,9 +201,9 @@ def plan_of(result: Run) -> Hashable:
     return json.dumps(json.loads(result.output), sort_keys=True)
 
 
-def _chosen(said: str) -> str:
+def _chosen(stated: str) -> str:
     """What `--engine auto` says about its choice."""
-    lines = [line.strip() for line in said.splitlines() if re.search(r"\bengine\b", line, re.IGNORECASE)]
+    lines = [line.strip() for line in stated.splitlines() if re.search(r"\bengine\b", line, re.IGNORECASE)]
     return lines[0] if lines else "says nothing"
 
 

@@ -136,11 +136,11 @@ def _mirrors(environment: Mapping[str, str]) -> Iterator[str]:
 def _proxies(environment: Mapping[str, str]) -> dict[str, str]:
     """The proxies that a JVM is told, by scheme, where the usual variables name none."""
     options = " ".join(environment.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
-    told = dict(re.findall(r"-D(https?\.proxy(?:Host|Port))=(\S+)", options))
+    stated = dict(re.findall(r"-D(https?\.proxy(?:Host|Port))=(\S+)", options))
     found = {
-        scheme: f"http://{told[f'{scheme}.proxyHost']}:{told.get(f'{scheme}.proxyPort', default)}"
+        scheme: f"http://{stated[f'{scheme}.proxyHost']}:{stated.get(f'{scheme}.proxyPort', default)}"
         for scheme, default in (("http", "80"), ("https", "443"))
-        if f"{scheme}.proxyHost" in told
+        if f"{scheme}.proxyHost" in stated
     }
     return found | urllib.request.getproxies()
 

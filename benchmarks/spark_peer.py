@@ -63,11 +63,11 @@ def command(arguments: list[str]) -> None:
     """
     from iceberg_cli.cli import app as cli
 
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    stated = io.StringIO()
+    with contextlib.redirect_stderr(stated), contextlib.redirect_stdout(io.StringIO()):
         code = cli.run(arguments)
     if code:
-        raise RuntimeError(f"iceberg-cli left with {code}: {said.getvalue()}")
+        raise RuntimeError(f"iceberg-cli left with {code}: {stated.getvalue()}")
 
 
 if __name__ == "__main__":

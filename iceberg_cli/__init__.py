@@ -31,14 +31,14 @@ Where building showed something better than the first design:
   were decoded. A saved plan does not hold that work; carrying it out plans again, bounded by what the file lists.
 - The snapshot id is drawn for each attempt: staged entries leave it null and inherit it.
 - Engines run pure functions, and neither runs SQL: what Spark must do apart, the sets of keys that no one process can
-  hold and the new files, is one more function of the port (`Exchanging.exchange`: rows to buckets, then each bucket by
+  hold and the new files, is one more function of the port (`Exchanging.shuffle`: rows to buckets, then each bucket by
   itself, and a file that is made of one is written where it is made). Both engines sift and build by the same code.
 - Files that go are one table in memory while they are few. Many are put in order and written through a file of this
   machine (`encoding/external_sort.py`, `operation/removal_parts.py`), as Parquet parts that plan, journal and sweep
   pass on one by one. So Spark's driver holds a tenth more for 20 million of them than for 2, and a local process 8
   bytes for each.
-- Big scans of local disks run in forked lanes (`engines/process_pool.py`): threads gain nothing under the interpreter's
-  lock.
+- Big scans of local disks run in forked processes (`engines/process_pool.py`): threads gain nothing under the
+  interpreter's lock.
 - A committer first prepares an `Attempt` (new location, content, digest) and then swaps it: the journal records the
   intent with the digest, and `resume` can send the very same swap again while all files that it names are there. One of
   Delta only within the hour: it says when it removed files, and a vacuum would take them at once.

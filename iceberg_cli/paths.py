@@ -4,7 +4,7 @@ Paths are the literal strings that manifests record. They are never percent-deco
 real name. Three questions have three answers:
 
 - `canonical`: the storage key, one spelling for one object, used to read and to delete;
-- `liveness_key`: the key with scheme and authority dropped, used to decide what stays. It is coarser on purpose:
+- `path_key`: the key with scheme and authority dropped, used to decide what stays. It is coarser on purpose:
   where `s3://`, `s3a://` or `hdfs:/` spell one object in two ways the file is kept, and a false match
   between two buckets keeps a file that could have gone;
 - `Roots.own`: is a canonical key inside the table's own locations?
@@ -67,7 +67,7 @@ def canonical(path: str) -> str:
     return f"{scheme}:{match.group(2) or ''}{rest}"
 
 
-def liveness_key(path: str) -> str:
+def path_key(path: str) -> str:
     """`path` without scheme and authority, repeated slashes and `/./` collapsed, nor any of these at its end."""
     return _END_NOISE.sub("", _LOCAL_NOISE.sub("/", _SCHEME.sub("", path)))
 
@@ -96,8 +96,8 @@ def canonical_column(paths: Any) -> Any:
     return pa.array([canonical(path) for path in paths.to_pylist()], pa.string())
 
 
-def liveness_key_column(paths: Any) -> Any:
-    """`liveness_key` over an Arrow string array, vectorised.
+def path_key_column(paths: Any) -> Any:
+    """`path_key` over an Arrow string array, vectorised.
 
     Args:
         paths: n strings without nulls.

@@ -158,8 +158,8 @@ class Sound:
             content=content, snapshot_id=SNAPSHOT_ID, sync=SYNC,
         )  # fmt: skip
         # The header says the table's version, whatever the Avro schema is.
-        said = str(self.manifest_version or self.version).encode()
-        data = data.replace(b"format-version\x02" + said, b"format-version\x02%d" % self.version)
+        stated = str(self.manifest_version or self.version).encode()
+        data = data.replace(b"format-version\x02" + stated, b"format-version\x02%d" % self.version)
         number = SEQUENCE_NUMBER if self.version > 1 else 0
         live = [number if e["sequence_number"] is None else e["sequence_number"] for e in entries]
         row: Row = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.formats.open import open_table
-from iceberg_cli.operation.apply import Shell, system_shell
+from iceberg_cli.operation.apply import Runtime, system_runtime
 
 
 def unseen(_: object) -> None:
@@ -20,5 +20,5 @@ def opened(root: Path | str) -> DeltaTable:
     return table
 
 
-def a_shell(**others: Any) -> Shell:
-    return system_shell(on_event=unseen, host="here", process_id=1, **others)
+def a_shell(**others: Any) -> Runtime:
+    return system_runtime(on_event=unseen, host="here", process_id=1, **others)

@@ -111,19 +111,19 @@ class DeltaSpark:
                     if answer["failed"]:
                         raise SparkFailed(f"{job}: {answer['failed']}")
                     return answer["rows"]
-        said = (self._folder / "stderr.txt").read_text()[-2_000:]
-        raise RuntimeError(f"Delta Spark ended without an answer to {job}: {said}")
+        stated = (self._folder / "stderr.txt").read_text()[-2_000:]
+        raise RuntimeError(f"Delta Spark ended without an answer to {job}: {stated}")
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             root = str(Path(__file__).resolve().parents[1])
-            with (self._folder / "stderr.txt").open("w") as said:
+            with (self._folder / "stderr.txt").open("w") as stated:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "tests.delta_spark", str(self._folder), json.dumps(self._jvm)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=said,
+                    stderr=stated,
                     text=True,
                     cwd=self._folder,  # where Spark leaves what it leaves
                     env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root},

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from iceberg_cli.engines import Made, OnEvent, Source
+from iceberg_cli.engines import BuiltFile, OnEvent, Source
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.storage.verified_put import put_checked
 
@@ -29,7 +29,7 @@ class HereExchanging(LocalEngine):
     seed: int = 0
     lost: int = 0
 
-    def exchange(
+    def shuffle(
         self,
         items: Sequence[Any],
         source: Callable[[Any], Source],
@@ -43,7 +43,7 @@ class HereExchanging(LocalEngine):
         phase: str,
         on_event: OnEvent,
     ) -> Iterator[Any]:
-        """See `Exchanging.exchange`."""
+        """See `Exchanging.shuffle`."""
         source, load, parse, combine, then = pickle.loads(
             cloudpickle.dumps((source, load, parse, combine, then))
         )
@@ -67,7 +67,7 @@ class HereExchanging(LocalEngine):
             for run in range(2 if mine else 0):
                 order.shuffle(mine)
                 found = combine(bucket, mine)
-                if isinstance(found, Made):
+                if isinstance(found, BuiltFile):
                     put_checked(self.storage, found.path, found.data)
                     found = found.result
                 if run:

@@ -16,7 +16,7 @@ from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manif
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.operation.apply import Shell, apply
+from iceberg_cli.operation.apply import Runtime, apply
 from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
@@ -116,7 +116,7 @@ class Opened:
         return VERBS[verb].plan(self.table, policy, as_of_ms=NOW_MS, shown=shown)
 
     def apply(self, plan: Plan) -> Report:
-        shell = Shell(
+        runtime = Runtime(
             now_ms=lambda: NOW_MS,
             new_uuid=self.world.new_uuid,
             sleep_ms=lambda _ms: None,
@@ -124,7 +124,7 @@ class Opened:
             host="here",
             process_id=1,
         )
-        return apply(plan, self.table, VERBS[plan.operation], shell)
+        return apply(plan, self.table, VERBS[plan.operation], runtime)
 
     def metadata(self) -> dict[str, Any]:
         """The current metadata file."""

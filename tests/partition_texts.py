@@ -51,10 +51,10 @@ WHOLE = [
 def whole(bits: int) -> Column:
     """Of an integer type."""
     end = 1 << (bits - 1)
-    beyond = [end, -end - 1, 2 * end, 10 * end, -10 * end, 1 << 63, -(1 << 63) - 1, 10**30]
+    additions_over = [end, -end - 1, 2 * end, 10 * end, -10 * end, 1 << 63, -(1 << 63) - 1, 10**30]
     return Column(
         alike=[*WHOLE, f"{end - 1}", f"+{end - 1}", f"{-end}", f"{end - 2}", f"{1 - end}"],
-        ambiguous=[*MANY_DIGITS, *NO_NUMBERS, *NO_WHOLE, *map(str, beyond)],
+        ambiguous=[*MANY_DIGITS, *NO_NUMBERS, *NO_WHOLE, *map(str, additions_over)],
         taken=MANY_DIGITS,
         bounds=[f"{end - 1}"],
         duckdb={64: "'{}'::BIGINT", 32: "'{}'::INTEGER", 16: "'{}'::SMALLINT", 8: "'{}'::TINYINT"}[bits],
@@ -222,14 +222,14 @@ def decimal(precision: int, scale: int, *, bounds: Sequence[str]) -> list[tuple[
         *(joined(["", "-"], [f"1E{before - 1}", f"1e+{before - 1}"]) if before > 1 else []),
         *(joined(["", "-"], words("5E-1|.5|0.5|00.5|0.50")) if scale > 2 else []),
     ]
-    beyond = [
+    additions_over = [
         *joined(["", "-"], [f"1{'0' * before}", f"1{'0' * before}.0", f"1E{before}", f"9{'9' * before}"]),
         *joined(["", "-"], [f"0.{'0' * scale}1", f"1E-{scale + 1}", f"{most}.{'9' * scale}1"]),
         *words("1e400|1e-400|1e9999|1e12345|NaN|nan|inf|-inf|Infinity|1d|1f|1.0bd|1e5.0|1E--1|+.|,5"),
     ]
     kind, sql = f"decimal({precision},{scale})", f"'{{}}'::DECIMAL({precision},{scale})"
     return [
-        (kind, Column(alike=exact, ambiguous=[*beyond, *NO_NUMBERS], bounds=bounds, duckdb=sql)),
+        (kind, Column(alike=exact, ambiguous=[*additions_over, *NO_NUMBERS], bounds=bounds, duckdb=sql)),
         (kind, Column(alike=other, bounds=bounds, duckdb=sql, failing=BOTH)),
     ]
 

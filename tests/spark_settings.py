@@ -130,14 +130,14 @@ def _why_no_spark() -> str:
     if java is None:
         return f"no java on the path and no JAVA_HOME, so Spark cannot start: it needs Java {_JAVA} or newer"
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+        stated = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     except OSError as error:
         return (
             f"{java} does not run ({error.strerror}), so Spark cannot start: it needs Java {_JAVA} or newer"
         )
-    version = re.search(r'version "(\d+)', said)
+    version = re.search(r'version "(\d+)', stated)
     if version is None or int(version[1]) < _JAVA:
-        return f"{java} is {said.partition(os.linesep)[0]!r}, and Spark needs Java {_JAVA} or newer"
+        return f"{java} is {stated.partition(os.linesep)[0]!r}, and Spark needs Java {_JAVA} or newer"
     return ""
 
 

@@ -150,8 +150,8 @@ def of_eight_rows(folder: Path, *, version: int, listed_in: int, **listed: int |
     entries = [entry(ADDED, path, record_count=4) for path in table.data("a", "b")]
     table.manifest("m", *entries)
     table.rows["m"] |= {"added_rows_count": 8, **listed}
-    said = {"total-records": str(listed.get("added_rows_count", 8)), "total-data-files": "2"}
-    table.snapshot(1, "m", summary=said)
+    stated = {"total-records": str(listed.get("added_rows_count", 8)), "total-data-files": "2"}
+    table.snapshot(1, "m", summary=stated)
     table.format_version = version
     table.publish(main=1)
     return table

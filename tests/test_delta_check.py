@@ -153,7 +153,7 @@ def test_every_old_checkpoint_is_held_against_the_commits_only_with_deep(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "stated"),
     [
         ("size", 5, "another size"),
         ("baseRowId", 50, "another baseRowId"),
@@ -163,7 +163,7 @@ def test_every_old_checkpoint_is_held_against_the_commits_only_with_deep(tmp_pat
     ],
 )
 def test_a_checkpoint_that_says_otherwise_of_a_file_differs(
-    tmp_path: Path, field: str, value: object, said: str
+    tmp_path: Path, field: str, value: object, stated: str
 ) -> None:
     table = a_sound_table(tmp_path / "t")
     table.publish()
@@ -172,11 +172,11 @@ def test_a_checkpoint_that_says_otherwise_of_a_file_differs(
     add[field] = value
     table.checkpoint()
     messages = [row["message"] for row in check(table.root)["findings"] if row["id"] == "checkpoint-differs"]
-    assert messages == [f"{said} {'is' if said.startswith('another') else 'are'} given for b.parquet"]
+    assert messages == [f"{stated} {'is' if stated.startswith('another') else 'are'} given for b.parquet"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "said"),
+    ("kind", "fields", "stated"),
     [
         ("txn", {"appId": "loader", "version": 5}, "its txn differs: loader is 5 and not 1"),
         (
@@ -187,14 +187,14 @@ def test_a_checkpoint_that_says_otherwise_of_a_file_differs(
     ],
 )
 def test_a_checkpoint_that_says_otherwise_of_the_table_differs(
-    tmp_path: Path, kind: str, fields: dict[str, Any], said: str
+    tmp_path: Path, kind: str, fields: dict[str, Any], stated: str
 ) -> None:
     table = a_sound_table(tmp_path / "t")
     table.publish()
     table.commits[0].append({kind: fields})
     table.checkpoint()
     (row,) = (row for row in check(table.root)["findings"] if row["id"] == "checkpoint-differs")
-    assert said in row["message"]
+    assert stated in row["message"]
 
 
 def test_a_log_compaction_that_cannot_be_read_ends_no_answer(tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_a_log_compaction_that_cannot_be_read_ends_no_answer(tmp_path: Path) -> 
     for arguments in (("inspect",), ("rewrite-manifests", "--dry-run"), ("expire-snapshots", "--dry-run")):
         ran = iceberg_cli(arguments[0], table.root, *arguments[1:])
         assert ran.code == 0
-        said = " ".join((ran.out + ran.err).split())
-        assert "log compaction files are passed over, and commits read" in said
+        stated = " ".join((ran.out + ran.err).split())
+        assert "log compaction files are passed over, and commits read" in stated
     assert iceberg_cli("rewrite-manifests", table.root, "--yes").code == 0
 
 
@@ -270,13 +270,13 @@ def test_files_of_a_clone_that_are_out_of_reach_are_named_and_all_others_are_che
     vector |= {"storageType": "p", "pathOrInlineDv": f"file://{tmp_path}/loop/{VECTOR_FILE}"}
     table.publish()
     document = check(root, *deep)
-    told = {row["where"]: row for row in document["findings"]}
-    assert {where: row["id"] for where, row in told.items()} == {
+    stated = {row["where"]: row for row in document["findings"]}
+    assert {where: row["id"] for where, row in stated.items()} == {
         f"{tmp_path}/loop/c.parquet": "file-not-looked-at",
         f"{tmp_path}/loop/{VECTOR_FILE}": "file-not-looked-at",
         f"{source}/gone.parquet": "file-missing",
     }
-    assert "it was not looked at: Cannot" in told[f"{tmp_path}/loop/c.parquet"]["message"]
+    assert "it was not looked at: Cannot" in stated[f"{tmp_path}/loop/c.parquet"]["message"]
     ran = iceberg_cli("inspect", root, "--check", *deep)
     assert ran.code == 16
     assert "error: file-missing (1)" in ran.out
@@ -285,14 +285,14 @@ def test_files_of_a_clone_that_are_out_of_reach_are_named_and_all_others_are_che
 
 def test_a_vector_in_the_log_is_read_too(tmp_path: Path) -> None:
     data = encode(DeletionVector.of([3, 4, 9]))[4:-4]
-    said: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "storageType": "i",
         "name": z85_encode(data + bytes(-len(data) % 4)),
         "offset": None,
     }
     for cardinality, rules in ((3, set[str]()), (2, {"deletion-vector-unsound"})):
         table = a_sound_table(tmp_path / str(cardinality))
-        vector = a_dv(**said, sizeInBytes=len(data), cardinality=cardinality)
+        vector = a_dv(**stated, sizeInBytes=len(data), cardinality=cardinality)
         table.action("add", 2)["deletionVector"] = vector
         table.publish()
         (table.root / VECTOR_FILE).unlink()

@@ -14,7 +14,13 @@ import pytest
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.checkpoint import read_part
 from iceberg_cli.delta.spec.checkpoint_state import checkpoint_state
-from iceberg_cli.delta.spec.checkpoint_writing import PARQUET, File, Writing, sidecar_count, writing
+from iceberg_cli.delta.spec.checkpoint_writing import (
+    PARQUET,
+    CheckpointFile,
+    CheckpointWriter,
+    checkpoint_writer,
+    sidecar_count,
+)
 from iceberg_cli.delta.spec.checksum import version_checksum
 from iceberg_cli.delta.spec.columns import plain_values
 from iceberg_cli.delta.spec.last_checkpoint import LastCheckpoint, json_checksum, may_replace
@@ -42,9 +48,11 @@ NEITHER = {**STRUCT_ONLY, "delta.checkpoint.writeStatsAsStruct": "false"}
 JSON_ONLY = {"delta.checkpoint.writeStatsAsStruct": "false"}
 
 
-def made(tmp_path: Path, *commits: list[Action], as_of_ms: int = NOW_MS, part_size: int = 50_000) -> Writing:
+def made(
+    tmp_path: Path, *commits: list[Action], as_of_ms: int = NOW_MS, part_size: int = 50_000
+) -> CheckpointWriter:
     """How a checkpoint of the newest version is written."""
-    return writing(
+    return checkpoint_writer(
         checkpoint_state(a_log(tmp_path, *commits).snapshot(), as_of_ms=as_of_ms), part_size=part_size
     )
 
@@ -143,7 +151,7 @@ def test_fields_that_delta_does_not_name_survive(tmp_path: Path) -> None:
         a_txn(note="t"),
     ]
     snapshot = a_log(tmp_path, commit).snapshot()
-    found = read_back(writing(checkpoint_state(snapshot, as_of_ms=0)).classic()[0])
+    found = read_back(checkpoint_writer(checkpoint_state(snapshot, as_of_ms=0)).classic()[0])
     for table in (found.adds, found.removes):
         columns = {name: plain_values(table[name])[0] for name in ODD_FIELDS}
         assert columns == ODD_FIELDS
@@ -161,7 +169,7 @@ def test_what_a_checkpoint_derives_is_derived_whatever_a_commit_says(tmp_path: P
 def test_actions_that_only_checkpoints_have_mean_nothing_in_a_commit(tmp_path: Path) -> None:
     stray = [{"sidecar": {"path": "x", "sizeInBytes": 1}}, {"checkpointMetadata": {"version": 7}}]
     log = a_log(tmp_path, [an_add()], [an_add(path="b"), *stray], [an_add(path="c")])
-    writer = writing(checkpoint_state(log.snapshot(), as_of_ms=0))
+    writer = checkpoint_writer(checkpoint_state(log.snapshot(), as_of_ms=0))
     assert {"sidecar", "checkpointMetadata"}.isdisjoint(
         pq.read_schema(pa.BufferReader(writer.classic()[0])).names
     )
@@ -173,10 +181,10 @@ def test_actions_of_unknown_kind_survive(tmp_path: Path) -> None:
     unknown = [{"novelty": {"a": 1, "b": {"c": "x"}}}, {"novelty": {"a": 2}}, {"other": {"d": [1]}}]
     writer = made(tmp_path, [an_add(), *unknown])
     assert list(read_back(writer.classic()[0]).unknown) == unknown
-    sidecars = [File(name="s", size_bytes=1, modified_ms=1)]
+    sidecars = [CheckpointFile(name="s", size_bytes=1, modified_ms=1)]
     top_level = writer.top_level(sidecars)
     assert list(read_part("x.json", 0, top_level).actions.unknown) == unknown
-    hint = json.loads(writer.hint(File(name="t", size_bytes=1, modified_ms=1), sidecars).encode())
+    hint = json.loads(writer.hint(CheckpointFile(name="t", size_bytes=1, modified_ms=1), sidecars).encode())
     assert "nonFileActions" not in hint["v2Checkpoint"]
 
 
@@ -301,7 +309,7 @@ def test_a_part_size_of_nothing_is_refused(tmp_path: Path) -> None:
 
 def test_a_top_level_in_parquet_has_a_row_for_each_action(tmp_path: Path) -> None:
     writer = made(tmp_path, [an_add(), a_txn(), a_domain()])
-    files = [File(name=f"{number}.parquet", size_bytes=number, modified_ms=5) for number in (1, 2)]
+    files = [CheckpointFile(name=f"{number}.parquet", size_bytes=number, modified_ms=5) for number in (1, 2)]
     table = pq.read_table(pa.BufferReader(writer.top_level(files, form=PARQUET)))
     assert table.num_rows == 7
     assert actions(table, "sidecar") == [
@@ -423,9 +431,9 @@ def test_what_is_not_known_for_certain_is_left_out(tmp_path: Path) -> None:
 def test_a_checksum_that_cannot_be_whole_is_not_written(tmp_path: Path) -> None:
     commit = [a_protocol_with("inCommitTimestamp"), a_metadata(configuration=IN_COMMIT), an_add()]
     assert checksum(tmp_path / "1", commit) is None
-    told = checksum(tmp_path / "2", commit, in_commit_ms=77)
-    assert told is not None
-    assert told["inCommitTimestampOpt"] == 77
+    stated = checksum(tmp_path / "2", commit, in_commit_ms=77)
+    assert stated is not None
+    assert stated["inCommitTimestampOpt"] == 77
     assert checksum(tmp_path / "3", [{"novelty": {"a": 1}}]) is None
 
 

@@ -24,7 +24,7 @@ from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
-from iceberg_cli.plan.plan import Base, Change, Option, Plan, Staged, Step, Task
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import open_storage
@@ -166,8 +166,8 @@ def test_in_commit_timestamps_that_a_protocol_alone_turns_on_take_the_tables_own
         "delta.inCommitTimestampEnablementVersion": "1",
         "delta.inCommitTimestampEnablementTimestamp": str(info["commitInfo"]["inCommitTimestamp"]),
     }
-    told = own["metaData"]
-    assert metadata["metaData"] == {**told, "configuration": {**told["configuration"], **since}}
+    stated = own["metaData"]
+    assert metadata["metaData"] == {**stated, "configuration": {**stated["configuration"], **since}}
 
 
 def test_numbered_adds_get_the_version_that_is_written_and_those_that_have_one_keep_it(
@@ -192,7 +192,9 @@ def test_numbered_adds_get_the_version_that_is_written_and_those_that_have_one_k
 def test_removes_without_a_time_get_the_commits_and_staged_rows_join_the_drafts(tmp_path: Path) -> None:
     snapshot = a_log(tmp_path, []).snapshot()
     old = removes(a_remove(path="a", deletionTimestamp=None), a_remove(path="b", deletionTimestamp=7))
-    staged = {Task(name="x", kind=DELETION_VECTOR): Staged(path="/x", row={"adds": adds(an_add(path="a"))})}
+    staged = {
+        Task(name="x", kind=DELETION_VECTOR): StagedFile(path="/x", row={"adds": adds(an_add(path="a"))})
+    }
     change = Change(updates=(TEST,), draft=CommitDraft(adds=adds(an_add(path="c")), removes=old))
     lines = lines_of(bound(snapshot, change, staged=staged))[1:]
     assert [line["add"]["path"] for line in lines if "add" in line] == ["c", "a"]
@@ -315,13 +317,13 @@ def test_the_bytes_of_a_commit_are_kept_until_its_outcome_is_known(tmp_path: Pat
         "timestamp_ms": attempt.commit.timestamp_ms,
         "commit_uuid": attempt.commit.commit_uuid,
         "digest": attempt.digest,
-        "scratch": list(attempt.scratch),
+        "scratch": list(attempt.temporary_files),
     }
     table.put(attempt.files)
     again = table.rebind(step, intent)
     assert again is not None
     assert replace(again, files=attempt.files) == attempt
-    table.discard(attempt.scratch, marks=[attempt.commit.commit_uuid])
+    table.discard(attempt.temporary_files, marks=[attempt.commit.commit_uuid])
     bare = table.rebind(step, intent)
     assert bare is not None
     assert isinstance(table.commit(bare), Unknown)
@@ -486,7 +488,7 @@ def test_a_table_in_an_object_store_is_committed_to_and_keeps_its_journals_there
     assert table.load().version == "1"
     assert table.snapshot.adds["path"].to_pylist() == ["part-0.parquet"]
     assert table.open_operations() == ["an-operation"]
-    table.discard(attempt.scratch, marks=[attempt.commit.commit_uuid])
+    table.discard(attempt.temporary_files, marks=[attempt.commit.commit_uuid])
     assert table.open_operations() == []
 
 

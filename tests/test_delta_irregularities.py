@@ -131,9 +131,9 @@ def test_no_checkpoint_is_written_over_a_clash_and_the_check_reports_it(
     tmp_path: Path, actions: list[Action]
 ) -> None:
     a_log(tmp_path, [a_protocol_with("deletionVectors", "domainMetadata"), *BEGINNING[1:]], actions)
-    said = refused(tmp_path, "rewrite-manifests")
+    stated = refused(tmp_path, "rewrite-manifests")
     assert f"version 1, line 2 of {tmp_path}/_delta_log/{1:020}.json" in " ".join(
-        (said.out + said.err).split()
+        (stated.out + stated.err).split()
     )
     assert "commit-actions-clash" in rules(tmp_path)
 
@@ -263,9 +263,9 @@ def test_a_whole_number_that_is_written_as_a_fraction_is_one_and_the_check_tells
     a_log(tmp_path, [*founded, an_add(path="a.parquet")], lines(a_line(action, old, new)))
     snapshot = the_log(tmp_path).snapshot()
     assert sorted(snapshot.adds["size"].to_pylist()) == [100, 484]
-    (told,) = snapshot.irregular
-    assert (told.rule, told.version) == ("commit-number-with-fraction", 1)
-    assert told.where.startswith("line 1, add.")
+    (stated,) = snapshot.irregular
+    assert (stated.rule, stated.version) == ("commit-number-with-fraction", 1)
+    assert stated.where.startswith("line 1, add.")
     assert "commit-number-with-fraction" in rules(tmp_path)
     assert iceberg_cli("rewrite-manifests", tmp_path, "--yes").code == 0
     assert "commit-number-with-fraction" not in rules(tmp_path)

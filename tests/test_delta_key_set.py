@@ -31,6 +31,6 @@ def test_a_set_holds_what_it_was_made_of(
 ) -> None:
     with patch.object(key_set, "hash_column", hashes):
         made = KeySet(pa.chunked_array([pa.array(chunk, pa.string()) for chunk in chunks], pa.string()))
-        found = made.holds(pa.array(asked, pa.string()))
+        found = made.contains(pa.array(asked, pa.string()))
     everything = {key for chunk in chunks for key in chunk}
     assert found.to_pylist() == [key in everything for key in asked]

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from iceberg_cli.delta.reachability import expired_sidecars_of
 from iceberg_cli.delta.spec.checkpoint_state import checkpoint_state
 from iceberg_cli.delta.spec.checkpoint_writing import (
-    File,
+    CheckpointFile,
+    checkpoint_writer,
     classic_name,
     sidecar_name,
     top_level_name,
-    writing,
 )
 from iceberg_cli.delta.spec.log_cleanup import cut_off_ms, newest_commit_at
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
@@ -89,20 +89,20 @@ def age(root: Path, name: str, days: float) -> None:
 
 
 def a_classic_checkpoint(root: Path, version: int) -> None:
-    data, _ = writing(checkpoint_state(the_log(root).snapshot(version), as_of_ms=NOW_MS)).classic()
+    data, _ = checkpoint_writer(checkpoint_state(the_log(root).snapshot(version), as_of_ms=NOW_MS)).classic()
     write_log_file(root, classic_name(version), data)
 
 
 def a_v2_checkpoint(root: Path, version: int, *, days: float, unique: str) -> None:
     """Two sidecars, then the top level."""
     state = checkpoint_state(the_log(root).snapshot(version), as_of_ms=NOW_MS)
-    written = writing(state, part_size=-(-state.file_actions // 2))
+    written = checkpoint_writer(state, part_size=-(-state.file_actions // 2))
     parts = []
     for part in range(2):
         name, data = sidecar_name(version, part, 2, unique), written.sidecar(part)
         write_log_file(root, f"_sidecars/{name}", data)
         age(root, f"_sidecars/{name}", days)
-        parts.append(File(name=name, size_bytes=len(data), modified_ms=0))
+        parts.append(CheckpointFile(name=name, size_bytes=len(data), modified_ms=0))
     write_log_file(root, top_level_name(version, unique), written.top_level(parts))
     age(root, top_level_name(version, unique), days)
 
@@ -358,10 +358,10 @@ def test_without_the_version_that_enabled_them_every_commit_tells_its_time(tmp_p
 
 def test_commits_before_the_one_that_enabled_them_go_by_their_files() -> None:
     times = {version: version * 10 for version in range(6)}
-    told = {3: 1_000, 4: 1_010, 5: 1_020}
+    timestamp_of = {3: 1_000, 4: 1_010, 5: 1_020}
 
     def at(time_ms: int) -> int | None:
-        return newest_commit_at(times, time_ms, in_commit_from=3, told=told.__getitem__)
+        return newest_commit_at(times, time_ms, in_commit_from=3, timestamp_of=timestamp_of.__getitem__)
 
     assert [at(time_ms) for time_ms in (-1, 0, 15, 500, 999, 1_000, 1_019, 1_020, 9_999)] == [
         None, 0, 1, 2, 2, 3, 4, 5, 5,

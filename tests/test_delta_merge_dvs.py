@@ -16,7 +16,7 @@ from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.documents import plan_from_json
-from iceberg_cli.plan.plan import Plan, Staged, Step, Task, encode
+from iceberg_cli.plan.plan import Plan, StagedFile, Step, Task, encode
 from iceberg_cli.plan.report import Report
 from tests.delta_builders import (
     NOW_MS,
@@ -379,7 +379,7 @@ class Interrupted:
     def plan(self, table: Any, policy: Mapping[str, Any], **others: Any) -> Plan:
         return VERB.plan(table, policy, **others)
 
-    def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         built = VERB.build(table, step, paths)
         if self.others:
             self.others.pop(0)()
@@ -470,7 +470,7 @@ def test_files_that_are_written_stay_of_use_when_an_append_comes_first(tmp_path:
     built: list[str] = []
 
     class Counting(Interrupted):
-        def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+        def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
             built.extend(paths.values())
             return super().build(table, step, paths)
 

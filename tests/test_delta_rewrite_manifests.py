@@ -113,15 +113,17 @@ def test_a_v2_checkpoint_names_its_sidecars_as_they_are(tmp_path: Path) -> None:
     assert top.startswith(f"{0:020}.checkpoint.")
     assert top.endswith(".json")
     actions = [json.loads(line) for line in (tmp_path / "_delta_log" / top).read_text().splitlines()]
-    told = [action["sidecar"] for action in actions if "sidecar" in action]
+    stated = [action["sidecar"] for action in actions if "sidecar" in action]
     folder = tmp_path / "_delta_log" / "_sidecars"
-    assert [each["path"] for each in told] == sidecars(tmp_path)
-    assert [each["sizeInBytes"] for each in told] == [os.path.getsize(folder / each["path"]) for each in told]
-    assert [each["modificationTime"] for each in told] == [
-        os.stat(folder / each["path"]).st_mtime_ns // 1_000_000 for each in told
+    assert [each["path"] for each in stated] == sidecars(tmp_path)
+    assert [each["sizeInBytes"] for each in stated] == [
+        os.path.getsize(folder / each["path"]) for each in stated
+    ]
+    assert [each["modificationTime"] for each in stated] == [
+        os.stat(folder / each["path"]).st_mtime_ns // 1_000_000 for each in stated
     ]
     assert hint(tmp_path)["v2Checkpoint"]["path"] == top
-    assert hint(tmp_path)["v2Checkpoint"]["sidecarFiles"] == told
+    assert hint(tmp_path)["v2Checkpoint"]["sidecarFiles"] == stated
     assert files(tmp_path) == [str(number) for number in range(5)]
     assert len(deltalake.DeltaTable(str(tmp_path)).file_uris()) == 5
 
@@ -285,8 +287,8 @@ def test_an_in_commit_timestamp_in_the_checksum_is_the_commits(tmp_path: Path) -
     protocol = a_protocol_with("inCommitTimestamp")
     a_log(tmp_path, [a_commit_info(inCommitTimestamp=12_345), protocol, metadata, an_add()])
     rewritten(tmp_path)
-    said = json.loads((tmp_path / "_delta_log" / f"{0:020}.crc").read_text())
-    assert said["inCommitTimestampOpt"] == 12_345
+    stated = json.loads((tmp_path / "_delta_log" / f"{0:020}.crc").read_text())
+    assert stated["inCommitTimestampOpt"] == 12_345
 
 
 def a_timed_table_whose_last_commit_is_gone(root: Path, *, checksum: bool) -> None:
@@ -351,10 +353,10 @@ def test_no_checksum_is_written_where_the_commit_is_gone_or_holds_what_is_unknow
 def test_our_checksum_lets_delta_rs_and_our_own_reader_agree(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="a", size=5)], [an_add(path="b", size=7), a_remove(path="a")])
     rewritten(tmp_path)
-    said = json.loads((tmp_path / "_delta_log" / f"{1:020}.crc").read_text())
+    stated = json.loads((tmp_path / "_delta_log" / f"{1:020}.crc").read_text())
     table = deltalake.DeltaTable(str(tmp_path))
-    assert (said["numFiles"], said["tableSizeBytes"]) == (len(table.file_uris()), 7)
-    assert said["metadata"]["id"] == str(table.metadata().id)
+    assert (stated["numFiles"], stated["tableSizeBytes"]) == (len(table.file_uris()), 7)
+    assert stated["metadata"]["id"] == str(table.metadata().id)
 
 
 # -- log compaction --------------------------------------------------------------------------------------------

@@ -257,9 +257,9 @@ def a_parquet(root: Path, name: str, rows: int) -> int:
 def test_rows_are_counted_from_footers_and_told_in_the_statistics(tmp_path: Path) -> None:
     size = a_parquet(tmp_path, "a b.parquet", 7)
     dark = an_add(path="a%20b.parquet", rows=None, size=size)
-    told = an_add(path="b", rows=2, stats='{"numRecords":2,"tightBounds":true}')
+    stated = an_add(path="b", rows=2, stats='{"numRecords":2,"tightBounds":true}')
     part = an_add(path="c.parquet", size=a_parquet(tmp_path, "c.parquet", 3), stats='{"tightBounds":false}')
-    a_log(tmp_path, [dark, told, part])
+    a_log(tmp_path, [dark, stated, part])
     assigned(tmp_path, count_rows=True, batch_size=1)
     assert files(tmp_path) == {"a%20b.parquet": (0, 2), "b": (7, 3), "c.parquet": (9, 4)}
     stats = {add["path"]: add["stats"] for add in the_log(tmp_path).snapshot().adds.to_pylist()}
@@ -397,10 +397,10 @@ def test_files_that_came_before_the_declaration_get_ids_too(tmp_path: Path) -> N
 def test_a_run_that_stops_between_batches_is_resumed(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path=name) for name in "abcde"])
     table, plan = planned(tmp_path, batch_size=2)
-    shell = a_shell(deadline_ms=NOW_MS + 1)
+    runtime = a_shell(deadline_ms=NOW_MS + 1)
     first_batch = tmp_path / "_delta_log" / f"{2:020}.json"
-    shell.now_ms = lambda: NOW_MS + first_batch.exists()
-    report = apply(plan, table, VERB, shell)
+    runtime.now_ms = lambda: NOW_MS + first_batch.exists()
+    report = apply(plan, table, VERB, runtime)
     assert report.status == "partial"
     done = the_log(tmp_path).snapshot()
     assert done.adds["baseRowId"].null_count == 3

@@ -13,7 +13,7 @@ from deltalake import DeltaTable as DeltaRsTable
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.delta.verbs.upgrade_v3.clients import lacking_features
+from iceberg_cli.delta.verbs.upgrade_v3.clients import missing_features
 from iceberg_cli.delta.verbs.upgrade_v3.rules import upgraded
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.apply import apply
@@ -55,8 +55,8 @@ def done(root: Path, *features: str) -> Report:
 
 
 def a_table(root: Path, protocol: Action, **configuration: str) -> Path:
-    told = {key.replace("_", ".", 1): value for key, value in configuration.items()}
-    a_log(root, [protocol, a_metadata(configuration=told), an_add()])
+    stated = {key.replace("_", ".", 1): value for key, value in configuration.items()}
+    a_log(root, [protocol, a_metadata(configuration=stated), an_add()])
     return root
 
 
@@ -356,7 +356,7 @@ def test_who_wrote_is_looked_for_in_the_commits_that_follow_each_other(tmp_path:
 def test_delta_rs_lacks_what_it_was_seen_to_refuse() -> None:
     """delta-observed 8: 1.6.6 reads such tables and refuses to write to them."""
     asked = ["deletionVectors", "rowTracking", "domainMetadata", "inCommitTimestamp"]
-    assert lacking_features("delta-rs:py-1.6.6", asked) == asked[1:]
+    assert missing_features("delta-rs:py-1.6.6", asked) == asked[1:]
 
 
 def test_a_feature_dropped_by_another_writer_meanwhile_is_not_there_afterwards_unless_asked_for(

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iceberg_cli.delta.log_reader import DeltaLog
-from iceberg_cli.delta.reachability import Needs
+from iceberg_cli.delta.reachability import DeltaReachability
 from iceberg_cli.delta.spec.hidden import hidden, hides_metadata
 from iceberg_cli.delta.spec.paths import z85_encode
 from iceberg_cli.delta.spec.snapshot import Snapshot
@@ -686,11 +686,11 @@ def test_each_young_commit_is_read_once_for_all_looks_at_one_table_and_old_ones_
     storage = open_storage()
     log = DeltaLog(storage, LocalEngine(storage), str(tmp_path), seen.append)
     snapshot = the_log(tmp_path).snapshot()
-    needs = Needs(log=log, iceberg=iceberg_files(log))
+    reachability = DeltaReachability(log=log, iceberg=iceberg_files(log))
     files = [f"{tmp_path}/{name}" for name in ("a", "b", "c", "_change_data/cdc-0", "unheard-of")]
 
     def needed(newest: Snapshot, *, age_ms: int) -> list[bool]:
-        held: list[bool] = needs.hold(newest, pa.array(files), cut_ms=NOW_MS - age_ms).to_pylist()
+        held: list[bool] = reachability.reachable(newest, pa.array(files), cut_ms=NOW_MS - age_ms).to_pylist()
         return held
 
     def reads() -> list[int]:

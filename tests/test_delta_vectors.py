@@ -75,10 +75,10 @@ def test_a_vector_in_the_log_may_end_between_two_groups_of_z85() -> None:
 def test_a_vector_in_the_log_that_is_not_what_is_said_of_it_is_refused(
     change: dict[str, int], reason: str
 ) -> None:
-    told = an_inline_vector([4, 9, 11])
-    vector = Vector(0, told["sizeInBytes"], 3, 11)._replace(**change)
+    stated = an_inline_vector([4, 9, 11])
+    vector = Vector(0, stated["sizeInBytes"], 3, 11)._replace(**change)
     with pytest.raises(CorruptFile, match=reason):
-        read_inline(told["pathOrInlineDv"], vector, "a")
+        read_inline(stated["pathOrInlineDv"], vector, "a")
 
 
 def test_another_magic_in_the_log_is_refused() -> None:
@@ -126,8 +126,8 @@ def test_a_new_file_has_the_frames_at_their_offsets_behind_its_version() -> None
     data, offsets = vector_file(frames)
     assert data == b"\x01" + b"".join(frames)
     sizes = [len(frame) - 8 for frame in frames]
-    told = [{"offset": offset, "sizeInBytes": size} for offset, size in zip(offsets, sizes, strict=True)]
-    assert [positions_in(data, each) for each in told] == [[1], DENSE, FAR]
+    stated = [{"offset": offset, "sizeInBytes": size} for offset, size in zip(offsets, sizes, strict=True)]
+    assert [positions_in(data, each) for each in stated] == [[1], DENSE, FAR]
 
 
 def test_the_name_in_the_log_leads_back_to_the_file(tmp_path: Path) -> None:

@@ -118,8 +118,8 @@ def test_manual_pages_have_files_and_the_examples_of_the_help() -> None:
         assert ".SH FILES\n.TP\n" in text, page.name
         examples = text.partition(".SH EXAMPLES")[2].partition(".SH ")[0]
         command = page.stem.removeprefix("iceberg-cli").removeprefix("-")
-        told = [f"iceberg-cli {words}" for _, words in EXAMPLES[command]]
-        assert re.findall(r"^iceberg-cli .*$", examples, re.MULTILINE) == told
+        stated = [f"iceberg-cli {words}" for _, words in EXAMPLES[command]]
+        assert re.findall(r"^iceberg-cli .*$", examples, re.MULTILINE) == stated
 
 
 @pytest.mark.parametrize(

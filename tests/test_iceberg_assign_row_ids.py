@@ -12,7 +12,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.commit.draft import assign_first_row_ids
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, Ids
+from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, RowIds
 
 ENTRIES = pa.schema(
     [
@@ -93,23 +93,23 @@ def test_a_range_that_no_number_can_end_is_looked_at() -> None:
     rows = a_list(("near", 0, 5, 0, 0), ("far", 0, 100, 0, (1 << 63) - 50))
     assert rules.doubtful(rows, 1_000).tolist() == [False, True]
     assert rules.doubtful(rows.slice(0, 0), 1_000).tolist() == []
-    assert Ids.of(entries((0, "far", 100, (1 << 63) - 50))).end == (1 << 63) - 1
+    assert RowIds.of(entries((0, "far", 100, (1 << 63) - 50))).end == (1 << 63) - 1
 
 
 def test_ids_end_above_the_last_row_of_the_live_files() -> None:
-    found = Ids.of(entries((0, "a", 10, 5), (1, "b", 3, 40), (2, "gone", 100, 60), (0, "none", 7, None)))
+    found = RowIds.of(entries((0, "a", 10, 5), (1, "b", 3, 40), (2, "gone", 100, 60), (0, "none", 7, None)))
     assert (found.end, found.twice) == (43, None)
     assert (found.firsts.tolist(), found.stops.tolist()) == ([5, 40], [15, 43])
-    assert Ids.of(entries((2, "gone", 100, 60))).end == 0
+    assert RowIds.of(entries((2, "gone", 100, 60))).end == 0
 
 
 def test_ranges_that_touch_become_one_and_ids_that_two_files_have_are_told() -> None:
-    some = Ids.of(entries((1, "b", 5, 15), (0, "a", 10, 5), (0, "empty", 0, 7)))
+    some = RowIds.of(entries((1, "b", 5, 15), (0, "a", 10, 5), (0, "empty", 0, 7)))
     assert (some.firsts.tolist(), some.stops.tolist(), some.twice) == ([5], [20], None)
-    other = Ids.of(entries((1, "c", 5, 18), (1, "d", 1, 90)))
-    assert Ids.together([some, other]).twice == (18, 19)
-    assert Ids.together([]).end == 0
-    assert Ids.of(entries((1, "a", 9, 0), (1, "b", 2, 3))).twice == (3, 4)
+    other = RowIds.of(entries((1, "c", 5, 18), (1, "d", 1, 90)))
+    assert RowIds.together([some, other]).twice == (18, 19)
+    assert RowIds.together([]).end == 0
+    assert RowIds.of(entries((1, "a", 9, 0), (1, "b", 2, 3))).twice == (3, 4)
 
 
 def test_shared_files_take_mains_ids_and_others_stay_without() -> None:

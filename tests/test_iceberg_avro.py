@@ -25,7 +25,7 @@ from iceberg_cli.encoding.string_hash import hash_column, hash_strings
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.columns import Executor, decode_records
 from iceberg_cli.iceberg.avro.container import Container, encode_long, read_container, write_container
-from iceberg_cli.iceberg.avro.projection import Wanted, compile_plan
+from iceberg_cli.iceberg.avro.projection import Projection, compile_plan
 from iceberg_cli.iceberg.avro.schema import parse_schema
 from tests.paths import FIXTURES, needs_fixtures
 
@@ -145,12 +145,12 @@ def written_by_fastavro(
 def columns_of(
     container: Container, executor: Executor, names: Iterable[str] | None = None, copies: int = 1
 ) -> pa.Table:
-    wanted = [
-        Wanted(field.name, (field.field_id,))
+    targets = [
+        Projection(field.name, (field.field_id,))
         for field in container.type.fields
         if field.field_id is not None and (names is None or field.name in names)
     ]
-    plan = compile_plan(container.type, wanted, path=container.path)
+    plan = compile_plan(container.type, targets, path=container.path)
     table = decode_records(plan, [container] * copies, executor=executor).drop_columns(["file"])
     table.validate(full=True)
     assert table.num_rows == copies * container.count
@@ -215,7 +215,7 @@ def test_rows_say_which_file_they_are_from_in_file_order() -> None:
         read_container(written_by_fastavro(EVERY_TYPE, map(a_record, range(n)), per_block=2), "f")
         for n in (5, 0, 3)
     ]
-    plan = compile_plan(files[0].type, [Wanted("number", (1,))], path="f")
+    plan = compile_plan(files[0].type, [Projection("number", (1,))], path="f")
     for executor in EXECUTORS:
         table = decode_records(plan, files, executor=executor)
         assert table["file"].to_pylist() == [0] * 5 + [2] * 3

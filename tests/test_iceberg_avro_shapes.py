@@ -17,7 +17,7 @@ from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.columns import Executor, decode_records
 from iceberg_cli.iceberg.avro.container import encode_long, read_container, write_container
-from iceberg_cli.iceberg.avro.projection import Wanted, compile_plan
+from iceberg_cli.iceberg.avro.projection import Projection, compile_plan
 
 SYNC = bytes(range(16))
 BLOCKS = 40  # more than are walked one by one
@@ -44,7 +44,7 @@ SCHEMA: dict[str, Any] = {
         {"name": "last", "type": "long", "field-id": 8},
     ],
 }
-WANTED = [Wanted("first", (1,)), Wanted("last", (8,))]
+WANTED = [Projection("first", (1,)), Projection("last", (8,))]
 
 
 def alike(_: random.Random) -> dict[str, Any]:

@@ -661,7 +661,7 @@ def messages(ran: Ran, rule: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("blobs", "said"),
+    ("blobs", "stated"),
     [
         ((theta(1), theta(2)), []),
         ((theta(1), theta(1)), ["blob 1 (apache-datasketches-theta-v1 of 1) is there twice"]),
@@ -671,14 +671,14 @@ def messages(ran: Ran, rule: str) -> list[str]:
     ],
 )
 def test_blobs_of_statistics_are_once_and_of_columns(
-    blobs: tuple[dict[str, Any], ...], said: list[str], tmp_path: Path
+    blobs: tuple[dict[str, Any], ...], stated: list[str], tmp_path: Path
 ) -> None:
     """In metadata it shows without --deep, in the file itself with it."""
     table = Sound(folder=tmp_path / "in metadata")
     table.documents.append(
         lambda d: d.update(statistics=[{**table.statistics(), "blob-metadata": list(blobs)}])
     )
-    assert messages(check(table.write()), "puffin-blob-unfit") == said
+    assert messages(check(table.write()), "puffin-blob-unfit") == stated
     other = Sound(folder=tmp_path / "in the file")
     path = other.put("metadata/2.stats", a_puffin(*blobs))
     entry = {
@@ -689,7 +689,7 @@ def test_blobs_of_statistics_are_once_and_of_columns(
     other.documents.append(lambda d: d.update(statistics=[entry]))
     location = other.write()
     assert found(check(location)) == []
-    assert messages(check(location, "--deep"), "puffin-blob-unfit") == said
+    assert messages(check(location, "--deep"), "puffin-blob-unfit") == stated
 
 
 def test_blobs_of_deletion_vectors_are_once_and_of_columns(tmp_path: Path) -> None:
@@ -697,12 +697,12 @@ def test_blobs_of_deletion_vectors_are_once_and_of_columns(tmp_path: Path) -> No
         "of a column": (b"[2147483645]", b"[77]        ", "blob 0 is of field 77, which no schema of the table has"),
         "once": (b"b.parquet", b"a.parquet", "blob 1 (deletion-vector-v1 of {a}) is there twice"),
     }  # fmt: skip
-    for name, (old, new, said) in changes.items():
+    for name, (old, new, stated) in changes.items():
         table = Sound(folder=tmp_path / name)
         data, places = puffin({table.path("a"): {0}, table.path("b"): {1}})
         table.puffin("odd", data.replace(old, new, 1), places[:1])
         ran = check(table.write(), "--deep")
-        assert messages(ran, "puffin-blob-unfit") == [said.format(a=table.path("a"))]
+        assert messages(ran, "puffin-blob-unfit") == [stated.format(a=table.path("a"))]
 
 
 @pytest.mark.parametrize(
@@ -743,7 +743,7 @@ def test_what_pyarrow_cannot_open_is_not_called_broken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "stated"),
     [
         ({"file_path": ["x", None, None], "pos": [1, 2, 3]}, "2 of 3 rows have no file_path"),
         ({"file_path": ["x", "x", "x"], "pos": [None, 2, 3]}, "1 of 3 rows have no pos"),
@@ -751,7 +751,7 @@ def test_what_pyarrow_cannot_open_is_not_called_broken(tmp_path: Path) -> None:
     ],
 )
 def test_position_deletes_that_say_not_what_they_delete_are_found(
-    columns: dict[str, list[Any]], said: str, tmp_path: Path
+    columns: dict[str, list[Any]], stated: str, tmp_path: Path
 ) -> None:
     table = Sound(folder=tmp_path / "t", version=2)
     path = tmp_path / "t/data/odd-deletes.parquet"
@@ -759,7 +759,7 @@ def test_position_deletes_that_say_not_what_they_delete_are_found(
     table.deletes = [table.entry(1, str(path), 3, path.stat().st_size)]
     location = table.write()
     assert found(check(location)) == []
-    assert messages(check(location, "--deep"), "position-deletes-unfit") == [said]
+    assert messages(check(location, "--deep"), "position-deletes-unfit") == [stated]
 
 
 @needs_fixtures

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
-from iceberg_cli.iceberg.reachability.question import Facts, snapshot_files
+from iceberg_cli.iceberg.reachability.question import ReferencedIds, snapshot_files
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy, kept_snapshots, plan
-from iceberg_cli.plan.plan import Base, Plan, Reach
+from iceberg_cli.plan.plan import Base, Plan, ReachQuestion
 from iceberg_cli.plan.text import iso
 from tests.builders import (
     DAY_MS,
@@ -29,7 +29,7 @@ from tests.builders import (
 PATH = f"{LOCATION}/metadata/v1.metadata.json"
 
 
-def planned(table: TableMetadata, facts: Facts | None = None, **policy: Any) -> Plan:
+def planned(table: TableMetadata, facts: ReferencedIds | None = None, **policy: Any) -> Plan:
     base = Base(table_uuid=table.table_uuid or "", version=PATH)
     return plan(table, ExpirePolicy(**policy), base=base, table={"name": "t"}, as_of_ms=NOW_MS, facts=facts)
 
@@ -43,7 +43,7 @@ def after(table: TableMetadata, **policy: Any) -> dict[str, Any]:
     return with_updates(table, changes, base_location=PATH, timestamp_ms=NOW_MS).to_json()
 
 
-def reach(made: Plan) -> Reach:
+def reach(made: Plan) -> ReachQuestion:
     [step] = made.steps
     assert step.reach is not None
     return step.reach
@@ -180,8 +180,8 @@ def dropped(made: Plan, subject: str) -> set[int]:
     return {int(v.id) for v in made.verdicts if v.subject == subject and not v.keep}
 
 
-def facts(*spec_ids: int, equality: tuple[int, ...] = ()) -> Facts:
-    return Facts(partition_spec_ids=frozenset(spec_ids), equality_field_ids=frozenset(equality))
+def facts(*spec_ids: int, equality: tuple[int, ...] = ()) -> ReferencedIds:
+    return ReferencedIds(partition_spec_ids=frozenset(spec_ids), equality_field_ids=frozenset(equality))
 
 
 def test_schemas_that_no_kept_snapshot_names_go_but_for_the_current_one() -> None:

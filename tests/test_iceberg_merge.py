@@ -15,7 +15,7 @@ import pytest
 
 from iceberg_cli.encoding.deletion_vector import decode, encode, unproven
 from iceberg_cli.errors import CorruptFile, UsageError
-from iceberg_cli.iceberg.spec.dv_blobs import joined, lacking
+from iceberg_cli.iceberg.spec.dv_blobs import merge_vectors, missing_positions
 from iceberg_cli.iceberg.spec.partition_keys import in_spec_order, partition_keys
 from iceberg_cli.iceberg.spec.partition_spec import PartitionField, PartitionSpec
 from iceberg_cli.iceberg.spec.position_deletes import named_files, read_position_deletes
@@ -146,14 +146,14 @@ def test_partition_fields_are_found_by_id_and_are_null_where_a_file_lacks_them()
         ("X", "Y"),
         ("x", None),
     ]
-    lacking = pa.array([{"b": "Y"}, {"b": "X"}])
-    assert [tuple(t.values()) for t in in_spec_order(lacking, (1001,), spec).to_pylist()] == [
+    missing_positions = pa.array([{"b": "Y"}, {"b": "X"}])
+    assert [tuple(t.values()) for t in in_spec_order(missing_positions, (1001,), spec).to_pylist()] == [
         (None, "Y"),
         (None, "X"),
     ]
     assert in_spec_order(struct, (None, None), spec).equals(in_spec_order(struct, (1000, 1001), spec))
     with pytest.raises(ValueError, match="without an id"):
-        in_spec_order(lacking, (None,), spec)
+        in_spec_order(missing_positions, (None,), spec)
 
 
 def test_floats_are_equal_by_their_bits() -> None:
@@ -175,11 +175,13 @@ def test_a_policy_survives_its_json_and_another_one_is_refused() -> None:
 
 
 def test_joined_vectors_hold_what_any_of_them_holds_below_the_end_of_the_file() -> None:
-    blob, cardinality, total = joined([vector_blob([1, 5]), vector_blob([5, 9, 12])], record_count=10)
+    blob, cardinality, total = merge_vectors([vector_blob([1, 5]), vector_blob([5, 9, 12])], record_count=10)
     assert (cardinality, total) == (3, 15)
     assert blob == encode(np.array([1, 5, 9], np.uint64))
-    assert joined([vector_blob([12])], record_count=10) == (b"", 0, 0)
-    assert lacking(vector_blob([1, 5]), [vector_blob([5]), vector_blob([9, 12])], record_count=10) == 1
+    assert merge_vectors([vector_blob([12])], record_count=10) == (b"", 0, 0)
+    assert (
+        missing_positions(vector_blob([1, 5]), [vector_blob([5]), vector_blob([9, 12])], record_count=10) == 1
+    )
 
 
 @needs_fixtures
@@ -195,7 +197,7 @@ def test_a_joined_vector_has_the_bytes_that_java_writes(name: str, positions: li
     expected = (folder / f"{name}-position-index.bin").read_bytes()
     half = len(positions) // 2
     parts = [encode(np.array(each, np.uint64)) for each in (positions[:half], positions[half - 1 :])]
-    assert joined(parts, record_count=1 << 40)[0] == expected
+    assert merge_vectors(parts, record_count=1 << 40)[0] == expected
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000])

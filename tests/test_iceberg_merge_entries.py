@@ -20,7 +20,12 @@ from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
 from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
 from iceberg_cli.iceberg.spec.manifest_splice import encoded
 from iceberg_cli.iceberg.spec.manifest_writer import entry_blocks, manifest_header, write_manifest
-from iceberg_cli.iceberg.verbs.merge_dvs.entries import IDENTITY_SCHEMA, Carry, added_entries, check_manifest
+from iceberg_cli.iceberg.verbs.merge_dvs.entries import (
+    IDENTITY_SCHEMA,
+    EntryBuilder,
+    added_entries,
+    check_manifest,
+)
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import partition_type, record_type
 from tests.fixtures.test_inspect_fixtures import ALL
 from tests.manifest_tables import avro, by_id, of_fixture
@@ -179,7 +184,9 @@ def carried(
 ) -> pa.Array:
     text, _ = manifest_header(schema=schema, partition_spec=spec, format_version=3, content=1)
     removed = {7 * n: np.array(places, np.int64) for n, places in enumerate(gone)}
-    made = Carry(schema_text=text, removed=removed)([(7 * n, source) for n, source in enumerate(sources)])
+    made = EntryBuilder(schema_text=text, removed=removed)(
+        [(7 * n, source) for n, source in enumerate(sources)]
+    )
     by_number = dict(made)
     return pa.concat_arrays([pa.array([], pa.binary()), *(by_number[7 * n] for n in range(len(sources)))])
 
@@ -207,7 +214,7 @@ def expected_of(row: Mapping[str, Any], data: bytes, gone: Sequence[int]) -> lis
     return found
 
 
-def said(entry: Mapping[int, Any]) -> dict[int, Any]:
+def stated(entry: Mapping[int, Any]) -> dict[int, Any]:
     """An entry without what is null."""
     flat = {**{k: v for k, v in entry.items() if k != 2}, **entry[2]}
     return {key: value for key, value in flat.items() if value is not None}
@@ -256,7 +263,7 @@ def test_entries_of_other_engines_are_carried_over_value_by_value() -> None:
             values = carried([source, source], [gone, []], spec, schema)
             text, _ = manifest_header(schema=schema, partition_spec=spec, format_version=3, content=1)
             expected = [*expected_of(row, data, gone), *expected_of(row, data, [])]
-            assert [said(each) for each in decoded(values, text)] == [said(each) for each in expected]
+            assert [stated(each) for each in decoded(values, text)] == [stated(each) for each in expected]
             checked += len(expected)
     assert checked > 20
 

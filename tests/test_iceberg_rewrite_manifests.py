@@ -23,14 +23,14 @@ import pytest
 
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.avro.container import write_container
-from iceberg_cli.iceberg.avro.projection import Wanted
+from iceberg_cli.iceberg.avro.projection import Projection
 from iceberg_cli.iceberg.avro.schema import parse_schema
 from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
 from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
 from iceberg_cli.iceberg.spec.manifest_schemas import manifest_schema, partition_struct
 from iceberg_cli.iceberg.spec.manifest_splice import encoded, recipe, spliced
 from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest, write_manifest_list
-from iceberg_cli.iceberg.verbs.rewrite_manifests.build import Building
+from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     Candidate,
     Layout,
@@ -410,7 +410,7 @@ def test_small_batches_and_few_manifests_at_a_time_give_the_same_entries() -> No
     (rewrite,) = step.work
     paths = {number: f"/lake/new{number}.avro" for number in range(len(step.tasks))}
     assert len(paths) > 4
-    staged = Building(
+    staged = ManifestBuild(
         table=table.table, rewrite=rewrite, paths=paths, held_bytes=40 * KIB, batch_bytes=30_000
     ).run()
     rows = [staged[task].row for task in step.tasks]
@@ -632,7 +632,7 @@ def test_both_decoders_tell_where_a_field_starts_and_ends(executor: Any) -> None
         )
         for number, first in enumerate((0, 35))
     ]
-    edges = [Wanted(f"{edge} {i}", (2, i), edge=edge) for i in (100, 145) for edge in ("start", "end")]  # type: ignore[arg-type]
+    edges = [Projection(f"{edge} {i}", (2, i), edge=edge) for i in (100, 145) for edge in ("start", "end")]  # type: ignore[arg-type]
     (batch,) = read_entries(sources, columns=("file_path",), edges=edges, executor=executor)
     assert batch.table["file_path"].to_pylist() == paths
     for number, source in enumerate(sources):

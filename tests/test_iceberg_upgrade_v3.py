@@ -17,7 +17,12 @@ from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules as upgrade_v3
-from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, Looked, obstructing, snapshots_to_read
+from iceberg_cli.iceberg.verbs.upgrade_v3.facts import (
+    ListFacts,
+    PreflightReads,
+    obstructing,
+    snapshots_to_read,
+)
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
 from iceberg_cli.plan.preflight import Finding
@@ -49,7 +54,7 @@ def found(
     missing: tuple[int, ...] = (),
     repaired: tuple[int, ...] = (),
 ) -> dict[str, Finding]:
-    looked = Looked(lists=lists or {}, missing=frozenset(missing))
+    looked = PreflightReads(lists=lists or {}, missing=frozenset(missing))
     made = findings(table, looked, table="t", as_of_ms=NOW_MS, repaired=frozenset(repaired))
     return {each.id: each for each in made}
 
@@ -188,7 +193,7 @@ def test_snapshots_without_list_or_with_a_list_without_counts_obstruct() -> None
     uncounted = ListFacts(
         uncounted=2, encrypted=0, data_manifests=2, rows_without_ids=None, delete_manifests=0, delete_files=0
     )
-    assert list(obstructing(table, Looked(lists={2: uncounted, 3: COUNTED}))) == [1, 2]
+    assert list(obstructing(table, PreflightReads(lists={2: uncounted, 3: COUNTED}))) == [1, 2]
 
 
 # -- findings ----------------------------------------------------------------------------------------------------
@@ -378,7 +383,11 @@ def test_deletion_vectors_are_no_position_delete_files() -> None:
 def test_merge_dvs_is_offered_for_main_alone() -> None:
     table = a_table(a_snapshot(1), a_snapshot(2), b=a_branch(1))
     made = findings(
-        table, Looked(lists={1: BACKLOG, 2: BACKLOG}), table="t", as_of_ms=NOW_MS, repaired=frozenset()
+        table,
+        PreflightReads(lists={1: BACKLOG, 2: BACKLOG}),
+        table="t",
+        as_of_ms=NOW_MS,
+        repaired=frozenset(),
     )
     by_branch = {each.where: each for each in made if each.id == "position-deletes"}
     assert by_branch["branch main"].remedy == "iceberg-cli upgrade-v3 t --with merge-dvs"
@@ -388,7 +397,7 @@ def test_merge_dvs_is_offered_for_main_alone() -> None:
 
 def test_commands_quote_the_table_and_sql_does_not_name_a_path() -> None:
     table = a_table(a_snapshot(1, summary={"total-equality-deletes": "8"}))
-    made = findings(table, Looked(lists={1: BACKLOG}), table="my lake/t", as_of_ms=NOW_MS)
+    made = findings(table, PreflightReads(lists={1: BACKLOG}), table="my lake/t", as_of_ms=NOW_MS)
     remedies = {each.id: each.remedy for each in made}
     assert remedies["rows-without-ids"] == "iceberg-cli upgrade-v3 'my lake/t' --with assign-row-ids"
     assert "table => '<catalog.db.table>'" in remedies["equality-deletes"]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from iceberg_cli.formats.open import verbs_of
-from iceberg_cli.operation.apply import Shell, abandon, apply, resume
+from iceberg_cli.operation.apply import Runtime, abandon, apply, resume
 from iceberg_cli.operation.records import Record, fold
-from iceberg_cli.operation.recovery import operations, settle_all
-from iceberg_cli.plan.report import Settled
+from iceberg_cli.operation.recovery import operations, recover_all
+from iceberg_cli.plan.report import RecoveredOperation
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import listing, listing_of_table
 from tests.delta_builders import NOW_MS
@@ -32,17 +32,17 @@ class Dying(HereExchanging):
 
     written: list[str] = field(default_factory=list)
 
-    def exchange(self, items: Sequence[Any], source: Any, *arguments: Any, **others: Any) -> Iterator[Any]:
-        """See `Exchanging.exchange`."""
+    def shuffle(self, items: Sequence[Any], source: Any, *arguments: Any, **others: Any) -> Iterator[Any]:
+        """See `Exchanging.shuffle`."""
         folder = Path(source(items[0]).path).parent
         before = set(folder.iterdir())
-        for _ in super().exchange(items, source, *arguments, **others):
+        for _ in super().shuffle(items, source, *arguments, **others):
             self.written.extend(str(path) for path in set(folder.iterdir()) - before)
             raise Died
         yield
 
 
-def shell_at(after_ms: int = 0) -> Shell:
+def shell_at(after_ms: int = 0) -> Runtime:
     return replace(a_shell(), now_ms=lambda: NOW_MS + after_ms)
 
 
@@ -60,9 +60,9 @@ def resumed(root: Path, *, after_ms: int) -> str:
     return resume(table, operation_id, shell_at(after_ms), verbs=verbs_of(table)).status
 
 
-def settled_at(root: Path, after_ms: int) -> list[Settled]:
+def settled_at(root: Path, after_ms: int) -> list[RecoveredOperation]:
     table = opened(root)
-    return list(settle_all(table, shell_at(after_ms), verbs=verbs_of(table)))
+    return list(recover_all(table, shell_at(after_ms), verbs=verbs_of(table)))
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
-from iceberg_cli.iceberg.reachability.cache_format import Part, decode, encode, identity
+from iceberg_cli.iceberg.reachability.cache_format import CacheEntry, decode, encode, identity
 from iceberg_cli.iceberg.reachability.keys import KnownKeys
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
-from iceberg_cli.plan.plan import Reach
+from iceberg_cli.plan.plan import ReachQuestion
 from iceberg_cli.storage import Storage
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.cli.lakes import AS_OF_MS
@@ -74,9 +74,9 @@ def opened(location: str, cache: Path | None, *, room: int = ROOM) -> tuple[Iceb
     return counted, storage
 
 
-def reach(table: IcebergTable, kept: Sequence[int]) -> Reach:
+def reach(table: IcebergTable, kept: Sequence[int]) -> ReachQuestion:
     files = {snapshot.snapshot_id: snapshot_files(snapshot) for snapshot in table.metadata.snapshots}
-    return Reach(
+    return ReachQuestion(
         expired=tuple(each for number, each in files.items() if number not in kept),
         kept=tuple(files[number] for number in kept),
     )
@@ -84,7 +84,7 @@ def reach(table: IcebergTable, kept: Sequence[int]) -> Reach:
 
 def going(table: IcebergTable, kept: Sequence[int]) -> tuple[list[dict[str, Any]], list[str]]:
     """What goes, and the warnings."""
-    found = table.liveness.answer(reach(table, kept), step="expire")
+    found = table.reachability.answer(reach(table, kept), step="expire")
     rows, warnings = found.rows, found.warnings
     return rows.to_pylist(), warnings
 
@@ -96,7 +96,9 @@ def names_of(rows: list[dict[str, Any]]) -> set[str]:
 def answer(table: IcebergTable, kept: Sequence[int]) -> tuple[list[dict[str, Any]], list[str], list[int]]:
     """What goes, the warnings, and the keys of everything that is live."""
     rows, warnings = going(table, kept)
-    live = table.liveness.everything_live([snapshot_files(s) for s in table.metadata.snapshots], ["named"])
+    live = table.reachability.everything_live(
+        [snapshot_files(s) for s in table.metadata.snapshots], ["named"]
+    )
     return rows, warnings, live.whole().tolist()
 
 
@@ -149,7 +151,7 @@ def test_answers_about_random_tables_are_the_same_with_and_without_what_was_lear
         plain, _ = opened(table.location, None)
         learning, _ = opened(table.location, tmp_path / "cache")
         assert answer(learning, kept) == answer(plain, kept)
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
 
 
 def test_plans_are_the_same_to_the_byte_with_and_without_what_was_learnt(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_plans_of_a_table_of_version_1_without_counts_are_the_same(tmp_path: Pat
         plain, _ = opened(table.location, None)
         learning, _ = opened(table.location, tmp_path / "cache")
         assert answer(learning, [6, 7]) == answer(plain, [6, 7])
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
 
 
 @pytest.mark.parametrize("keeping", [3, 40, 55])
@@ -181,7 +183,7 @@ def test_answers_about_a_table_of_thousands_of_files_are_the_same(tmp_path: Path
         learning, _ = opened(made.location, tmp_path / "cache")
         kept = list(range(61 - keeping, 61))
         assert answer(learning, kept) == answer(plain, kept)
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
 
 
 @pytest.mark.parametrize("asked", [0, 1, 3, 50, 4_000])
@@ -192,7 +194,7 @@ def test_known_keys_are_those_of_any_block_however_many_are_asked_for(asked: int
     every = set(np.concatenate(blocks).tolist())
     keys = np.concatenate([rng.choice(blocks[3], asked), rng.integers(0, 1 << 63, asked, np.uint64)])
     for _ in range(6):  # the way of answering changes with the number of questions
-        assert known.holds(keys).tolist() == [key in every for key in keys.tolist()]
+        assert known.contains(keys).tolist() == [key in every for key in keys.tolist()]
     assert known.whole().tolist() == sorted(every)
 
 
@@ -205,7 +207,7 @@ def test_the_second_run_reads_no_list_and_no_manifest(tmp_path: Path) -> None:
     first, storage = opened(table.location, cache)
     expected = answer(first, range(4, 10))
     assert len(storage.names("m")) == 9
-    assert first.keep_learnt() is None
+    assert first.save_cache() is None
     second, storage = opened(table.location, cache)
     assert answer(second, range(4, 10)) == expected
     assert storage.names("snap") == storage.names("m") == []
@@ -216,7 +218,7 @@ def test_a_day_later_only_what_is_new_is_read(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     first, _ = opened(table.location, cache)
     answer(first, range(1, 10))
-    assert first.keep_learnt() is None
+    assert first.save_cache() is None
     table.manifest("m10", entry(ADDED, *table.data("a10")))
     table.snapshot(10, *(f"m{number}" for number in range(6, 11)), parent=9)
     location = table.publish(main=10, name="v2.metadata.json")
@@ -228,7 +230,7 @@ def test_a_day_later_only_what_is_new_is_read(tmp_path: Path) -> None:
         assert storage.names("snap") == new[1]
         expired = {f"snap-{number}.avro" for number in range(1, 7)}
         assert names_of(rows) == {*expired, "m1.avro", "m2.avro", "a1", "a2", "b1", "b2"}
-        assert second.keep_learnt() is None
+        assert second.save_cache() is None
     assert len(part_paths(cache)) == 2
 
 
@@ -272,7 +274,7 @@ def test_parts_are_made_one_before_they_are_many_and_forget_what_the_table_forgo
     for kept in range(1, 10):
         learning, _ = opened(table.location, cache)
         going(learning, [kept])
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
         most = max(most, len(part_paths(cache)))
     assert most <= 8
     table.snapshots = table.snapshots[6:]
@@ -281,7 +283,7 @@ def test_parts_are_made_one_before_they_are_many_and_forget_what_the_table_forgo
     location = table.publish(main=11, name="v3.metadata.json")
     learning, _ = opened(location, cache)
     answer(learning, [7, 8, 9, 11])
-    assert learning.keep_learnt() is None
+    assert learning.save_cache() is None
     final, storage = opened(location, cache)
     answer(final, [7, 8, 9, 11])
     assert storage.names("m") == storage.names("snap") == []
@@ -295,7 +297,7 @@ def learnt(tmp_path: Path) -> tuple[Hazard, Path]:
     table = a_history(str(tmp_path / "t"))
     learning, _ = opened(table.location, tmp_path / "cache")
     answer(learning, range(1, 10))
-    assert learning.keep_learnt() is None
+    assert learning.save_cache() is None
     return table, tmp_path / "cache"
 
 
@@ -360,7 +362,7 @@ def test_a_manifest_patched_in_place_to_the_same_length_is_read_again_and_its_li
     table = a_twin(str(tmp_path / "t"), "ab")
     learning, _ = opened(table.location, tmp_path / "cache")
     assert {"c", "d"} <= names_of(going(learning, [1])[0])
-    assert learning.keep_learnt() is None
+    assert learning.save_cache() is None
     path = Path(table.location) / "metadata" / "m2.avro"
     before = path.stat()
     other = a_twin(str(tmp_path / "u"), "cd")
@@ -376,7 +378,7 @@ def test_a_manifest_patched_in_place_to_the_same_length_is_read_again_and_its_li
         assert {"a", "b"} <= names
         assert {"c", "d"}.isdisjoint(names)
         assert [name for name in storage.names("m") if name == "m2.avro"] == read
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
 
 
 def test_a_list_patched_in_place_to_the_same_length_is_read_again(tmp_path: Path) -> None:
@@ -389,7 +391,7 @@ def test_a_list_patched_in_place_to_the_same_length_is_read_again(tmp_path: Path
         learning, storage = opened(table.location, cache)
         going(learning, range(1, 10))
         assert storage.names("snap") == read
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
         assert len(part_paths(cache)) == 1
 
 
@@ -398,7 +400,7 @@ def test_of_a_twin_at_the_same_place_nothing_is_believed(tmp_path: Path) -> None
     first = a_twin(str(place), "ab")
     learning, _ = opened(first.location, cache)
     going(learning, [1])
-    assert learning.keep_learnt() is None
+    assert learning.save_cache() is None
     length = first.rows["m2"]["manifest_length"]
     place.rename(tmp_path / "unmounted")
     twin = a_twin(str(place), "cd")
@@ -431,7 +433,7 @@ def test_a_file_whose_storage_tells_no_version_is_read_in_each_run(tmp_path: Pat
         storage.unversioned = beginning
         answer(learning, range(1, 10))
         assert len(set(storage.names(beginning))) == 9
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
 
 
 def test_a_manifest_replaced_while_it_is_read_is_read_again_in_the_next_run(tmp_path: Path) -> None:
@@ -440,7 +442,7 @@ def test_a_manifest_replaced_while_it_is_read_is_read_again_in_the_next_run(tmp_
     learning, storage = opened(table.location, tmp_path / "cache")
     storage.on_read[str(path)] = lambda: os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
     answer(learning, range(1, 10))
-    assert learning.keep_learnt() is None
+    assert learning.save_cache() is None
     learning, storage = opened(table.location, tmp_path / "cache")
     answer(learning, range(1, 10))
     assert storage.names("m") == ["m9.avro"]
@@ -474,9 +476,9 @@ def test_a_list_that_denies_what_another_says_of_a_manifest_is_not_kept(tmp_path
     location = table.publish(main=10, name="v2.metadata.json")
     for read in ([f"snap-{number}.avro" for number in range(1, 11)], ["snap-10.avro"]):
         learning, storage = opened(location, tmp_path / "cache")
-        learning.liveness.kept_manifests(reach(learning, range(1, 11)).kept, phase="reading lists")
+        learning.reachability.kept_manifests(reach(learning, range(1, 11)).kept, phase="reading lists")
         assert storage.names("snap") == read
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
 
 
 def test_what_a_run_that_trusted_a_list_saw_is_not_kept(tmp_path: Path) -> None:
@@ -498,7 +500,7 @@ def test_a_link_to_a_folder_that_was_made_since_is_looked_through(tmp_path: Path
     learning, _ = opened(table.location, tmp_path / "cache")
     names = [row["path"] for row in going(learning, [1])[0]]
     assert f"{cold}/live" in names
-    assert learning.keep_learnt() is None
+    assert learning.save_cache() is None
     (tmp_path / "t" / "data").rename(cold)
     (tmp_path / "t" / "data").symlink_to(cold)
     learning, _ = opened(table.location, tmp_path / "cache")
@@ -513,7 +515,7 @@ def test_a_copy_of_a_table_uses_nothing_that_was_learnt_of_the_original(tmp_path
     copy = open_table(
         str(tmp_path / "copy"), storage_options={}, cache=(tmp_path / "cache", ROOM), on_event=lambda _: None
     )
-    assert copy.liveness.cache is None
+    assert copy.reachability.cache is None
 
 
 # -- what was learnt, damaged ----------------------------------------------------------------------------------
@@ -521,9 +523,9 @@ def test_a_copy_of_a_table_uses_nothing_that_was_learnt_of_the_original(tmp_path
 TABLE = identity("9c12d441-03fe-4693-9a96-a0705ddf69c1", "/t", links=True)
 
 
-def a_part() -> Part:
+def a_part() -> CacheEntry:
     """Two lists of two manifests, one of them read."""
-    return Part(
+    return CacheEntry(
         manifest_paths=["/t/m1", "/t/m2"],
         manifest_facts=np.array(
             [[100, 0, 0, 1, 1, 2, 0, 0, 20, 0], [200, 0, 0, 2, 2, 1, 1, 0, 10, 10]], np.int64
@@ -633,7 +635,7 @@ def test_a_table_with_a_damaged_part_is_answered_as_without_it_and_learnt_anew(
     learning, storage = opened(table.location, cache)
     assert answer(learning, range(4, 10)) == answer(plain, range(4, 10))
     assert len(set(storage.names("m"))) == 9
-    assert learning.keep_learnt() is None
+    assert learning.save_cache() is None
     assert part_paths(cache) != [path]
     again, storage = opened(table.location, cache)
     answer(again, range(4, 10))
@@ -692,7 +694,7 @@ def test_parts_of_all_tables_stay_within_their_room_and_the_least_lately_used_go
         learning, _ = opened(table.location, cache, room=sizes[0] * 5 // 2 if sizes else ROOM)
         answer(learning, range(1, 10))
         before = set(part_paths(cache))
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
         [new] = set(part_paths(cache)) - before
         os.utime(new, (number, number))
         sizes.append(new.stat().st_size)
@@ -704,7 +706,7 @@ def test_a_part_for_which_there_is_no_room_is_not_written(tmp_path: Path) -> Non
     table = a_history(str(tmp_path / "t"))
     learning, _ = opened(table.location, tmp_path / "cache", room=100)
     answer(learning, range(1, 10))
-    assert learning.keep_learnt() is None
+    assert learning.save_cache() is None
     assert part_paths(tmp_path / "cache") == []
 
 
@@ -758,6 +760,6 @@ def test_a_manifest_of_which_rows_are_counted_wrong_is_never_kept_as_read(tmp_pa
         learning, storage = opened(table.location, tmp_path / "cache")
         going(learning, [10])
         assert "m9.avro" in storage.names("m")
-        assert learning.keep_learnt() is None
+        assert learning.save_cache() is None
         with pytest.raises(CorruptFile, match="it has 2 rows, and its manifest list says 3"):
             upgraded(opened(table.location, tmp_path / "cache")[0])

@@ -16,10 +16,10 @@ from benchmarks.tables import Made, Size, make_table
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
-from iceberg_cli.iceberg.inspect.inspector import Inspection
+from iceberg_cli.iceberg.inspect.inspector import TableInspector
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.plan.plan import Reach
+from iceberg_cli.plan.plan import ReachQuestion
 from iceberg_cli.storage.aliases import OtherNames
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="lanes are forked on Linux only")
@@ -33,29 +33,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make_table(str(tmp_path_factory.mktemp("warehouse") / "t"), Size(160, 150, KEPT))
 
 
-def opened(made: Made, lanes: int) -> IcebergTable:
+def opened(made: Made, workers: int) -> IcebergTable:
     table = open_table(made.location, storage_options={}, on_event=lambda _: None)
-    changed = dataclasses.replace(table, engine=LocalEngine(table.storage, lanes=lanes))
-    changed.liveness.other_names = OtherNames(changed.roots().folders)
+    changed = dataclasses.replace(table, engine=LocalEngine(table.storage, workers=workers))
+    changed.reachability.other_names = OtherNames(changed.roots().folders)
     return changed
 
 
-def reach(table: IcebergTable) -> Reach:
+def reach(table: IcebergTable) -> ReachQuestion:
     snapshots = [snapshot_files(snapshot) for snapshot in table.metadata.snapshots]
-    return Reach(expired=tuple(snapshots[:-KEPT]), kept=tuple(snapshots[-KEPT:]))
+    return ReachQuestion(expired=tuple(snapshots[:-KEPT]), kept=tuple(snapshots[-KEPT:]))
 
 
 def removals(table: IcebergTable) -> pa.Table:
-    return table.liveness.answer(reach(table), step="expire").rows
+    return table.reachability.answer(reach(table), step="expire").rows
 
 
 def live(table: IcebergTable) -> bytes:
     snapshots = [snapshot_files(snapshot) for snapshot in table.metadata.snapshots]
-    return table.liveness.everything_live(snapshots, ["named"]).whole().tobytes()
+    return table.reachability.everything_live(snapshots, ["named"]).whole().tobytes()
 
 
 def files(table: IcebergTable) -> pa.Table:
-    shown = Inspection(table=table, snapshot=table.metadata.current_snapshot(), as_of_ms=0)
+    shown = TableInspector(table=table, snapshot=table.metadata.current_snapshot(), as_of_ms=0)
     return pa.concat_tables(shown.parts("files", shown.shower(), lambda rows: rows, limit=None))
 
 
@@ -77,7 +77,7 @@ def test_what_is_read_is_what_one_process_reads(made: Made, look: Callable[[Iceb
 
 def test_a_limit_ends_the_reading_early(made: Made) -> None:
     table = opened(made, 2)
-    shown = Inspection(table=table, snapshot=table.metadata.current_snapshot(), as_of_ms=0)
+    shown = TableInspector(table=table, snapshot=table.metadata.current_snapshot(), as_of_ms=0)
     before = psutil.Process().children()
     found = list(shown.parts("files", shown.shower(), lambda rows: rows, limit=5_000))
     assert sum(len(part) for part in found) == 5_000
@@ -88,7 +88,7 @@ def test_a_limit_ends_the_reading_early(made: Made) -> None:
 def damaged(made: Made) -> Iterator[str]:
     """The path of a kept manifest that does not end with its sync marker."""
     table = opened(made, 1)
-    manifests = table.liveness.manifests(reach(table).kept, phase="", required=True)
+    manifests = table.reachability.manifests(reach(table).kept, phase="", required=True)
     path = Path(manifests.rows["manifest_path"].to_pylist()[0])
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 0xFF]))
@@ -115,6 +115,6 @@ def test_a_killed_lane_stops_the_answer(made: Made) -> None:
             return super().folders(keys)
 
     parent = os.getpid()
-    table.liveness.other_names = Killer(table.roots().folders)
+    table.reachability.other_names = Killer(table.roots().folders)
     with pytest.raises(BackendUnavailable, match="signal 9"):
         live(table)

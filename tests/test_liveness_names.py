@@ -8,8 +8,8 @@ import pytest
 
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.iceberg.reachability.scan import Liveness
-from iceberg_cli.plan.plan import Reach, SnapshotFiles
+from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.plan.plan import ReachQuestion, SnapshotFiles
 from tests.builders import ADDED, EXISTING
 from tests.cli.lakes import listing
 from tests.crash.simulation import Script, SimStorage, World
@@ -28,8 +28,8 @@ def data_files_that_go(table: Hazard) -> list[str]:
         SnapshotFiles(snapshot_id=each["snapshot-id"], manifest_list=each["manifest-list"])
         for each in table.snapshots
     )
-    liveness = Liveness(engine=LocalEngine(table.storage, threads=1), on_event=unseen)
-    rows = liveness.answer(Reach(expired=(expired,), kept=(kept,)), step="expire").rows
+    reachability = Reachability(engine=LocalEngine(table.storage, threads=1), on_event=unseen)
+    rows = reachability.answer(ReachQuestion(expired=(expired,), kept=(kept,)), step="expire").rows
     content = rows.filter([kind == "data_file" for kind in rows["kind"].to_pylist()])
     found: list[str] = content["as_written"].to_pylist()
     return found

@@ -18,32 +18,39 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from iceberg_cli.engines import Engine, Exchanging
+from iceberg_cli.engines import Engine, ShuffleEngine
 from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
-from iceberg_cli.iceberg.spec.position_deletes import Share, read_position_deletes
+from iceberg_cli.iceberg.spec.position_deletes import FileSplit, read_position_deletes
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import head_of
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.decide import decide
-from iceberg_cli.iceberg.verbs.merge_dvs.distributed import lacking_apart, parts_apart
+from iceberg_cli.iceberg.verbs.merge_dvs.distributed import missing_positions_on_workers, partials_on_workers
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
-    ASKED_SCHEMA,
-    joined_pieces,
+    REQUEST_SCHEMA,
+    merge_partials,
+    merge_ranges,
     numbers_of,
-    pieces_of,
-    put_together,
-    said_of,
+    partials_of,
+    reported_rows,
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy, settings_of
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
-from iceberg_cli.iceberg.verbs.merge_dvs.splits import CONTAINER, LIMITS, Limits, cut, dealt, whole_of
-from iceberg_cli.iceberg.verbs.merge_dvs.write import Work, build
+from iceberg_cli.iceberg.verbs.merge_dvs.splits import (
+    CONTAINER,
+    LIMITS,
+    MergeLimits,
+    assign_buckets,
+    cut,
+    whole_of,
+)
+from iceberg_cli.iceberg.verbs.merge_dvs.write import MergeBuild, build
 from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.runtime import Shell
-from iceberg_cli.plan.plan import Staged, Task
+from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.plan.plan import StagedFile, Task
 from iceberg_cli.storage.local import LocalStorage
 from tests.builders import NOW_MS
 from tests.crash.budget import deep_unless
@@ -54,7 +61,7 @@ from tests.scan_planning import view
 
 STORAGE = LocalStorage()
 # So little at once that small tables are cut in every way: ranges of one container, many buckets, shares of files.
-LITTLE = Limits(range_bytes=300, bucket_bytes=200, share_bytes=1_000, most_shares=5)
+LITTLE = MergeLimits(range_bytes=300, bucket_bytes=200, split_bytes=1_000, most_splits=5)
 
 Engines = Callable[[], Engine]
 
@@ -106,10 +113,10 @@ class Deletes:
         for number, file in enumerate(self.files):
             rows = [(f"d{data:02}", position) for data in sorted(file) for position in sorted(file[data])]
             data = position_deletes(rows, row_group_size=share_rows)
-            shares = 4 if number % 2 else 1
-            for share in range(shares):
+            splits = 4 if number % 2 else 1
+            for split in range(splits):
                 parts = read_position_deletes(
-                    data, f"p{number}", record_count=len(rows), share=Share(share, shares)
+                    data, f"p{number}", record_count=len(rows), split=FileSplit(split, splits)
                 )
                 found.append((parts, sorted(file)))
         return found
@@ -123,12 +130,12 @@ class Deletes:
 @pytest.mark.parametrize("seed", deep_unless(range(2), range(6)))
 def test_vectors_of_pieces_that_come_in_any_order_are_those_of_sets(seed: int) -> None:
     deletes, rng = Deletes.random(seed), random.Random(seed)
-    shares = deletes.parts(share_rows=rng.choice([700, 40_000]))
+    splits = deletes.parts(share_rows=rng.choice([700, 40_000]))
     weights = np.zeros(13, np.int64)
-    for parts, _ in shares:
+    for parts, _ in splits:
         for path, size in zip(parts["path"].to_pylist(), parts["size"].to_pylist(), strict=True):
             weights[int(path[1:])] += size
-    at = dealt(weights, np.array(deletes.records), replace(LITTLE, range_bytes=4_000))
+    at = assign_buckets(weights, np.array(deletes.records), replace(LITTLE, range_bytes=4_000))
     assert at.ranges.max() > 3
     columns = {
         "bucket": at.bucket,
@@ -136,23 +143,23 @@ def test_vectors_of_pieces_that_come_in_any_order_are_those_of_sets(seed: int) -
         "ranges": at.ranges,
         "records": np.array(deletes.records),
     }
-    said = []
-    for parts, named in shares:
+    stated = []
+    for parts, named in splits:
         values = {name: values[named] for name, values in columns.items()}
         asked = {"path": [f"d{data:02}" for data in named], "place": named, **values}
-        said.append(said_of(parts, pa.table(asked, schema=ASKED_SCHEMA)))
-    rng.shuffle(said)
+        stated.append(reported_rows(parts, pa.table(asked, schema=REQUEST_SCHEMA)))
+    rng.shuffle(stated)
     buckets: dict[int, list[pa.Table]] = {}
-    while said:
-        batch, said = said[: (count := rng.randint(1, 6))], said[count:]
-        for bucket, pieces in pieces_of(batch).items():
+    while stated:
+        batch, stated = stated[: (count := rng.randint(1, 6))], stated[count:]
+        for bucket, pieces in partials_of(batch).items():
             buckets.setdefault(bucket, []).append(pieces)
     assert set(buckets) <= set(range(at.buckets))
     for contents in buckets.values():
         rng.shuffle(contents)
-    joined = list(map(joined_pieces, buckets.values()))
+    joined = list(map(merge_partials, buckets.values()))
     rng.shuffle(joined)
-    vectors = put_together(joined)
+    vectors = merge_ranges(joined)
 
     expected = deletes.expected()
     assert vectors["place"].to_pylist() == list(range(13))
@@ -162,7 +169,7 @@ def test_vectors_of_pieces_that_come_in_any_order_are_those_of_sets(seed: int) -
     assert numbers["cardinality"] == [len(expected[data]) for data in range(13)]
     assert numbers["sum"] == [sum(expected[data]) for data in range(13)]
     assert numbers["crc"] == [blob[-4:] for blob in vectors["blob"].to_pylist()]
-    assert sum(numbers["positions"]) == sum(sum(parts["cardinality"].to_pylist()) for parts, _ in shares)
+    assert sum(numbers["positions"]) == sum(sum(parts["cardinality"].to_pylist()) for parts, _ in splits)
 
 
 def test_a_set_of_positions_above_four_billion_is_cut_and_put_together() -> None:
@@ -190,8 +197,8 @@ def test_buckets_are_about_even_and_ranges_begin_at_containers(seed: int) -> Non
     rng = np.random.default_rng(seed)
     weights = np.floor(rng.pareto(0.8, 5_000) * 900).astype(np.int64)
     ends = rng.integers(1, 10_000_000, 5_000)
-    limits = Limits(range_bytes=300_000, bucket_bytes=100_000)
-    at = dealt(weights, ends, limits)
+    limits = MergeLimits(range_bytes=300_000, bucket_bytes=100_000)
+    at = assign_buckets(weights, ends, limits)
     large = at.ranges > 1
     assert set(np.flatnonzero(large)) <= set(np.flatnonzero(weights > 300_000))
     assert (at.width % CONTAINER == 0).all()
@@ -242,13 +249,15 @@ def opened(folder: Path, engine: Engine | None = None) -> IcebergTable:
 class Done:
     """A merge: the plan's words, the outputs, and the new Puffin files by name."""
 
-    said: tuple[Any, ...]
+    stated: tuple[Any, ...]
     outputs: pa.Table
     puffins: dict[str, bytes]
-    work: Work
+    work: MergeBuild
 
 
-def merged(folder: Path, engine: Engine | None, name: str, *, limits: Limits = LIMITS, **values: Any) -> Done:
+def merged(
+    folder: Path, engine: Engine | None, name: str, *, limits: MergeLimits = LIMITS, **values: Any
+) -> Done:
     """Plan, and write all files."""
     table = opened(folder, engine)
     head = head_of(table, "main")
@@ -258,20 +267,22 @@ def merged(folder: Path, engine: Engine | None, name: str, *, limits: Limits = L
     made = merge_dvs.merge(
         reader.index, decided.outputs, decided.removed, target_bytes=settings.target_bytes, salted=False
     )
-    work = Work(reader=reader, found=decided.found, made=made, metadata=table.metadata)
+    work = MergeBuild(reader=reader, found=decided.found, made=made, metadata=table.metadata)
     written(table, work, name)
     puffins = {task.name: Path(work.written[task].path).read_bytes() for task, _, _ in made.puffins}
-    said = decided.verdicts, decided.warnings, decided.removed.tolist()
-    return Done(said, made.outputs, puffins, work)
+    stated = decided.verdicts, decided.warnings, decided.removed.tolist()
+    return Done(stated, made.outputs, puffins, work)
 
 
-def written(table: IcebergTable, work: Work, name: str, *only: Task) -> Mapping[Task, Staged]:
+def written(table: IcebergTable, work: MergeBuild, name: str, *only: Task) -> Mapping[Task, StagedFile]:
     paths = {task: f"{table.location}/metadata/{name}-{task.name}" for task in only or work.made.tasks}
     return build(table, work, paths)
 
 
 def same(apart: Done, here: Done) -> bool:
-    return apart.said == here.said and apart.outputs.equals(here.outputs) and apart.puffins == here.puffins
+    return (
+        apart.stated == here.stated and apart.outputs.equals(here.outputs) and apart.puffins == here.puffins
+    )
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -323,7 +334,7 @@ def skewed(folder: Path) -> DeleteTable:
 
 @pytest.mark.parametrize("limits", [LIMITS, LITTLE, replace(LITTLE, range_bytes=20_000)])
 def test_a_data_file_with_most_of_the_deletes_is_merged_as_in_one_process(
-    workers: Engines, tmp_path: Path, limits: Limits
+    workers: Engines, tmp_path: Path, limits: MergeLimits
 ) -> None:
     folder = tmp_path / "t"
     table = skewed(folder)
@@ -331,10 +342,10 @@ def test_a_data_file_with_most_of_the_deletes_is_merged_as_in_one_process(
     apart = merged(folder, workers(), "apart", limits=limits, **values)
     assert same(apart, merged(folder, None, "here", **values))
     assert len(apart.puffins) > 2
-    left_alone = {verdict.id for verdict in apart.said[0] if verdict.keep}
+    left_alone = {verdict.id for verdict in apart.stated[0] if verdict.keep}
     names = ("older-deletes.parquet", "a-deletes.puffin", "far-deletes.puffin")
     assert left_alone == {f"{folder}/data/{name}" for name in names}
-    assert [w.count("/data/v") for w in apart.said[1] if "lacks older position deletes" in w] == [2]
+    assert [w.count("/data/v") for w in apart.stated[1] if "lacks older position deletes" in w] == [2]
     # Nothing that has a position is here.
     assert apart.work.reader.index.parts["blob"].null_count == len(apart.work.reader.index.parts)
     seen = view(STORAGE.read, metadata_of(folder))
@@ -381,7 +392,7 @@ def test_readers_see_the_same_after_workers_merged(workers: Engines, tmp_path: P
     before, also_before = view(STORAGE.read, metadata_of(folder)), by_pyiceberg(folder)
     table = opened(folder, workers())
     plan = VERB.plan(table, MergePolicy(min_files=1).to_json(), as_of_ms=NOW_MS)
-    shell = Shell(
+    runtime = Runtime(
         now_ms=lambda: NOW_MS,
         new_uuid=lambda: str(uuid.uuid4()),
         sleep_ms=lambda _ms: None,
@@ -389,7 +400,7 @@ def test_readers_see_the_same_after_workers_merged(workers: Engines, tmp_path: P
         host="here",
         process_id=1,
     )
-    report = apply(plan, table, VERB, shell)
+    report = apply(plan, table, VERB, runtime)
     assert report.status == "done"
     assert report.counts["rewritten_delete_files_count"] == 8
     assert view(STORAGE.read, metadata_of(folder)) == before
@@ -444,12 +455,12 @@ def test_shares_that_have_too_few_rows_together_are_refused(tmp_path: Path) -> N
     data = position_deletes([("d", position) for position in range(5_000)], row_group_size=1_000)
     (tmp_path / "p").write_bytes(data)
     files = pa.table({"path": [str(tmp_path / "p")], "file_size": [len(data)], "record_count": [5_000]})
-    found = parts_apart(HereExchanging(STORAGE), files, limits=LITTLE, on_event=lambda _: None)
+    found = partials_on_workers(HereExchanging(STORAGE), files, limits=LITTLE, on_event=lambda _: None)
     whole = read_position_deletes(data, str(tmp_path / "p"), record_count=5_000)
     for name in ("source", "path", "cardinality", "last"):
         assert found[name].to_pylist() == whole[name].to_pylist()
     with pytest.raises(CorruptFile, match="4999 rows were read"):
-        parts_apart(Forgetful(STORAGE), files, limits=LITTLE, on_event=lambda _: None)
+        partials_on_workers(Forgetful(STORAGE), files, limits=LITTLE, on_event=lambda _: None)
 
 
 class LosingAt(HereExchanging):
@@ -457,10 +468,10 @@ class LosingAt(HereExchanging):
 
     phase = ""
 
-    def exchange(self, *args: Any, **values: Any) -> Any:
-        """See `Exchanging.exchange`."""
+    def shuffle(self, *args: Any, **values: Any) -> Any:
+        """See `ShuffleEngine.shuffle`."""
         lossy = HereExchanging(self.storage, lost=int(values["phase"] == self.phase))
-        return lossy.exchange(*args, **values)
+        return lossy.shuffle(*args, **values)
 
 
 @pytest.mark.parametrize("limits", [LIMITS, LITTLE])
@@ -472,7 +483,7 @@ class LosingAt(HereExchanging):
         "writing Puffin files",
     ],
 )
-def test_what_does_not_arrive_is_missed(tmp_path: Path, phase: str, limits: Limits) -> None:
+def test_what_does_not_arrive_is_missed(tmp_path: Path, phase: str, limits: MergeLimits) -> None:
     skewed(tmp_path / "t")
     engine = type("Losing", (LosingAt,), {"phase": phase})(STORAGE)
     with pytest.raises(
@@ -493,11 +504,11 @@ def test_a_file_that_is_gone_is_named(workers: Engines, tmp_path: Path, name: st
         done.work.reader.index,
         done.work.reader.table.on_event,
     )
-    assert isinstance(engine, Exchanging)
+    assert isinstance(engine, ShuffleEngine)
     files = np.flatnonzero((index.vector >= 0) & np.isin(np.arange(len(index.data)), index.part_data))
 
     def again() -> None:
-        lacking_apart(engine, index, files, on_event=on_event)
+        missing_positions_on_workers(engine, index, files, on_event=on_event)
         written(table, done.work, "second")
 
     with pytest.raises(CorruptFile, match="it is not there") as raised:
@@ -509,22 +520,23 @@ def test_a_file_that_is_gone_is_named(workers: Engines, tmp_path: Path, name: st
 def test_a_share_of_a_file_with_another_number_of_rows_is_refused(rows: int) -> None:
     data = position_deletes([("d", position) for position in range(5_000)], row_group_size=1_000)
     with pytest.raises(CorruptFile, match=f"5000 rows, its manifest says {rows}"):
-        read_position_deletes(data, "p", record_count=rows, share=Share(1, 3))
+        read_position_deletes(data, "p", record_count=rows, split=FileSplit(1, 3))
 
 
 def test_shares_of_a_file_hold_each_row_group_once() -> None:
     rows = [(f"d{position % 3}", position) for position in range(5_000)]
     data = position_deletes(sorted(rows), row_group_size=1_000)
     for count in (1, 2, 3, 5, 7):
-        shares = [
-            read_position_deletes(data, "p", record_count=5_000, share=Share(n, count)) for n in range(count)
+        splits = [
+            read_position_deletes(data, "p", record_count=5_000, split=FileSplit(n, count))
+            for n in range(count)
         ]
-        assert [len(share) > 0 for share in shares].count(True) == min(count, 5)
+        assert [len(split) > 0 for split in splits].count(True) == min(count, 5)
         found = {
             (path, position)
-            for share in shares
-            for path, blob in zip(share["path"].to_pylist(), share["blob"].to_pylist(), strict=True)
+            for split in splits
+            for path, blob in zip(split["path"].to_pylist(), split["blob"].to_pylist(), strict=True)
             for position in BitMap64.deserialize(blob[8:-4])
         }
         assert found == set(rows)
-        assert sum(sum(share["cardinality"].to_pylist()) for share in shares) == 5_000
+        assert sum(sum(split["cardinality"].to_pylist()) for split in splits) == 5_000

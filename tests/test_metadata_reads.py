@@ -6,7 +6,7 @@ from pathlib import Path
 
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
-from iceberg_cli.operation.apply import apply, system_shell
+from iceberg_cli.operation.apply import apply, system_runtime
 from tests.cli.lakes import AS_OF_MS
 from tests.test_liveness_cache import a_history, opened
 
@@ -16,8 +16,8 @@ def test_an_expiry_reads_the_version_that_it_committed_once(tmp_path: Path) -> N
     table, storage = opened(made.location, None)
     verb = VERBS["expire-snapshots"]
     plan = verb.plan(table, ExpirePolicy(older_than_ms=AS_OF_MS, retain_last=2).to_json(), as_of_ms=AS_OF_MS)
-    shell = system_shell(on_event=lambda _: None, host="here", process_id=1)
-    report = apply(plan, table, verb, shell)
+    runtime = system_runtime(on_event=lambda _: None, host="here", process_id=1)
+    report = apply(plan, table, verb, runtime)
     assert report.status == "done"
     assert [name for name in storage.names("v") if name.endswith(".metadata.json")] == ["v2.metadata.json"]
     assert [snapshot.snapshot_id for snapshot in table.metadata.snapshots] == [8, 9]

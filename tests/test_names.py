@@ -34,23 +34,23 @@ def test_distribution_command_and_package_have_their_names() -> None:
 def test_nothing_says_to_install_a_name_of_an_index() -> None:
     for file in (*TEXTS, *SOURCES):
         text = (ROOT / file).read_text(encoding="utf-8")
-        told = re.findall(rf"pip install [^\n&]*(?<![\w/-])(?:iceberg-cli|{NAME})\b", text)
-        assert (told, "pypi" in text.lower()) == ([], False), file
+        stated = re.findall(rf"pip install [^\n&]*(?<![\w/-])(?:iceberg-cli|{NAME})\b", text)
+        assert (stated, "pypi" in text.lower()) == ([], False), file
 
 
 @pytest.mark.parametrize(
     ("module", "extra"), [("s3fs", "s3"), ("sqlalchemy", "sql"), ("pyiceberg", "sql"), ("pyspark", "spark")]
 )
 def test_what_to_install_is_what_the_extra_asks_for(module: str, extra: str) -> None:
-    wanted = BUILD["project"]["optional-dependencies"][extra]
-    (requirement,) = [each for each in wanted if re.split(r"[<>=\[]", each)[0] == module]
-    told = how_to_install(ModuleNotFoundError(name=f"{module}.part"))
-    assert told == f"Install it with: pip install '{requirement}'"
+    targets = BUILD["project"]["optional-dependencies"][extra]
+    (requirement,) = [each for each in targets if re.split(r"[<>=\[]", each)[0] == module]
+    stated = how_to_install(ModuleNotFoundError(name=f"{module}.part"))
+    assert stated == f"Install it with: pip install '{requirement}'"
     assert how_to_install(ModuleNotFoundError(name="oracledb")) == "Install it with: pip install 'oracledb'"
 
 
 @pytest.mark.parametrize(
-    ("absent", "forgotten", "arguments", "told"),
+    ("absent", "forgotten", "arguments", "stated"),
     [
         ("s3fs", "iceberg_cli.storage.s3", ["inspect", "s3://b/t"], "pip install 's3fs>=2025.3'"),
         ("pyiceberg.utils.config", None, ["inspect", "prod.db.t"], "pip install 'pyiceberg>=0.9'"),
@@ -64,7 +64,7 @@ def test_a_missing_library_is_named_itself(
     absent: str,
     forgotten: str | None,
     arguments: Sequence[str],
-    told: str,
+    stated: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_missing_library_is_named_itself(
     monkeypatch.setitem(sys.modules, absent, None)
     ran = iceberg_cli(*(each.format(table=tmp_path / "demo/db/events") for each in arguments))
     assert ran.code == 2, ran
-    assert f"Install it with: {told}" in ran.err
+    assert f"Install it with: {stated}" in ran.err
 
 
 def installed(folder: Path, init: str | None) -> Path:

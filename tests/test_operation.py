@@ -101,21 +101,21 @@ def test_staged_files_are_those_that_were_neither_discarded_nor_left() -> None:
         ("leave", {"paths": ["i"]}),
     )
     assert (state.staged, state.by_workers) == (("f", "h"), ("h", "i"))
-    assert (state.litter, state.left) == (("g",), ("i",))
+    assert (state.leftovers, state.left) == (("g",), ("i",))
 
 
 def test_a_swap_leaves_its_scratch_and_its_own_files_only_once_it_is_refused() -> None:
     sent = ("commit-intent", INTENT)
-    assert step(sent).litter == ()
+    assert step(sent).leftovers == ()
     committed = step(sent, ("commit-outcome", COMMITTED))
-    assert (committed.litter, committed.metadata_location) == (("s1", "s2"), "m")
+    assert (committed.leftovers, committed.metadata_location) == (("s1", "s2"), "m")
     assert (committed.outcome, committed.removals_file) == ("committed", "r")
-    assert step(sent, ("commit-outcome", CONFLICT)).litter == ("s1", "s2", "o1", "o2")
+    assert step(sent, ("commit-outcome", CONFLICT)).leftovers == ("s1", "s2", "o1", "o2")
     left = step(sent, ("leave", {"paths": ["o1"]}), ("commit-outcome", CONFLICT))
-    assert left.litter == ("s1", "s2", "o2")
-    assert step(sent, ("commit-outcome", {**COMMITTED, "outcome": "unknown"})).litter == ()
-    assert step(("commit-outcome", CONFLICT)).litter == ()
-    assert step(("commit-outcome", COMMITTED)).litter == ()
+    assert left.leftovers == ("s1", "s2", "o2")
+    assert step(sent, ("commit-outcome", {**COMMITTED, "outcome": "unknown"})).leftovers == ()
+    assert step(("commit-outcome", CONFLICT)).leftovers == ()
+    assert step(("commit-outcome", COMMITTED)).leftovers == ()
 
 
 def test_an_attempt_begins_anew_after_a_refusal() -> None:

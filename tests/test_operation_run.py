@@ -26,8 +26,8 @@ from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome
 from iceberg_cli.operation.records import StepState
 from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.runner import OperationRun
-from iceberg_cli.operation.runtime import Shell
-from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.local import LocalStorage
@@ -118,7 +118,7 @@ class RunTable:
     def bind(
         self,
         step: Step,
-        staged: Mapping[Task, Staged],
+        staged: Mapping[Task, StagedFile],
         *,
         timestamp_ms: int,
         commit_uuid: str,
@@ -137,7 +137,7 @@ class RunTable:
             data=b"",
             digest="d",
             own_name=self.own_name,
-            scratch=("scratch",),
+            temporary_files=("scratch",),
             files={f"{mark}-{name}": b"" for name in self.own},
             counts={"bound": 1},
         )
@@ -220,12 +220,12 @@ class RunVerb:
             raise found
         return found
 
-    def build(self, _table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, _table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         self.trace.append(f"build {_words(paths.values())}")
         if self.broken is not None:
             raise self.broken
         assert {*paths} <= {*step.tasks}
-        return {task: Staged(path=path, row=self.rows) for task, path in paths.items()}
+        return {task: StagedFile(path=path, row=self.rows) for task, path in paths.items()}
 
 
 class Run(OperationRun):
@@ -243,7 +243,7 @@ class Run(OperationRun):
             shown_file=self.shown_file,
             table=self.table,
             verb=self.verb,
-            shell=self.shell,
+            runtime=self.runtime,
             journal=self.journal,
             resumed=True,
         )
@@ -300,7 +300,7 @@ def a_run(
     verb: Any = RunVerb(trace)
     drawn = iter(range(100))
     waits: list[float] = []
-    shell = Shell(
+    runtime = Runtime(
         now_ms=lambda: run.clock_ms,
         new_uuid=lambda: f"uuid-{next(drawn)}",
         sleep_ms=waits.append,
@@ -316,7 +316,7 @@ def a_run(
         shown_file="shown",
         table=table,
         verb=verb,
-        shell=shell,
+        runtime=runtime,
         journal=journal,
         **({"resumed": True} if resumed else {}),
     )
@@ -799,7 +799,7 @@ def test_after_the_deadline_a_commit_that_was_sent_is_still_settled(tmp_path: Pa
     with pytest.raises(CommitStateUnknown):
         finish(run)
     again = run.go_on()
-    run.shell.deadline_ms = NOW_MS
+    run.runtime.deadline_ms = NOW_MS
     assert finish(again).status == "done"
     assert "commit" in run.trace
 
@@ -878,7 +878,7 @@ def an_open_commit(folder: Path, *steps: Step, **values: Any) -> Any:
 def test_a_commit_that_had_happened_is_swept(tmp_path: Path) -> None:
     run = an_open_commit(tmp_path, grace_ms=9)
     run.table.answer = Committed(metadata_location="op-2.json")
-    run.shell.now_ms = lambda: NOW_MS + 3
+    run.runtime.now_ms = lambda: NOW_MS + 3
     report = finish(run)
     assert (report.status, report.notes) == ("waiting", ("Its commit had happened.",))
     assert run.trace == ["load", "bind", "settle op-2.json", "[commit-outcome]", "discard scratch"]
@@ -906,7 +906,7 @@ def test_a_commit_that_was_refused_is_planned_again(tmp_path: Path) -> None:
 
 def test_a_commit_whose_base_is_current_is_sent_again_as_it_was(tmp_path: Path) -> None:
     run = an_open_commit(tmp_path)
-    run.shell.now_ms = lambda: NOW_MS + SAFE_MS
+    run.runtime.now_ms = lambda: NOW_MS + SAFE_MS
     report = finish(run)
     assert report.notes == ("Its commit was sent again, and happened.",)
     # Its files are looked for, however young it is: another process may have cleaned up after this one.
@@ -918,7 +918,7 @@ def test_a_commit_whose_base_is_current_is_sent_again_as_it_was(tmp_path: Path) 
     sent = run.table.sent[-1]
     assert (sent.metadata_location, sent.why_stale(["m"])) == ("op-2.json", None)
     assert run.trace == []
-    run.shell.now_ms = lambda: NOW_MS + SAFE_MS + 1
+    run.runtime.now_ms = lambda: NOW_MS + SAFE_MS + 1
     assert sent.why_stale(["m"]) is None
     assert run.trace == ["look for op-1-a op-1-b op-2-list m"]
 
@@ -983,12 +983,12 @@ def test_a_commit_that_says_when_it_removed_files_is_sent_again_for_a_while_only
 ) -> None:
     run = an_open_commit(tmp_path)
     run.table.send_again_ms = 90_000
-    run.shell.now_ms = lambda: NOW_MS + late_ms
+    run.runtime.now_ms = lambda: NOW_MS + late_ms
     notes = finish(run).notes
-    told = "Its commit was sent again, and happened."
+    stated = "Its commit was sent again, and happened."
     if not sent:
-        told = "Its commit was not sent again, for it was decided 1 min 30 s ago; it was planned again."
-    assert notes[-1] == told
+        stated = "Its commit was not sent again, for it was decided 1 min 30 s ago; it was planned again."
+    assert notes[-1] == stated
 
 
 def test_a_commit_whose_base_has_moved_happened_where_its_effects_show(tmp_path: Path) -> None:
@@ -1064,7 +1064,7 @@ def test_files_go_when_their_grace_is_over_and_not_a_millisecond_earlier(tmp_pat
 
 def test_a_limit_makes_the_sweep_partial_and_says_so(tmp_path: Path) -> None:
     run = a_run(tmp_path)
-    run.shell.deletes_left = 1
+    run.runtime.deletes_left = 1
     report = finish(run)
     assert (report.status, report.kept_again) == ("partial", 1)
     assert report.notes == ("Stopped at the limit that was asked for; `resume` goes on.",)

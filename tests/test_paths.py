@@ -14,10 +14,10 @@ from iceberg_cli.paths import (
     common_folders,
     folder_column,
     is_suspicious,
-    liveness_key,
-    liveness_key_column,
     may_begin_with,
     may_have,
+    path_key,
+    path_key_column,
     scheme_of,
     whole_store,
 )
@@ -71,12 +71,12 @@ def test_one_object_has_one_spelling(path: str, key: str) -> None:
     "path", ["s3://b/t/x", "s3a://b/t/x", "s3n://other/t/x", "/t/x", "file:///t/x", "hdfs:/t//x", "/t/./x"]
 )
 def test_liveness_ignores_scheme_and_authority_so_that_doubt_keeps_a_file(path: str) -> None:
-    assert liveness_key(path) == "/t/x"
+    assert path_key(path) == "/t/x"
 
 
 def test_case_and_encoding_tell_objects_apart() -> None:
     names = ["/t/k=50%25/x", "/t/k=50%/x", "/t/K=50%25/x", "/t/é", "/t/e\u0301"]
-    assert len({liveness_key(name) for name in names}) == len(names)
+    assert len({path_key(name) for name in names}) == len(names)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_locations_that_are_the_same_folder_count_once() -> None:
 def test_columns_answer_as_single_paths_do(paths: list[str]) -> None:
     column = pa.array(paths, pa.string())
     assert canonical_column(column).to_pylist() == [canonical(path) for path in paths]
-    assert liveness_key_column(column).to_pylist() == [liveness_key(path) for path in paths]
+    assert path_key_column(column).to_pylist() == [path_key(path) for path in paths]
     roots = Roots.of(["/a", "s3://bucket/a"])
     assert roots.own_column(column).to_pylist() == [roots.own(path) for path in paths]
     roots = Roots.of(["/a", "s3://bucket/a", "hdfs://nn:8020/a"])
@@ -225,7 +225,7 @@ def test_columns_answer_as_single_paths_do(paths: list[str]) -> None:
 @given(WHOLE_PATHS)
 def test_a_canonical_path_is_its_own_canonical_path_and_keeps_its_liveness(path: str) -> None:
     assert canonical(canonical(path)) == canonical(path)
-    assert liveness_key(canonical(path)) == liveness_key(path)
+    assert path_key(canonical(path)) == path_key(path)
 
 
 MIXED = [
@@ -246,8 +246,8 @@ MIXED = [
 
 @given(st.lists(st.sampled_from(MIXED), min_size=1, max_size=6))
 def test_a_liveness_key_does_not_depend_on_what_else_is_in_its_batch(paths: list[str]) -> None:
-    expected = [liveness_key(path) for path in paths]
-    assert liveness_key_column(pa.array(paths, pa.string())).to_pylist() == expected
+    expected = [path_key(path) for path in paths]
+    assert path_key_column(pa.array(paths, pa.string())).to_pylist() == expected
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_noise_in_one_path_of_a_column_is_found_wherever_the_column_begins() -> 
     for kind in (pa.string(), pa.large_string()):
         for first in range(len(paths)):
             column = pa.array(paths, kind).slice(first)
-            assert liveness_key_column(column).to_pylist() == [liveness_key(path) for path in paths[first:]]
+            assert path_key_column(column).to_pylist() == [path_key(path) for path in paths[first:]]
             assert canonical_column(column).to_pylist() == [canonical(path) for path in paths[first:]]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.plan.documents import plan_from_json
-from iceberg_cli.plan.plan import Base, Change, Option, Plan, Reach, Step, Task, Verdict, encode
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, ReachQuestion, Step, Task, Verdict, encode
 from iceberg_cli.plan.removal_rows import SCHEMA, from_parquet, to_parquet
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
@@ -61,7 +61,7 @@ def a_plan(*, removals: Removals | None = None, verdicts: tuple[Verdict, ...] = 
                 requires="every manifest has counts",
                 tasks=(Task(name="m0", kind="manifest", inputs=("/t/a",)),),
                 change=Change(updates=({"action": "remove-snapshots", "snapshot-ids": [1]},)),
-                reach=Reach(expired=(), kept=()),
+                reach=ReachQuestion(expired=(), kept=()),
             ),
         ),
         grace_ms=5,
@@ -170,23 +170,23 @@ def test_a_plan_with_the_removals_of_another_is_refused() -> None:
 
 def test_a_plan_goes_beyond_another_by_a_snapshot_a_ref_or_a_file_that_was_not_shown() -> None:
     shown = a_plan()
-    assert shown.beyond(shown) == ()
+    assert shown.additions_over(shown) == ()
     more = a_plan(verdicts=(a_verdict("1", keep=False), a_verdict("2", keep=False)))
-    assert more.beyond(shown) == ("snapshot 2: why",)
+    assert more.additions_over(shown) == ("snapshot 2: why",)
     ref = a_plan(verdicts=(a_verdict("1", keep=False), a_verdict("1", keep=False, subject="tag")))
-    assert ref.beyond(shown) == ("tag 1: why",)
+    assert ref.additions_over(shown) == ("tag 1: why",)
     file = a_plan(removals=some_removals("/t/data/a", "/t/data/new"))
-    assert file.beyond(shown) == ("file /t/data/new",)
+    assert file.additions_over(shown) == ("file /t/data/new",)
 
 
 def test_a_plan_goes_beyond_another_where_a_ref_that_goes_points_to_another_snapshot_by_now() -> None:
     shown = a_plan(verdicts=(a_verdict("audit", keep=False, subject="branch"),))
     moved = replace(shown, base=replace(shown.base, refs={**shown.base.refs, "audit": 3}))
-    assert moved.beyond(shown) == ("branch audit, which points to another snapshot now",)
+    assert moved.additions_over(shown) == ("branch audit, which points to another snapshot now",)
     gone = replace(shown, verdicts=(), base=replace(shown.base, refs={"main": BIG_ID}))
-    assert gone.beyond(shown) == ()
+    assert gone.additions_over(shown) == ()
     kept = replace(moved, verdicts=(a_verdict("audit", keep=True, subject="branch"),))
-    assert kept.beyond(shown) == ()
+    assert kept.additions_over(shown) == ()
 
 
 def test_a_metadata_file_that_drops_out_of_the_log_is_not_beyond_what_was_shown() -> None:
@@ -194,7 +194,7 @@ def test_a_metadata_file_that_drops_out_of_the_log_is_not_beyond_what_was_shown(
     rows = some_removals("/t/data/a", "/t/metadata/v1.metadata.json").table
     kinds = pa.array(["data_file", "metadata_file"], SCHEMA.field("kind").type)
     more = Removals.of(rows.set_column(rows.schema.get_field_index("kind"), SCHEMA.field("kind"), kinds))
-    assert a_plan(removals=more).beyond(a_plan()) == ()
+    assert a_plan(removals=more).additions_over(a_plan()) == ()
 
 
 @pytest.mark.parametrize("column", ["path", "as_written", "reason"])
@@ -260,7 +260,7 @@ def test_two_steps_of_one_name_are_refused() -> None:
 
 def test_a_plan_that_removes_less_is_covered_by_what_was_shown() -> None:
     less = a_plan(verdicts=(a_verdict("1", keep=True),), removals=Removals.none(), steps=())
-    assert less.beyond(a_plan()) == ()
+    assert less.additions_over(a_plan()) == ()
 
 
 def test_a_report_has_its_result_columns_at_the_top_level() -> None:

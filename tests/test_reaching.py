@@ -21,18 +21,18 @@ from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.reachability import distributed as reaching
 from iceberg_cli.iceberg.reachability import scan as content_rows
 from iceberg_cli.iceberg.reachability import scan as liveness_module
-from iceberg_cli.iceberg.reachability.distributed import reached_apart
+from iceberg_cli.iceberg.reachability.distributed import reach_on_workers
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS
 from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.reachability.scan import Liveness, held_or_sorted
-from iceberg_cli.iceberg.reachability.values import Question
+from iceberg_cli.iceberg.reachability.scan import Reachability, held_or_sorted
+from iceberg_cli.iceberg.reachability.values import ManifestQuestion
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation import removal_parts
 from iceberg_cli.operation.removal_parts import collected
 from iceberg_cli.paths import Roots
-from iceberg_cli.plan.plan import NamedFile, Reach
+from iceberg_cli.plan.plan import NamedFile, ReachQuestion
 from iceberg_cli.plan.removal_rows import SCHEMA
-from iceberg_cli.plan.removals import Removals, Stored
+from iceberg_cli.plan.removals import ParquetPart, Removals
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.aliases import OtherNames
 from iceberg_cli.storage.local import LocalStorage
@@ -48,24 +48,26 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make_table(str(tmp_path_factory.mktemp("warehouse") / "t"), Size(80, 30, KEPT))
 
 
-def liveness(storage: Storage, *, apart: bool, lost: int = 0, **others: Any) -> Liveness:
+def reachability(storage: Storage, *, apart: bool, lost: int = 0, **others: Any) -> Reachability:
     engine = HereExchanging(storage, lost=lost) if apart else LocalEngine(storage)
-    return Liveness(engine=engine, on_event=lambda _: None, **others)
+    return Reachability(engine=engine, on_event=lambda _: None, **others)
 
 
 def opened(made: Made) -> IcebergTable:
     return open_table(made.location, storage_options={}, on_event=lambda _: None)
 
 
-def reach(table: IcebergTable, kept: int = KEPT) -> Reach:
+def reach(table: IcebergTable, kept: int = KEPT) -> ReachQuestion:
     snapshots = [snapshot_files(snapshot) for snapshot in table.metadata.snapshots]
-    return Reach(expired=tuple(snapshots[:-kept]), kept=tuple(snapshots[-kept:]))
+    return ReachQuestion(expired=tuple(snapshots[:-kept]), kept=tuple(snapshots[-kept:]))
 
 
-def answers(storage: Storage, asked: Reach, **others: Any) -> tuple[pa.Table, pa.Table, Sequence[str]]:
+def answers(
+    storage: Storage, asked: ReachQuestion, **others: Any
+) -> tuple[pa.Table, pa.Table, Sequence[str]]:
     """The removals that are found apart and in one process, and the warnings."""
-    apart = liveness(storage, apart=True, **others).answer(asked, step="expire")
-    whole = liveness(storage, apart=False, **others).answer(asked, step="expire")
+    apart = reachability(storage, apart=True, **others).answer(asked, step="expire")
+    whole = reachability(storage, apart=False, **others).answer(asked, step="expire")
     assert apart.warnings == whole.warnings
     return pa.concat_tables([*apart.content, apart.rows]), whole.rows, apart.warnings
 
@@ -87,12 +89,12 @@ def test_a_table_is_answered_for_as_in_one_process(made: Made, kept: int) -> Non
 @pytest.mark.parametrize("bucket_bytes", [1_000, 20_000, 1 << 30])
 def test_the_number_of_buckets_changes_nothing(made: Made, bucket_bytes: int) -> None:
     table = opened(made)
-    asked, found = reach(table), liveness(table.storage, apart=False)
+    asked, found = reach(table), reachability(table.storage, apart=False)
     kept = found.kept_manifests(asked.kept, phase="").rows
     expired = found.manifests(tuple(reversed(asked.expired)), phase="", required=False).rows
-    question = Question(kept, expired, (), NO_KEYS, None)
+    question = ManifestQuestion(kept, expired, (), NO_KEYS, None)
     engine = HereExchanging(table.storage)
-    rows, named = reached_apart(engine, question, bucket_bytes=bucket_bytes, on_event=lambda _: None)
+    rows, named = reach_on_workers(engine, question, bucket_bytes=bucket_bytes, on_event=lambda _: None)
     whole = found.answer(asked, step="expire").rows
     content = [row["path"] for row in whole.to_pylist() if row["kind"] == "data_file"]
     assert [path for some in rows for path in some["path"].to_pylist()] == sorted(content)
@@ -121,7 +123,7 @@ def test_a_file_that_something_kept_names_stays(made: Made) -> None:
 def test_a_named_file_that_a_kept_manifest_holds_stays(made: Made) -> None:
     table = opened(made)
     asked = reach(table)
-    found = liveness(table.storage, apart=False)
+    found = reachability(table.storage, apart=False)
     rows = found.manifests(asked.kept, phase="", required=True).rows
     held = [
         path
@@ -153,7 +155,7 @@ def copied(made: Made, tmp_path: Path) -> Iterator[IcebergTable]:
 
 def manifests(table: IcebergTable, *, kept: bool) -> list[str]:
     """Those of kept snapshots, or those that only expired ones list."""
-    found = liveness(table.storage, apart=False)
+    found = reachability(table.storage, apart=False)
     asked = reach(table)
     paths = {
         name: found.manifests(each, phase="", required=True).rows["manifest_path"].to_pylist()
@@ -166,7 +168,7 @@ def test_a_kept_manifest_that_is_gone_stops_the_answer(copied: IcebergTable) -> 
     path = manifests(copied, kept=True)[2]
     os.remove(path)
     with pytest.raises(CorruptFile) as caught:
-        liveness(copied.storage, apart=True).answer(reach(copied), step="expire")
+        reachability(copied.storage, apart=True).answer(reach(copied), step="expire")
     assert caught.value.path == path
 
 
@@ -174,7 +176,7 @@ def test_a_kept_manifest_that_is_damaged_stops_the_answer(copied: IcebergTable) 
     path = Path(manifests(copied, kept=True)[1])
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(CorruptFile) as caught:
-        liveness(copied.storage, apart=True).answer(reach(copied), step="expire")
+        reachability(copied.storage, apart=True).answer(reach(copied), step="expire")
     assert caught.value.path == str(path)
 
 
@@ -188,7 +190,7 @@ def test_an_expired_manifest_that_is_gone_takes_nothing_with_it(copied: IcebergT
 def test_parts_that_do_not_arrive_stop_the_answer(made: Made, lost: int) -> None:
     table = opened(made)  # kept manifests come first
     with pytest.raises(BackendUnavailable, match=r"workers saw \d+ live files in the kept manifests"):
-        liveness(LocalStorage(), apart=True, lost=lost).answer(reach(table), step="expire")
+        reachability(LocalStorage(), apart=True, lost=lost).answer(reach(table), step="expire")
 
 
 # -- too many for memory -------------------------------------------------------------------------------------------
@@ -198,14 +200,14 @@ def test_what_is_too_much_for_one_part_goes_to_disk_and_is_the_same_plan(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = opened(made)
-    whole = liveness(table.storage, apart=False).answer(reach(table), step="expire")
+    whole = reachability(table.storage, apart=False).answer(reach(table), step="expire")
     expected = Removals.of(whole.rows)
     monkeypatch.setattr(reaching, "PART_ROWS", 64)
     monkeypatch.setattr(removal_parts, "PART_ROWS", 64)
-    apart = liveness(table.storage, apart=True).answer(reach(table), step="expire")
+    apart = reachability(table.storage, apart=True).answer(reach(table), step="expire")
     found = collected([*apart.content, apart.rows])
     assert len(found.parts) > 4
-    assert all(isinstance(part, Stored) for part in found.parts)
+    assert all(isinstance(part, ParquetPart) for part in found.parts)
     assert max(part.count for part in found.parts) <= 64
     assert found.table.to_pylist() == expected.table.to_pylist()
     assert (found.digest, found.by_kind) == (expected.digest, expected.by_kind)
@@ -213,11 +215,11 @@ def test_what_is_too_much_for_one_part_goes_to_disk_and_is_the_same_plan(
 
 def test_this_process_too_puts_many_rows_on_disk(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     table = opened(made)
-    held = liveness(table.storage, apart=False).answer(reach(table), step="expire")
+    held = reachability(table.storage, apart=False).answer(reach(table), step="expire")
     assert not [*held.content]
     monkeypatch.setattr(liveness_module, "held_or_sorted", partial(held_or_sorted, held_rows=50))
     monkeypatch.setattr(content_rows, "PART_ROWS", 64)
-    found = liveness(table.storage, apart=False).answer(reach(table), step="expire")
+    found = reachability(table.storage, apart=False).answer(reach(table), step="expire")
     content = [*found.content]
     assert len(content) > 4
     assert same(pa.concat_tables([*content, found.rows]), held.rows)

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.encoding.external_sort import SortedRuns, Spool
+from iceberg_cli.encoding.external_sort import SortedRuns, SpillFile
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.reachability.scan import held_or_sorted
 from iceberg_cli.operation import removal_parts
 from iceberg_cli.operation.removal_parts import collected, in_parts
 from iceberg_cli.plan.removal_rows import KINDS, SCHEMA
-from iceberg_cli.plan.removals import RemovalFiles, Removals, Stored, as_files, load
+from iceberg_cli.plan.removals import ParquetPart, RemovalFiles, Removals, as_files, load
 
 Row = dict[str, Any]
 # Of one kind whose order is that of paths, and two others; steps in the order of their names.
@@ -199,7 +199,7 @@ def test_tables_that_come_one_after_the_other_are_collected_part_by_part() -> No
     with parts_of(3):
         found = collected(tables)
     assert [part.count for part in found.parts] == [3, 1, 3, 2, 2]
-    assert all(isinstance(part, Stored) for part in found.parts)
+    assert all(isinstance(part, ParquetPart) for part in found.parts)
     assert found.table.to_pylist() == rows
     with parts_of(3), pytest.raises(AssertionError):
         collected(reversed(tables))
@@ -208,7 +208,7 @@ def test_tables_that_come_one_after_the_other_are_collected_part_by_part() -> No
 def test_few_rows_are_held_however_they_come() -> None:
     tables = [pa.Table.from_pylist(some, schema=SCHEMA) for some in (many(4)[2:], many(2))]
     found = collected(tables)
-    assert not any(isinstance(part, Stored) for part in found.parts)
+    assert not any(isinstance(part, ParquetPart) for part in found.parts)
     assert found.table.to_pylist() == many(4)
 
 
@@ -219,7 +219,7 @@ def test_what_is_spooled_is_read_back_from_a_file_that_has_no_name(
     tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    spool = Spool()
+    spool = SpillFile()
     pieces = [b"one", b"", b"x" * 100_000, b"last"]
     places = [spool.add(piece) for piece in pieces]
     assert [spool.read(place) for place in reversed(places)] == pieces[::-1]
@@ -227,7 +227,7 @@ def test_what_is_spooled_is_read_back_from_a_file_that_has_no_name(
 
 
 def test_a_disk_that_takes_no_more_is_an_error_that_says_what_to_do() -> None:
-    spool = Spool()
+    spool = SpillFile()
     spool.add(b"x" * 500)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))

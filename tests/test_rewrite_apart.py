@@ -16,9 +16,9 @@ import pytest
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.iceberg.verbs.rewrite_manifests.build import Building
+from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite
-from iceberg_cli.plan.plan import Staged
+from iceberg_cli.plan.plan import StagedFile
 from iceberg_cli.storage.local import LocalStorage
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.exchanging import HereExchanging
@@ -89,21 +89,21 @@ def planned(table: Opened, **values: Any) -> Rewrite:
     return found
 
 
-def built(table: Opened, rewrite: Rewrite, engine: Any, name: str, *only: int) -> list[Staged]:
+def built(table: Opened, rewrite: Rewrite, engine: Any, name: str, *only: int) -> list[StagedFile]:
     """Write the new manifests, or only some, with an engine."""
     table.table.use(engine)
     if isinstance(engine, LocalEngine) and not isinstance(engine, HereExchanging):
         table.table.storage = LocalStorage()
-    wanted = only or range(len(rewrite.tasks))
+    targets = only or range(len(rewrite.tasks))
     paths = {
-        number: f"{table.metadata()['location']}/metadata/{name}-spec0-{number}.avro" for number in wanted
+        number: f"{table.metadata()['location']}/metadata/{name}-spec0-{number}.avro" for number in targets
     }
-    staged = Building(table=table.table, rewrite=rewrite, paths=paths).run()
-    assert [staged[rewrite.tasks[number]].path for number in wanted] == [*paths.values()]
-    return [staged[rewrite.tasks[number]] for number in wanted]
+    staged = ManifestBuild(table=table.table, rewrite=rewrite, paths=paths).run()
+    assert [staged[rewrite.tasks[number]].path for number in targets] == [*paths.values()]
+    return [staged[rewrite.tasks[number]] for number in targets]
 
 
-def said(staged: Staged) -> tuple[list[str], dict[str, Any]]:
+def stated(staged: StagedFile) -> tuple[list[str], dict[str, Any]]:
     """The entries of a new manifest, and what the list is to say of them; not how well it compressed."""
     data = Path(staged.path).read_bytes()
     assert staged.row["manifest_length"] == len(data)
@@ -135,8 +135,8 @@ def test_each_new_manifest_holds_the_entries_that_one_process_gives_it(
     table = a_table(tmp_path, version, by)
     rewrite = planned(table, **values)
     assert (len(rewrite.tasks) > 2) == several
-    apart = [said(each) for each in built(table, rewrite, workers(), "apart")]
-    here = [said(each) for each in built(table, rewrite, LocalEngine(LocalStorage()), "here")]
+    apart = [stated(each) for each in built(table, rewrite, workers(), "apart")]
+    here = [stated(each) for each in built(table, rewrite, LocalEngine(LocalStorage()), "here")]
     assert apart == here
     assert sum(len(entries) for entries, _ in apart) == len(live_entries(table))
 
@@ -157,8 +157,8 @@ def test_manifests_that_several_tasks_read_come_together(workers: Engines, tmp_p
     assert sum(row["manifest_length"] for row in table.manifests()) > 2 << 20
     rewrite = planned(table, target_size_bytes=256 * KIB)
     assert len(rewrite.tasks) > 2
-    apart = [said(each) for each in built(table, rewrite, workers(), "apart")]
-    here = [said(each) for each in built(table, rewrite, LocalEngine(LocalStorage()), "here")]
+    apart = [stated(each) for each in built(table, rewrite, workers(), "apart")]
+    here = [stated(each) for each in built(table, rewrite, LocalEngine(LocalStorage()), "here")]
     assert apart == here
 
 
@@ -166,8 +166,8 @@ def test_only_the_manifests_that_are_wanted_are_written(workers: Engines, tmp_pa
     table = a_table(tmp_path)
     rewrite = planned(table, target_size_bytes=6 * KIB)
     last = len(rewrite.tasks) - 1
-    some = [said(each) for each in built(table, rewrite, workers(), "some", 1, last)]
-    every = [said(each) for each in built(table, rewrite, LocalEngine(LocalStorage()), "here")]
+    some = [stated(each) for each in built(table, rewrite, workers(), "some", 1, last)]
+    every = [stated(each) for each in built(table, rewrite, LocalEngine(LocalStorage()), "here")]
     assert some == [every[1], every[last]]
     assert len([*(tmp_path / "metadata").glob("some-*")]) == 2
 

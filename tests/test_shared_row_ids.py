@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest
-from iceberg_cli.iceberg.verbs.assign_row_ids.share import Sharing, share
-from iceberg_cli.plan.plan import Staged
+from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
+from iceberg_cli.plan.plan import StagedFile
 from tests.builders import LOCATION, a_snapshot, a_table
 from tests.crash.simulation import Process, World
 
@@ -70,7 +70,7 @@ def an_entry(path: str, partition: dict[str, Any], **others: Any) -> dict[str, A
     }
 
 
-def shared(data: bytes, *, files: int) -> tuple[Process, Staged]:
+def shared(data: bytes, *, files: int) -> tuple[Process, StagedFile]:
     """Take the row ids of the file `a` over into a manifest."""
     row = {
         "manifest_path": OLD, "manifest_length": len(data), "partition_spec_id": 2, "content": 0,
@@ -86,7 +86,7 @@ def shared(data: bytes, *, files: int) -> tuple[Process, Staged]:
         }
     )
     process = Process(world=World(files={OLD: data}, pointer=OLD))
-    sharing = Sharing(
+    sharing = ManifestRewrite(
         row=pa.Table.from_pylist([row], schema=MANIFEST_LIST_SCHEMA), ids=ids, metadata=a_table(a_snapshot(1))
     )
 

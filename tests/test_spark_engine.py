@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 import iceberg_cli
 from iceberg_cli.encoding.transport import pickled_data
-from iceberg_cli.engines import Event, Made, Source
+from iceberg_cli.engines import BuiltFile, Event, Source
 from iceberg_cli.engines import selection as choice
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.selection import EngineChoice
@@ -150,15 +150,15 @@ def test_auto_leaves_a_large_table_to_the_local_engine_where_spark_has_no_more_c
 ) -> None:
     four_snapshots(tmp_path / "t").publish()
     monkeypatch.setattr(choosing, "CROSSOVER_BYTES", 1)
-    said: list[str] = []
+    stated: list[str] = []
     table = open_table(
         str(tmp_path / "t"),
         storage_options={},
-        engine=EngineChoice(master="local[2]", say=said.append),
+        engine=EngineChoice(master="local[2]", say=stated.append),
         on_event=unseen,
     )
     assert isinstance(table.engine, LocalEngine)
-    [line] = said
+    [line] = stated
     assert line.startswith("engine: local, for the current manifests hold ")
     assert line.endswith("bytes (at least 1), but Spark has 2 of this machine's cores and no others")
 
@@ -286,10 +286,10 @@ def by_parity(batch: Batch) -> dict[int, bytes]:
     return {place: bytes(each for each in firsts if each % 2 == odd) for odd, place in ((0, 0), (1, 3))}
 
 
-def exchange(
+def shuffle(
     engine: SparkEngine, paths: Sequence[str], parse: object, combine: object, **then: object
 ) -> list:
-    found = engine.exchange(
+    found = engine.shuffle(
         paths,
         lambda path: Source(path, 1 << 20),
         lambda _, data: data,
@@ -306,7 +306,7 @@ def exchange(
 @pytest.mark.jvm
 def test_each_bucket_is_combined_once_with_all_that_is_in_it(engine: SparkEngine, paths: list[str]) -> None:
     os.remove(paths[5])
-    found = exchange(
+    found = shuffle(
         engine, paths, by_parity, lambda bucket, parts: (bucket, sorted(b"".join(map(bytes, parts))))
     )
     assert sorted(found) == [(0, [0, 2, 4, 6, 8, 10]), (3, [1, 3, 7, 9, 11])]
@@ -325,10 +325,10 @@ def test_errors_of_either_side_of_an_exchange_arrive_as_they_were_raised(
         return len(parts) // bucket
 
     with pytest.raises(CorruptFile) as caught:
-        exchange(engine, paths, corrupt, lambda bucket, _: bucket)
+        shuffle(engine, paths, corrupt, lambda bucket, _: bucket)
     assert (caught.value.path, caught.value.offset) == (paths[7], 17)
     with pytest.raises(ZeroDivisionError):
-        exchange(engine, paths, by_parity, broken)
+        shuffle(engine, paths, by_parity, broken)
 
 
 # -- exchanging twice ----------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def digits(number: int, parts: Sequence[bytes]) -> dict[int, bytes]:
 def test_what_was_combined_is_shared_out_and_combined_once_more(
     engine: SparkEngine, paths: list[str]
 ) -> None:
-    found = exchange(
+    found = shuffle(
         engine,
         paths,
         by_parity,
@@ -367,11 +367,11 @@ def test_errors_of_every_round_arrive_as_they_were_raised(engine: SparkEngine, p
         return len(parts)
 
     with pytest.raises(CorruptFile, match="no sync marker"):
-        exchange(engine, paths, corrupt, digits, then=nothing, then_buckets=10)
+        shuffle(engine, paths, corrupt, digits, then=nothing, then_buckets=10)
     with pytest.raises(KeyError):
-        exchange(engine, paths, by_parity, broken, then=nothing, then_buckets=10)
+        shuffle(engine, paths, by_parity, broken, then=nothing, then_buckets=10)
     with pytest.raises(KeyError):
-        exchange(engine, paths, by_parity, digits, then=broken, then_buckets=10)
+        shuffle(engine, paths, by_parity, digits, then=broken, then_buckets=10)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -381,12 +381,12 @@ def write(engine: SparkEngine, paths: list[str], folder: Path, *, twice: bool = 
     """Make a file of each bucket of one round, or of two; what workers say of them, in order."""
     root = str(folder)
 
-    def file(bucket: int, parts: Sequence[bytes]) -> Made:
+    def file(bucket: int, parts: Sequence[bytes]) -> BuiltFile:
         data = bytes(sorted(b"".join(map(bytes, parts))))
-        return Made(f"{root}/new/{bucket}", data, (bucket, len(data), os.getpid()))
+        return BuiltFile(f"{root}/new/{bucket}", data, (bucket, len(data), os.getpid()))
 
     rounds = {"combine": digits, "then": file, "then_buckets": 10} if twice else {"combine": file}
-    return sorted(exchange(engine, paths, by_parity, **rounds))
+    return sorted(shuffle(engine, paths, by_parity, **rounds))
 
 
 @pytest.mark.jvm

@@ -87,10 +87,12 @@ def test_what_has_another_checksum_is_not_kept_and_every_repository_is_named(
     settings = {"DEFAULT_ARTIFACT_REPOSITORY": repository.url, "HOME": str(tmp_path)}
     with pytest.raises(NoJar) as failed:
         spark_jars([other], folder=tmp_path / "jars", environment=settings)
-    told = str(failed.value)
-    assert f"{repository.url}/{PATH}: 1,048,578 bytes with SHA-256 {JAR.sha256} instead of {'0' * 64}" in told
-    assert f"http://127.0.0.1:9/maven2/{PATH}: <urlopen error [Errno 111] Connection refused>" in told
-    assert "\n" not in told
+    stated = str(failed.value)
+    assert (
+        f"{repository.url}/{PATH}: 1,048,578 bytes with SHA-256 {JAR.sha256} instead of {'0' * 64}" in stated
+    )
+    assert f"http://127.0.0.1:9/maven2/{PATH}: <urlopen error [Errno 111] Connection refused>" in stated
+    assert "\n" not in stated
     assert os.listdir(tmp_path / "jars") == []
 
 

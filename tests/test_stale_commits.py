@@ -69,8 +69,8 @@ def dies_before_it_commits(root: Path, verb: str, **policy: Any) -> set[Path]:
 def resumed(root: Path, *, after_ms: int) -> Report:
     table = opened(root)
     (operation_id,) = table.open_operations()
-    shell = replace(a_shell(), now_ms=lambda: NOW_MS + after_ms)
-    report = resume(table, operation_id, shell, verbs=verbs_of(table))
+    runtime = replace(a_shell(), now_ms=lambda: NOW_MS + after_ms)
+    report = resume(table, operation_id, runtime, verbs=verbs_of(table))
     assert opened(root).open_operations() == []
     return report
 
@@ -166,8 +166,8 @@ def test_a_delta_commit_that_stood_still_for_days_says_when_it_really_removed_fi
         return NOW_MS + 10 * DAY_MS if gone else NOW_MS
 
     table, verb = opened(root), verbs_of(opened(root))["merge-dvs"]
-    shell = replace(a_shell(), now_ms=now_ms, sleep_ms=unseen)
-    report = apply(verb.plan(table, {}, as_of_ms=NOW_MS), table, verb, shell)
+    runtime = replace(a_shell(), now_ms=now_ms, sleep_ms=unseen)
+    report = apply(verb.plan(table, {}, as_of_ms=NOW_MS), table, verb, runtime)
     assert (report.status, len(gone)) == ("done", 1)
     assert removal_times(root) == {NOW_MS + 10 * DAY_MS}
     (now,) = vector_files(root)

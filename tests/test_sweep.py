@@ -13,7 +13,7 @@ from iceberg_cli.engines import Event
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed, IcebergCliError, Interrupted
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.records import StepState
-from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import SCHEMA
@@ -68,7 +68,7 @@ def a_sweep(folder: Path, files: int = 5, **limits: Any) -> Sweep:
     journal.append("begin", BEGIN)
     journal.append("sweep-only", {"step": "main", "removals_file": "r", "sweep_after_ms": None})
     table: Any = SweptTable()
-    shell = Shell(
+    runtime = Runtime(
         now_ms=lambda: NOW_MS,
         new_uuid=lambda: "u",
         sleep_ms=lambda _: None,
@@ -78,7 +78,12 @@ def a_sweep(folder: Path, files: int = 5, **limits: Any) -> Sweep:
         **{"sweep_batch": 2, "quick_batch_ms": 0, **limits},
     )
     return Sweep(
-        step="main", plan=a_plan(), removals=some_removals(files), table=table, shell=shell, journal=journal
+        step="main",
+        plan=a_plan(),
+        removals=some_removals(files),
+        table=table,
+        runtime=runtime,
+        journal=journal,
     )
 
 
@@ -95,7 +100,7 @@ def state_of(sweep: Sweep) -> StepState:
 def test_files_go_in_batches_each_between_its_two_records(tmp_path: Path) -> None:
     events: list[Event] = []
     sweep = a_sweep(tmp_path)
-    sweep.shell.on_event = events.append
+    sweep.runtime.on_event = events.append
     assert sweep.run(StepState())
     assert table_of(sweep).asked == [[2, 3], [4, 5], [6]]
     ranges = [{"step": "main", "start": 2, "stop": 4}, {"step": "main", "start": 4, "stop": 6}]
@@ -106,7 +111,7 @@ def test_files_go_in_batches_each_between_its_two_records(tmp_path: Path) -> Non
         for asked, count, size in zip(ranges, [2, 2, 1], [5, 9, 6], strict=True)
     ]
     assert [(event.done, event.total) for event in events] == [(2, 5), (4, 5), (5, 5)]
-    assert (sweep.kept_again, sweep.note, sweep.shell.deletes_left) == (0, "", -1)
+    assert (sweep.kept_again, sweep.note, sweep.runtime.deletes_left) == (0, "", -1)
 
 
 def test_quick_batches_are_followed_by_ones_of_twice_as_many(tmp_path: Path) -> None:
@@ -151,7 +156,7 @@ def test_what_fails_is_recorded_and_tried_again_before_the_rest(tmp_path: Path) 
     assert (first["failed"], first["reasons"], first["bytes"]) == ([2], ["denied"], 3)
     assert (second["failed"], second["by_kind"], second["bytes"]) == ([5], {"data_file": 1}, 4)
     table_of(sweep).stuck = {}
-    sweep.shell.deletes_left = -1
+    sweep.runtime.deletes_left = -1
     table_of(sweep).asked = []
     assert sweep.run(state_of(sweep))
     assert table_of(sweep).asked == [[2, 5], [6]]
@@ -189,7 +194,7 @@ def test_a_limit_is_kept_exactly(
     sweep = a_sweep(tmp_path, limit_deletes=limit)
     assert sweep.run(StepState()) is all_done
     assert table_of(sweep).asked == expected
-    assert sweep.shell.deletes_left == 0
+    assert sweep.runtime.deletes_left == 0
     assert bool(sweep.note) is not all_done
 
 
@@ -226,12 +231,12 @@ def failed_before(folder: Path, **limits: Any) -> Sweep:
     """Rows 3 and 5 could not be deleted."""
     sweep = a_sweep(folder, **limits)
     table_of(sweep).stuck = {3: "denied", 5: "busy"}
-    left, sweep.shell.deletes_left = sweep.shell.deletes_left, -1
-    stop_requested, sweep.shell.stop_requested = sweep.shell.stop_requested, lambda: False
-    deadline_ms, sweep.shell.deadline_ms = sweep.shell.deadline_ms, None
+    left, sweep.runtime.deletes_left = sweep.runtime.deletes_left, -1
+    stop_requested, sweep.runtime.stop_requested = sweep.runtime.stop_requested, lambda: False
+    deadline_ms, sweep.runtime.deadline_ms = sweep.runtime.deadline_ms, None
     assert not sweep.run(StepState())
-    sweep.shell.deletes_left, sweep.shell.deadline_ms = left, deadline_ms
-    sweep.shell.stop_requested = stop_requested
+    sweep.runtime.deletes_left, sweep.runtime.deadline_ms = left, deadline_ms
+    sweep.runtime.stop_requested = stop_requested
     table_of(sweep).asked = []
     return sweep
 

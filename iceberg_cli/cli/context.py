@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from iceberg_cli.cli.render import Progress
     from iceberg_cli.delta.table import DeltaTable
     from iceberg_cli.iceberg.table import IcebergTable
-    from iceberg_cli.operation.apply import Shell
+    from iceberg_cli.operation.apply import Runtime
     from iceberg_cli.plan.report import Report
 
 TableArgument = Annotated[
@@ -119,7 +119,7 @@ class Run:
 
         What a storage option says itself is left out: it may be a secret.
         """
-        told = Run(
+        given = Run(
             catalog_config=self.catalog_config,
             storage_option=[
                 text if value.startswith(("@", "env:")) else f"{key}=..."
@@ -131,7 +131,7 @@ class Run:
             unsafe_trust_lists=self.unsafe_trust_lists,
             as_of=self.as_of,
         )
-        return spelled(Run, told)
+        return spelled(Run, given)
 
     @property
     def json(self) -> bool:
@@ -196,7 +196,7 @@ class Run:
         folder = cache_folder(os.environ)
         return None if self.no_cache or folder is None else (folder, limit_bytes)
 
-    def keep_learnt(self) -> None:
+    def save_cache(self) -> None:
         """Keep for later runs what this one learnt of tables' immutable files; a run does not fail for it.
 
         What was noticed of them and is in no plan is told now.
@@ -204,7 +204,7 @@ class Run:
         for table in self._opened:
             for notice in table.notices():
                 self._say(f"warning: {notice}")
-            reason = table.keep_learnt()
+            reason = table.save_cache()
             if reason is not None:
                 self.warn(f"what this run learnt is not kept: {reason}")
 
@@ -238,15 +238,15 @@ class Run:
                 value = os.environ[value[4:]]
             yield key, value
 
-    def shell(self, *, limit_deletes: int | None = None, deadline: str | None = None) -> Shell:
+    def runtime(self, *, limit_deletes: int | None = None, deadline: str | None = None) -> Runtime:
         """Clock, ids, limits and the signals of this run."""
         import socket
 
-        from iceberg_cli.operation.apply import system_shell
+        from iceberg_cli.operation.apply import system_runtime
         from iceberg_cli.operation.recovery import process_started
 
         until_ms = None if deadline is None else self.started_ms + duration_ms(deadline, "--deadline")
-        return system_shell(
+        return system_runtime(
             on_event=self.progress,
             host=socket.gethostname(),
             process_id=os.getpid(),
@@ -305,20 +305,20 @@ def command(
 
     def register(function: Command) -> Command:
         @functools.wraps(function)
-        def learning(*, run: Run, **values: Any) -> None:
+        def saving_cache(*, run: Run, **values: Any) -> None:
             try:
                 function(run=run, **values)
             except (typer.Exit, BrokenPipeError, OutputLost):
-                run.keep_learnt()
+                run.save_cache()
                 raise
-            run.keep_learnt()
+            run.save_cache()
 
         text = inspect.cleandoc(function.__doc__ or "")
         # The first sentence whole: without it the list of commands cuts it in the middle.
         summary = re.split(r"\.\s", " ".join(text.split()))[0].removesuffix(".")
         short = f"{summary}."
         declare = app.command(name, cls=PlainCommand, help=text, short_help=short, epilog=epilog(name))
-        declare(spread("run", Run, only=only)(learning))
+        declare(spread("run", Run, only=only)(saving_cache))
         return function
 
     return register

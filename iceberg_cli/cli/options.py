@@ -42,7 +42,7 @@ def spread_all(
     """Replace a command's parameter by the fields of several groups, each field once.
 
     Args:
-        parameter: name of the command's parameter of type `Chosen`.
+        parameter: name of the command's parameter of type `OptionGroups`.
         groups: by name; see `spread`. A field that several have is one option, spelled by the first.
         helps: by field, what the option does where the groups do not say the same.
 
@@ -60,10 +60,10 @@ def spread_all(
                 group: options(**{name: given[name] for name in own[group]})
                 for group, options in groups.items()
             }
-            said = {name for name, value in given.items() if value != every[name].default}
-            strays = {group: sorted(said - own[group].keys()) for group in groups}
+            stated_names = {name for name, value in given.items() if value != every[name].default}
+            strays = {group: sorted(stated_names - own[group].keys()) for group in groups}
             words = {group: spelled(options, made[group]) for group, options in groups.items()}
-            function(**{parameter: Chosen(groups=made, strays=strays, words=words)}, **values)
+            function(**{parameter: OptionGroups(groups=made, strays=strays, words=words)}, **values)
 
         return _signed(call, function, parameter, shown)
 
@@ -71,7 +71,7 @@ def spread_all(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class OptionGroups:
     """Groups of options by name, and for each those that were given.
 
     Args:

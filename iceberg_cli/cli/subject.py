@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from iceberg_cli.plan.report import Settled
+    from iceberg_cli.plan.report import RecoveredOperation
 
 
 @dataclass
 class _Subject:
     table: Mapping[str, str | None] | None = None
-    settled: list[Settled] = field(default_factory=list)
+    settled: list[RecoveredOperation] = field(default_factory=list)
 
 
 _subject = _Subject()
@@ -41,7 +41,7 @@ def opened(identity: Mapping[str, str]) -> None:
     _subject.table = dict(identity)
 
 
-def settled(done: Settled) -> None:
+def settled(done: RecoveredOperation) -> None:
     """An operation that an earlier run had left open was gone on with."""
     _subject.settled.append(done)
 

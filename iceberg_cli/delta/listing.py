@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.spec.text_values import times
 from iceberg_cli.encoding.strict_json import loads_lines
 from iceberg_cli.errors import CorruptFile, UsageError
-from iceberg_cli.paths import liveness_key_column
+from iceberg_cli.paths import path_key_column
 from iceberg_cli.storage import FileInfo, Storage
 
 LISTING: Final = pa.schema(
@@ -63,7 +63,7 @@ def _batch(paths: list[str], sizes: list[int], times: list[int]) -> pa.RecordBat
 def looked_up(storage: Storage, paths: pa.Array) -> pa.Table:
     """Those of n files that are there, columns of `LISTING`."""
     keys = paths.to_pylist()
-    if not pc.all(pc.starts_with(paths, "/")).as_py() or not liveness_key_column(paths).equals(paths):
+    if not pc.all(pc.starts_with(paths, "/")).as_py() or not path_key_column(paths).equals(paths):
         keys = [storage.canonical(path) for path in keys]
     found = storage.sizes_and_times_many(keys)
     there = [(key, *seen) for key, seen in zip(keys, found, strict=True) if seen is not None]

@@ -16,7 +16,15 @@ import re
 from typing import TYPE_CHECKING
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Sent, Unknown, digest_of
+from iceberg_cli.operation.outcomes import (
+    Attempt,
+    Committed,
+    Conflict,
+    Outcome,
+    SentAttempts,
+    Unknown,
+    digest_of,
+)
 from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:
@@ -38,7 +46,7 @@ class DeltaLogCommitter:
     def __init__(self, root: str, storage: Storage) -> None:
         self._folder = f"{storage.canonical(root).rstrip('/')}/{LOG_FOLDER}"
         self._storage = storage
-        self._sent = Sent()
+        self._sent = SentAttempts()
 
     def current(self) -> str:
         """The newest version, as text.

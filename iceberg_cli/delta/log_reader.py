@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from iceberg_cli.delta.spec.actions import Actions, combine
-from iceberg_cli.delta.spec.checkpoint import Part, read_part, sidecar_path
+from iceberg_cli.delta.spec.checkpoint import CheckpointPart, read_part, sidecar_path
 from iceberg_cli.delta.spec.checksum import in_commit_timestamp_in
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.spec.irregularities import CLASH
@@ -210,7 +210,7 @@ class DeltaLog:
     def _replay(self, listing: Listing, whole: Segment, base: Snapshot | None) -> Snapshot:
         """Read what a segment has after `base`, and the checkpoint where there is no base."""
         since = -1 if base is None else base.version
-        # Before the checkpoint, which is large, and which Arrow decodes in threads: lanes fork.
+        # Before the checkpoint, which is large, and which Arrow decodes in threads: workers fork.
         newer, whole, warnings = self._read_since(whole, since)
         parts = [] if newer is None else [newer]
         if base is None and whole.checkpoint is not None:
@@ -262,8 +262,8 @@ class DeltaLog:
         found = replace(state, commit_infos=(*state.commit_infos, *infos))
         if in_commit_timestamp(found, version) is not None:
             return found
-        said = {"inCommitTimestamp": self._in_checksum(listing, version)}
-        return replace(found, commit_infos=(*found.commit_infos, (version, said)))
+        stated = {"inCommitTimestamp": self._in_checksum(listing, version)}
+        return replace(found, commit_infos=(*found.commit_infos, (version, stated)))
 
     def _in_checksum(self, listing: Listing, version: int) -> int | None:
         """The in-commit timestamp in the checksum of a version, None where there is none or it is damaged."""
@@ -298,7 +298,7 @@ class DeltaLog:
             parts += self._read_parts(sidecars, missing_ok=False)
         return [part.actions for part in parts]
 
-    def _read_parts(self, files: Sequence[LogFile], *, missing_ok: bool) -> list[Part]:
+    def _read_parts(self, files: Sequence[LogFile], *, missing_ok: bool) -> list[CheckpointPart]:
         parsed = self._engine.scan(
             files,
             _source,
@@ -393,7 +393,9 @@ def _parse_commits(files: Sequence[tuple[LogFile, bytes | None]]) -> tuple[str |
     return None, parse_commits([CommitBytes(file.path, file.version, data or b"") for file, data in files])
 
 
-def _parse_parts(files: Sequence[tuple[LogFile, bytes | None]]) -> tuple[str | None, list[Part] | None]:
+def _parse_parts(
+    files: Sequence[tuple[LogFile, bytes | None]],
+) -> tuple[str | None, list[CheckpointPart] | None]:
     if gone := _gone(files):
         return gone, None
     return None, [read_part(file.path, file.version, data or b"") for file, data in files]

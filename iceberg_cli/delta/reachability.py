@@ -30,7 +30,7 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.encoding.string_hash import Hashes, hash_column
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
-from iceberg_cli.paths import liveness_key_column, scheme_of
+from iceberg_cli.paths import path_key_column, scheme_of
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage.aliases import OtherNames
 
@@ -45,17 +45,17 @@ class KeySet:
 
     keys: pa.ChunkedArray
 
-    def holds(self, asked: pa.Array) -> pa.Array:
+    def contains(self, request: pa.Array) -> pa.Array:
         """Which of n strings are in the set."""
-        if not len(self.keys) or not len(asked):
-            return pa.repeat(value=False, size=len(asked))
-        hashes = hash_column(asked)
+        if not len(self.keys) or not len(request):
+            return pa.repeat(value=False, size=len(request))
+        hashes = hash_column(request)
         places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
         same_hash = pa.array(self._hashes[places] == hashes)
         if not same_hash.true_count:
             return same_hash
         # Of equal hashes the strings themselves are compared, which takes time by the size of the set.
-        found = pc.is_in(asked.filter(same_hash), value_set=self.keys)
+        found = pc.is_in(request.filter(same_hash), value_set=self.keys)
         return pc.replace_with_mask(same_hash, same_hash, found)
 
     @cached_property
@@ -165,7 +165,7 @@ def oldest_of(actions: Actions, keys: pa.Array, *, root: str) -> int | None:
     versions = []
     for column, of_rows in named:
         places = strings(column)
-        named_keys = liveness_key_column(places.drop_null())
+        named_keys = path_key_column(places.drop_null())
         versions.append(
             pa.array(of_rows).filter(pc.is_valid(places)).filter(pc.is_in(named_keys, value_set=keys))
         )
@@ -207,7 +207,7 @@ KEPT_OPTION: Final = "oldest_checkpoint"  # of a plan: the version of the oldest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Removed:
+class _RemovedFiles:
     """What commits removed that are not older than a cut-off: its files' liveness keys, and the commits read for it."""
 
     snapshot: Snapshot
@@ -216,14 +216,14 @@ class _Removed:
     commits: frozenset[LogFile]
 
 
-class IcebergFiles(Protocol):
+class IcebergReachability(Protocol):
     """What Iceberg metadata in a Delta table's folder reaches: that of UniForm, or of a table of its own."""
 
     def tables(self) -> Mapping[str, str]:
         """The newest metadata file of each Iceberg table, by its UUID."""
         ...
 
-    def hold(self, keys: pa.Array) -> pa.Array:
+    def reachable(self, keys: pa.Array) -> pa.Array:
         """Which of n liveness keys are of files that one of these tables reaches.
 
         Raises:
@@ -233,7 +233,7 @@ class IcebergFiles(Protocol):
 
 
 @dataclass(kw_only=True)
-class Needs:
+class DeltaReachability:
     """What a table needs, remembered for as long as its newest snapshot names the same files.
 
     Args:
@@ -242,25 +242,25 @@ class Needs:
     """
 
     log: DeltaLog
-    iceberg: IcebergFiles
+    iceberg: IcebergReachability
     _live: tuple[Snapshot, int, KeySet] | None = None
-    _removed: _Removed | None = None
+    _removed: _RemovedFiles | None = None
 
-    def hold(self, snapshot: Snapshot, keys: pa.Array, *, cut_ms: int) -> pa.Array:
+    def reachable(self, snapshot: Snapshot, keys: pa.Array, *, cut_ms: int) -> pa.Array:
         """Which of n liveness keys are of files that are needed, by the table or by Iceberg metadata in its folder.
 
         Raises:
             Refused: what that metadata reaches cannot be told.
         """
         live, removed = self._needed(snapshot, cut_ms)
-        return pc.or_(pc.or_(live.holds(keys), removed.holds(keys)), self.iceberg.hold(keys))
+        return pc.or_(pc.or_(live.contains(keys), removed.contains(keys)), self.iceberg.reachable(keys))
 
     def metadata_hidden(self, snapshot: Snapshot) -> bool:
         """Whether the folder `metadata` is another's: UniForm's, or that of an Iceberg table."""
         return hides_metadata(snapshot.metadata.configuration) or bool(self.iceberg.tables())
 
     def _needed(self, snapshot: Snapshot, cut_ms: int) -> tuple[KeySet, KeySet]:
-        """The liveness keys of `live_places`, and of what commits removed since the cut-off.
+        """The liveness keys of `reachable_keys`, and of what commits removed since the cut-off.
 
         A checkpoint drops tombstones by the retention of its day, and a tombstone tells the clock of its writer; a
         commit that is there tells what it removed whatever became of these. What commits removed that are gone from
@@ -274,7 +274,7 @@ class Needs:
             found = known[2]
         else:
             known = self._live = None  # the memory of both is not needed at once
-            found = KeySet(live_places(self.log, snapshot, cut_ms=cut_ms))
+            found = KeySet(reachable_keys(self.log, snapshot, cut_ms=cut_ms))
         self._live = (snapshot, cut_ms, found)
         return found, removed
 
@@ -283,7 +283,7 @@ class Needs:
         known = self._removed
         if known is None or known.cut_ms != cut_ms:
             none = KeySet(pa.chunked_array([], pa.string()))
-            known = _Removed(snapshot=snapshot, cut_ms=cut_ms, keys=none, commits=frozenset())
+            known = _RemovedFiles(snapshot=snapshot, cut_ms=cut_ms, keys=none, commits=frozenset())
         elif known.snapshot is snapshot:
             return known.keys
         young = young_commits(self.log.listing(), cut_ms=cut_ms)
@@ -292,15 +292,15 @@ class Needs:
             more = removed_keys(removed_by(self.log, unread), root=self.log.root)
             every = [*keys.keys.chunks, *_by_all_names(self.log, more).chunks]
             keys = KeySet(pa.chunked_array(every, pa.string()))
-        self._removed = _Removed(snapshot=snapshot, cut_ms=cut_ms, keys=keys, commits=frozenset(young))
+        self._removed = _RemovedFiles(snapshot=snapshot, cut_ms=cut_ms, keys=keys, commits=frozenset(young))
         return keys
 
-    def deletable(self, snapshot: Snapshot, asked: pa.Table, plan: Plan) -> pa.Array:
+    def deletable(self, snapshot: Snapshot, request: pa.Table, plan: Plan) -> pa.Array:
         """Which of n files the table does not need now, by the rules of the plan and as of its time.
 
         Args:
             snapshot: the newest.
-            asked: columns of `removal_rows.SCHEMA`.
+            request: columns of `removal_rows.SCHEMA`.
             plan: that was shown, with its cut-offs among its options.
 
         Returns:
@@ -309,9 +309,9 @@ class Needs:
         Raises:
             CorruptFile: what would have to be kept cannot be read whole.
         """
-        paths = strings(asked["path"])
-        steps = strings(asked["step"])
-        in_log = pc.is_in(strings(asked["kind"]), value_set=pa.array(LOG_KINDS))
+        paths = strings(request["path"])
+        steps = strings(request["step"])
+        in_log = pc.is_in(strings(request["kind"]), value_set=pa.array(LOG_KINDS))
         going = [self._unneeded(snapshot, paths.filter(pc.invert(in_log)), plan)]
         for step, expired in ((VERSION_STEP, _expired_versions), (SIDECAR_STEP, _expired_sidecars)):
             mine = paths.filter(pc.and_(in_log, pc.equal(steps, step)))
@@ -332,8 +332,8 @@ class Needs:
             metadata=self.metadata_hidden(snapshot),
         )
         cut_ms = int(plan.options[CUT_OPTION].value)
-        keys = liveness_key_column(inside)
-        needed = self.hold(snapshot, keys, cut_ms=cut_ms)
+        keys = path_key_column(inside)
+        needed = self.reachable(snapshot, keys, cut_ms=cut_ms)
         unneeded = inside.filter(pc.invert(pc.or_(unseen, needed)))
         # A writer can put a file back long before it commits it, and an inventory can be wrong about ages.
         there = looked_up(self.log.storage, unneeded)
@@ -371,7 +371,7 @@ def _expired_sidecars(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table
 # -- what is needed --------------------------------------------------------------------------------------------
 
 
-def live_places(log: DeltaLog, snapshot: Snapshot, *, cut_ms: int) -> pa.ChunkedArray:
+def reachable_keys(log: DeltaLog, snapshot: Snapshot, *, cut_ms: int) -> pa.ChunkedArray:
     """The liveness keys of what a snapshot needs, by every name that links to local folders give it."""
     commit_ms = commit_times_of_removes(log, snapshot)
     return _by_all_names(log, live_keys(snapshot, root=log.root, cut_ms=cut_ms, commit_ms=commit_ms))
@@ -409,8 +409,8 @@ def commit_times_of_removes(log: DeltaLog, snapshot: Snapshot) -> pa.Array | Non
 
 def _in_commit_times(actions: Actions) -> dict[int, int]:
     """The in-commit timestamps of commits that have one, by version."""
-    told = {version: info.get("inCommitTimestamp") for version, info in actions.commit_infos}
-    return {version: time_ms for version, time_ms in told.items() if type(time_ms) is int}
+    timestamps = {version: info.get("inCommitTimestamp") for version, info in actions.commit_infos}
+    return {version: time_ms for version, time_ms in timestamps.items() if type(time_ms) is int}
 
 
 def named_vectors(snapshot: Snapshot, root: str) -> frozenset[str]:

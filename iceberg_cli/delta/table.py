@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli import __version__
-from iceberg_cli.delta.commit.bind import LogCommit, Summary, bind
+from iceberg_cli.delta.commit.bind import CommitSummary, LogCommit, bind
 from iceberg_cli.delta.commit.draft import CommitDraft
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.log_reader import DeltaLog
@@ -40,25 +40,25 @@ from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.operation.nested_tables import NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.retries import Retries
-from iceberg_cli.operation.workspace import OpenedTable
+from iceberg_cli.operation.workspace import OpenTable
 from iceberg_cli.paths import Roots, scheme_of
-from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.reachability import IcebergFiles, Needs
+    from iceberg_cli.delta.reachability import DeltaReachability, IcebergReachability
 
 # A commit is refused only where another one came first, and each refusal costs one more look at the log.
 _RETRIES = Retries(attempts=20, min_wait_ms=50, max_wait_ms=5_000, total_timeout_ms=1_800_000)
 
 
 @dataclass(kw_only=True)
-class DeltaTable(OpenedTable):
+class DeltaTable(OpenTable):
     """One Delta table, opened.
 
     Args:
-        name, storage, engine, on_event: see `OpenedTable`.
+        name, storage, engine, on_event: see `OpenTable`.
         root: its folder in canonical spelling.
         committer: how versions are added.
         iceberg_files: what Iceberg metadata in the folder reaches, by the table's log.
@@ -70,11 +70,11 @@ class DeltaTable(OpenedTable):
     takes_roots: ClassVar[bool] = False
     root: str
     committer: DeltaLogCommitter
-    iceberg_files: Callable[[DeltaLog], IcebergFiles]
+    iceberg_files: Callable[[DeltaLog], IcebergReachability]
     allow_roots: tuple[str, ...] = ()
     log: DeltaLog = field(init=False)
     _snapshot: Snapshot | None = None
-    _needs: Needs | None = None
+    _reachability: DeltaReachability | None = None
 
     def __post_init__(self) -> None:
         """The log is read through the same storage and engine."""
@@ -85,7 +85,7 @@ class DeltaTable(OpenedTable):
         self.engine = engine
         self.log = DeltaLog(self.storage, engine, self.root, self.on_event)
 
-    def keep_learnt(self) -> str | None:
+    def save_cache(self) -> str | None:
         """Nothing of a Delta table is kept from run to run; None."""
         return None
 
@@ -201,7 +201,7 @@ class DeltaTable(OpenedTable):
     def bind(
         self,
         step: Step,
-        staged: Mapping[Task, Staged],
+        staged: Mapping[Task, StagedFile],
         *,
         timestamp_ms: int,
         commit_uuid: str,
@@ -229,7 +229,7 @@ class DeltaTable(OpenedTable):
         )
         kept = kept_commit(self.root, operation_id=operation_id, mark=mark, commit_uuid=commit_uuid)
         attempt = self.committer.prepare(commit)
-        return replace(attempt, files={kept: commit.data}, scratch=(kept,))
+        return replace(attempt, files={kept: commit.data}, temporary_files=(kept,))
 
     def _deleted_files(self, step: Step, operation_id: str) -> int:
         """How many files the operation has deleted before a step that tells of it."""
@@ -254,9 +254,9 @@ class DeltaTable(OpenedTable):
             data=data,
             timestamp_ms=intent["timestamp_ms"],
             commit_uuid=intent["commit_uuid"],
-            updates=(Summary(version=update["version"], operation=update["operation"]),),
+            updates=(CommitSummary(version=update["version"], operation=update["operation"]),),
         )
-        return replace(self.committer.prepare(commit), digest=intent["digest"], scratch=(kept,))
+        return replace(self.committer.prepare(commit), digest=intent["digest"], temporary_files=(kept,))
 
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
         """Create the next version's file."""
@@ -273,13 +273,13 @@ class DeltaTable(OpenedTable):
     # -- sweep -------------------------------------------------------------------------------------------------
 
     @property
-    def needs(self) -> Needs:
+    def reachability(self) -> DeltaReachability:
         """What the table needs of its files, looked up once for each snapshot."""
-        from iceberg_cli.delta.reachability import Needs
+        from iceberg_cli.delta.reachability import DeltaReachability
 
-        if self._needs is None or self._needs.log is not self.log:
-            self._needs = Needs(log=self.log, iceberg=self.iceberg_files(self.log))
-        return self._needs
+        if self._reachability is None or self._reachability.log is not self.log:
+            self._reachability = DeltaReachability(log=self.log, iceberg=self.iceberg_files(self.log))
+        return self._reachability
 
     def nested_tables(self) -> NestedTables:
         """The other tables in the table's folder, as they are from now on."""
@@ -297,10 +297,10 @@ class DeltaTable(OpenedTable):
                 f"Cannot delete files of {self.name} any more: {reason}",
                 state="What was committed stays. Some unreferenced files are still there.",
             )
-        asked = removals.rows(rows)
-        own = own_removals(asked, root=self.root, roots=self.roots())
-        gone = pc.and_(self.needs.deletable(self.snapshot, asked, plan), own)
-        gone = pc.and_(gone, self.nested_tables().holding(asked["path"]).is_null())
+        request = removals.rows(rows)
+        own = own_removals(request, root=self.root, roots=self.roots())
+        gone = pc.and_(self.reachability.deletable(self.snapshot, request, plan), own)
+        gone = pc.and_(gone, self.nested_tables().holding(request["path"]).is_null())
         return [rows[int(place)] for place in gone.to_numpy(zero_copy_only=False).nonzero()[0]]
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from iceberg_cli.errors import unavailable
 Place = tuple[int, int]  # [start, stop)
 
 
-class Spool:
+class SpillFile:
     """Bytes, piece by piece. They are not mapped: what was mapped counts as this process's memory."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class SortedRuns:
         self._rows = rows
         self._run_rows = 2 * rows
         self._block_rows = max(1, rows >> 7)
-        self._spool = Spool()
+        self._file = SpillFile()
         self._waiting: list[pa.Table] = []  # for a run
         # Of each run, a row for each block: the keys of its first row, and its place.
         self._blocks: list[pa.Table] = []
@@ -89,7 +89,7 @@ class SortedRuns:
         waiting: list[pa.Table] = []
         new = 0  # rows that came since some went
         for number, place in enumerate(places):
-            waiting.append(from_ipc(self._spool.read(place)))
+            waiting.append(from_ipc(self._file.read(place)))
             new += len(waiting[-1])
             if number + 1 == len(blocks):
                 yield self._sorted(waiting)
@@ -107,7 +107,7 @@ class SortedRuns:
         run = self._sorted(self._waiting).combine_chunks()
         self._waiting.clear()
         firsts = range(0, len(run), self._block_rows)
-        places = [self._spool.add(to_ipc(run.slice(first, self._block_rows))) for first in firsts]
+        places = [self._file.add(to_ipc(run.slice(first, self._block_rows))) for first in firsts]
         starts, stops = (pa.array(ends, pa.int64()) for ends in zip(*places, strict=True))
         keys = run.select(self._keys).take(pa.array(firsts, pa.int64()))
         self._blocks.append(keys.append_column("start", starts).append_column("stop", stops))

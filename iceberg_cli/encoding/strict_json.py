@@ -75,7 +75,7 @@ def loads(data: bytes | bytearray, path: str, *, sharing: bool = True) -> dict[s
     except UnicodeDecodeError as error:
         raise CorruptFile(path, error.start, "not UTF-8") from None
     decoder = json.JSONDecoder(
-        object_pairs_hook=_Sharing().to_object if sharing else _to_object,
+        object_pairs_hook=_SharedValues().to_object if sharing else _to_object,
         parse_int=_to_int,
         parse_float=_to_float,
         parse_constant=_no_constant,
@@ -108,7 +108,7 @@ class Lines(NamedTuple):
     repeated: list[int]
 
 
-class _Repeating(dict[str, Any]):
+class _RepeatedKeys(dict[str, Any]):
     """An object that has a key twice, of which the last counts."""
 
 
@@ -158,7 +158,7 @@ def loads_lines(
                 value, end = decoder.raw_decode(line)
             except _RefusedError:
                 value, end = repeating.raw_decode(line)
-                if repeats_allowed is None or type(value) is _Repeating or not repeats_allowed(value):
+                if repeats_allowed is None or type(value) is _RepeatedKeys or not repeats_allowed(value):
                     raise
                 repeated.append(number)
         except _RefusedError as refused:
@@ -239,7 +239,7 @@ def _offset_of_structure(plain: bytes | bytearray, index: int) -> int:
     raise AssertionError(index)
 
 
-class _Sharing:
+class _SharedValues:
     """Builds objects of one file; equal leaves become one object, equal short strings one string."""
 
     __slots__ = ("objects", "strings")
@@ -284,7 +284,7 @@ def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _to_last(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
-    return value if len(value) == len(pairs) else _Repeating(value)
+    return value if len(value) == len(pairs) else _RepeatedKeys(value)
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> str:

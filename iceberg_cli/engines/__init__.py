@@ -33,7 +33,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BuiltFile:
     """A new file of a task.
 
     Args:
@@ -97,10 +97,10 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Exchanging(Engine, Protocol):
+class ShuffleEngine(Engine, Protocol):
     """An engine with workers that hand parts of what they read to each other, so that it need not pass through here."""
 
-    def exchange(
+    def shuffle(
         self,
         items: Sequence[Item],
         source: Callable[[Item], Source],
@@ -117,7 +117,7 @@ class Exchanging(Engine, Protocol):
         """Read each file once, share out what is parsed among buckets, and combine each bucket in one task.
 
         `combine` and `then` run in other processes, as `load` and `parse` do. A file that the last of them gives as
-        `Made` is written there. A task may run twice, side by side even.
+        `BuiltFile` is written there. A task may run twice, side by side even.
 
         Args:
             items: one per file.
@@ -133,7 +133,8 @@ class Exchanging(Engine, Protocol):
             on_event: progress.
 
         Returns:
-            What the last function returned for each bucket that anything is in, in no order; of a `Made` its result.
+            What the last function returned for each bucket that anything is in, in no order; of a
+            `BuiltFile` its result.
 
         Raises:
             What the functions raise, and BackendUnavailable; whatever came before must not be used.

@@ -18,12 +18,12 @@ from iceberg_cli.storage import Storage
 
 _LOCAL_THREADS = 4
 _REMOTE_THREADS = 32
-_MOST_LANES = 2  # each takes some 100 MB while it decodes
+_MOST_WORKERS = 2  # each takes some 100 MB while it decodes
 _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
 _HANDFUL_FILES = 16  # local ones that a thread reads at once
 _HANDFUL_BYTES = 1 << 20
-_LANE_BATCH_BYTES = 6 << 20  # each lane holds one while the other lanes hold theirs
+_WORKER_BATCH_BYTES = 6 << 20  # each worker holds one while the other workers hold theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class LocalEngine:
     Args:
         storage: of the files.
         threads: that read side by side.
-        lanes: processes that large scans are divided among; more than one only for a storage that survives a fork.
+        workers: processes that large scans are divided among; more than one only for a storage that survives a fork.
         lanes_from_bytes: the size of a scan below which forking costs more than it saves.
     """
 
     storage: Storage
     threads: int = 4
-    lanes: int = 1
-    lanes_from_bytes: int = 8 << 20
+    workers: int = 1
+    workers_from_bytes: int = 8 << 20
     name: str = "local"
 
     def scan(
@@ -67,10 +67,10 @@ class LocalEngine:
                 raise CorruptFile(path, None, "the table needs this file and it is not there") from None
             return len(data), load(item, data)
 
-        # Closes what is drawn of the phase before, whose thread must be gone before lanes are forked.
+        # Closes what is drawn of the phase before, whose thread must be gone before workers are forked.
         on_event(Event(phase=phase, done=0, total=len(items)))
-        if self.lanes > 1 and self._pays([source(item) for item in items]):
-            parts = self._in_lanes(items, source, read, parse, batch_bytes)
+        if self.workers > 1 and self._pays([source(item) for item in items]):
+            parts = self._in_processes(items, source, read, parse, batch_bytes)
         else:
             parts = self._here(items, source, read, parse, batch_bytes)
         done = 0
@@ -81,9 +81,9 @@ class LocalEngine:
                 on_event(Event(phase=phase, done=done, total=len(items)))
 
     def _pays(self, sources: Sequence[Source]) -> bool:
-        """Whether lanes would be done sooner. What they share out must have known sizes, and be local."""
+        """Whether workers would be done sooner. What they share out must have known sizes, and be local."""
         sizes = [source.size_bytes for source in sources]
-        enough = len(sizes) > 1 and sum(sizes) >= self.lanes_from_bytes
+        enough = len(sizes) > 1 and sum(sizes) >= self.workers_from_bytes
         return enough and all(sizes) and all(scheme_of(source.path) == "file" for source in sources)
 
     def _here(
@@ -106,7 +106,7 @@ class LocalEngine:
         if batch:
             yield len(batch), parse(batch)
 
-    def _in_lanes(
+    def _in_processes(
         self,
         items: Sequence[Item],
         source: Callable[[Item], Source],
@@ -118,15 +118,15 @@ class LocalEngine:
         from iceberg_cli.engines.process_pool import started
 
         sizes = [source(item).size_bytes for item in items]
-        batches = _cut(items, sizes, min(batch_bytes, _LANE_BATCH_BYTES), self.lanes)
+        batches = _cut(items, sizes, min(batch_bytes, _WORKER_BATCH_BYTES), self.workers)
 
-        def share(lane: int) -> Iterator[tuple[int, Parsed]]:
-            for batch in batches[lane :: self.lanes]:
+        def split(worker: int) -> Iterator[tuple[int, Parsed]]:
+            for batch in batches[worker :: self.workers]:
                 yield len(batch), parse([(item, read(item)[1]) for item in batch])
 
         with ExitStack() as stack:
             try:
-                results = stack.enter_context(started(self.lanes, share))
+                results = stack.enter_context(started(self.workers, split))
             except OSError:  # no room for more processes
                 yield from self._here(items, source, read, parse, batch_bytes)
                 return
@@ -181,15 +181,15 @@ def _handfuls(
             start, size_bytes = index + 1, 0
 
 
-def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, lanes: int) -> list[Sequence[Item]]:
-    """Items in their order, at most about `batch_bytes` of them at a time, and about as many for each lane."""
-    rounds = max(1, math.ceil(sum(sizes) / (batch_bytes * lanes)))
-    share = sum(sizes) / (rounds * lanes)
+def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, workers: int) -> list[Sequence[Item]]:
+    """Items in their order, at most about `batch_bytes` of them at a time, and about as many for each worker."""
+    rounds = max(1, math.ceil(sum(sizes) / (batch_bytes * workers)))
+    split = sum(sizes) / (rounds * workers)
     batches: list[Sequence[Item]] = []
     start = size_bytes = 0
     for index, size in enumerate(sizes):
         size_bytes += size
-        full = size_bytes + size / 2 >= share * (len(batches) + 1)
+        full = size_bytes + size / 2 >= split * (len(batches) + 1)
         if full or index + 1 - start >= _BATCH_FILES or index + 1 == len(sizes):
             batches.append(items[start : index + 1])
             start = index + 1
@@ -197,9 +197,9 @@ def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, lanes: i
 
 
 def engine_of(storage: Storage, *, local: bool) -> LocalEngine:
-    """Lanes for files of local disks only: other storages have threads, which do not survive a fork."""
+    """Workers for files of local disks only: other storages have threads, which do not survive a fork."""
     if not local:
         return LocalEngine(storage, threads=_REMOTE_THREADS)
     # On other systems their own libraries may not be used after a fork.
-    lanes = min(len(os.sched_getaffinity(0)), _MOST_LANES) if sys.platform == "linux" else 1
-    return LocalEngine(storage, threads=_LOCAL_THREADS, lanes=lanes)
+    workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS) if sys.platform == "linux" else 1
+    return LocalEngine(storage, threads=_LOCAL_THREADS, workers=workers)

@@ -1,7 +1,7 @@
-"""Lanes: forked processes that work on batches side by side, and hand results back in the order of the batches.
+"""Workers: forked processes that work on batches side by side, and hand results back in the order of the batches.
 
-A lane is a copy of this process as it is at the fork, so closures need not be pickled; only results travel, each in a
-frame that names its batch. A full pipe holds a lane back: none gets further ahead than a batch or two. A lane never
+A worker is a copy of this process as it is at the fork, so closures need not be pickled; only results travel, each in a
+frame that names its batch. A full pipe holds a worker back: none gets further ahead than a batch or two. A worker never
 returns into the caller's code: it leaves without flushing buffers or running handlers that belong to its parent.
 """
 
@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 # Is it an error, index of the batch, bytes of the pickle, number of its buffers.
 _FRAME = struct.Struct("<?QQQ")
 _SIZE = struct.Struct("<Q")  # of each buffer, before its bytes
-_PIPE_BYTES = 1 << 20  # most results fit: the lane goes on while its parent is busy
+_PIPE_BYTES = 1 << 20  # most results fit: the worker goes on while its parent is busy
 # The C library returns freed memory to the system at once, only to ask for it again for the next batch, and the system
 # clears each page anew. It stops doing so once a block of this size was freed; the block itself is never touched.
 _KEPT_BYTES = 24 << 20
@@ -35,12 +35,12 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Worker:
     process_id: int
     pipe: BinaryIO
 
     def result(self, index: int) -> Any:
-        """What became of batch `index`, which is the next one of this lane."""
+        """What became of batch `index`, which is the next one of this worker."""
         failed, found, size, count = _FRAME.unpack(self._exactly(_FRAME.size))
         data = self._exactly(size)
         buffers = [self._exactly(_SIZE.unpack(self._exactly(_SIZE.size))[0]) for _ in range(count)]
@@ -48,7 +48,7 @@ class _Lane:
         if failed:
             raise value
         if found != index:
-            raise AssertionError(f"a lane answered batch {found} where {index} was next")
+            raise AssertionError(f"a worker answered batch {found} where {index} was next")
         return value
 
     def _exactly(self, size: int) -> bytes:
@@ -80,44 +80,44 @@ class _Lane:
 
 @contextlib.contextmanager
 def started(
-    lanes: int, share: Callable[[int], Iterable[Result]]
+    workers: int, split: Callable[[int], Iterable[Result]]
 ) -> Iterator[Callable[[int], Iterator[Result]]]:
-    """Fork the lanes, and end them at the end of the block.
+    """Fork the workers, and end them at the end of the block.
 
     No other thread may be alive.
 
     Args:
-        lanes: how many.
-        share: runs in lane k; the results of batches k, k + lanes, k + 2 * lanes and so on.
+        workers: how many.
+        split: runs in worker k; the results of batches k, k + workers, k + 2 * workers and so on.
 
     Yields:
-        A function from the number of batches to their results, in the order of the batches. What a lane raises is
-        raised there with its fields; a lane that was killed is `BackendUnavailable`.
+        A function from the number of batches to their results, in the order of the batches. What a worker raises
+        is raised there with its fields; a worker that was killed is `BackendUnavailable`.
 
     Raises:
         OSError: the system has no room for another process; nothing runs.
     """
-    running: list[_Lane] = []
+    running: list[_Worker] = []
 
     def results(batches: int) -> Iterator[Result]:
         for index in range(batches):
-            yield running[index % lanes].result(index)
+            yield running[index % workers].result(index)
 
     try:
-        # A signal waits until every lane that was forked is known here, and will be ended.
+        # A signal waits until every worker that was forked is known here, and will be ended.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         try:
-            for number in range(lanes):
-                running.append(_fork(number, lanes, share, [lane.pipe.fileno() for lane in running]))
+            for number in range(workers):
+                running.append(_fork(number, workers, split, [worker.pipe.fileno() for worker in running]))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield results
     finally:
-        for lane in running:
-            lane.stop()
+        for worker in running:
+            worker.stop()
 
 
-def _fork(number: int, lanes: int, share: Callable[[int], Iterable[Any]], others: Sequence[int]) -> _Lane:
+def _fork(number: int, workers: int, split: Callable[[int], Iterable[Any]], others: Sequence[int]) -> _Worker:
     reader, writer = os.pipe()
     try:
         with contextlib.suppress(OSError):  # more than the system allows one user
@@ -131,15 +131,15 @@ def _fork(number: int, lanes: int, share: Callable[[int], Iterable[Any]], others
         os.close(writer)
         raise
     if process_id == 0:
-        _run(number, lanes, share, writer, [reader, *others])
+        _run(number, workers, split, writer, [reader, *others])
     os.close(writer)
-    return _Lane(process_id, open(reader, "rb"))
+    return _Worker(process_id, open(reader, "rb"))
 
 
 def _run(
-    number: int, lanes: int, share: Callable[[int], Iterable[Any]], writer: int, not_ours: Sequence[int]
+    number: int, workers: int, split: Callable[[int], Iterable[Any]], writer: int, not_ours: Sequence[int]
 ) -> NoReturn:
-    """All that a lane does. Whether to stop is its parent's decision: it hears neither Ctrl-C nor SIGTERM."""
+    """All that a worker does. Whether to stop is its parent's decision: it hears neither Ctrl-C nor SIGTERM."""
     code = 1
     try:
         for number_of_signal in _STOP_SIGNALS:
@@ -147,16 +147,16 @@ def _run(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
         bytearray(_KEPT_BYTES)
         gc.freeze()  # looking for garbage among the parent's objects would copy the memory they are in
-        # While a lane held the reading end of a pipe, nobody who writes to it would notice that the parent is gone.
+        # While a worker held the reading end of a pipe, nobody who writes to it would notice that the parent is gone.
         for descriptor in not_ours:
             os.close(descriptor)
         index = number
         try:
-            for result in share(number):
+            for result in split(number):
                 buffers: list[pickle.PickleBuffer] = []
                 data = pickle.dumps(result, 5, buffer_callback=buffers.append)
                 _send(writer, data, [buffer.raw() for buffer in buffers], index=index, failed=False)
-                index += lanes
+                index += workers
                 del result, data, buffers  # the next batch needs the memory
         except BaseException as error:  # noqa: BLE001 - every one of them reaches the parent
             _send(

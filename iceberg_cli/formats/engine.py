@@ -71,8 +71,8 @@ def log_bytes(segment: Segment, hint: CheckpointHint | None) -> int:
     top_level = sum(file.size_bytes for file in segment.checkpoint.files)
     if hint is None or hint.version != segment.checkpoint.version:
         return commits + top_level
-    said = hint.fields.get("sizeInBytes")  # with sidecars
-    return commits + (max(said, top_level) if type(said) is int else top_level)
+    stated = hint.fields.get("sizeInBytes")  # with sidecars
+    return commits + (max(stated, top_level) if type(stated) is int else top_level)
 
 
 def _newest_file(segment: Segment) -> str:
@@ -87,7 +87,7 @@ def manifest_bytes(table: IcebergTable) -> int:
     snapshot = table.metadata.current_snapshot()
     if snapshot is None:
         return 0
-    rows = table.liveness.manifests(
+    rows = table.reachability.manifests(
         [snapshot_files(snapshot)], phase="reading the current manifest list", required=False
     ).rows
     return int(pc.sum(rows["manifest_length"]).as_py() or 0)

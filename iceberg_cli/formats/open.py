@@ -13,7 +13,7 @@ from iceberg_cli.engines import OnEvent
 from iceberg_cli.engines.local import engine_of
 from iceberg_cli.errors import Refused, TableNotFound, UsageError
 from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of, whole_store
-from iceberg_cli.storage.access import Trusts, located, storage_of
+from iceberg_cli.storage.access import UnsafeOverrides, located, storage_of
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from iceberg_cli.delta.log_reader import DeltaLog
     from iceberg_cli.delta.table import DeltaTable
     from iceberg_cli.engines.selection import EngineChoice
-    from iceberg_cli.iceberg.shared_folders import IcebergFiles
+    from iceberg_cli.iceberg.shared_folders import UniformFiles
     from iceberg_cli.iceberg.table import IcebergTable
     from iceberg_cli.operation.apply import Verb
 
 _LOG_FOLDER = "_delta_log"
-_LOG_LANES_FROM_BYTES = 32 << 20  # Arrow reads JSON as fast as lanes hand it over
+_LOG_WORKERS_FROM_BYTES = 32 << 20  # Arrow reads JSON as fast as workers hand it over
 _FILE_ENDINGS = (".json", ".json.gz")  # of names that could be a catalog's too
 _LEVELS = ("CATALOG", "NAMESPACE", "TABLE")
 _CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
@@ -63,27 +63,27 @@ def open_table(
     Raises:
         UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
     """
-    trusts = Trusts(allow_roots=allow_roots, trust_lists=trust_lists)
+    overrides = UnsafeOverrides(allow_roots=allow_roots, trust_lists=trust_lists)
     if _CATALOG_NAME.fullmatch(name) and not (name.endswith(_FILE_ENDINGS) and os.path.isfile(name)):
         from iceberg_cli.iceberg.open import open_in_catalog
 
-        table = open_in_catalog(name, storage_options, catalog_config, trusts, on_event)
+        table = open_in_catalog(name, storage_options, catalog_config, overrides, on_event)
     else:
         _check_parts(name)
         opened = located(name)
-        storage = storage_of(opened.removesuffix(f"/{_LOG_FOLDER}") or opened, storage_options, trusts)
+        storage = storage_of(opened.removesuffix(f"/{_LOG_FOLDER}") or opened, storage_options, overrides)
         if not opened.endswith(METADATA_SUFFIXES):
             delta = _delta_table(opened, storage, on_event)
             if delta is not None:
-                _refuse_iceberg_options(trusts, name, delta.root)
-                delta.allow_roots = trusts.allow_roots
+                _refuse_iceberg_options(overrides, name, delta.root)
+                delta.allow_roots = overrides.allow_roots
                 _choose_engine(delta, engine)
                 delta.load()
                 return delta
         # A Delta table needs nothing of what comes with this.
         from iceberg_cli.iceberg.open import open_in_folder
 
-        table = open_in_folder(opened, storage, trusts, on_event)
+        table = open_in_folder(opened, storage, overrides, on_event)
     # A copy's files may have other content than the files whose names they bear.
     if cache is not None and not isinstance(table.storage, RelocatedStorage):
         table.use_cache(cache[0], limit_bytes=cache[1])
@@ -155,29 +155,29 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
         storage=storage,
         committer=DeltaLogCommitter(root, storage),
         iceberg_files=iceberg_files,
-        engine=replace(engine, lanes_from_bytes=_LOG_LANES_FROM_BYTES),
+        engine=replace(engine, workers_from_bytes=_LOG_WORKERS_FROM_BYTES),
         on_event=on_event,
     )
 
 
-def _refuse_iceberg_options(trusts: Trusts, name: str, root: str) -> None:
+def _refuse_iceberg_options(overrides: UnsafeOverrides, name: str, root: str) -> None:
     """Refuse both for a Delta table, but for its own root where that is a whole bucket.
 
     Of a shallow clone's files in another table's folder nobody can tell who else needs them.
     """
     for option, given in (
-        ("--unsafe-trust-lists", trusts.trust_lists),
-        ("--unsafe-allow-root", [each for each in trusts.allow_roots if whole_store(each) != root]),
+        ("--unsafe-trust-lists", overrides.trust_lists),
+        ("--unsafe-allow-root", [each for each in overrides.allow_roots if whole_store(each) != root]),
     ):
         if given:
             raise UsageError(f"{option} is an option of Iceberg tables, and {name} is a Delta table")
 
 
-def iceberg_files(log: DeltaLog) -> IcebergFiles:
+def iceberg_files(log: DeltaLog) -> UniformFiles:
     """What Iceberg metadata in a Delta table's folder reaches: read with the storage and engine of the log."""
-    from iceberg_cli.iceberg.shared_folders import IcebergFiles
+    from iceberg_cli.iceberg.shared_folders import UniformFiles
 
-    return IcebergFiles(storage=log.storage, engine=log.engine, root=log.root, on_event=log.on_event)
+    return UniformFiles(storage=log.storage, engine=log.engine, root=log.root, on_event=log.on_event)
 
 
 def _choose_engine(table: IcebergTable | DeltaTable, engine: EngineChoice | None) -> None:

@@ -16,7 +16,7 @@ from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.outcomes import Attempt, Outcome, Unknown
 from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
-from iceberg_cli.storage.access import Trusts, storage_of
+from iceberg_cli.storage.access import UnsafeOverrides, storage_of
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage
 
@@ -29,18 +29,20 @@ def open_in_catalog(
     name: str,
     storage_options: Mapping[str, str],
     catalog_config: str | None,
-    trusts: Trusts,
+    overrides: UnsafeOverrides,
     on_event: OnEvent,
 ) -> IcebergTable:
     """The table of a catalog, loaded once; see `formats/open.py`."""
     from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
 
     committer, options = open_catalog_table(name, config_file=catalog_config, storage_options=storage_options)
-    storage = storage_of(_folder_of(committer.current()), options, trusts)
-    return _loaded(name, storage, committer, trusts, on_event)
+    storage = storage_of(_folder_of(committer.current()), options, overrides)
+    return _loaded(name, storage, committer, overrides, on_event)
 
 
-def open_in_folder(opened: str, storage: RoutedStorage, trusts: Trusts, on_event: OnEvent) -> IcebergTable:
+def open_in_folder(
+    opened: str, storage: RoutedStorage, overrides: UnsafeOverrides, on_event: OnEvent
+) -> IcebergTable:
     """The table in a folder, or of one metadata file, loaded once.
 
     A folder that links lead to is opened by the table's own name for it. A copy is found by its location.
@@ -48,22 +50,22 @@ def open_in_folder(opened: str, storage: RoutedStorage, trusts: Trusts, on_event
     Args:
         opened: from `located`.
         storage: trusts `opened`.
-        trusts: see `formats/open.py`.
+        overrides: see `formats/open.py`.
         on_event: progress.
     """
     committer = open_folder(opened, storage)
     name = storage.canonical(opened)  # a saved plan is carried out from any folder
-    table = _loaded(name, storage, committer, trusts, on_event)
+    table = _loaded(name, storage, committer, overrides, on_event)
     folder = _table_folder(name, table.metadata) if name.endswith(METADATA_SUFFIXES) else name
     own = canonical(table.location.rstrip("/"))
     if folder == own:
         return table
     if _is_one_folder(folder, own):
-        storage = storage.trusting(*trusts.local_folders(own))
-        return open_in_folder(own + name[len(folder) :], storage, trusts, on_event)
+        storage = storage.trusting(*overrides.local_folders(own))
+        return open_in_folder(own + name[len(folder) :], storage, overrides, on_event)
     moved = RelocatedStorage(storage, original=table.location, copy=folder)
     copy = _Copy(committer=committer, folder=folder, original=table.location)
-    relocated = _table(name, moved, copy, trusts, on_event)
+    relocated = _table(name, moved, copy, overrides, on_event)
     relocated.load()
     return relocated
 
@@ -94,9 +96,9 @@ def _table_folder(metadata_location: str, metadata: TableMetadata) -> str:
 
 
 def _loaded(
-    name: str, storage: RoutedStorage, committer: Committer, trusts: Trusts, on_event: OnEvent
+    name: str, storage: RoutedStorage, committer: Committer, overrides: UnsafeOverrides, on_event: OnEvent
 ) -> IcebergTable:
-    table = _table(name, storage, committer, trusts, on_event)
+    table = _table(name, storage, committer, overrides, on_event)
     table.load()
     if scheme_of(table.location) == "file":
         table.look_through_links()
@@ -107,7 +109,7 @@ def _table(
     name: str,
     storage: RoutedStorage | RelocatedStorage,
     committer: Committer,
-    trusts: Trusts,
+    overrides: UnsafeOverrides,
     on_event: OnEvent,
 ) -> IcebergTable:
     local = scheme_of(committer.current()) == "file"
@@ -117,8 +119,8 @@ def _table(
         committer=committer,
         engine=engine_of(storage, local=local),
         on_event=on_event,
-        allow_roots=trusts.allow_roots,
-        trust_lists=trusts.trust_lists,
+        allow_roots=overrides.allow_roots,
+        trust_lists=overrides.trust_lists,
     )
 
 

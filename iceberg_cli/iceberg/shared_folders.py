@@ -102,7 +102,7 @@ def _is_metadata(path: str, folder: str) -> bool:
 
 
 @dataclass(kw_only=True)
-class IcebergFiles:
+class UniformFiles:
     """What Iceberg metadata in a Delta table's folder reaches.
 
     Args:
@@ -129,7 +129,7 @@ class IcebergFiles:
             return {}
         return self._files.newest(f"{self.root}/{METADATA}")
 
-    def hold(self, keys: pa.Array) -> pa.Array:
+    def reachable(self, keys: pa.Array) -> pa.Array:
         """Which of n liveness keys are of files that one of these tables reaches.
 
         Raises:
@@ -142,20 +142,20 @@ class IcebergFiles:
             return pa.repeat(value=False, size=len(keys))
         if self._keys is None or tables != self._tables:
             self._keys, self._tables = self._reached(tables), tables
-        return pa.array(self._keys.holds(keys_of(keys)))
+        return pa.array(self._keys.contains(keys_of(keys)))
 
     def _reached(self, tables: Mapping[str, str]) -> KnownKeys:
         from iceberg_cli.iceberg.ownership import named_files
         from iceberg_cli.iceberg.reachability.keys import KnownKeys
         from iceberg_cli.iceberg.reachability.question import snapshot_files
-        from iceberg_cli.iceberg.reachability.scan import Liveness
+        from iceberg_cli.iceberg.reachability.scan import Reachability
         from iceberg_cli.iceberg.spec.metadata import TableMetadata
         from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
         from iceberg_cli.storage.aliases import OtherNames
 
-        liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=False)
+        reachability = Reachability(engine=self.engine, on_event=self.on_event, trust_lists=False)
         if scheme_of(self.root) == "file":
-            liveness.other_names = OtherNames([self.root])
+            reachability.other_names = OtherNames([self.root])
         blocks = []
         for path in tables.values():
             try:
@@ -163,7 +163,7 @@ class IcebergFiles:
                     decode_metadata_file(self.storage.read(path), path), path=path
                 )
                 snapshots = [snapshot_files(snapshot) for snapshot in metadata.snapshots]
-                blocks.append(liveness.everything_live(snapshots, named_files(metadata, path)).whole())
+                blocks.append(reachability.everything_live(snapshots, named_files(metadata, path)).whole())
             except (CorruptFile, FileNotFoundError) as error:
                 reason = error.message if isinstance(error, CorruptFile) else f"{path} is gone"
                 raise Refused(

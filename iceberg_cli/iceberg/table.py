@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Engine, Exchanging
+from iceberg_cli.engines import Engine, ShuffleEngine
 from iceberg_cli.errors import (
     BackendUnavailable,
     CorruptFile,
@@ -30,30 +30,30 @@ from iceberg_cli.iceberg import ownership as own_files
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
-from iceberg_cli.iceberg.reachability.cache import LivenessCache
+from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.reachability.scan import Liveness
+from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.shared_folders import MetadataFiles, delta_owner
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.retries import Retries
-from iceberg_cli.operation.workspace import OpenedTable
+from iceberg_cli.operation.workspace import OpenTable
 from iceberg_cli.paths import Roots, canonical
-from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.aliases import OtherNames
 
 
 @dataclass(kw_only=True)
-class IcebergTable(OpenedTable):
+class IcebergTable(OpenTable):
     """One Iceberg table, opened.
 
     Args:
-        name, storage, engine, on_event: see `OpenedTable`.
+        name, storage, engine, on_event: see `OpenTable`.
         committer: how its pointer moves.
         allow_roots: folders outside the table's own locations in which files may be deleted too.
         trust_lists: take manifest lists at their word where the summary says they were cut short.
@@ -66,44 +66,46 @@ class IcebergTable(OpenedTable):
     metadata_location: str = ""
     _metadata: TableMetadata | None = None
     _newer: tuple[str, TableMetadata] | None = None  # location and content of one that is not loaded yet
-    _told: set[str] = field(default_factory=set)  # manifests of which `notices` spoke
+    _noticed: set[str] = field(default_factory=set)  # manifests of which `notices` spoke
     _live: KnownKeys | None = None
     _live_location: str = ""
     _looked_beside: tuple[str, tuple[str, str] | None] | None = (
         None  # UUID and metadata file of another table
     )
     _neighbours: MetadataFiles = field(init=False)
-    _liveness: Liveness = field(init=False)
+    _reachability: Reachability = field(init=False)
 
     def __post_init__(self) -> None:
         """One memory of what was read, for the whole run."""
-        self._liveness = Liveness(engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists)
+        self._reachability = Reachability(
+            engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists
+        )
         self._neighbours = MetadataFiles(storage=self.storage)
 
     @property
     def workers_write(self) -> bool:  # type: ignore[override]
         """Whether the engine's workers write new files."""
-        return isinstance(self.engine, Exchanging)
+        return isinstance(self.engine, ShuffleEngine)
 
     def use(self, engine: Engine) -> None:
         """Read with another engine from now on."""
-        self.engine = self._liveness.engine = engine
+        self.engine = self._reachability.engine = engine
 
     def look_through_links(self) -> None:
         """For tables on local disks, where symbolic links to folders give one file several names."""
-        self._liveness.other_names = OtherNames(self.roots().folders)
+        self._reachability.other_names = OtherNames(self.roots().folders)
 
     def use_cache(self, folder: Path, *, limit_bytes: int) -> None:
         """Take what earlier runs learnt of this table's immutable files, and keep what this one learns.
 
         Args:
-            folder: of all tables; see `LivenessCache`.
+            folder: of all tables; see `ReachabilityCache`.
             limit_bytes: of what is kept of all tables.
         """
         if self.metadata.table_uuid is None:  # nothing tells it from another table at its place
             return
-        names = self._liveness.other_names
-        self._liveness.cache = LivenessCache(
+        names = self._reachability.other_names
+        self._reachability.cache = ReachabilityCache(
             folder,
             self.storage,
             table_uuid=self.metadata.table_uuid,
@@ -112,9 +114,9 @@ class IcebergTable(OpenedTable):
             limit_bytes=limit_bytes,
         )
 
-    def keep_learnt(self) -> str | None:
+    def save_cache(self) -> str | None:
         """Write what this run learnt, if anything, to the cache; why that failed, or None."""
-        cache = self._liveness.cache
+        cache = self._reachability.cache
         return (
             None
             if cache is None
@@ -219,9 +221,9 @@ class IcebergTable(OpenedTable):
     # -- plans -------------------------------------------------------------------------------------------------
 
     @property
-    def liveness(self) -> Liveness:
+    def reachability(self) -> Reachability:
         """What was read of manifests in this run."""
-        return self._liveness
+        return self._reachability
 
     def read_only_reason(self) -> str | None:
         """Why this table cannot be committed to from here, or None."""
@@ -268,14 +270,14 @@ class IcebergTable(OpenedTable):
         with naming_the_way_out(self.metadata, plan):
             for step in plan.steps:
                 if step.reach is not None:
-                    answer = self._liveness.answer(step.reach, step=step.name)
+                    answer = self._reachability.answer(step.reach, step=step.name)
                     content.append(answer.content)
                     tables.append(answer.rows)
                     warnings += answer.warnings
                 if step.change is not None:
                     tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
-            read_kept(self._liveness, self.metadata, plan)
-        self._told |= mended_lengths(plan, self._liveness.stale_lengths)
+            read_kept(self._reachability, self.metadata, plan)
+        self._noticed |= mended_lengths(plan, self._reachability.stale_lengths)
         warnings += self.notices()
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         nested = NestedFiles(self._nested_tables())
@@ -304,11 +306,11 @@ class IcebergTable(OpenedTable):
 
     def notices(self) -> list[str]:
         """What was noticed while this table was read and not told yet, for the operator."""
-        stale = self._liveness.stale_lengths
-        new = [path for path in stale if path not in self._told]
+        stale = self._reachability.stale_lengths
+        new = [path for path in stale if path not in self._noticed]
         if not new:
             return []
-        self._told.update(new)
+        self._noticed.update(new)
         listed, size_bytes = stale[new[0]]
         more = f", and {len(new) - 1:,} more like it" if len(new) > 1 else ""
         notice = (
@@ -333,7 +335,7 @@ class IcebergTable(OpenedTable):
     def bind(
         self,
         step: Step,
-        staged: Mapping[Task, Staged],
+        staged: Mapping[Task, StagedFile],
         *,
         timestamp_ms: int,
         commit_uuid: str,
@@ -418,17 +420,17 @@ class IcebergTable(OpenedTable):
                 state="The commit is done. Some unreferenced files are still there.",
                 next_step=f"{error.next_step} `resume --abandon` closes the operation.".lstrip(),
             ) from error
-        asked = removals.rows(rows)
+        request = removals.rows(rows)
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
-        if pc.any(pc.not_equal(asked["kind"].cast(pa.string()), "metadata_file")).as_py():
+        if pc.any(pc.not_equal(request["kind"].cast(pa.string()), "metadata_file")).as_py():
             self._check_interlocks()
         self._check_owners()
-        paths = asked["path"].cast(pa.string()).combine_chunks()
+        paths = request["path"].cast(pa.string()).combine_chunks()
         # A link that the operator allowed can lead to a file that the table reaches by another name.
-        names = [keys_of(asked["as_written"]), keys_of(paths), *self._liveness.other_keys(paths)]
-        gone = ~live.holds(np.concatenate(names)).reshape(len(names), -1).any(axis=0)
-        own = own_files.own_removals(asked, self.roots()).to_numpy(zero_copy_only=False)
-        own &= self._nested_tables().holding(asked["path"]).is_null().to_numpy()
+        names = [keys_of(request["as_written"]), keys_of(paths), *self._reachability.other_keys(paths)]
+        gone = ~live.contains(np.concatenate(names)).reshape(len(names), -1).any(axis=0)
+        own = own_files.own_removals(request, self.roots()).to_numpy(zero_copy_only=False)
+        own &= self._nested_tables().holding(request["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
 
     def _check_interlocks(self) -> None:
@@ -452,7 +454,7 @@ class IcebergTable(OpenedTable):
     def _live_now(self) -> KnownKeys:
         self.load()
         if self._live is None or self._live_location != self.metadata_location:
-            self._live = self._liveness.everything_live(
+            self._live = self._reachability.everything_live(
                 [snapshot_files(s) for s in self.metadata.snapshots],
                 own_files.named_files(self.metadata, self.metadata_location),
             )

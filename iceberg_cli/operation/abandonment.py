@@ -11,7 +11,7 @@ from iceberg_cli.operation.journal import Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import take_over
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.records import Operation
-from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import gaps
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import PART_ROWS, Removals
@@ -20,7 +20,7 @@ from iceberg_cli.plan.report import OrphanFiles
 _LISTED: Final = 100_000  # files; the others are counted
 
 
-def abandon(table: Table, operation_id: str, shell: Shell) -> OrphanFiles | None:
+def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | None:
     """Close an operation without finishing it: the files that it was still to delete stay.
 
     Returns:
@@ -42,19 +42,19 @@ def abandon(table: Table, operation_id: str, shell: Shell) -> OrphanFiles | None
             f"Cannot abandon {operation_id}: its commit has no known outcome yet and can still happen",
             next_step="`resume` settles it first.",
         )
-    take_over(journal, shell)
+    take_over(journal, runtime)
     orphans = _orphans(table, journal, operation)
     if operation.table_uuid == base.table_uuid:
         marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
         for state in states:
             unreferenced = state.intent is None or state.outcome == "conflict"
-            table.discard([*state.litter, *(state.staged if unreferenced else ())], marks=marks)
+            table.discard([*state.leftovers, *(state.staged if unreferenced else ())], marks=marks)
     journal.close("abandoned")
     return orphans
 
 
 @dataclass(kw_only=True)
-class _Found:
+class _OrphanCount:
     """Orphan files as they are found. `note` says why the table was not asked about some of them."""
 
     count: int = 0
@@ -79,7 +79,7 @@ class _Found:
 
 def _orphans(table: Table, journal: Journal, operation: Operation) -> OrphanFiles | None:
     """What committed steps did not delete, as far as the journal tells, and of their own what cannot be told."""
-    found = _Found()
+    found = _OrphanCount()
     try:
         loaded = load_plan(journal)
         for removals, rows in _left(journal, operation):
@@ -115,7 +115,7 @@ def _left(journal: Journal, operation: Operation) -> Iterator[tuple[Removals, Se
 
 
 def _needed_by_nobody(
-    table: Table, removals: Removals, rows: Sequence[int], plan: Plan, found: _Found
+    table: Table, removals: Removals, rows: Sequence[int], plan: Plan, found: _OrphanCount
 ) -> Sequence[int]:
     """Those of `rows` that the table does not need now; all of them where it cannot be asked."""
     if found.note:

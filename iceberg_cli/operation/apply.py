@@ -28,22 +28,22 @@ from iceberg_cli.operation.ports import Table, Verb
 from iceberg_cli.operation.records import VERSION, Operation
 from iceberg_cli.operation.removal_parts import in_parts
 from iceberg_cli.operation.runner import OperationRun
-from iceberg_cli.operation.runtime import Shell, system_shell
+from iceberg_cli.operation.runtime import Runtime, system_runtime
 from iceberg_cli.plan.plan import Base, Plan, encode
 from iceberg_cli.plan.removals import as_files
 from iceberg_cli.plan.report import Report
 
-__all__ = ["Shell", "Table", "Verb", "abandon", "apply", "resume", "system_shell"]
+__all__ = ["Runtime", "Table", "Verb", "abandon", "apply", "resume", "system_runtime"]
 
 
-def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
+def apply(plan: Plan, table: Table, verb: Verb, runtime: Runtime) -> Report:
     """Carry out a plan that an operator has seen.
 
     Args:
         plan: with its removals.
         table: where it applies; loaded anew for every attempt.
         verb: plans again, and builds staged files.
-        shell: clock, ids, limits.
+        runtime: clock, ids, limits.
 
     Returns:
         What happened: done, nothing_to_do, waiting for its grace, or partial.
@@ -52,7 +52,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
         Refused: an interlock forbids it, or our clock is wrong. StalePlan: the table moved and more would go.
         CommitConflict, CommitStateUnknown, CorruptFile, BackendUnavailable, Interrupted.
     """
-    started_ms = shell.now_ms()
+    started_ms = runtime.now_ms()
     if plan.blocked_by:
         raise Refused(
             f"Cannot {plan.operation} {plan.table['name']}: " + "; ".join(plan.blocked_by),
@@ -68,7 +68,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             not_applicable=plan.not_applicable,
         )
     assert plan.removals is not None
-    operation_id = shell.new_uuid()
+    operation_id = runtime.new_uuid()
     base = table.load()
     if base.table_uuid != plan.base.table_uuid:
         raise Refused(
@@ -76,7 +76,7 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             f"and {plan.table['name']} is {base.table_uuid}"
         )
     journal = table.journal(operation_id)
-    shell.check_cancelled()
+    runtime.check_cancelled()
     removals = in_parts(plan.removals)
     plan, files = replace(plan, removals=removals), as_files(removals)
     document = encode(plan.to_json(removals_file=files.name), indent=None)  # programs read it, not people
@@ -89,25 +89,25 @@ def apply(plan: Plan, table: Table, verb: Verb, shell: Shell) -> Report:
             "at_ms": started_ms,
             "plan_digest": hashlib.sha256(document).hexdigest(),
             "steps": [step.name for step in plan.steps],
-            **shell.process(),
+            **runtime.process(),
         },
     )
-    check_before_commit(plan, journal, shell, before_ms=started_ms)
+    check_before_commit(plan, journal, runtime, before_ms=started_ms)
     keep(files, journal)
     journal.put(PLAN_FILE, document)
     run = OperationRun(
-        shown=plan, shown_file=files.name, table=table, verb=verb, shell=shell, journal=journal
+        shown=plan, shown_file=files.name, table=table, verb=verb, runtime=runtime, journal=journal
     )
     return run.finish(started_ms)
 
 
-def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str, Verb]) -> Report:
+def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[str, Verb]) -> Report:
     """Finish, undo or explain an operation that was interrupted.
 
     Args:
         table: where its journal is.
         operation_id: which one.
-        shell: clock, ids, limits.
+        runtime: clock, ids, limits.
         verbs: by operation name.
 
     Returns:
@@ -116,7 +116,7 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
     Raises:
         As `apply`; CorruptFile for a journal or plan that cannot be read whole: nothing is deleted then.
     """
-    started_ms = shell.now_ms()
+    started_ms = runtime.now_ms()
     journal = table.journal(operation_id)
     operation = journal.operation()
     if operation is None or operation.closed is not None:
@@ -129,8 +129,8 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
             state="Its journal and its files stay as they are.",
         )
     if operation.look_again is not None:
-        take_over(journal, shell)
-        return look_again(table, journal, operation, shell)
+        take_over(journal, runtime)
+        return look_again(table, journal, operation, runtime)
     loaded = load_plan(journal)
     if loaded is not None:
         run = OperationRun(
@@ -138,21 +138,21 @@ def resume(table: Table, operation_id: str, shell: Shell, *, verbs: Mapping[str,
             shown_file=loaded[1],
             table=table,
             verb=verbs[operation.operation],
-            shell=shell,
+            runtime=runtime,
             journal=journal,
             resumed=True,
         )
         if (report := run.unchanged(started_ms)) is not None:
             return report
-    take_over(journal, shell)
+    take_over(journal, runtime)
     for state in operation.steps.values():
         if state.sweep_after_ms is not None and not state.done:
             check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
     marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
-    table.discard([path for state in operation.steps.values() for path in state.litter], marks=marks)
+    table.discard([path for state in operation.steps.values() for path in state.leftovers], marks=marks)
     if loaded is None or operation.next_action() == "discard":
         table.discard([path for state in operation.steps.values() for path in state.staged], marks=marks)
-        close(journal, "nothing was done", shell)
+        close(journal, "nothing was done", runtime)
         note = "It had stopped before its commit: the table was not changed, and nothing is left to do."
         return Report(
             operation=operation.operation, operation_id=operation_id, status="nothing_to_do", notes=(note,)

@@ -7,14 +7,14 @@ from typing import Final
 from iceberg_cli.errors import Refused
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.late_files import close
-from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.text import age, iso
 
 MAX_AHEAD_MS: Final = 86_400_000
 
 
-def check_before_commit(plan: Plan, journal: Journal, shell: Shell, *, before_ms: int) -> None:
+def check_before_commit(plan: Plan, journal: Journal, runtime: Runtime, *, before_ms: int) -> None:
     """Refuse a plan that decides by an age which only our clock sees, and close its operation.
 
     A plan for an earlier moment, as --as-of names one, does not depend on our clock and is not refused.
@@ -22,7 +22,7 @@ def check_before_commit(plan: Plan, journal: Journal, shell: Shell, *, before_ms
     Args:
         plan: before its first commit.
         journal: to which a record was just appended.
-        shell: to close the operation.
+        runtime: to close the operation.
         before_ms: what our clock showed before that, so that a process that stood still is not taken for a wrong clock.
 
     Raises:
@@ -32,7 +32,7 @@ def check_before_commit(plan: Plan, journal: Journal, shell: Shell, *, before_ms
         return
     storage_ms = journal.clock_ms()
     if storage_ms and min(before_ms, plan.as_of_ms) - storage_ms > MAX_AHEAD_MS:
-        close(journal, "refused", shell)
+        close(journal, "refused", runtime)
         raise _refused(f"{plan.operation} {plan.table['name']}", before_ms, storage_ms)
 
 

@@ -7,19 +7,19 @@ from typing import Final
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.records import Operation
-from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import iso
 
 _LATE_MS: Final = 86_400_000
 
 
-def take_over(journal: Journal, shell: Shell) -> None:
+def take_over(journal: Journal, runtime: Runtime) -> None:
     """From now on no other process can append to the journal, nor have an effect that an append precedes."""
-    journal.append("resume", {"at_ms": shell.now_ms(), **shell.process()})
+    journal.append("resume", {"at_ms": runtime.now_ms(), **runtime.process()})
 
 
-def close(journal: Journal, status: str, shell: Shell) -> None:
+def close(journal: Journal, status: str, runtime: Runtime) -> None:
     """Record that nothing is left to do, and delete the journal.
 
     Where the driver of workers died while they wrote, the journal stays for a day: one of them that stood still may put
@@ -29,15 +29,15 @@ def close(journal: Journal, status: str, shell: Shell) -> None:
     if operation is None or not operation.late:
         journal.close(status)
     else:
-        journal.append("look-again", {"status": status, "at_ms": shell.now_ms() + _LATE_MS})
+        journal.append("look-again", {"status": status, "at_ms": runtime.now_ms() + _LATE_MS})
 
 
-def look_again(table: Table, journal: Journal, operation: Operation, shell: Shell) -> Report:
+def look_again(table: Table, journal: Journal, operation: Operation, runtime: Runtime) -> Report:
     """Delete what workers wrote late, and close the operation if its day is over."""
     assert operation.look_again is not None
     table.discard(operation.late, marks=[operation.operation_id])
     at_ms = operation.look_again["at_ms"]
-    if shell.now_ms() >= at_ms:
+    if runtime.now_ms() >= at_ms:
         journal.close(operation.look_again["status"])
         note = "What Spark's executors wrote after it had ended is deleted, if there was any."
     else:

@@ -52,7 +52,9 @@ class Attempt:
     data: bytes  # content of the new metadata file, encoded as its name says
     digest: str  # SHA-256 of data, hexadecimal
     own_name: bool  # the metadata location carries a UUID of ours: nobody else can have written it
-    scratch: tuple[str, ...] = ()  # files that may stay behind after a crash and that nobody ever references
+    temporary_files: tuple[
+        str, ...
+    ] = ()  # files that may stay behind after a crash and that nobody ever references
     # True only where `commit_uuid` was drawn just now, so that nobody can have sent it before. A refusal is
     # then a proof without any reading back. A resumed attempt leaves it False.
     fresh: bool = False
@@ -93,7 +95,7 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-class Sent:
+class SentAttempts:
     """The attempts that this object's owner has sent."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.retries import Retries
-from iceberg_cli.plan.plan import Base, Plan, Staged, Step, Task
+from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removals import Removals
 
 
@@ -38,7 +38,7 @@ class Verb(Protocol):
         """
         ...
 
-    def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Write the new files of some of a step's tasks, put-if-absent, each to its path."""
         ...
 
@@ -72,7 +72,7 @@ class Table(Protocol):
     def bind(
         self,
         step: Step,
-        staged: Mapping[Task, Staged],
+        staged: Mapping[Task, StagedFile],
         *,
         timestamp_ms: int,
         commit_uuid: str,

@@ -24,7 +24,7 @@ class StepState:
     """What is known of one step.
 
     `swept` are row ranges `[start, stop)` of the step's removals whose deletion was tried and recorded;
-    `failed` the rows among them that are still there. `litter` are files of ours that may be there and that nothing
+    `failed` the rows among them that are still there. `leftovers` are files of ours that may be there and that nothing
     will ever reference: their names are not used again. `left` are files of ours that a version of the past may name:
     they stay. `by_workers` are files, staged or not any more, that processes
     other than the journal's write, which may outlive it.
@@ -32,7 +32,7 @@ class StepState:
 
     staged: tuple[str, ...] = ()
     by_workers: tuple[str, ...] = ()
-    litter: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     intent: Mapping[str, Any] | None = None
     outcome: str | None = None  # committed, conflict, unknown; None while the intent has no answer
@@ -164,7 +164,7 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
         case "discard":
             gone = set(body["paths"])
             values["staged"] = tuple(path for path in state.staged if path not in gone)
-            values["litter"] = (*state.litter, *body["paths"])
+            values["leftovers"] = (*state.leftovers, *body["paths"])
         case "leave":
             values["left"] = (*state.left, *body["paths"])
             values["staged"] = tuple(path for path in state.staged if path not in set(body["paths"]))
@@ -175,7 +175,7 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
                 outcome=body["outcome"],
                 metadata_location=body["metadata_location"],
                 sweep_after_ms=body["sweep_after_ms"],
-                litter=(*state.litter, *_litter_of(state, body["outcome"])),
+                leftovers=(*state.leftovers, *_leftovers_of(state, body["outcome"])),
             )
         case "sweep-only":
             values.update(
@@ -200,7 +200,7 @@ def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepStat
     return StepState(**values)
 
 
-def _litter_of(state: StepState, outcome: str) -> Sequence[str]:
+def _leftovers_of(state: StepState, outcome: str) -> Sequence[str]:
     """What a swap leaves behind: its scratch files, and its own new files once it is refused."""
     match outcome:
         case "conflict" if state.intent is not None:

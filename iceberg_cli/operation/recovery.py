@@ -17,16 +17,16 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from iceberg_cli.operation.apply import Shell, abandon, resume
+from iceberg_cli.operation.apply import Runtime, abandon, resume
 from iceberg_cli.operation.journal import prune_folders
 from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.records import Operation
-from iceberg_cli.operation.workspace import OpenedTable
-from iceberg_cli.plan.report import Abandoned, OrphanFiles, Report, Settled
+from iceberg_cli.operation.workspace import OpenTable
+from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class OpenOperation:
     """One open operation.
 
     Args:
@@ -47,7 +47,7 @@ class Listed:
     problem: IcebergCliError | None = None
 
 
-def operations(table: OpenedTable, *, now_ms: int) -> list[Listed]:
+def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
     """Every operation that has not been closed."""
     found = []
     for operation_id in table.open_operations():
@@ -59,7 +59,7 @@ def operations(table: OpenedTable, *, now_ms: int) -> list[Listed]:
                     "`resume --abandon` closes the operation; the files that it was to delete stay."
                 )
             found.append(
-                Listed(
+                OpenOperation(
                     operation_id=operation_id,
                     operation=None,
                     state="unreadable",
@@ -71,7 +71,7 @@ def operations(table: OpenedTable, *, now_ms: int) -> list[Listed]:
         if operation is None:
             message = "it stopped before it did anything"
             found.append(
-                Listed(operation_id=operation_id, operation=None, state="interrupted", message=message)
+                OpenOperation(operation_id=operation_id, operation=None, state="interrupted", message=message)
             )
         else:
             listed = _listed(operation, now_ms=now_ms)
@@ -106,7 +106,7 @@ def process_started(process_id: int) -> str:
         return ""
 
 
-def _listed(operation: Operation, *, now_ms: int) -> Listed:
+def _listed(operation: Operation, *, now_ms: int) -> OpenOperation:
     """What state an operation is in."""
     if is_running(operation):
         state, message, until_ms = "running", f"still running in process {operation.process_id}", None
@@ -116,7 +116,7 @@ def _listed(operation: Operation, *, now_ms: int) -> Listed:
         if 0 < len(waiting) < len(operation.step_names):
             done = len(operation.step_names) - len(waiting)
             message += f"; {done} of {len(operation.step_names)} steps are committed, still to do: {', '.join(waiting)}"
-    return Listed(
+    return OpenOperation(
         operation_id=operation.operation_id,
         operation=operation,
         state=state,
@@ -147,7 +147,9 @@ def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | Non
             return "interrupted", "stopped between two steps", None
 
 
-def settle_all(table: OpenedTable, shell: Shell, *, verbs: Mapping[str, Verb]) -> Iterator[Settled]:
+def recover_all(
+    table: OpenTable, runtime: Runtime, *, verbs: Mapping[str, Verb]
+) -> Iterator[RecoveredOperation]:
     """Finish the operations that nobody is working on and whose grace is over; none where nothing can be committed.
 
     Before them, temporary files that killed runs left go.
@@ -158,19 +160,21 @@ def settle_all(table: OpenedTable, shell: Shell, *, verbs: Mapping[str, Verb]) -
     Raises:
         Interrupted: a signal asked to stop.
     """
-    table.remove_leftovers(now_ms=shell.now_ms())
-    found = operations(table, now_ms=shell.now_ms())
+    table.remove_leftovers(now_ms=runtime.now_ms())
+    found = operations(table, now_ms=runtime.now_ms())
     if not found:
         prune_folders(table.storage, table.location)
     elif table.read_only_reason() is not None:
         return
     for listed in found:
         operation = listed.operation
-        if operation is None or not (is_running(operation) or _waits(operation, shell.now_ms())):
-            yield finish(table, listed, shell, verbs=verbs)
+        if operation is None or not (is_running(operation) or _waits(operation, runtime.now_ms())):
+            yield finish(table, listed, runtime, verbs=verbs)
 
 
-def finish(table: OpenedTable, listed: Listed, shell: Shell, *, verbs: Mapping[str, Verb]) -> Settled:
+def finish(
+    table: OpenTable, listed: OpenOperation, runtime: Runtime, *, verbs: Mapping[str, Verb]
+) -> RecoveredOperation:
     """Resume one operation; an error becomes part of the answer.
 
     Raises:
@@ -179,7 +183,7 @@ def finish(table: OpenedTable, listed: Listed, shell: Shell, *, verbs: Mapping[s
     if refusal := _still_running(listed) or _refusal(table, listed):
         return _failed(listed, refusal)
     try:
-        report = resume(table, listed.operation_id, shell, verbs=verbs)
+        report = resume(table, listed.operation_id, runtime, verbs=verbs)
     except Interrupted:
         raise
     except IcebergCliError as error:
@@ -189,10 +193,10 @@ def finish(table: OpenedTable, listed: Listed, shell: Shell, *, verbs: Mapping[s
         note = f"Operation {listed.operation_id} is still open."
     notes = (note, *report.notes)
     code = DeletesFailed.exit_code if report.failed_deletes else 0
-    return Settled(report=replace(report, notes=notes), exit_code=code)
+    return RecoveredOperation(report=replace(report, notes=notes), exit_code=code)
 
 
-def _is_open(table: OpenedTable, operation_id: str) -> bool:
+def _is_open(table: OpenTable, operation_id: str) -> bool:
     """Whether something of an operation is left to do, as far as can be told."""
     try:
         operation = table.journal(operation_id).operation()
@@ -201,7 +205,7 @@ def _is_open(table: OpenedTable, operation_id: str) -> bool:
     return operation is not None and operation.closed is None
 
 
-def close(table: OpenedTable, listed: Listed, shell: Shell) -> Settled:
+def close(table: OpenTable, listed: OpenOperation, runtime: Runtime) -> RecoveredOperation:
     """Close one operation without finishing it; a journal that cannot be read is deleted as it is."""
     if refusal := _still_running(listed):
         return _failed(listed, refusal)
@@ -214,24 +218,24 @@ def close(table: OpenedTable, listed: Listed, shell: Shell) -> Settled:
         if listed.operation is None:
             table.forget(listed.operation_id)
         else:
-            orphans = abandon(table, listed.operation_id, shell)
+            orphans = abandon(table, listed.operation_id, runtime)
     except IcebergCliError as error:
         return _failed(listed, error)
     report = Report(
         operation=listed.operation.operation if listed.operation else "resume",
         operation_id=listed.operation_id,
         status="done",
-        abandoned=Abandoned(
+        abandoned=AbandonedOperation(
             state=listed.state,
             message=listed.message,
             started_ms=listed.operation.started_ms if listed.operation else None,
             orphans=orphans,
         ),
     )
-    return Settled(report=report, exit_code=0)
+    return RecoveredOperation(report=report, exit_code=0)
 
 
-def _still_running(listed: Listed) -> Refused | None:
+def _still_running(listed: OpenOperation) -> Refused | None:
     """Why the operation of a process that still works on it is left alone, or None."""
     operation = listed.operation
     if operation is None or not is_running(operation):
@@ -243,7 +247,7 @@ def _still_running(listed: Listed) -> Refused | None:
     )
 
 
-def _refusal(table: OpenedTable, listed: Listed) -> Refused | None:
+def _refusal(table: OpenTable, listed: OpenOperation) -> Refused | None:
     """Why an operation is not gone on with, or None."""
     before = table.left_behind.get(listed.operation_id)
     if before is None or table.roots().own(f"{before}/data"):
@@ -257,7 +261,7 @@ def _refusal(table: OpenedTable, listed: Listed) -> Refused | None:
     )
 
 
-def _read_only(table: OpenedTable) -> Refused | None:
+def _read_only(table: OpenTable) -> Refused | None:
     """Why a table's journals are left alone, or None."""
     reason = table.recovery_refusal()
     if reason is None:
@@ -268,7 +272,7 @@ def _read_only(table: OpenedTable) -> Refused | None:
     )
 
 
-def _failed(listed: Listed, error: IcebergCliError) -> Settled:
+def _failed(listed: OpenOperation, error: IcebergCliError) -> RecoveredOperation:
     verb = listed.operation.operation if listed.operation else "resume"
     lines = (
         f"Cannot settle the open operation {listed.operation_id}: {error.message}",
@@ -281,7 +285,7 @@ def _failed(listed: Listed, error: IcebergCliError) -> Settled:
         status="unknown" if isinstance(error, CommitStateUnknown) else "refused",
         notes=tuple(line for line in lines if line),
     )
-    return Settled(
+    return RecoveredOperation(
         report=report, exit_code=0 if isinstance(error, StalePlan | TakenOver) else error.exit_code
     )
 

@@ -8,9 +8,17 @@ from itertools import chain
 
 import pyarrow as pa
 
-from iceberg_cli.encoding.external_sort import Spool
+from iceberg_cli.encoding.external_sort import SpillFile
 from iceberg_cli.plan.removal_rows import KINDS, in_delete_order, to_parquet
-from iceberg_cli.plan.removals import HELD_ROWS, PART_ROWS, Held, Part, Removals, Stored, stored_part
+from iceberg_cli.plan.removals import (
+    HELD_ROWS,
+    PART_ROWS,
+    MemoryPart,
+    ParquetPart,
+    RemovalPart,
+    Removals,
+    stored_part,
+)
 
 
 def collected(tables: Iterable[pa.Table]) -> Removals:
@@ -34,14 +42,14 @@ def collected(tables: Iterable[pa.Table]) -> Removals:
 def in_parts(removals: Removals) -> Removals:
     """The same removals, in parts on disk where they are many."""
     few = len(removals.parts) == 1 and removals.count <= HELD_ROWS
-    if few or all(isinstance(part, Stored) for part in removals.parts):
+    if few or all(isinstance(part, ParquetPart) for part in removals.parts):
         return removals
     return Removals(tuple(_on_disk(part.read() for part in removals.parts)))
 
 
-def _on_disk(tables: Iterable[pa.Table]) -> Iterator[Part]:
+def _on_disk(tables: Iterable[pa.Table]) -> Iterator[RemovalPart]:
     """Tables that are in delete order one after the other, as parts."""
-    spool = Spool()
+    spill = SpillFile()
     last = ("", -1, "")
     for table in tables:
         if not table.num_rows:
@@ -51,9 +59,9 @@ def _on_disk(tables: Iterable[pa.Table]) -> Iterator[Part]:
             raise AssertionError("removals come in another order than files are to be deleted in")
         last = _place(rows, rows.num_rows - 1)
         for start in range(0, rows.num_rows, PART_ROWS):
-            held = Held(rows.slice(start, PART_ROWS))
+            held = MemoryPart(rows.slice(start, PART_ROWS))
             data = to_parquet(held.table)
-            yield stored_part(held, data, partial(spool.read, spool.add(data)))
+            yield stored_part(held, data, partial(spill.read, spill.add(data)))
 
 
 def _place(rows: pa.Table, number: int) -> tuple[str, int, str]:

@@ -23,9 +23,9 @@ from iceberg_cli.operation.ports import Table, Verb
 from iceberg_cli.operation.records import Operation, StepState
 from iceberg_cli.operation.removal_parts import in_parts
 from iceberg_cli.operation.reporting import report_of
-from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
-from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removals import Removals, as_files
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import age
@@ -42,7 +42,7 @@ class OperationRun:
     shown_file: str  # its removals in the journal
     table: Table
     verb: Verb
-    shell: Shell
+    runtime: Runtime
     journal: Journal
     resumed: bool = False
     notes: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class OperationRun:
             state = self._state(step)
             if state.done:
                 continue
-            if step is not self.shown.steps[0] and state.intent is None and self.shell.out_of_time():
+            if step is not self.shown.steps[0] and state.intent is None and self.runtime.out_of_time():
                 return self._report("partial", started_ms)
             if state.intent is not None and state.outcome in (None, "unknown"):
                 self._settle(step, state)
@@ -77,7 +77,7 @@ class OperationRun:
                 return self._report("waiting" if waiting else "partial", started_ms)
             self.journal.append("step-done", {"step": step.name})
         report = self._report("done", started_ms)
-        close(self.journal, "done", self.shell)
+        close(self.journal, "done", self.runtime)
         return report
 
     def _operation(self) -> Operation:
@@ -90,7 +90,7 @@ class OperationRun:
 
     def _report(self, status: str, started_ms: int) -> Report:
         """What the journal tells, and what this process noticed."""
-        told = report_of(
+        stated = report_of(
             self.shown, self.journal, columns=self.verb.columns, removals=self._removals, status=status
         )
         waiting = () if status == "nothing_to_do" else self._operation().uncommitted()
@@ -99,10 +99,10 @@ class OperationRun:
                 f"Still to be committed: {', '.join(waiting)}. `resume` and the next run go on."
             )
         return replace(
-            told,
+            stated,
             kept_again=self.kept_again,
-            notes=(*self.notes, *told.notes),
-            duration_ms=self.shell.now_ms() - started_ms,
+            notes=(*self.notes, *stated.notes),
+            duration_ms=self.runtime.now_ms() - started_ms,
         )
 
     def _removals(self, name: str) -> Removals:
@@ -130,12 +130,12 @@ class OperationRun:
         waits = retries.waits_ms()
         # What a run before this one staged goes: its names are its own, and it may still be writing them.
         self._discard(step, self._state(step).staged)
-        staged: dict[Task, Staged] = {}
+        staged: dict[Task, StagedFile] = {}
         while True:
-            if first and self.shell.stop_requested():
+            if first and self.runtime.stop_requested():
                 self._close_unsent()
-                self.shell.check_cancelled()
-            self.shell.check_stop("Earlier steps are done.")
+                self.runtime.check_cancelled()
+            self.runtime.check_stop("Earlier steps are done.")
             base = self.table.load()
             try:
                 current, now_step = self._replanned(step, base, first=first)
@@ -151,7 +151,7 @@ class OperationRun:
             if now_step is None:
                 self._discard(step, _paths(staged))
                 if first and not current.due:
-                    close(self.journal, "nothing to do any more", self.shell)
+                    close(self.journal, "nothing to do any more", self.runtime)
                     return False
                 self.journal.append("sweep-only", self._no_sweep(step))
                 return True
@@ -179,12 +179,12 @@ class OperationRun:
                     wait_ms = next(waits, None)
                     if wait_ms is None:
                         self._discard(step, _paths(staged))
-                        close(self.journal, "conflict", self.shell)
+                        close(self.journal, "conflict", self.runtime)
                         raise CommitConflict(
                             f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times",
                             state=self._state_of_steps(),
                         )
-                    self.shell.sleep_ms(wait_ms)
+                    self.runtime.sleep_ms(wait_ms)
 
     def _follows_a_commit(self, step: Step) -> bool:
         """Whether the step before this one has committed something."""
@@ -209,7 +209,7 @@ class OperationRun:
                 + "; ".join(current.blocked_by),
                 state=self._state_of_steps(),
             )
-        more = current.beyond(self.shown)
+        more = current.additions_over(self.shown)
         if more:
             self._close_unsent()
             raise StalePlan(
@@ -226,7 +226,7 @@ class OperationRun:
             for step in self.shown.steps:
                 if not self._state(step).done:
                     self._discard(step, self._state(step).staged)
-            close(self.journal, "refused", self.shell)
+            close(self.journal, "refused", self.runtime)
 
     def _state_of_steps(self) -> str:
         """What state the table is in, as far as the journal tells, in words."""
@@ -246,13 +246,13 @@ class OperationRun:
         self.removals[files.name] = removals
         return files.name
 
-    def _stage(self, step: Step, staged: Mapping[Task, Staged]) -> dict[Task, Staged]:
+    def _stage(self, step: Step, staged: Mapping[Task, StagedFile]) -> dict[Task, StagedFile]:
         """Build what this plan still lacks, discard what it no longer needs."""
         self._discard(step, [file.path for task, file in staged.items() if task not in step.tasks])
         files = {task: file for task, file in staged.items() if task in step.tasks}
         missing = [task for task in step.tasks if task not in files]
         if not files:
-            self.staged_ms = self.shell.now_ms()
+            self.staged_ms = self.runtime.now_ms()
         if missing:
             paths = {task: self.table.staging_path(self._mark(), task) for task in missing}
             body = {"step": step.name, "paths": list(paths.values()), "by_workers": self.table.workers_write}
@@ -260,10 +260,10 @@ class OperationRun:
             files |= self.verb.build(self.table, step, paths)
         return files
 
-    def _still_there(self, step: Step, staged: Mapping[Task, Staged]) -> Mapping[Task, Staged]:
+    def _still_there(self, step: Step, staged: Mapping[Task, StagedFile]) -> Mapping[Task, StagedFile]:
         """The staged files, or none where they are old and a cleanup has begun to take them."""
         paths = _paths(staged)
-        if self.shell.now_ms() - self.staged_ms <= _SAFE_MS or not self.table.missing(paths):
+        if self.runtime.now_ms() - self.staged_ms <= _SAFE_MS or not self.table.missing(paths):
             return staged
         self._discard(step, paths)
         return {}
@@ -273,14 +273,14 @@ class OperationRun:
         return f"{self.journal.operation_id}-{self.journal.next_number}"
 
     def _attempt(
-        self, step: Step, removals_file: str, grace_ms: int, staged: Mapping[Task, Staged]
+        self, step: Step, removals_file: str, grace_ms: int, staged: Mapping[Task, StagedFile]
     ) -> Committed | Conflict | Unknown:
         assert step.change is not None
         attempt = self.table.bind(
             step,
             staged,
-            timestamp_ms=self.shell.now_ms(),
-            commit_uuid=self.shell.new_uuid(),
+            timestamp_ms=self.runtime.now_ms(),
+            commit_uuid=self.runtime.new_uuid(),
             operation_id=self.journal.operation_id,
             mark=self._mark(),
         )
@@ -300,7 +300,7 @@ class OperationRun:
             "counts": {**attempt.counts, **step.change.counts},
             "removals_file": removals_file,
             "grace_ms": grace_ms,
-            "scratch": list(attempt.scratch),
+            "scratch": list(attempt.temporary_files),
             "own_files": [attempt.metadata_location] if attempt.own_name else [],
         }
         try:
@@ -331,7 +331,7 @@ class OperationRun:
                 "step": step.name,
                 "outcome": type(outcome).__name__.lower(),
                 "metadata_location": outcome.metadata_location if isinstance(outcome, Committed) else None,
-                "sweep_after_ms": self.shell.now_ms() + grace_ms if committed and grace_ms else None,
+                "sweep_after_ms": self.runtime.now_ms() + grace_ms if committed and grace_ms else None,
             },
         )
         match outcome:
@@ -349,7 +349,7 @@ class OperationRun:
         base = self.table.load()
         attempt = self.table.rebind(step, intent)
         location = intent["metadata_location"]
-        told, refused = "Its commit had happened.", "Its commit had been refused"
+        stated, refused = "Its commit had happened.", "Its commit had been refused"
         outcome = (
             Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)
         )
@@ -371,7 +371,7 @@ class OperationRun:
             if stale is None:
                 why_stale = partial(self._why_stale, state.staged, decided_ms, decided_ms)
                 outcome = self.table.commit(replace(attempt, why_stale=why_stale))
-                told = "Its commit was sent again, and happened."
+                stated = "Its commit was sent again, and happened."
             else:
                 # Whatever of it still arrives is refused once the base has moved. Until then its files stay.
                 outcome, refused = Conflict(reason=stale), f"Its commit was not sent again, for {stale}"
@@ -380,7 +380,7 @@ class OperationRun:
         self._record_outcome(step, intent, outcome)
         match outcome:
             case Committed():
-                self.notes.append(told if self.resumed else "The commit happened.")
+                self.notes.append(stated if self.resumed else "The commit happened.")
             case Conflict():
                 self.notes.append(f"{refused}; it was planned again.")
             case Unknown(cause=cause):
@@ -403,7 +403,7 @@ class OperationRun:
             staged_ms: when the oldest of the files was begun; nothing is looked up while they are young.
             written: more files that are needed, such as the metadata file itself.
         """
-        now_ms = self.shell.now_ms()
+        now_ms = self.runtime.now_ms()
         limit_ms = self.table.send_again_ms
         if limit_ms is not None and now_ms - decided_ms > limit_ms:
             return f"it was decided {age(now_ms - decided_ms)} ago"
@@ -463,7 +463,7 @@ class OperationRun:
             plan=self.shown,
             removals=self._removals(removals_file),
             table=self.table,
-            shell=self.shell,
+            runtime=self.runtime,
             journal=self.journal,
         )
 
@@ -476,7 +476,7 @@ class OperationRun:
         state = self._state(step)
         if state.removals_file is None:
             return True
-        if state.sweep_after_ms is not None and self.shell.now_ms() < state.sweep_after_ms:
+        if state.sweep_after_ms is not None and self.runtime.now_ms() < state.sweep_after_ms:
             return False
         sweep = self._sweep_of(step, state.removals_file)
         swept = sweep.run(state)
@@ -486,5 +486,5 @@ class OperationRun:
         return swept
 
 
-def _paths(staged: Mapping[Task, Staged]) -> list[str]:
+def _paths(staged: Mapping[Task, StagedFile]) -> list[str]:
     return [file.path for file in staged.values()]

@@ -12,7 +12,7 @@ from iceberg_cli.errors import Cancelled, Interrupted
 
 
 @dataclass(kw_only=True)
-class Shell:
+class Runtime:
     """Clock, ids and limits of one run. Tests give their own."""
 
     now_ms: Callable[[], int]
@@ -52,11 +52,11 @@ class Shell:
         return self.deadline_ms is not None and self.now_ms() >= self.deadline_ms
 
 
-def system_shell(*, on_event: OnEvent, **values: Any) -> Shell:
-    """The clock, ids and sleep of a real run; `values` are the other fields of `Shell`."""
+def system_runtime(*, on_event: OnEvent, **values: Any) -> Runtime:
+    """The clock, ids and sleep of a real run; `values` are the other fields of `Runtime`."""
     import uuid
 
-    return Shell(
+    return Runtime(
         now_ms=lambda: time.time_ns() // 1_000_000,  # noqa: TID251 - this is the shell
         new_uuid=lambda: str(uuid.uuid4()),
         sleep_ms=lambda ms: time.sleep(ms / 1_000),

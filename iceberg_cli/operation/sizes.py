@@ -113,9 +113,9 @@ def _numbers(sizes: Sequence[int | None]) -> Ints:
 
 def footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
     """The rows of a Parquet file; why they cannot be told; None where they are not to be seen."""
-    wanted = min(size, PARQUET_TAIL_BYTES)
+    tail_bytes = min(size, PARQUET_TAIL_BYTES)
     try:
-        tail = storage.read_range(path, size - wanted, wanted)
+        tail = storage.read_range(path, size - tail_bytes, tail_bytes)
         needed = parquet_footer_bytes(tail, size, path)
         if needed is None:
             return None

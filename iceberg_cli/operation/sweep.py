@@ -12,7 +12,7 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.records import StepState
-from iceberg_cli.operation.runtime import Shell
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import of_kinds
 from iceberg_cli.plan.removals import PART_ROWS, Removals
@@ -26,7 +26,7 @@ class Sweep:
     plan: Plan
     removals: Removals
     table: Table
-    shell: Shell
+    runtime: Runtime
     journal: Journal
     kept_again: int = 0
     note: str = ""
@@ -55,24 +55,24 @@ class Sweep:
         waiting: list[Sequence[int]] = [list(state.failed)] if state.failed else []
         waiting += [range(first, last) for first, last in gaps(start, stop, state.swept)]
         total = sum(map(len, waiting))
-        done, size = 0, self.shell.sweep_batch
+        done, size = 0, self.runtime.sweep_batch
         while waiting:
             rows = waiting.pop(0)
-            left = len(rows) if self.shell.deletes_left < 0 else self.shell.deletes_left
+            left = len(rows) if self.runtime.deletes_left < 0 else self.runtime.deletes_left
             batch = rows[: min(size, left)]
-            if not batch or self.shell.out_of_time():
+            if not batch or self.runtime.out_of_time():
                 return self._stopped_at_limit()
-            self.shell.check_stop("The commit is done. Some unreferenced files are still there.")
-            started_ms = self.shell.now_ms()
+            self.runtime.check_stop("The commit is done. Some unreferenced files are still there.")
+            started_ms = self.runtime.now_ms()
             try:
                 self._rows(batch)
             except (CorruptFile, BackendUnavailable) as error:
                 raise self._stopped_by(error, left=total - done) from error
             done += len(batch)
-            self.shell.on_event(Event(phase="deleting files", done=done, total=total))
+            self.runtime.on_event(Event(phase="deleting files", done=done, total=total))
             if len(batch) < len(rows):
                 waiting.insert(0, rows[len(batch) :])
-            if self.shell.now_ms() - started_ms < self.shell.quick_batch_ms:
+            if self.runtime.now_ms() - started_ms < self.runtime.quick_batch_ms:
                 size = min(2 * size, PART_ROWS)
         return not self.failed()
 
@@ -108,7 +108,7 @@ class Sweep:
             Refused: deletions are forbidden by now. CorruptFile, BackendUnavailable: the table cannot be read.
         """
         start, stop = self.removals.of_step(self.step)
-        limited = 0 <= self.shell.deletes_left < len(state.failed)
+        limited = 0 <= self.runtime.deletes_left < len(state.failed)
         if limited or not state.failed or any(gaps(start, stop, state.swept)):
             return False
         known = {
@@ -118,7 +118,7 @@ class Sweep:
             for reason in body["reasons"]
         }
         for first in range(0, len(state.failed), PART_ROWS):
-            if self.shell.stop_requested() or self.shell.out_of_time():
+            if self.runtime.stop_requested() or self.runtime.out_of_time():
                 return False
             batch = state.failed[first : first + PART_ROWS]
             rows = self.table.not_live(self.removals, batch, plan=self.plan)
@@ -136,8 +136,8 @@ class Sweep:
 
     def _rows(self, batch: Sequence[int]) -> None:
         whole = isinstance(batch, range)
-        asked = {"start": batch[0], "stop": batch[-1] + 1} if whole else {"rows": list(batch)}
-        self.journal.append("sweep-intent", {"step": self.step, **asked})
+        rows_of_batch = {"start": batch[0], "stop": batch[-1] + 1} if whole else {"rows": list(batch)}
+        self.journal.append("sweep-intent", {"step": self.step, **rows_of_batch})
         # After the record, so that as little as possible can happen between the look and the deletion.
         rows = self.table.not_live(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
@@ -149,15 +149,15 @@ class Sweep:
             "sweep-outcome",
             {
                 "step": self.step,
-                **asked,
+                **rows_of_batch,
                 "by_kind": {kind: total["count"] for kind, total in deleted.by_kind.items()},
                 "bytes": deleted.size_bytes,
                 "failed": [row for row, is_gone in zip(rows, gone, strict=True) if not is_gone],
                 "reasons": _some(failures),
             },
         )
-        if self.shell.deletes_left >= 0:
-            self.shell.deletes_left -= len(batch)
+        if self.runtime.deletes_left >= 0:
+            self.runtime.deletes_left -= len(batch)
 
 
 def _some(failures: Mapping[str, str]) -> list[str]:

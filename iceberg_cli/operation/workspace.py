@@ -22,11 +22,11 @@ from iceberg_cli.paths import Roots, whole_store
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.leftovers import leftovers_in
-from iceberg_cli.storage.obstacles import Obstructed, local_folders
+from iceberg_cli.storage.obstacles import ObstructedStorage, local_folders
 
 
 @dataclass(kw_only=True)
-class OpenedTable(Table, ABC):
+class OpenTable(Table, ABC):
     """One table, opened.
 
     Args:
@@ -169,7 +169,7 @@ class OpenedTable(Table, ABC):
 
     def _obstacles(self, folders: Iterable[str]) -> list[str]:
         """Why files in some local folders cannot be deleted, as far as that is known before it is tried."""
-        if not isinstance(self.storage, Obstructed):
+        if not isinstance(self.storage, ObstructedStorage):
             return []
         found = self.storage.obstacles(sorted(folders))
         closed = [folder for folder, obstacle in found.items() if obstacle.target is None]

@@ -25,7 +25,7 @@ UNANSWERED: Final = "file-not-looked-at"  # what a check ends with exit code 16 
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
-Told = tuple[str, str]  # where, what
+Example = tuple[str, str]  # where, what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,30 +42,30 @@ class RuleFindings:
     """A growing set, small enough to go from process to process; each format's has the rules of its own."""
 
     RULES: ClassVar[Mapping[str, Rule]]
-    examples: dict[str, list[Told]] = field(default_factory=dict)
+    examples: dict[str, list[Example]] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
 
     def add(self, rule: str, where: str, message: str, *, times: int = 1) -> None:
         """Take one finding, or one that stands for `times`."""
-        told = self.examples.setdefault(rule, [])
-        if len(told) < EXAMPLES:
-            told.append((where, message))
+        examples = self.examples.setdefault(rule, [])
+        if len(examples) < EXAMPLES:
+            examples.append((where, message))
         self.totals[rule] = self.totals.get(rule, 0) + times
 
-    def add_rows(self, rule: str, bad: Bools, tell: Callable[[int], Told]) -> None:
+    def add_rows(self, rule: str, bad: Bools, tell: Callable[[int], Example]) -> None:
         """Take every row that is bad; `tell` is asked for the first ones only."""
         total = int(np.count_nonzero(bad))
         if not total:
             return
-        told = self.examples.setdefault(rule, [])
-        told.extend(tell(int(row)) for row in np.flatnonzero(bad)[: EXAMPLES - len(told)])
+        examples = self.examples.setdefault(rule, [])
+        examples.extend(tell(int(row)) for row in np.flatnonzero(bad)[: EXAMPLES - len(examples)])
         self.totals[rule] = self.totals.get(rule, 0) + total
 
     def merge(self, other: Self) -> None:
         """Take what another one has, after what is here."""
-        for rule, told in other.examples.items():
+        for rule, examples in other.examples.items():
             mine = self.examples.setdefault(rule, [])
-            mine.extend(told[: EXAMPLES - len(mine)])
+            mine.extend(examples[: EXAMPLES - len(mine)])
             self.totals[rule] = self.totals.get(rule, 0) + other.totals[rule]
 
     def counts(self) -> dict[str, int]:

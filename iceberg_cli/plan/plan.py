@@ -87,7 +87,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class StagedFile:
     """A file that was written for a task and that nobody references yet.
 
     `row` says of it what its parent must record, by the format's own field names; what exists only once the base is
@@ -163,7 +163,7 @@ class NamedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class ReachQuestion:
     """A question: which files do `expired` reach that `kept` do not?"""
 
     expired: tuple[SnapshotFiles, ...]
@@ -184,7 +184,7 @@ class Step:
     unconditional: bool = False
     tasks: tuple[Task, ...] = ()
     change: Change | None = None
-    reach: Reach | None = None
+    reach: ReachQuestion | None = None
     work: Any = field(default=None, compare=False, repr=False)  # what the verb needs to build its tasks
 
     @property
@@ -304,7 +304,7 @@ class Plan:
             lasting=(*self.lasting, *lasting),
         )
 
-    def beyond(self, shown: Plan) -> tuple[str, ...]:
+    def additions_over(self, shown: Plan) -> tuple[str, ...]:
         """What this plan would remove or change that `shown` does not list, in words; empty if nothing.
 
         Rule: a replan that would remove more than was shown stops the run.

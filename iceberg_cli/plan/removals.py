@@ -34,7 +34,7 @@ PART_ROWS = 1 << 16  # of each of several parts
 HELD_ROWS = 8 * PART_ROWS  # so many are few: one part in memory, one file
 
 
-class Part(Protocol):
+class RemovalPart(Protocol):
     """Some rows, at least one unless there are none at all."""
 
     @property
@@ -68,25 +68,25 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class MemoryPart:
     """A part in memory."""
 
     table: pa.Table
 
     @property
     def count(self) -> int:
-        """See `Part`."""
+        """See `RemovalPart`."""
         return int(self.table.num_rows)
 
     @cached_property
     def by_step(self) -> Mapping[str, int]:
-        """See `Part`."""
+        """See `RemovalPart`."""
         counts = pc.value_counts(self.table["step"].cast(pa.string()).combine_chunks())
         return {each["values"]: each["counts"] for each in counts.to_pylist()}
 
     @cached_property
     def by_kind(self) -> Mapping[str, tuple[int, int]]:
-        """See `Part`."""
+        """See `RemovalPart`."""
         return {
             kind: (rows.num_rows, int(pc.sum(rows["size_bytes"]).as_py() or 0))
             for kind, rows in of_kinds(self.table, ["size_bytes"])
@@ -94,22 +94,22 @@ class Held:
 
     @cached_property
     def digest(self) -> int:
-        """See `Part`."""
+        """See `RemovalPart`."""
         return row_digests(self.table)
 
     @cached_property
     def paths(self) -> tuple[str, str]:
-        """See `Part`."""
+        """See `RemovalPart`."""
         found = pc.min_max(self.table["path"]).as_py()
         return found["min"] or "", found["max"] or ""
 
     def read(self) -> pa.Table:
-        """See `Part`."""
+        """See `RemovalPart`."""
         return self.table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class ParquetPart:
     """A part in a Parquet file, which `removal_rows.to_parquet` wrote.
 
     Args:
@@ -126,7 +126,7 @@ class Stored:
     data: Callable[[], bytes]
 
     def read(self) -> pa.Table:
-        """See `Part`."""
+        """See `RemovalPart`."""
         return from_parquet(self.data(), self.file)
 
 
@@ -138,7 +138,7 @@ class Removals:
         parts: in delete order, one after the other.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[RemovalPart, ...]
     _last_read: dict[int, pa.Table] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -149,7 +149,7 @@ class Removals:
     @classmethod
     def held(cls, table: pa.Table) -> Removals:
         """Rows in delete order."""
-        return cls((Held(table),))
+        return cls((MemoryPart(table),))
 
     @classmethod
     def of(cls, table: pa.Table) -> Removals:
@@ -192,13 +192,13 @@ class Removals:
         """The rows of these numbers, which may be none."""
         if isinstance(numbers, range) and numbers.step == 1:
             return pa.concat_tables(self._slices(numbers.start, numbers.stop))
-        wanted = np.array(numbers, np.int64)
-        owners = np.searchsorted(self._ends, wanted, side="right")
+        row_numbers = np.array(numbers, np.int64)
+        owners = np.searchsorted(self._ends, row_numbers, side="right")
         tables, places = [SCHEMA.empty_table()], [np.empty(0, np.int64)]
         for number in np.unique(owners):
             (mine,) = np.nonzero(owners == number)
             first = self._ends[number] - self.parts[number].count
-            tables.append(self._read(int(number)).take(pa.array(wanted[mine] - first)))
+            tables.append(self._read(int(number)).take(pa.array(row_numbers[mine] - first)))
             places.append(mine)
         found = pa.concat_tables(tables)
         order = np.argsort(np.concatenate(places))
@@ -274,7 +274,7 @@ class RemovalFiles:
 
 def as_files(removals: Removals) -> RemovalFiles:
     """The files of removals, whose parts are in memory where there is one, and in files where there are several."""
-    stored = [part for part in removals.parts if isinstance(part, Stored)]
+    stored = [part for part in removals.parts if isinstance(part, ParquetPart)]
     if not stored:
         data = to_parquet(removals.table)
         return RemovalFiles(file_name(data), iter([(file_name(data), data)]))
@@ -297,9 +297,9 @@ def file_name(data: bytes, suffix: str = ".parquet") -> str:
     return f"removals-{hashlib.sha256(data).hexdigest()[:32]}{suffix}"
 
 
-def stored_part(rows: Held, data: bytes, read: Callable[[], bytes]) -> Stored:
+def stored_part(rows: MemoryPart, data: bytes, read: Callable[[], bytes]) -> ParquetPart:
     """A part whose file is `data`, and is read by `read`."""
-    return Stored(
+    return ParquetPart(
         file=file_name(data),
         count=rows.count,
         by_step=rows.by_step,
@@ -356,7 +356,7 @@ def _checked(name: str, read: Callable[[str], bytes], folder: str) -> bytes:
     return data
 
 
-def _entry(part: Stored) -> dict[str, Any]:
+def _entry(part: ParquetPart) -> dict[str, Any]:
     return {
         "file": part.file,
         "count": part.count,
@@ -367,7 +367,7 @@ def _entry(part: Stored) -> dict[str, Any]:
     }
 
 
-def _part(value: Mapping[str, Any], read: Callable[[str], bytes], folder: str) -> Stored:
+def _part(value: Mapping[str, Any], read: Callable[[str], bytes], folder: str) -> ParquetPart:
     """KeyError, TypeError or ValueError where it is none."""
     name = value["file"]
     if "/" in name or not name.startswith("removals-"):
@@ -375,7 +375,7 @@ def _part(value: Mapping[str, Any], read: Callable[[str], bytes], folder: str) -
     check_shape(list(value["by_step"].values()), [int], "by_step")
     check_shape(list(value["by_kind"].values()), [[int]], "by_kind")
     least, greatest = value["paths"]
-    return Stored(
+    return ParquetPart(
         file=name,
         count=value["count"],
         by_step=value["by_step"],

@@ -27,7 +27,7 @@ class OrphanFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abandoned:
+class AbandonedOperation:
     """An operation that was closed without being finished; `orphans` is None where nothing tells what it leaves."""
 
     state: str  # see `settling.Listed`
@@ -52,7 +52,7 @@ class Abandoned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class RecoveredOperation:
     """What came of one operation that an earlier run had left open.
 
     `exit_code` is 0 unless something of it is left to worry about.
@@ -89,8 +89,8 @@ class Report:
     kept_again: int = 0  # removals that this table, or one in a folder below, needs by now
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
-    abandoned: Abandoned | None = None
-    settled: tuple[Settled, ...] = ()  # before its own work
+    abandoned: AbandonedOperation | None = None
+    settled: tuple[RecoveredOperation, ...] = ()  # before its own work
     duration_ms: int = 0
 
     def to_json(self, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from iceberg_cli.storage.router import RoutedStorage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trusts:
+class UnsafeOverrides:
     """What the operator answers for, of Iceberg tables; see `formats/open.py`."""
 
     allow_roots: tuple[str, ...]
@@ -41,10 +41,10 @@ def located(name: str) -> str:
     return os.path.realpath(path) if ".." in path.split("/") else path
 
 
-def storage_of(opened: str, options: Mapping[str, str], trusts: Trusts) -> RoutedStorage:
+def storage_of(opened: str, options: Mapping[str, str], overrides: UnsafeOverrides) -> RoutedStorage:
     """The storage of the table at `opened`: links in and above local folders that the operator named are trusted.
 
     Links inside the table may lead to the folders that he allowed.
     """
-    targets = tuple(path for path in trusts.allow_roots if scheme_of(path) == "file")
-    return RoutedStorage(dict(options), trusted_folders=trusts.local_folders(opened), link_targets=targets)
+    targets = tuple(path for path in overrides.allow_roots if scheme_of(path) == "file")
+    return RoutedStorage(dict(options), trusted_folders=overrides.local_folders(opened), link_targets=targets)

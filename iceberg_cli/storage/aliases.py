@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import unavailable
-from iceberg_cli.paths import folder_column, liveness_key_column
+from iceberg_cli.paths import folder_column, path_key_column
 from iceberg_cli.storage.local.delete import reason_of
 
 _MOST_HOPS = 40  # as the system follows
@@ -60,7 +60,7 @@ class OtherNames:
         Args:
             paths: n strings without nulls.
         """
-        keys = liveness_key_column(paths)
+        keys = path_key_column(paths)
         others = self.of(keys) if len(keys) else []
         return others[0] if others else keys
 

@@ -21,7 +21,7 @@ class Obstacle:
 
 
 @runtime_checkable
-class Obstructed(Protocol):
+class ObstructedStorage(Protocol):
     """A storage that knows of some obstacles without trying."""
 
     def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:

@@ -17,7 +17,7 @@ from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.obstacles import Obstacle
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _S3 = ("s3", "s3a", "s3n")
 
@@ -128,18 +128,18 @@ class RoutedStorage:
         return self._each(paths, lambda adapter, own: adapter.versions_many(own))
 
     def _each(
-        self, paths: Sequence[str], ask: Callable[[Storage, Sequence[str]], list[Told | None]]
-    ) -> list[Told | None]:
+        self, paths: Sequence[str], ask: Callable[[Storage, Sequence[str]], list[Value | None]]
+    ) -> list[Value | None]:
         """What the adapters tell of objects of any schemes, in the order of the paths."""
         if all(path.startswith("/") for path in paths):
             return ask(self._local, paths)
         adapters = [self.adapter(path) for path in paths]
-        told: list[Told | None] = [None] * len(paths)
+        values: list[Value | None] = [None] * len(paths)
         for adapter in {id(adapter): adapter for adapter in adapters}.values():
             places = [place for place, each in enumerate(adapters) if each is adapter]
             for place, answer in zip(places, ask(adapter, [paths[place] for place in places]), strict=True):
-                told[place] = answer
-        return told
+                values[place] = answer
+        return values
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError`."""

@@ -26,7 +26,7 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.redaction import redact
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 
 THREADS = 32
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
@@ -35,9 +35,9 @@ _LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than
 
 def look_at_many(
     keys: Sequence[str],
-    ask: Callable[[str], Told],
-    listing: Callable[[str], Iterable[tuple[str, Told]]],
-) -> list[Told | None]:
+    ask: Callable[[str], Value],
+    listing: Callable[[str], Iterable[tuple[str, Value]]],
+) -> list[Value | None]:
     """What is told of each of n objects, None where there is none.
 
     Args:
@@ -47,7 +47,7 @@ def look_at_many(
     """
     known = _listed(keys, listing) if len(keys) >= _LIST_FROM else {}
 
-    def look(key: str) -> Told | None:
+    def look(key: str) -> Value | None:
         if key in known:
             return known[key]
         try:
@@ -61,19 +61,19 @@ def look_at_many(
         return list(pool.map(look, keys))
 
 
-def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[tuple[str, Told]]]) -> dict[str, Told]:
+def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[tuple[str, Value]]]) -> dict[str, Value]:
     """What a listing of the folder that all keys share says of them; nothing where they share no folder."""
     first, last = min(keys).split("/")[:-1], max(keys).split("/")[:-1]
     shared = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
     folder = "/".join(shared)
     if len(shared) < 4:  # scheme://bucket: all that is in a bucket is too much
         return {}
-    wanted = set(keys)
-    found: dict[str, Told] = {}
-    for seen, (key, told) in enumerate(listing(folder)):
-        if key in wanted:
-            found[key] = told
-        if len(found) == len(wanted) or seen > _LISTED_FOR_EACH * len(wanted):
+    names = set(keys)
+    found: dict[str, Value] = {}
+    for seen, (key, value) in enumerate(listing(folder)):
+        if key in names:
+            found[key] = value
+        if len(found) == len(names) or seen > _LISTED_FOR_EACH * len(names):
             break
     return found
 
@@ -179,13 +179,13 @@ class S3Storage:
     def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
         """Sizes and modification times, asked for as `stat_many` asks for sizes."""
 
-        def told(info: FileInfo) -> tuple[int, int]:
+        def size_and_time(info: FileInfo) -> tuple[int, int]:
             return info.size_bytes, info.modified_ms
 
         return look_at_many(
             [self.canonical(path) for path in paths],
-            lambda path: told(self.stat(path)),
-            lambda folder: ((info.path, told(info)) for info in self.list(folder)),
+            lambda path: size_and_time(self.stat(path)),
+            lambda folder: ((info.path, size_and_time(info)) for info in self.list(folder)),
         )
 
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:

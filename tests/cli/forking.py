@@ -68,10 +68,10 @@ class Program:
             named: on a system that cannot make files without a name.
         """
         lines = [[str(word) for word in line] for line in command_lines]
-        wanted = {"lines": lines, "signals": [(at, int(number)) for at, number in signals], "named": named}
+        targets = {"lines": lines, "signals": [(at, int(number)) for at, number in signals], "named": named}
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        print(json.dumps(wanted), file=self.process.stdin, flush=True)
+        print(json.dumps(targets), file=self.process.stdin, flush=True)
         return [Ended(**run) for run in json.loads(self.process.stdout.readline())]
 
 
@@ -88,7 +88,7 @@ def program() -> Iterator[Program]:
         yield Program(process)
 
 
-def _started(arguments: list[str], wanted: Mapping[str, Any], folder: Path) -> int:
+def _started(arguments: list[str], targets: Mapping[str, Any], folder: Path) -> int:
     """Start a run; its process id."""
     process_id = os.fork()
     if process_id:
@@ -96,8 +96,8 @@ def _started(arguments: list[str], wanted: Mapping[str, Any], folder: Path) -> i
     try:
         for number, name in ((0, os.devnull), (1, folder / "out"), (2, folder / "err")):
             os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), number)
-        _count_calls(folder / "calls", wanted["signals"])
-        if wanted["named"]:
+        _count_calls(folder / "calls", targets["signals"])
+        if targets["named"]:
             _without_unnamed_files()
         stopping.hear()
         cli.main(arguments)
@@ -131,11 +131,11 @@ def _without_unnamed_files() -> None:
         del os.O_TMPFILE
 
 
-def _round(wanted: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    folders = [folder / str(number) for number in range(len(wanted["lines"]))]
+def _round(targets: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
+    folders = [folder / str(number) for number in range(len(targets["lines"]))]
     for each in folders:
         each.mkdir()
-    started = [_started(line, wanted, each) for line, each in zip(wanted["lines"], folders, strict=True)]
+    started = [_started(line, targets, each) for line, each in zip(targets["lines"], folders, strict=True)]
     ended = []
     for process_id, each in zip(started, folders, strict=True):
         code = os.waitstatus_to_exitcode(os.waitpid(process_id, 0)[1])
@@ -150,5 +150,5 @@ if __name__ == "__main__":
     for module in _FIRST:
         import_module(module)
     for text in sys.stdin:
-        with tempfile.TemporaryDirectory() as scratch:
-            print(json.dumps(_round(json.loads(text), Path(scratch))), flush=True)
+        with tempfile.TemporaryDirectory() as temporary_files:
+            print(json.dumps(_round(json.loads(text), Path(temporary_files))), flush=True)

@@ -48,8 +48,8 @@ class Table(Hazard):
 
     def head(self, ref: str = "main") -> dict[str, Any]:
         document = self.metadata()
-        wanted = document["refs"][ref]["snapshot-id"]
-        found: dict[str, Any] = next(s for s in document["snapshots"] if s["snapshot-id"] == wanted)
+        targets = document["refs"][ref]["snapshot-id"]
+        found: dict[str, Any] = next(s for s in document["snapshots"] if s["snapshot-id"] == targets)
         return found
 
     def listed(self, ref: str = "main") -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ def check(table: object, *arguments: object) -> Ran:
     return run("inspect", table, "--check", *arguments, "--format", "json")
 
 
-def told(ran: Ran) -> set[tuple[str, str]]:
+def stated(ran: Ran) -> set[tuple[str, str]]:
     """Rule and file name of each finding."""
     return {(finding["id"], Path(finding["where"]).name) for finding in ran.json["findings"]}
 
@@ -53,11 +53,11 @@ def test_what_is_broken_on_a_branch_is_seen_from_the_branch_alone(tmp_path: Path
     location = a_written_table(tmp_path / "t").location
     (tmp_path / "t/data/c.parquet").unlink()
     lost = {("file-missing", "c.parquet")}
-    assert told(check(location)) == lost
-    assert told(check(location, "--ref", "audit")) == lost
-    assert told(check(location, "--snapshot", 3)) == lost
+    assert stated(check(location)) == lost
+    assert stated(check(location, "--ref", "audit")) == lost
+    assert stated(check(location, "--snapshot", 3)) == lost
     ran = check(location, "--ref", "main")
-    assert (ran.code, told(ran), ran.json["snapshot_ids"]) == (0, set(), ["2"])
+    assert (ran.code, stated(ran), ran.json["snapshot_ids"]) == (0, set(), ["2"])
 
 
 def test_a_file_that_cannot_be_read_is_a_finding_and_the_check_goes_on(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_read_is_a_finding_and_the_check_goes_on(tmp_path:
     (folder / "data/b.parquet").unlink()
     ran = check(location)
     assert ran.code == 15
-    assert told(ran) == {
+    assert stated(ran) == {
         ("manifest-unreadable", "1-m0.avro"),
         ("manifest-list-missing", "snap-3.avro"),
         ("file-missing", "b.parquet"),
@@ -81,7 +81,7 @@ def test_the_lists_of_snapshots_that_no_ref_names_must_be_there(tmp_path: Path) 
     writer.commit(2)
     writer.publish("v1.metadata.json")
     (tmp_path / "t/metadata/snap-1.avro").unlink()
-    assert told(check(writer.location)) == {("manifest-list-missing", "snap-1.avro")}
+    assert stated(check(writer.location)) == {("manifest-list-missing", "snap-1.avro")}
 
 
 def test_a_batch_of_manifests_with_a_bad_one_is_checked_to_the_last(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_batch_of_manifests_with_a_bad_one_is_checked_to_the_last(tmp_path: Pa
     bad = table.manifest("bad", entry(1, paths[1], content=1))
     table.snapshot(1, bad, good)
     table.publish(main=1)
-    assert told(check(table.location)) == {("manifest-unreadable", "bad.avro"), ("file-size-differs", "a")}
+    assert stated(check(table.location)) == {("manifest-unreadable", "bad.avro"), ("file-size-differs", "a")}
 
 
 def test_of_each_rule_twenty_examples_are_shown_and_the_others_counted(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_warnings_and_information_leave_with_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "stated"),
     [
         (["--deep"], "--deep is about --check"),
         (["files", "--check"], "--check is about the whole table, not files"),
@@ -147,11 +147,11 @@ def test_warnings_and_information_leave_with_zero(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_mean_nothing_together_are_refused(
-    tmp_path: Path, arguments: list[str], said: str
+    tmp_path: Path, arguments: list[str], stated: str
 ) -> None:
     ran = run("inspect", a_written_table(tmp_path / "t").location, *arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert stated in ran.err
 
 
 def test_nothing_is_written_to_the_table(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_another_spelling_of_the_same_scheme_is_the_same_file(tmp_path: Path, sp
     assert check(table.write(), "--deep").json["findings"] == []
     twice = Sound(folder=tmp_path / "twice", version=2)
     twice.data.append({**twice.data[1], "file_path": spelled.format(twice.path("b"))})
-    assert {rule for rule, _ in told(check(twice.write()))} == {"file-listed-twice"}
+    assert {rule for rule, _ in stated(check(twice.write()))} == {"file-listed-twice"}
 
 
 def test_one_key_in_two_buckets_is_two_files(tmp_path: Path, s3_server: S3Server) -> None:
@@ -186,7 +186,7 @@ def test_one_key_in_two_buckets_is_two_files(tmp_path: Path, s3_server: S3Server
     other = entry(1, f"s3://other/{table.location.split('/', 3)[3]}/data/a")
     table.snapshot(1, table.manifest("m", entry(1, f"{table.location}/data/a"), other))
     ran = check(table.publish(main=1), *options)
-    assert told(ran) == {("file-missing", "a")}
+    assert stated(ran) == {("file-missing", "a")}
     assert ran.json["findings"][0]["where"].startswith("s3://other/")
 
 
@@ -201,8 +201,8 @@ def test_objects_are_found_by_any_of_their_schemes_one_by_one_and_by_listing(
         entries = [entry(1, f"{folder}/{name}") for name in some]
         table.snapshot(snapshot_id, table.manifest(f"m{snapshot_id}", *entries))
     location = table.publish(main=2)
-    assert told(check(location, "--snapshot", 1, *options)) == {("file-missing", "f0")}
-    assert told(check(location, "--snapshot", 2, *options)) == {("file-missing", "f0")}
+    assert stated(check(location, "--snapshot", 1, *options)) == {("file-missing", "f0")}
+    assert stated(check(location, "--snapshot", 2, *options)) == {("file-missing", "f0")}
 
 
 def an_s3_table(s3_server: S3Server, name: str, *data: str) -> tuple[Hazard, list[Any]]:

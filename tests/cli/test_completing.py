@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.cli.candidates import candidates
-from iceberg_cli.cli.commands.inspect_arguments import WHAT, Named, check_delta, check_iceberg
+from iceberg_cli.cli.commands.inspect_arguments import WHAT, StateSelector, check_delta, check_iceberg
 from iceberg_cli.errors import UsageError
 from tests.cli.running import iceberg_cli
 
@@ -76,11 +76,11 @@ def test_a_metadata_file_and_one_without_refs_are_read_too(table: Path) -> None:
 def test_the_table_is_found_as_it_is_typed(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(table.parents[1]))
     monkeypatch.chdir(table.parent)
-    wanted = candidates("refs", str(table))
+    targets = candidates("refs", str(table))
     for words in (
         [shlex.quote(str(table))], [str(table).replace(" ", "\\ ")], ["~/my\\ tables/t/"], ["t"], ["json", "./t"],
     ):  # fmt: skip
-        assert candidates("refs", *words) == wanted, words
+        assert candidates("refs", *words) == targets, words
 
 
 def test_versions_of_a_delta_table(delta: Path) -> None:
@@ -89,7 +89,7 @@ def test_versions_of_a_delta_table(delta: Path) -> None:
 
 
 def test_what_is_what_inspect_takes_for_the_format(table: Path, delta: Path) -> None:
-    nothing = Named(snapshot_id=None, ref=None, at_ms=None, version=None)
+    nothing = StateSelector(snapshot_id=None, ref=None, at_ms=None, version=None)
     taken: dict[str, list[str]] = {"iceberg": [], "delta": []}
     for what in WHAT:
         for name, check in (

@@ -178,13 +178,13 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), REFUSED)
+@pytest.mark.parametrize(("arguments", "stated"), REFUSED)
 def test_what_has_no_meaning_is_refused_with_what_was_meant(
-    table: str, arguments: tuple[str, ...], said: str
+    table: str, arguments: tuple[str, ...], stated: str
 ) -> None:
     ran: Ran = run("inspect", table, *arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert stated in ran.err
     assert not ran.out
 
 

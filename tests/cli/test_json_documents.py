@@ -62,12 +62,12 @@ def test_every_document_about_a_table_names_it(
     seen = []
     for ran in documents(name, tmp_path):
         document = ran.json
-        told = document.get("table") or document["plan"]["table"]
+        stated = document.get("table") or document["plan"]["table"]
         # Where it was not opened, nothing but what was typed is known.
         expected = {"name": place, "location": place, "format": format_}
         if document["schema"].startswith("iceberg-cli/error/"):
             expected = {"name": name, "location": None, "format": None}
-        assert {key: told[key] for key in ("name", "location", "format")} == expected
+        assert {key: stated[key] for key in ("name", "location", "format")} == expected
         seen.append(document["schema"])
     assert {schema.split("/")[1] for schema in seen} == {
         "inspection", "survey", "plan", "preflight", "operations", "replan", "report", "error",

@@ -161,9 +161,9 @@ def test_a_deletion_vector_that_lacks_an_older_delete_is_left_alone_with_the_fil
 
     plan = dry(folder)
 
-    said = verdicts(plan)
-    assert [said[name][0] for name in ("both-deletes.parquet", "late-deletes.parquet")] == [True, True]
-    assert "lacks older position deletes" in said["both-deletes.parquet"][1]
+    stated = verdicts(plan)
+    assert [stated[name][0] for name in ("both-deletes.parquet", "late-deletes.parquet")] == [True, True]
+    assert "lacks older position deletes" in stated["both-deletes.parquet"][1]
     assert any("left alone" in warning and "a.parquet" in warning for warning in plan["warnings"])
     merge(folder)
     assert seen(folder) == before
@@ -361,10 +361,10 @@ def test_a_position_delete_file_that_names_more_than_its_entry_says_is_left_alon
     table.data("c", 10)
     table.commit(1)
     only = table.path("a").encode()
-    said: dict[str, Any] = {"lower_bounds": {BOUND: only}, "upper_bounds": {BOUND: only}}
+    stated: dict[str, Any] = {"lower_bounds": {BOUND: only}, "upper_bounds": {BOUND: only}}
     if how == "referenced_data_file":
-        said = {"referenced_data_file": table.path("a")}
-    table.positions("odd", {"a": [1], "b": [2]}, **said)
+        stated = {"referenced_data_file": table.path("a")}
+    table.positions("odd", {"a": [1], "b": [2]}, **stated)
     table.positions("b", {"b": [5]})
     table.positions("c", {"c": [7]}, referenced_data_file=table.path("c"))
     table.commit(2)
@@ -734,8 +734,8 @@ def test_a_vector_with_a_position_behind_its_data_file_stays_as_it_is_and_the_re
     assert "behind its last row" in warning
     assert table.path("a") in warning
     assert table.path("far") in warning
-    said = verdicts(plan)
-    assert [said[f"{name}-deletes.puffin"][0] for name in ("bad", "both")] == [True, True]
+    stated = verdicts(plan)
+    assert [stated[f"{name}-deletes.puffin"][0] for name in ("bad", "both")] == [True, True]
     report = merge(folder).json
     assert report["rewritten_puffin_files_count"] == 5
     assert seen(folder) == before
@@ -763,9 +763,9 @@ def test_position_deletes_of_a_data_file_with_such_a_vector_stay(folder: Path) -
     table.commit(4)
     table.publish()
     before = seen(folder)
-    said = verdicts(dry(folder))
+    stated = verdicts(dry(folder))
     for name in ("both", "late"):
-        keep, reason = said[f"{name}-deletes.parquet"]
+        keep, reason = stated[f"{name}-deletes.parquet"]
         assert keep
         assert f"{table.path('a')} has a deletion vector with positions behind its last row" in reason
     merge(folder)

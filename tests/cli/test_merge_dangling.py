@@ -194,14 +194,14 @@ def test_bounds_decide_nothing(folder: Path, bounds: str) -> None:
     live, gone = table.path("a").encode(), table.path("x").encode()
     short = live[:5]
 
-    def said(other: bytes) -> dict[str, Any]:
+    def stated(other: bytes) -> dict[str, Any]:
         low, high = {
             "of another file": (other, other), "cut short": (short, short), "the wrong way round": (b"z", b"a"),
         }[bounds]  # fmt: skip
         return {"lower_bounds": {FILE_PATH: low}, "upper_bounds": {FILE_PATH: high}}
 
-    named(table, "needed", table.path("a"), **said(gone))
-    named(table, "dangling", table.path("x"), **said(live))
+    named(table, "needed", table.path("a"), **stated(gone))
+    named(table, "dangling", table.path("x"), **stated(live))
     table.commit(2)
     table.publish()
     merge(folder)

@@ -232,7 +232,7 @@ def test_a_table_whose_location_ends_in_metadata_is_read_by_a_file_in_it(tmp_pat
 # -- what is no table ------------------------------------------------------------------------------------------
 
 
-def said(name: object, code: int) -> str:
+def stated(name: object, code: int) -> str:
     ran = iceberg_cli("inspect", name)
     assert ran.code == code, ran.out + ran.err
     return " ".join(ran.err.split())
@@ -243,7 +243,9 @@ def test_a_location_that_names_no_folder_is_an_error_of_the_metadata(tmp_path: P
     four_snapshots(tmp_path / "t").publish()
     path = tmp_path / "t" / "metadata" / "v1.metadata.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"location": location}))
-    assert f"Cannot read {path}, location: a folder is expected, not {location!r}" in said(tmp_path / "t", 15)
+    assert f"Cannot read {path}, location: a folder is expected, not {location!r}" in stated(
+        tmp_path / "t", 15
+    )
 
 
 def test_a_file_that_is_no_metadata_file_is_called_one(folder: Path) -> None:
@@ -251,7 +253,7 @@ def test_a_file_that_is_no_metadata_file_is_called_one(folder: Path) -> None:
     other = folder / "metadata" / "other.json"
     other.write_text("{}")
     for name in (other, "link/metadata/other.json", f"file://{other}"):
-        message = said(name, 10)
+        message = stated(name, 10)
         assert (
             f"Cannot open {Path.cwd() / name if name == 'link/metadata/other.json' else other}: it is a file"
             in message
@@ -261,13 +263,13 @@ def test_a_file_that_is_no_metadata_file_is_called_one(folder: Path) -> None:
 
 def test_what_is_not_there_and_a_metadata_folder_are_told_from_an_empty_table(folder: Path) -> None:
     four_snapshots(folder).publish()
-    assert f"Cannot find a table at {folder}/absent.json: no file is there" in said(
+    assert f"Cannot find a table at {folder}/absent.json: no file is there" in stated(
         folder / "absent.json", 10
     )
-    message = said(folder / "metadata", 10)
+    message = stated(folder / "metadata", 10)
     assert f"{folder}/metadata: it is the metadata folder of a table" in message
     assert f"Name the folder above it: {folder}" in message
-    assert "metadata/ has no metadata file" in said(folder / "data", 10)
+    assert "metadata/ has no metadata file" in stated(folder / "data", 10)
 
 
 # As Iceberg's view specification has it.
@@ -297,4 +299,4 @@ def test_the_metadata_of_a_view_is_called_a_views(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(VIEW))
     for name in (tmp_path / "view", path):
-        assert f"Cannot open {path}: it is the metadata of a view" in said(name, 10)
+        assert f"Cannot open {path}: it is the metadata of a view" in stated(name, 10)

@@ -85,9 +85,9 @@ def test_plain_command_reads_the_values_that_typer_reads(words: list[str]) -> No
 
 @pytest.mark.parametrize("words", MISTAKES, ids=repr)
 def test_plain_command_says_of_a_mistake_what_typer_says(words: list[str]) -> None:
-    said = read_by(PlainCommand, words)
-    assert isinstance(said, str)
-    assert said == read_by(TyperCommand, words)
+    stated = read_by(PlainCommand, words)
+    assert isinstance(stated, str)
+    assert stated == read_by(TyperCommand, words)
 
 
 def test_a_command_loads_neither_pydantic_nor_what_only_commits_need() -> None:

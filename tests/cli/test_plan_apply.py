@@ -233,9 +233,9 @@ def test_replan_prints_what_would_go_beyond_the_file_and_writes_nothing(
     lake.append(4)
     before = listing(tmp_path)
     ran = iceberg_cli("apply", path, "--replan", "--format", "json")
-    beyond = ran.json["beyond"]
-    assert beyond[0].startswith(f"snapshot {former_head}: expires: ")
-    assert any("/metadata/snap-" in line for line in beyond[1:])
+    additions_over = ran.json["beyond"]
+    assert additions_over[0].startswith(f"snapshot {former_head}: expires: ")
+    assert any("/metadata/snap-" in line for line in additions_over[1:])
     assert listing(tmp_path) == before
 
 

@@ -125,7 +125,7 @@ def is_refused(folder: Path, verb: str, *options: str, names: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("within", "said"),
+    ("within", "stated"),
     [
         (of_entry, "owner (id 9001)"),
         (of_data_file, "data_file.owner (id 9001)"),
@@ -134,13 +134,13 @@ def is_refused(folder: Path, verb: str, *options: str, names: str) -> None:
     ],
 )
 def test_manifests_whose_entries_have_unknown_fields_are_not_merged(
-    within: Callable[[Record], Record], said: str, tmp_path: Path
+    within: Callable[[Record], Record], stated: str, tmp_path: Path
 ) -> None:
     table = two_manifests(tmp_path / "t")
     path = change_manifest(table, "m2", within)
     published(table)
     is_refused(tmp_path / "t", "rewrite-manifests", names=f"{path} has fields")
-    assert said in iceberg_cli("rewrite-manifests", table.location, "--dry-run").out.replace("\n", " ")
+    assert stated in iceberg_cli("rewrite-manifests", table.location, "--dry-run").out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("within", [of_entry, of_summary])

@@ -34,8 +34,8 @@ def metadata(folder: Path) -> dict[str, Any]:
 
 def head(folder: Path, ref: str = "main") -> dict[str, Any]:
     document = metadata(folder)
-    wanted = document["refs"][ref]["snapshot-id"]
-    found: dict[str, Any] = next(s for s in document["snapshots"] if s["snapshot-id"] == wanted)
+    targets = document["refs"][ref]["snapshot-id"]
+    found: dict[str, Any] = next(s for s in document["snapshots"] if s["snapshot-id"] == targets)
     return found
 
 

@@ -14,7 +14,7 @@ import uuid
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from iceberg_cli.delta.commit.bind import LogCommit, Summary
+from iceberg_cli.delta.commit.bind import CommitSummary, LogCommit
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage, open_storage
@@ -58,7 +58,7 @@ def an_attempt(committer: DeltaLogCommitter, name: str, *, fresh: bool = True) -
         data="".join(f"{json.dumps(action)}\n" for action in actions).encode(),
         timestamp_ms=1_700_000_000_000,
         commit_uuid=transaction,
-        updates=(Summary(version=version, operation="TEST"),),
+        updates=(CommitSummary(version=version, operation="TEST"),),
     )
     return dataclasses.replace(committer.prepare(commit), fresh=fresh)
 
@@ -91,40 +91,40 @@ def names_of(root: str, storage: Storage) -> list[str]:
         version += 1
 
 
-def write(wanted: dict[str, Any], writer: int, start: Barrier, results: Any) -> None:
-    committer = DeltaLogCommitter(wanted["root"], open_storage(wanted["options"]))
+def write(targets: dict[str, Any], writer: int, start: Barrier, results: Any) -> None:
+    committer = DeltaLogCommitter(targets["root"], open_storage(targets["options"]))
     start.wait()
     conflicts = 0
-    for number in range(wanted["commits"]):
+    for number in range(targets["commits"]):
         name = f"w{writer}.{number}"
         conflicts += add_version(committer, name)
         results.put(name)
     results.put(conflicts)
 
 
-def append_by_delta_rs(wanted: dict[str, Any], start: Barrier, results: Any) -> None:
+def append_by_delta_rs(targets: dict[str, Any], start: Barrier, results: Any) -> None:
     """Append rows with the `deltalake` package, as often as every other writer commits."""
     import pyarrow as pa
     from deltalake import write_deltalake
 
     start.wait()
-    for number in range(wanted["commits"]):
-        write_deltalake(wanted["root"], pa.table({"i": pa.array([number], pa.int32())}), mode="append")
+    for number in range(targets["commits"]):
+        write_deltalake(targets["root"], pa.table({"i": pa.array([number], pa.int32())}), mode="append")
     results.put("delta-rs")
 
 
-def main(wanted: dict[str, Any]) -> None:
-    context = multiprocessing.get_context("spawn" if wanted["options"] or wanted["delta_rs"] else "fork")
-    start, results = context.Barrier(wanted["writers"] + wanted["delta_rs"]), context.Queue()
+def main(targets: dict[str, Any]) -> None:
+    context = multiprocessing.get_context("spawn" if targets["options"] or targets["delta_rs"] else "fork")
+    start, results = context.Barrier(targets["writers"] + targets["delta_rs"]), context.Queue()
     processes = [
-        context.Process(target=write, args=(wanted, writer, start, results))
-        for writer in range(wanted["writers"])
+        context.Process(target=write, args=(targets, writer, start, results))
+        for writer in range(targets["writers"])
     ]
-    if wanted["delta_rs"]:
-        processes.append(context.Process(target=append_by_delta_rs, args=(wanted, start, results)))
+    if targets["delta_rs"]:
+        processes.append(context.Process(target=append_by_delta_rs, args=(targets, start, results)))
     for process in processes:
         process.start()
-    number = wanted["writers"] * (wanted["commits"] + 1) + wanted["delta_rs"]
+    number = targets["writers"] * (targets["commits"] + 1) + targets["delta_rs"]
     found = [results.get(timeout=120) for _ in range(number)]
     for process in processes:
         process.join()

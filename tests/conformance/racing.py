@@ -28,17 +28,17 @@ def write(catalog: Catalog, writer: int, commits: int, start: Barrier, results: 
     results.put(conflicts)
 
 
-def main(wanted: dict[str, Any]) -> None:
+def main(targets: dict[str, Any]) -> None:
     context = multiprocessing.get_context("fork")
-    catalog = Catalog(kind=wanted["kind"], folder=wanted["folder"], uri=wanted["uri"])
-    start, results = context.Barrier(wanted["writers"]), context.Queue()
+    catalog = Catalog(kind=targets["kind"], folder=targets["folder"], uri=targets["uri"])
+    start, results = context.Barrier(targets["writers"]), context.Queue()
     writers = [
-        context.Process(target=write, args=(catalog, writer, wanted["commits"], start, results))
-        for writer in range(wanted["writers"])
+        context.Process(target=write, args=(catalog, writer, targets["commits"], start, results))
+        for writer in range(targets["writers"])
     ]
     for process in writers:
         process.start()
-    found = [results.get(timeout=120) for _ in range(wanted["writers"] * (wanted["commits"] + 1))]
+    found = [results.get(timeout=120) for _ in range(targets["writers"] * (targets["commits"] + 1))]
     for process in writers:
         process.join()
     acknowledged = sorted(name for name in found if isinstance(name, str))

@@ -322,9 +322,9 @@ def test_a_write_that_fails_is_not_called_a_conflict(catalog: Catalog, when: str
 
 def race(catalog: Catalog, *, writers: int, commits: int) -> int:
     """Let processes commit; every acknowledged property must be there. Returns the conflicts they met."""
-    wanted = {**dataclasses.asdict(catalog), "writers": writers, "commits": commits}
+    targets = {**dataclasses.asdict(catalog), "writers": writers, "commits": commits}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.conformance.racing", json.dumps(wanted)],
+        [sys.executable, "-m", "tests.conformance.racing", json.dumps(targets)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

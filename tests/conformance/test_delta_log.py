@@ -213,9 +213,9 @@ def test_a_kill_at_the_write_leaves_the_table_at_the_old_or_the_new_version(
 def race(log: Log, *, writers: int, commits: int, options: Any = None, delta_rs: bool = False) -> int:
     """Let processes commit; every acknowledged version must be there, none twice. Returns the conflicts they met."""
     root, storage = log
-    wanted = {"root": root, "options": options, "writers": writers, "commits": commits, "delta_rs": delta_rs}
+    targets = {"root": root, "options": options, "writers": writers, "commits": commits, "delta_rs": delta_rs}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.conformance.delta_logs", json.dumps(wanted)],
+        [sys.executable, "-m", "tests.conformance.delta_logs", json.dumps(targets)],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,

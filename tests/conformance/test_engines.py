@@ -59,13 +59,13 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
         yield SparkEngine(session, LocalStorage())
         return
     with no_process_left_behind():
-        yield LocalEngine(LocalStorage(), lanes=1 if request.param == "one lane" else LANES)
+        yield LocalEngine(LocalStorage(), workers=1 if request.param == "one lane" else LANES)
 
 
 @pytest.fixture
 def laned() -> Iterator[LocalEngine]:
     with no_process_left_behind():
-        yield LocalEngine(LocalStorage(), lanes=LANES)
+        yield LocalEngine(LocalStorage(), workers=LANES)
 
 
 @contextmanager
@@ -281,7 +281,7 @@ def test_files_of_another_storage_are_parsed_here(laned: LocalEngine, paths: lis
         def read(self, path: str) -> bytes:
             return Path(path.removeprefix("s3:/")).read_bytes()
 
-    engine = LocalEngine(Remote(), lanes=LANES)  # type: ignore[arg-type]
+    engine = LocalEngine(Remote(), workers=LANES)  # type: ignore[arg-type]
     assert set(scan(engine, [f"s3:/{path}" for path in paths], process_ids)) == {os.getpid()}
 
 
@@ -381,7 +381,7 @@ def parse(batch):
     return len(batch)
 
 
-engine = LocalEngine(LocalStorage(), lanes=2)
+engine = LocalEngine(LocalStorage(), workers=2)
 results = engine.scan(
     paths, lambda path: Source(path, 600_000), lambda _, data: data, parse,
     phase="", batch_bytes=1_200_000, on_event=lambda _: None,
@@ -419,10 +419,10 @@ def test_a_lane_flushes_nothing_runs_no_exit_handler_and_leaves_signals_to_its_p
 def test_lanes_end_when_their_parent_is_killed(paths: list[str]) -> None:
     done = run_program("parent dies", paths)  # returns only when all have closed its standard error
     assert done.returncode == -signal.SIGKILL
-    lanes = {int(line) for line in done.stderr.split()}
-    assert len(lanes) == 2
+    workers = {int(line) for line in done.stderr.split()}
+    assert len(workers) == 2
     until = time.monotonic() + 10
-    while any(alive(lane) for lane in lanes):
+    while any(alive(lane) for lane in workers):
         assert time.monotonic() < until
         time.sleep(0.01)
 

@@ -103,10 +103,10 @@ def test_settling_a_commit_of_a_killed_process_writes_the_hint(folder: Path, tem
     assert isinstance(committer_of(folder).commit(attempt), Committed)
     (folder / "version-hint.text").write_bytes(b"3")
     if temporary != "none":
-        Path(attempt.scratch[0]).write_bytes(b"")
+        Path(attempt.temporary_files[0]).write_bytes(b"")
     assert isinstance(committer_of(folder).settle(attempt), Committed)
     assert (folder / "version-hint.text").read_bytes() == b"4"
-    assert not Path(attempt.scratch[0]).exists()
+    assert not Path(attempt.temporary_files[0]).exists()
 
 
 def test_settling_leaves_the_hint_of_a_later_version(folder: Path) -> None:

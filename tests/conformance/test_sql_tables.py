@@ -29,7 +29,7 @@ from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
-from iceberg_cli.operation.apply import apply, resume, system_shell
+from iceberg_cli.operation.apply import apply, resume, system_runtime
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import Storage, open_storage
@@ -225,7 +225,7 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
     first = opened(lake, Meeting(before=let_the_second_write, after=nothing))
     second = opened(lake, Meeting(before=nothing, after=wait_for_the_first))
     shells = [
-        system_shell(on_event=lambda _: None, host=host, process_id=1)
+        system_runtime(on_event=lambda _: None, host=host, process_id=1)
         for host in ("one.example", "two.example")
     ]
     plan = VERBS["expire-snapshots"].plan(

@@ -97,8 +97,10 @@ def test_sizes_of_many_objects_come_in_the_order_of_their_paths(place: Place, co
     expected = [number if number % 100 == 0 else None for number in reversed(range(count))]
     assert place.storage.stat_many(paths) == [None, *expected, 7, None, 0, None]
     assert place.storage.stat_many([]) == []
-    told = {info.path: (info.size_bytes, info.modified_ms) for info in place.storage.list(place.root)}
-    assert place.storage.sizes_and_times_many(paths) == [told.get(place.storage.canonical(p)) for p in paths]
+    stated = {info.path: (info.size_bytes, info.modified_ms) for info in place.storage.list(place.root)}
+    assert place.storage.sizes_and_times_many(paths) == [
+        stated.get(place.storage.canonical(p)) for p in paths
+    ]
     assert place.storage.sizes_and_times_many([]) == []
 
 
@@ -328,8 +330,8 @@ def test_subfolders_are_told_by_their_names_and_files_and_siblings_are_none(plac
     folders = [f"{place.root}/{name}" for name in ("nowhere", "c", "b", "a", "b/metadata", "a/metadata.x")]
     none = frozenset[str]()
     names = ("metadata", "_delta_log")
-    told = [none, none, {"metadata"}, {"_delta_log"}, none, none]
-    assert place.storage.subfolders_many(folders, names) == told
+    stated = [none, none, {"metadata"}, {"_delta_log"}, none, none]
+    assert place.storage.subfolders_many(folders, names) == stated
     assert place.storage.subfolders_many([folders[2]] * 70, names) == [{"metadata"}] * 70
     assert place.storage.subfolders_many([], names) == []
 

@@ -12,7 +12,7 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.formats.open import iceberg_files
-from iceberg_cli.operation.apply import Shell, apply, resume
+from iceberg_cli.operation.apply import Runtime, apply, resume
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from tests.builders import DAY_MS, NOW_MS
@@ -129,7 +129,7 @@ class DeltaProcess:
             engine=LocalEngine(self.storage, threads=1),  # type: ignore[arg-type]
             on_event=unseen,
         )
-        self.shell = Shell(
+        self.runtime = Runtime(
             now_ms=lambda: self.world.now_ms,
             new_uuid=self.world.new_uuid,
             sleep_ms=lambda _: None,
@@ -150,11 +150,11 @@ class DeltaProcess:
     def run(self) -> Report:
         """Settle, plan and apply."""
         self.resume()
-        return apply(self.plan(), self.table, VERBS[self.operation], self.shell)
+        return apply(self.plan(), self.table, VERBS[self.operation], self.runtime)
 
     def resume(self) -> list[Report]:
         return [
-            resume(self.table, operation_id, self.shell, verbs=VERBS)
+            resume(self.table, operation_id, self.runtime, verbs=VERBS)
             for operation_id in self.table.open_operations()
         ]
 

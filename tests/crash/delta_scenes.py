@@ -123,7 +123,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.world = _the_world().copy()
-        self.said: dict[int, Content] = {}
+        self.stated: dict[int, Content] = {}
         self.before = set(self.world.files)
         self.raced: set[str] = set()  # files of other writers
         self.hear()
@@ -131,8 +131,8 @@ class Scene:
     def hear(self) -> None:
         """Remember what the versions say that are new."""
         for version in commits(self.world.files):
-            if version not in self.said:
-                self.said[version] = self.state(version).content(self.world.files)
+            if version not in self.stated:
+                self.stated[version] = self.state(version).content(self.world.files)
 
     def commit(self, *actions: Mapping[str, Any]) -> int:
         """Another writer's commit. What ours say is not taken for granted."""
@@ -153,26 +153,26 @@ class Scene:
     def check_ours(self) -> None:
         """A version of ours has the same rows as the one before it."""
         for version in commits(self.world.files):
-            if version not in self.said:
+            if version not in self.stated:
                 assert is_ours(self.world.files, version)
                 now = self.state(version).content(self.world.files)
-                assert now == self.said[version - 1], f"version {version} changes the table's rows"
-                self.said[version] = now
+                assert now == self.stated[version - 1], f"version {version} changes the table's rows"
+                self.stated[version] = now
 
     def check(self) -> None:
         """What must hold at every moment."""
         files = self.world.files
         versions = commits(files)
         assert versions == list(range(versions[0], versions[-1] + 1))
-        assert versions[-1] >= max(self.said)
+        assert versions[-1] >= max(self.stated)
         self.check_ours()
         ids: dict[str, int] = {}
         for version in versions:
             state = self.state(version)
             now = state.content(files)
-            assert now.keys() == self.said[version].keys()
+            assert now.keys() == self.stated[version].keys()
             # Vectors of old versions may be gone, with the time for which they were promised.
-            assert all(now[path] in (None, old) for path, old in self.said[version].items())
+            assert all(now[path] in (None, old) for path, old in self.stated[version].items())
             for (path, _), add in state.adds.items():
                 if "baseRowId" in add:
                     assert ids.setdefault(path, add["baseRowId"]) == add["baseRowId"]
@@ -190,7 +190,7 @@ class Scene:
             ours = verb.process(self.world).table.log.snapshot(version).adds.to_pylist()
             assert {(add["path"], vector_id(add)) for add in ours} == set(self.state(version).adds)
 
-    def litter(self) -> set[str]:
+    def leftovers(self) -> set[str]:
         """Files of ours that nothing names. Sidecars of a process that died are a log cleanup's."""
         new = set(self.world.files) - self.before - named_files(self.world.files) - self.raced
         return {name for name in new if not OURS.fullmatch(name) and "/_sidecars/" not in name}
@@ -208,7 +208,7 @@ class Scene:
         assert verb.process(self.world).run().status == "nothing_to_do"
         assert not verb.process(self.world).plan().due
         self.check_reading(verb)
-        assert self.litter() == set()
+        assert self.leftovers() == set()
 
     def _able(self, verb: Verb) -> Verb:
         """The verb, or a full VACUUM where commits are gone whose files one in lite mode would have to look at."""
@@ -296,7 +296,7 @@ def ours(name: str) -> Callable[[Scene], Report]:
 
     def run(scene: Scene) -> Report:
         other = VERBS_ASKED[name].process(scene.world)
-        return apply(other.plan(), other.table, VERBS[other.operation], other.shell)
+        return apply(other.plan(), other.table, VERBS[other.operation], other.runtime)
 
     return run
 

@@ -178,20 +178,22 @@ class Engine:
         version = document["format-version"]
         live = self._live(document, ref)
         data = {entry["file_path"]: entry for content, entry in live if content == DATA}
-        wanted = {f"{LOCATION}/data/{name}.parquet": {*chosen} for name, chosen in positions.items()}
-        wanted = {path: chosen for path, chosen in wanted.items() if path in data}
-        if not wanted:
+        targets = {f"{LOCATION}/data/{name}.parquet": {*chosen} for name, chosen in positions.items()}
+        targets = {path: chosen for path, chosen in targets.items() if path in data}
+        if not targets:
             return
         if version == 2:
-            self._commit("delete", ref, add_deletes=[self._position_deletes(wanted)])
+            self._commit("delete", ref, add_deletes=[self._position_deletes(targets)])
             return
         deletes = [entry for content, entry in live if content == DELETES]
         replaced = [
-            d for d in deletes if d["file_format"].upper() == "PUFFIN" and d["referenced_data_file"] in wanted
+            d
+            for d in deletes
+            if d["file_format"].upper() == "PUFFIN" and d["referenced_data_file"] in targets
         ]
         merged = {
             path: chosen | deleted_positions(self.storage, data[path], deletes)
-            for path, chosen in wanted.items()
+            for path, chosen in targets.items()
         }
         self._commit(
             "delete", ref, add_deletes=self._vectors(merged), remove=[_identity(d) for d in replaced]

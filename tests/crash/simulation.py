@@ -20,9 +20,9 @@ from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
-from iceberg_cli.operation.apply import Shell, apply, resume
+from iceberg_cli.operation.apply import Runtime, apply, resume
 from iceberg_cli.operation.outcomes import Attempt, Unknown
-from iceberg_cli.operation.recovery import settle_all
+from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
@@ -242,7 +242,7 @@ class SimCommitter(SwapCommitter):
         fate = self._swaps.pop(0) if self._swaps else ""
         done: list[bool] = []
 
-        def exchange() -> None:
+        def shuffle() -> None:
             done.append(fate != "lost" and world.pointer == attempt.base_location)
             if done[-1]:
                 world.pointer = attempt.metadata_location
@@ -251,7 +251,7 @@ class SimCommitter(SwapCommitter):
             return False
         if fate == "down":
             raise BackendUnavailable("Cannot reach the catalog: connection refused")
-        self._world_storage.effect(f"swap {attempt.metadata_location}", exchange)
+        self._world_storage.effect(f"swap {attempt.metadata_location}", shuffle)
         if fate in ("lost", "lost after"):
             return Unknown(cause="no answer")
         return done[-1]
@@ -276,7 +276,7 @@ class Process:
             else FilesystemCommitter("/lake/shop/visits", self.storage)
         )
         self.table = self.open()
-        self.shell = self.new_shell()
+        self.runtime = self.new_shell()
         self.shown: Plan | None = None
 
     def open(self) -> IcebergTable:
@@ -289,11 +289,11 @@ class Process:
             on_event=unseen,
         )
 
-    def new_shell(self) -> Shell:
+    def new_shell(self) -> Runtime:
         def sleep_ms(duration_ms: float) -> None:
             self.world.now_ms += int(duration_ms)
 
-        return Shell(
+        return Runtime(
             now_ms=lambda: self.world.now_ms,
             new_uuid=self.world.new_uuid,
             sleep_ms=sleep_ms,
@@ -312,9 +312,9 @@ class Process:
     def expire(self, *, settle: bool = True) -> Report:
         """`expire-snapshots --yes`."""
         if settle:
-            list(settle_all(self.table, self.shell, verbs=VERBS))
+            list(recover_all(self.table, self.runtime, verbs=VERBS))
         self.shown = self.plan()
-        return apply(self.shown, self.table, VERBS[self.shown.operation], self.shell)
+        return apply(self.shown, self.table, VERBS[self.shown.operation], self.runtime)
 
     def plan(self) -> Plan:
         return VERBS["expire-snapshots"].plan(self.table, self.policy.to_json(), as_of_ms=NOW_MS)
@@ -322,7 +322,7 @@ class Process:
     def resume(self) -> list[Report]:
         """`resume`, for all operations."""
         return [
-            resume(self.table, operation_id, self.shell, verbs=VERBS)
+            resume(self.table, operation_id, self.runtime, verbs=VERBS)
             for operation_id in self.table.open_operations()
         ]
 

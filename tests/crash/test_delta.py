@@ -178,9 +178,9 @@ def test_an_operation_whose_commit_can_still_happen_cannot_be_abandoned() -> Non
     late = DeltaProcess(world=world)
     (operation_id,) = late.table.open_operations()
     with pytest.raises(Refused, match="no known outcome"):
-        abandon(late.table, operation_id, late.shell)
+        abandon(late.table, operation_id, late.runtime)
     commit_to(world, an_add("f.parquet"))  # the version is taken
-    abandon(late.table, operation_id, late.shell)
+    abandon(late.table, operation_id, late.runtime)
     assert not [name for name in world.files if "_iceberg_cli" in name]
     assert set(world.files) >= GOING
     check(world)
@@ -288,14 +288,14 @@ def test_an_unconditional_step_follows_the_commit_before_it_or_is_left_out(
 ) -> None:
     verb = ThreeSteps(beginning_goes=beginning_goes)
     trial = DeltaProcess(world=a_delta_world())
-    apply(verb.plan(trial.table, {}, as_of_ms=NOW_MS), trial.table, verb, trial.shell)
+    apply(verb.plan(trial.table, {}, as_of_ms=NOW_MS), trial.table, verb, trial.runtime)
     assert operations_of(trial.world)[3:] == ["BEGINNING", "END", "OTHER"]
     number = trial.effects.index(f"put {version_path(3)}")
     # Another writer takes the version: the first attempt is refused, and the verb plans again.
     world = a_delta_world()
     raced = Script(before={number: lambda: commit_to(world, an_add("f.parquet"))})
     process = DeltaProcess(world=world, script=raced)
-    apply(verb.plan(process.table, {}, as_of_ms=NOW_MS), process.table, verb, process.shell)
+    apply(verb.plan(process.table, {}, as_of_ms=NOW_MS), process.table, verb, process.runtime)
     assert operations_of(world)[4:] == expected
 
 

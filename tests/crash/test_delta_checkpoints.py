@@ -114,8 +114,8 @@ def test_crash_around_any_effect(kind: str, side: str, budget: int) -> None:
 def test_a_file_that_cannot_be_written_stops_the_run_and_harms_nothing(kind: str) -> None:
     written = [effect.split(" ", 1)[1] for effect in effects(kind) if LOG in effect]
     # Sidecars and the top level have other names in every run, so they are told by what is the same in them.
-    told = {path.rpartition("/")[2][:45] for path in written}
-    for name in told:
+    stated = {path.rpartition("/")[2][:45] for path in written}
+    for name in stated:
         world = a_world()
 
         def full(path: str, name: str = name) -> str | None:

@@ -153,7 +153,7 @@ def test_a_checkpoint_that_is_damaged_before_any_effect_stops_what_stands_on_it(
         plan = process.plan()
         commits = {name for name in world.files if COMMIT.search(name)}
         with suppress(IcebergCliError):
-            apply(plan, process.table, VERBS["expire-snapshots"], process.shell)
+            apply(plan, process.table, VERBS["expire-snapshots"], process.runtime)
         # Until the checkpoint of our own stands beside it, it is all that old commits could be replaced by.
         copied = f"{LOG}{KEPT_VERSION:020}.checkpoint.parquet" in world.files
         assert copied or commits <= set(world.files)

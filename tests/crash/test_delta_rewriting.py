@@ -183,12 +183,12 @@ def test_another_writer_commits_before_any_effect(operation: str, budget: int) -
                 domain = others.get("domainMetadata", {"configuration": '{"rowIdHighWaterMark":-1}'})
                 mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
                 new["add"] |= {"baseRowId": mark + 1, "defaultRowCommitVersion": newest(world) + 1}
-                told = json.dumps({"rowIdHighWaterMark": mark + 9})
+                stated = json.dumps({"rowIdHighWaterMark": mark + 9})
                 more = [
                     {
                         "domainMetadata": {
                             "domain": "delta.rowTracking",
-                            "configuration": told,
+                            "configuration": stated,
                             "removed": False,
                         }
                     }

@@ -16,7 +16,7 @@ from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CommitConflict, Refused, StalePlan
 from iceberg_cli.formats.open import iceberg_files
-from iceberg_cli.operation.apply import apply, system_shell
+from iceberg_cli.operation.apply import apply, system_runtime
 from iceberg_cli.storage.local import LocalStorage
 from tests.crash.budget import few_or_many, some
 from tests.crash.simulation import unseen
@@ -82,9 +82,9 @@ def run(root: Path, operation: str, storage: Raced) -> None:
         engine=LocalEngine(storage, threads=1),
         on_event=unseen,
     )
-    shell = system_shell(on_event=unseen, host="here", process_id=1, sweep_batch=2)
-    plan = VERBS[operation].plan(table, VERBS_ASKED[operation], as_of_ms=shell.now_ms())
-    apply(plan, table, VERBS[operation], shell)
+    runtime = system_runtime(on_event=unseen, host="here", process_id=1, sweep_batch=2)
+    plan = VERBS[operation].plan(table, VERBS_ASKED[operation], as_of_ms=runtime.now_ms())
+    apply(plan, table, VERBS[operation], runtime)
 
 
 def append(root: Path, expected: set[int]) -> None:

@@ -32,7 +32,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
 from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.recovery import settle_all
+from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from tests.builders import NOW_MS
@@ -185,8 +185,8 @@ class Lake:
 
     def run(self, process: Process) -> Report:
         """The verb with --yes."""
-        list(settle_all(process.table, process.shell, verbs=VERBS))
-        return apply(self.plan(process), process.table, VERBS[self.case.verb], process.shell)
+        list(recover_all(process.table, process.runtime, verbs=VERBS))
+        return apply(self.plan(process), process.table, VERBS[self.case.verb], process.runtime)
 
     def plan(self, process: Process) -> Plan:
         """The verb's plan now."""
@@ -363,9 +363,9 @@ def other_verb(lake: Lake, case: Case, *, settles: bool) -> Callable[[], None]:
         process = lake.process()
         with contextlib.suppress(IcebergCliError):
             if settles:
-                list(settle_all(process.table, process.shell, verbs=VERBS))
+                list(recover_all(process.table, process.runtime, verbs=VERBS))
             plan = VERBS[case.verb].plan(process.table, case.policy, as_of_ms=NOW_MS)
-            apply(plan, process.table, VERBS[case.verb], process.shell)
+            apply(plan, process.table, VERBS[case.verb], process.runtime)
         lake.check()
 
     return run

@@ -189,7 +189,7 @@ def test_a_deadline_stops_between_two_steps_and_the_report_says_what_is_still_to
     lake = Lake.of(RECIPE)
     process = lake.process()
     process.limits = {"deadline_ms": NOW_MS - 1}
-    process.shell = process.new_shell()
+    process.runtime = process.new_shell()
     report = lake.run(process)
     assert report.status == "partial"
     assert lake.engine.document["format-version"] == 3

@@ -256,7 +256,7 @@ def test_the_same_expiry_twice_at_once_ends_as_one() -> None:
 def test_resuming_a_running_operation_of_this_host_is_left_to_its_process() -> None:
     scene = a_scene()
     process = Process(world=scene.world, script=Script(before={15: crash}))
-    process.shell.host, process.shell.process_id = socket.gethostname(), os.getppid()
+    process.runtime.host, process.runtime.process_id = socket.gethostname(), os.getppid()
     assert process.dies(process.expire)
     before = dict(scene.world.files)
     second = Process(world=scene.world)
@@ -290,14 +290,14 @@ def test_plan_that_was_made_for_another_table_is_refused() -> None:
     scene.world.files[scene.current] = json.dumps(document).encode()
     fresh = Process(world=scene.world)
     with pytest.raises(Refused, match="made for table"):
-        apply(plan, fresh.table, VERBS[plan.operation], fresh.shell)
+        apply(plan, fresh.table, VERBS[plan.operation], fresh.runtime)
     assert journal_files(scene) == []
 
 
 def test_operation_that_does_not_exist_has_nothing_to_do() -> None:
     scene = a_scene()
     process = Process(world=scene.world)
-    report = resume(process.table, "no-such-operation", process.shell, verbs=VERBS)
+    report = resume(process.table, "no-such-operation", process.runtime, verbs=VERBS)
     assert report.status == "nothing_to_do"
     assert process.effects == [e for e in process.effects if "no-such-operation" in e]
     scene.check()

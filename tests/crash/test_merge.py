@@ -84,7 +84,7 @@ class Merger(Process):
         self.resume()
         verb = VERBS["merge-dvs"]
         self.shown = verb.plan(self.table, self.asked.to_json(), as_of_ms=NOW_MS)
-        return apply(self.shown, self.table, verb, self.shell)
+        return apply(self.shown, self.table, verb, self.runtime)
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
             expected.append(there.seen())
 
         process = Merger(world=there.world, script=Script(before={number: disturb}))
-        apply(saved, process.table, VERBS["merge-dvs"], process.shell)
+        apply(saved, process.table, VERBS["merge-dvs"], process.runtime)
         assert there.seen() == expected[0], effect
         there.check_tidy()
 

@@ -81,8 +81,8 @@ def check_stands(lake: Lake, act: Callable[[Engine], None]) -> None:
         schema: ((document["current-schema-id"], document["schemas"][1:]), (1, [NEW_SCHEMA])),
         spec: ((document["default-spec-id"], document["partition-specs"][1:]), (1, [NEW_SPEC])),
     }
-    found, wanted = expected.get(act, (document["format-version"], 3))
-    assert found == wanted
+    found, targets = expected.get(act, (document["format-version"], 3))
+    assert found == targets
 
 
 @few_or_many(3)
@@ -135,9 +135,9 @@ def test_a_merge_that_was_planned_on_version_2_makes_no_vectors_after_an_upgrade
     plan = lake.plan(process)
     assert not plan.due
     lake.disturb(upgrade)()
-    report = apply(plan, process.table, VERBS["merge-dvs"], process.shell)
+    report = apply(plan, process.table, VERBS["merge-dvs"], process.runtime)
     assert (report.status, process.effects) == ("nothing_to_do", [])
     again = lake.process()
     fresh = VERBS["merge-dvs"].plan(again.table, MERGE, as_of_ms=NOW_MS)
-    assert apply(fresh, again.table, VERBS["merge-dvs"], again.shell).status == "done"
+    assert apply(fresh, again.table, VERBS["merge-dvs"], again.runtime).status == "done"
     lake.finish()

@@ -116,7 +116,7 @@ def test_swap_that_can_never_come_in_any_more_can_be_abandoned(scene: Scene) -> 
         scene.foreign_append(keep_log=1)
     process = Process(world=scene.world)
     (operation_id,) = process.table.open_operations()
-    abandon(process.table, operation_id, process.shell)
+    abandon(process.table, operation_id, process.runtime)
     assert journal_files(scene) == []
     assert foreign_files_deleted(scene) == []
     assert Process(world=scene.world).expire().status == "done"
@@ -158,7 +158,7 @@ def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> 
     process = Process(world=scene.world)
     (operation_id,) = process.table.open_operations()
     with pytest.raises(Refused, match="no known outcome"):
-        abandon(process.table, operation_id, process.shell)
+        abandon(process.table, operation_id, process.runtime)
     finish(scene)
 
 
@@ -197,7 +197,7 @@ def test_no_retries_means_one_attempt() -> None:
 def test_waits_between_attempts_double_and_stay_within_the_total(scene: Scene) -> None:
     waits: list[float] = []
     process = Process(world=scene.world, script=Script(swaps=["refused"] * 4))
-    process.shell.sleep_ms = waits.append
+    process.runtime.sleep_ms = waits.append
     process.expire()
     assert len(waits) == 4
     for number, wait_ms in enumerate(waits):
@@ -272,7 +272,7 @@ def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
     process = Process(world=scene.world)
     plan = process.plan()
     del scene.world.files[scene.writer.data_path("e")]
-    report = apply(plan, process.table, VERBS[plan.operation], process.shell)
+    report = apply(plan, process.table, VERBS[plan.operation], process.runtime)
     assert report.status == "done"
     assert report.counts["deleted_data_files_count"] == 3
     scene.check_finished()
@@ -429,7 +429,7 @@ def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> No
     with_grace(scene).expire()
     process = Process(world=scene.world)
     (operation_id,) = process.table.open_operations()
-    abandon(process.table, operation_id, process.shell)
+    abandon(process.table, operation_id, process.runtime)
     assert foreign_files_deleted(scene) == []
     assert journal_files(scene) == []
     assert len(scene.leftovers()) == 14
@@ -440,14 +440,14 @@ def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
     here = scene.copy()
     process = Process(world=here.world)
     (operation_id,) = process.table.open_operations()
-    abandon(process.table, operation_id, process.shell)
+    abandon(process.table, operation_id, process.runtime)
     for number, _ in enumerate(process.effects):
         here = scene.copy()
         first = Process(world=here.world, script=Script(before={number: crash}))
-        assert first.dies(partial(abandon, first.table, operation_id, first.shell))
+        assert first.dies(partial(abandon, first.table, operation_id, first.runtime))
         second = Process(world=here.world)
         for left in second.table.open_operations():
-            abandon(second.table, left, second.shell)
+            abandon(second.table, left, second.runtime)
         assert foreign_files_deleted(here) == []
         assert journal_files(here) == []
 

@@ -15,7 +15,7 @@ from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
 from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.recovery import settle_all
+from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.plan.report import Report
 from tests.builders import DELETED, LOCATION, NOW_MS, a_branch
 from tests.crash.budget import few_or_many, some
@@ -43,8 +43,8 @@ def a_world() -> World:
 
 
 def run(process: Process) -> Report:
-    list(settle_all(process.table, process.shell, verbs=VERBS))
-    return apply(VERB.plan(process.table, POLICY, as_of_ms=NOW_MS), process.table, VERB, process.shell)
+    list(recover_all(process.table, process.runtime, verbs=VERBS))
+    return apply(VERB.plan(process.table, POLICY, as_of_ms=NOW_MS), process.table, VERB, process.runtime)
 
 
 def rows(world: World, ref: str) -> dict[str, int]:

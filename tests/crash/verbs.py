@@ -13,7 +13,7 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS as REAL_VERBS
 from iceberg_cli.operation.apply import Verb, apply, resume
 from iceberg_cli.operation.outcomes import Attempt
-from iceberg_cli.plan.plan import Change, Plan, Staged, Step, Task
+from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
@@ -56,11 +56,11 @@ class FakeVerb:
         table: FakeTable,
         step: Step,  # noqa: ARG002 - the port's signature
         paths: Mapping[Task, str],
-    ) -> Mapping[Task, Staged]:
+    ) -> Mapping[Task, StagedFile]:
         for task, path in paths.items():
             lengths = [len(table.storage.read(source)) for source in task.inputs]
             table.storage.put_if_absent(path, f"{task.name}: {lengths}".encode())
-        return {task: Staged(path=path) for task, path in paths.items()}
+        return {task: StagedFile(path=path) for task, path in paths.items()}
 
 
 VERBS: Mapping[str, Verb] = {name: FakeVerb(name) for name in (THREE, SWEEP_FIRST)}
@@ -101,7 +101,7 @@ class FakeTable(IcebergTable):
     def bind(
         self,
         step: Step,
-        staged: Mapping[Task, Staged],
+        staged: Mapping[Task, StagedFile],
         *,
         timestamp_ms: int,
         commit_uuid: str,
@@ -144,10 +144,10 @@ class FakeProcess(Process):
         self.resume()
         verb = VERBS[self.operation]
         self.shown = verb.plan(self.table, POLICY.to_json(), as_of_ms=NOW_MS)
-        return apply(self.shown, self.table, verb, self.shell)
+        return apply(self.shown, self.table, verb, self.runtime)
 
     def resume(self) -> list[Report]:
         return [
-            resume(self.table, operation_id, self.shell, verbs=VERBS)
+            resume(self.table, operation_id, self.runtime, verbs=VERBS)
             for operation_id in self.table.open_operations()
         ]

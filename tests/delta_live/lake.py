@@ -96,11 +96,11 @@ class DeltaLake:
         text = f"SELECT *{f', {IDS}' if ids else ''} FROM delta.`{table}`{of}"
         return in_order(self.spark.queries([text], forget=True)[0])
 
-    def versions(self, table: Path, wanted: Sequence[int]) -> dict[int, Rows]:
+    def versions(self, table: Path, targets: Sequence[int]) -> dict[int, Rows]:
         """The rows of some versions."""
-        texts = [f"SELECT * FROM delta.`{table}` VERSION AS OF {version}" for version in wanted]
+        texts = [f"SELECT * FROM delta.`{table}` VERSION AS OF {version}" for version in targets]
         found = self.spark.queries(texts, forget=True)
-        return {version: in_order(rows) for version, rows in zip(wanted, found, strict=True)}
+        return {version: in_order(rows) for version, rows in zip(targets, found, strict=True)}
 
     def assert_promised(self, table: Path, promised: Mapping[int, Rows]) -> None:
         """Both readers read these versions with these rows; Delta Spark `some` of them."""
@@ -190,6 +190,6 @@ def is_checksum(name: str) -> bool:
     return name.startswith(".") and name.endswith(".crc")
 
 
-def litter(table: Path) -> list[str]:
+def leftovers(table: Path) -> list[str]:
     """What our program leaves of a run that is over: nothing."""
     return [str(path) for path in table.rglob("*") if JOURNAL in path.parts and path.is_file()]

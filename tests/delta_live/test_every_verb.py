@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.budget import FULL, deep_unless
 from tests.delta_live import shapes
-from tests.delta_live.lake import DeltaLake, Rows, commits, in_order, litter, rows_of_delta_rs
+from tests.delta_live.lake import DeltaLake, Rows, commits, in_order, leftovers, rows_of_delta_rs
 from tests.delta_live.shapes import Shape
 
 pytestmark = pytest.mark.jvm
@@ -76,12 +76,12 @@ def test_both_read_every_version_that_is_promised_after_every_verb_and_delta_wri
 
 
 def carry_out(
-    lake: DeltaLake, table: Path, wanted: tuple[tuple[str, tuple[object, ...]], ...], rows: Rows
+    lake: DeltaLake, table: Path, targets: tuple[tuple[str, tuple[object, ...]], ...], rows: Rows
 ) -> None:
     """Run verbs, after each of which the newest version has these rows."""
-    for verb, options in wanted:
+    for verb, options in targets:
         lake.verb(verb, table, *options)
         assert rows_of_delta_rs(table) == rows, verb
         if FULL:
             assert lake.rows(table) == rows, verb
-    assert not litter(table)
+    assert not leftovers(table)

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.running import iceberg_cli
 from tests.crash.budget import FULL
 from tests.delta_live import shapes
-from tests.delta_live.lake import DeltaLake, actions, commits, litter, rows_of_delta_rs
+from tests.delta_live.lake import DeltaLake, actions, commits, leftovers, rows_of_delta_rs
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import SparkFailed
 
@@ -94,7 +94,7 @@ def test_no_commit_is_lost_while_delta_spark_writes_and_every_verb_runs(
     engines = [engine_of(table, version) for version in versions[first:]]
     assert any("iceberg-cli" in engine for engine in engines)
     assert any("Spark" in engine for engine in engines)
-    assert not litter(table)
+    assert not leftovers(table)
 
 
 def engine_of(table: Path, version: int) -> str:

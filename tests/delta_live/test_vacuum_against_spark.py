@@ -22,7 +22,7 @@ from tests.delta_live.lake import (
     actions,
     commits,
     files,
-    litter,
+    leftovers,
     rows_of_delta_rs,
     set_age,
 )
@@ -100,7 +100,7 @@ def test_what_goes_is_what_a_dry_run_of_vacuum_lists_without_its_folders(
     assert delta_lake.rows(table) == rows_of_delta_rs(table) == history[max(history)]
     left = delta_lake.dry_vacuum(table)
     assert left == folders_of(table, left)
-    assert not litter(table)
+    assert not leftovers(table)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.delta.check.table_check import DeltaChecking
+from iceberg_cli.delta.check.table_check import DeltaTableCheck
 from iceberg_cli.delta.spec.checkpoint import read_part
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs import VERBS
@@ -82,7 +82,7 @@ def outcome(kind: str, damaged: Mapping[str, bytes]) -> str:
     if state == sound(kind):
         return SAME
     try:
-        checked = DeltaChecking(table=process.table, snapshot=snapshot, deep=False).run()
+        checked = DeltaTableCheck(table=process.table, snapshot=snapshot, deep=False).run()
     except CorruptFile:
         return TOLD
     if checked.findings.counts()["error"]:
@@ -206,7 +206,7 @@ def test_a_commit_that_disagrees_with_its_version_checksum_is_told_of(was: bytes
         snapshot = process.table.log.snapshot()
     except IcebergCliError:
         return
-    counts = DeltaChecking(table=process.table, snapshot=snapshot, deep=False).run().findings.counts()
+    counts = DeltaTableCheck(table=process.table, snapshot=snapshot, deep=False).run().findings.counts()
     assert counts["error"] > 0
 
 
@@ -226,7 +226,7 @@ def test_a_damaged_file_of_vectors_is_refused_by_the_verb_and_told_of_by_the_che
         assert {path for path in world.files if path.startswith(LOG)} == {
             path for path in table.files if path.startswith(LOG)
         }
-        checked = DeltaChecking(table=process.table, snapshot=process.table.snapshot, deep=False).run()
+        checked = DeltaTableCheck(table=process.table, snapshot=process.table.snapshot, deep=False).run()
         assert checked.findings.counts()["error"] > 0
 
 
@@ -238,5 +238,5 @@ def test_a_commit_that_is_damaged_between_the_plan_and_the_deletions_stops_them(
     path = f"{LOG}{version:020}.json"
     world.files[path] = world.files[path][:-3]
     with pytest.raises(CorruptFile, match=f"{version:020}"):
-        apply(plan, process.table, VERBS[plan.operation], process.shell)
+        apply(plan, process.table, VERBS[plan.operation], process.runtime)
     assert not [name for name in world.deleted if "/_iceberg_cli/" not in name]

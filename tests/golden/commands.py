@@ -166,8 +166,8 @@ def transcript(commands: Sequence[Command]) -> str:
             if command is anew:
                 _make(tables)
             if callable(command):
-                said = command()
-                parts.append(f"# {(command.__doc__ or '').strip()}\n{said or ''}\n")
+                stated = command()
+                parts.append(f"# {(command.__doc__ or '').strip()}\n{stated or ''}\n")
                 continue
             ran = iceberg_cli(*command)
             settle_times()

@@ -148,7 +148,7 @@ def _abandoned_expiry() -> Written:
     tape.run("expire-snapshots", Process(world=scene.world, limits={"limit_deletes": 3}).expire)
     process = Process(world=scene.world)
     [operation_id] = process.table.open_operations()
-    tape.run("abandon", lambda: abandon(process.table, operation_id, process.shell))
+    tape.run("abandon", lambda: abandon(process.table, operation_id, process.runtime))
     return tape.files.written
 
 
@@ -260,7 +260,7 @@ def _verb(number: int, *, befalls: str = "") -> Written:
     again = lake.process()
     for operation_id in again.table.open_operations():
         if befalls == "abandon":
-            tape.run("abandon", partial(abandon, again.table, operation_id, again.shell))
+            tape.run("abandon", partial(abandon, again.table, operation_id, again.runtime))
         else:
             tape.run("resume", again.resume)
     return tape.files.written
@@ -302,12 +302,12 @@ def _delta(name: str, *, befalls: str = "") -> Written:
     tape = Tape(scene.world)
     process = verb.process(scene.world, Script(**script))
     if befalls == "stop and limit":
-        process.shell.deletes_left = process.shell.limit_deletes = 1
+        process.runtime.deletes_left = process.runtime.limit_deletes = 1
     tape.run(name, lambda: process.dies(lambda: tape.run("runs", process.run)))
     again = verb.process(scene.world)
     for operation_id in again.table.open_operations():
         if befalls == "abandon":
-            tape.run("abandon", partial(abandon, again.table, operation_id, again.shell))
+            tape.run("abandon", partial(abandon, again.table, operation_id, again.runtime))
         else:
             tape.run("resume", again.resume)
     return tape.files.written

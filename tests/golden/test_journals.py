@@ -19,13 +19,13 @@ from tests.golden.journal_cases import JOURNALLED, JOURNALS, records_in, text_of
 cases = pytest.mark.parametrize("name", JOURNALLED)
 
 
-def told(operation: Operation) -> dict[str, Any]:
+def stated(operation: Operation) -> dict[str, Any]:
     """What a journal says of an operation, field by field, as JSON has it."""
     steps = {
         name: {
             "staged": state.staged,
             "by_workers": state.by_workers,
-            "litter": state.litter,
+            "litter": state.leftovers,
             "left": state.left,
             "intent": None if state.intent is None else dict(state.intent),
             "outcome": state.outcome,
@@ -87,7 +87,7 @@ def states(text: str) -> Iterator[str]:
             world.files[path] = data
             operation = Journal.load(SimStorage(world, Script()), location, operation_id).operation()
             assert operation is not None
-            now = flat(told(operation))
+            now = flat(stated(operation))
             gone = [name for name in before if name not in now]
             changed = {
                 name: value for name, value in now.items() if name not in before or before[name] != value

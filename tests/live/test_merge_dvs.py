@@ -254,7 +254,7 @@ def an_append(lake: Lake, table: str) -> None:
 def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_delete(
     hadoop: Lake, written: Writing, disturb: Disturbance, phase: str
 ) -> None:
-    from iceberg_cli.operation.apply import apply, system_shell
+    from iceberg_cli.operation.apply import apply, system_runtime
 
     table = written(hadoop, shapes.upgraded_with_both_deletes("partition"))
     verb = VERBS["merge-dvs"]
@@ -263,7 +263,7 @@ def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_
     )
     plan = verb.plan(opened, POLICY, as_of_ms=now_ms())
     assert plan.due
-    shell = system_shell(
+    runtime = system_runtime(
         on_event=lambda _: None, host="here", process_id=1, process_started=None, limit_deletes=None,
         deadline_ms=None, stop_requested=lambda: False,
     )  # fmt: skip
@@ -271,7 +271,7 @@ def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_
 
     def new_uuid() -> str:
         """The first names the operation; the second one is drawn when everything is staged."""
-        drawn.append(shell.new_uuid())
+        drawn.append(runtime.new_uuid())
         if len(drawn) == 2 and phase == "staged":
             disturb(hadoop, table)
         return drawn[-1]
@@ -279,7 +279,7 @@ def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_
     if phase == "planned":
         disturb(hadoop, table)
 
-    report = apply(plan, opened, verb, replace(shell, new_uuid=new_uuid))
+    report = apply(plan, opened, verb, replace(runtime, new_uuid=new_uuid))
 
     assert len(drawn) > (phase == "staged")
     assert report.status == "done"

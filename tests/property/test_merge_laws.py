@@ -51,10 +51,10 @@ def random_table(folder: Path, seed: int, **values: Any) -> DeleteTable:
             chosen = [n for n in named if (n not in vectors or rng.random() < 0.1) and rng.random() < 0.6]
             if chosen:
                 rows = {name: some(name) for name in chosen}
-                said = {}
+                stated = {}
                 if rng.random() < (0.6 if len(rows) == 1 else 0.4):
-                    said = {"referenced_data_file": table.path(rng.choice(chosen))}
-                table.positions(f"p{next(names)}", rows, k=k, **said)
+                    stated = {"referenced_data_file": table.path(rng.choice(chosen))}
+                table.positions(f"p{next(names)}", rows, k=k, **stated)
                 for name, positions in rows.items():
                     deleted.setdefault(name, set()).update(positions)
         for k in PARTITIONS if table.format_version > 2 else ():

@@ -158,8 +158,8 @@ def test_the_plan_is_the_same_each_time_and_contains_itself(
 ) -> None:
     made = planned(table, policy)
     assert made.to_json() == planned(table, policy).to_json()
-    assert made.beyond(made) == ()
+    assert made.additions_over(made) == ()
     more = {v.id for v in planned(table, other).verdicts if not v.keep} - {
         v.id for v in made.verdicts if not v.keep
     }
-    assert bool(planned(table, other).beyond(made)) == bool(more)
+    assert bool(planned(table, other).additions_over(made)) == bool(more)

@@ -79,7 +79,7 @@ def started(folder: Path, name: str, arguments: Sequence[str]) -> Iterator[psuti
         process.wait()
 
 
-def said(process: psutil.Process, log: Path, pattern: str) -> str:
+def stated(process: psutil.Process, log: Path, pattern: str) -> str:
     """What a process writes into its log where it has got so far: the group of the pattern's last match.
 
     A process takes a free port itself and says which: one that was free a moment ago may be another's by then.
@@ -103,7 +103,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             f"{package}.master.Master", "--host", "127.0.0.1", "--webui-port", "0", "--port", "0"
         ]  # fmt: skip
         processes = [stack.enter_context(started(folder, "master", master))]
-        url = said(processes[0], folder / "master.log", r"Starting Spark master at (spark://\S+)")
+        url = stated(processes[0], folder / "master.log", r"Starting Spark master at (spark://\S+)")
         for number in range(2):
             worker = [
                 f"{package}.worker.Worker", "--host", f"127.0.0.{number + 1}", "--webui-port", "0",
@@ -136,7 +136,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "--master", "local[2]", *words(conf), "spark-internal",
     ]  # fmt: skip
     with started(folder, "server", arguments) as process:
-        port = said(process, folder / "server.log", r"Spark Connect server started at: 127\.0\.0\.1:(\d+)")
+        port = stated(process, folder / "server.log", r"Spark Connect server started at: 127\.0\.0\.1:(\d+)")
         yield Running(f"sc://127.0.0.1:{port}", [process], folder)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.commands.carry_out import Carry, finish, leave_if_due, settle_open, show_before
+from iceberg_cli.cli.commands.carry_out import ApplyOptions, finish, leave_if_due, recover_open, show_before
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.stopping import at_safe_points
@@ -59,10 +59,10 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "apply")
-    @spread("carry", Carry)
+    @spread("carry", ApplyOptions)
     def apply_plan(
         run: Run,
-        carry: Carry,
+        carry: ApplyOptions,
         plan_file: Annotated[str, typer.Argument(metavar="PLAN_FILE", help="What `plan --output` wrote.")],
         replan: Annotated[
             bool,
@@ -93,9 +93,9 @@ def register(app: typer.Typer) -> None:
                 f"{iso(run.started_ms)}",
                 next_step="Set the clock that is wrong, and plan again.",
             )
-        shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
+        runtime = run.runtime(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
         looking = replan or carry.dry_run
-        settled = [] if looking or carry.no_resume else settle_open(run, opened, shell)
+        recovered = [] if looking or carry.no_resume else recover_open(run, opened, runtime)
         # What is carried out is planned now, from the file's question: the file says what may go, never what goes.
         verb = verbs_of(opened)[shown.operation]
         fresh = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
@@ -105,7 +105,7 @@ def register(app: typer.Typer) -> None:
                 f"and {opened.name} is {fresh.base.table_uuid}"
             )
         run.progress.close()
-        more = fresh.beyond(shown)
+        more = fresh.additions_over(shown)
         if looking:
             _show_difference(run, opened.identity, more, shown if replan else fresh, only=replan)
         if replan:
@@ -118,8 +118,8 @@ def register(app: typer.Typer) -> None:
             return
         show_before(run, fresh, opened.name, yes=carry.yes)
         with at_safe_points(last=True):
-            report = apply(fresh, opened, verb, shell)
-            finish(run, report, opened, settled)
+            report = apply(fresh, opened, verb, runtime)
+            finish(run, report, opened, recovered)
 
 
 def _show_difference(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from iceberg_cli.cli.commands.carry_out import Carry, carry_out
+from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
 from iceberg_cli.cli.commands.formats import DELTA, ICEBERG, Foreign
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options import spread
@@ -70,9 +70,9 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "assign-row-ids")
-    @spread("carry", Carry)
+    @spread("carry", ApplyOptions)
     @spread("options", AssignOptions)
-    def assign_row_ids(run: Run, carry: Carry, options: AssignOptions, table: TableArgument) -> None:
+    def assign_row_ids(run: Run, carry: ApplyOptions, options: AssignOptions, table: TableArgument) -> None:
         """Give row ids to the rows of a version 3 table that have none, as after an upgrade.
 
         One snapshot for each branch, main first; only its manifest list is written. Ids that are there never

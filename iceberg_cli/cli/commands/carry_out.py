@@ -20,13 +20,13 @@ from iceberg_cli.errors import DeletesFailed, Refused, UsageError
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable
     from iceberg_cli.iceberg.table import IcebergTable
-    from iceberg_cli.operation.apply import Shell
+    from iceberg_cli.operation.apply import Runtime
     from iceberg_cli.plan.plan import Plan
-    from iceberg_cli.plan.report import Report, Settled
+    from iceberg_cli.plan.report import RecoveredOperation, Report
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carry:
+class ApplyOptions:
     """The options of commands that carry something out."""
 
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Show the plan, write nothing.")] = False
@@ -45,7 +45,7 @@ class Carry:
     ] = None
 
 
-def carry_out(run: Run, carry: Carry, operation: str, name: str, options: VerbOptions) -> None:
+def carry_out(run: Run, carry: ApplyOptions, operation: str, name: str, options: VerbOptions) -> None:
     """Settle what is open, plan, show, ask, do, report.
 
     Args:
@@ -65,8 +65,8 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, options: VerbOp
     table = run.open(name)
     policy = policy_of(options, table, now_ms=run.as_of_ms)
     verb = verbs_of(table)[operation]
-    shell = run.shell(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
-    settled = [] if carry.dry_run or carry.no_resume else settle_open(run, table, shell)
+    runtime = run.runtime(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
+    recovered = [] if carry.dry_run or carry.no_resume else recover_open(run, table, runtime)
     plan = verb.plan(table, policy, as_of_ms=run.as_of_ms)
     run.progress.close()
     if carry.dry_run:
@@ -74,8 +74,8 @@ def carry_out(run: Run, carry: Carry, operation: str, name: str, options: VerbOp
         return
     show_before(run, plan, table.name, yes=carry.yes)
     with at_safe_points(last=True):
-        report = apply(plan, table, verb, shell)
-        finish(run, report, table, settled)
+        report = apply(plan, table, verb, runtime)
+        finish(run, report, table, recovered)
 
 
 def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
@@ -165,40 +165,42 @@ def leave_if_due(plan: Plan, *, exit_code: bool) -> None:
         raise typer.Exit(3)
 
 
-def finish(run: Run, report: Report, table: IcebergTable | DeltaTable, settled: Sequence[Settled]) -> None:
+def finish(
+    run: Run, report: Report, table: IcebergTable | DeltaTable, recovered: Sequence[RecoveredOperation]
+) -> None:
     """Print the report; leave with 14 where a deletion failed, or with what an earlier operation left.
 
     Args:
         run: what all commands share.
         report: of what was carried out.
         table: of both.
-        settled: the earlier operations that were gone on with before.
+        recovered: the earlier operations that were gone on with before.
 
     Raises:
-        typer.Exit: 14, or the first exit code among `settled` that is not 0.
+        typer.Exit: 14, or the first exit code among `recovered` that is not 0.
     """
-    run.show_report(replace(report, settled=tuple(settled)), table)
-    earlier = (done.exit_code for done in settled if done.exit_code)
+    run.show_report(replace(report, settled=tuple(recovered)), table)
+    earlier = (done.exit_code for done in recovered if done.exit_code)
     code = DeletesFailed.exit_code if report.failed_deletes else next(earlier, 0)
     if code:
         raise typer.Exit(code)
 
 
-def settle_open(run: Run, table: IcebergTable | DeltaTable, shell: Shell) -> list[Settled]:
+def recover_open(run: Run, table: IcebergTable | DeltaTable, runtime: Runtime) -> list[RecoveredOperation]:
     """Finish the table's open operations whose grace is over, so that cron needs no second line."""
     from iceberg_cli.cli.render import show_report
     from iceberg_cli.formats.open import verbs_of
-    from iceberg_cli.operation.recovery import settle_all
+    from iceberg_cli.operation.recovery import recover_all
 
-    settled = []
+    recovered = []
     with at_safe_points(last=False):
-        for done in settle_all(table, shell, verbs=verbs_of(table)):
+        for done in recover_all(table, runtime, verbs=verbs_of(table)):
             changed("Earlier operations were gone on with; nothing else was changed.")
             subject.settled(done)
-            settled.append(done)
+            recovered.append(done)
             run.progress.close()
             if done.exit_code or not run.quiet:
                 target = run.err if done.exit_code else run.out
                 with after(done.report):
                     show_report(target, done.report, table.name)
-    return settled
+    return recovered

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from iceberg_cli.cli.commands.carry_out import Carry, carry_out
+from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
 from iceberg_cli.cli.commands.formats import DELTA, ICEBERG, Foreign
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options import spread
@@ -167,9 +167,9 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "expire-snapshots")
-    @spread("carry", Carry)
+    @spread("carry", ApplyOptions)
     @spread("options", ExpireOptions)
-    def expire_snapshots(run: Run, carry: Carry, options: ExpireOptions, table: TableArgument) -> None:
+    def expire_snapshots(run: Run, carry: ApplyOptions, options: ExpireOptions, table: TableArgument) -> None:
         """Forget snapshots by refs, ages and counts; then delete what nothing reaches. Delta: VACUUM and log cleanup.
 
         Retention is the table's own: what a branch or tag says comes first, then an option, then a table

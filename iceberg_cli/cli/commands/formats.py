@@ -18,7 +18,7 @@ Foreign = Mapping[str, Mapping[str, str]]
 """By format, the options that its tables do not have; each with the one that an operator may mean, or nothing."""
 
 
-class Policy(Protocol):
+class VerbPolicy(Protocol):
     """What a verb is asked to do."""
 
     def to_json(self) -> dict[str, Any]:
@@ -31,11 +31,11 @@ class VerbOptions(Protocol):
 
     FOREIGN: ClassVar[Foreign]
 
-    def policy(self, *, now_ms: int) -> Policy:
+    def policy(self, *, now_ms: int) -> VerbPolicy:
         """For an Iceberg table."""
         ...
 
-    def delta_policy(self, *, now_ms: int) -> Policy:
+    def delta_policy(self, *, now_ms: int) -> VerbPolicy:
         """For a Delta table."""
         ...
 

@@ -8,7 +8,7 @@ import typer
 
 from iceberg_cli.cli.commands.inspect_arguments import (
     WHAT,
-    Named,
+    StateSelector,
     check_delta,
     check_iceberg,
     refuse_beside_check,
@@ -19,11 +19,11 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.plan.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.check.table_check import DeltaChecked
-    from iceberg_cli.delta.inspect.inspector import DeltaInspection
+    from iceberg_cli.delta.check.table_check import DeltaCheckResult
+    from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
     from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.check.table_check import Checked
-    from iceberg_cli.iceberg.inspect.inspector import Inspection
+    from iceberg_cli.iceberg.check.table_check import CheckResult
+    from iceberg_cli.iceberg.inspect.inspector import TableInspector
     from iceberg_cli.iceberg.table import IcebergTable
 
 Snapshot = Annotated[
@@ -115,7 +115,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
         limit = positive(limit, "--limit")
         at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
-        named = Named(snapshot_id=snapshot, ref=ref, at_ms=at_ms, version=version)
+        named = StateSelector(snapshot_id=snapshot, ref=ref, at_ms=at_ms, version=version)
         opened = run.open(table)
         shown = _look(run, opened, what, named, recount=recount)
         if check:
@@ -127,8 +127,8 @@ def register(app: typer.Typer) -> None:
 
 
 def _look(
-    run: Run, opened: IcebergTable | DeltaTable, what: str, named: Named, *, recount: bool
-) -> Inspection | DeltaInspection:
+    run: Run, opened: IcebergTable | DeltaTable, what: str, named: StateSelector, *, recount: bool
+) -> TableInspector | DeltaTableInspector:
     """What is to be shown, by the rules of the table's format.
 
     Raises:
@@ -136,25 +136,27 @@ def _look(
     """
     if opened.format == "iceberg":
         check_iceberg(what, named)
-        from iceberg_cli.iceberg.inspect.inspector import Inspection
+        from iceberg_cli.iceberg.inspect.inspector import TableInspector
         from iceberg_cli.iceberg.inspect.metadata_rows import select_snapshot
 
         chosen = select_snapshot(
             opened.metadata, snapshot_id=named.snapshot_id, ref=named.ref, at_ms=named.at_ms
         )
-        return Inspection(table=opened, snapshot=chosen, as_of_ms=run.as_of_ms)
+        return TableInspector(table=opened, snapshot=chosen, as_of_ms=run.as_of_ms)
     check_delta(what, named, recount=recount)
-    from iceberg_cli.delta.inspect.inspector import DeltaInspection
+    from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
 
     snapshot = opened.snapshot
     if named.given():
         snapshot = opened.log.snapshot(named.version, at_ms=named.at_ms)
     for warning in snapshot.warnings:
         run.warn(warning)
-    return DeltaInspection(table=opened, snapshot=snapshot, as_of_ms=run.as_of_ms)
+    return DeltaTableInspector(table=opened, snapshot=snapshot, as_of_ms=run.as_of_ms)
 
 
-def _show_findings(run: Run, shown: Inspection | DeltaInspection, *, one_snapshot: bool, deep: bool) -> None:
+def _show_findings(
+    run: Run, shown: TableInspector | DeltaTableInspector, *, one_snapshot: bool, deep: bool
+) -> None:
     from iceberg_cli.plan.findings import ERROR, UNANSWERED
 
     checked = _checked(shown, one_snapshot=one_snapshot, deep=deep, now_ms=run.started_ms)
@@ -183,19 +185,19 @@ def _show_findings(run: Run, shown: Inspection | DeltaInspection, *, one_snapsho
 
 
 def _checked(
-    shown: Inspection | DeltaInspection, *, one_snapshot: bool, deep: bool, now_ms: int
-) -> Checked | DeltaChecked:
+    shown: TableInspector | DeltaTableInspector, *, one_snapshot: bool, deep: bool, now_ms: int
+) -> CheckResult | DeltaCheckResult:
     if shown.format == "iceberg":
-        from iceberg_cli.iceberg.check.table_check import Checking, heads_of
+        from iceberg_cli.iceberg.check.table_check import TableCheck, heads_of
 
         heads = heads_of(shown.table.metadata, shown.snapshot if one_snapshot else None)
-        return Checking(table=shown.table, heads=heads, deep=deep, now_ms=now_ms).run()
-    from iceberg_cli.delta.check.table_check import DeltaChecking
+        return TableCheck(table=shown.table, heads=heads, deep=deep, now_ms=now_ms).run()
+    from iceberg_cli.delta.check.table_check import DeltaTableCheck
 
-    return DeltaChecking(table=shown.table, snapshot=shown.snapshot, deep=deep, now_ms=now_ms).run()
+    return DeltaTableCheck(table=shown.table, snapshot=shown.snapshot, deep=deep, now_ms=now_ms).run()
 
 
-def _show_summary(run: Run, shown: Inspection | DeltaInspection, *, recount: bool) -> None:
+def _show_summary(run: Run, shown: TableInspector | DeltaTableInspector, *, recount: bool) -> None:
     document = shown.summary(recount=recount) if shown.format == "iceberg" else shown.summary()
     run.progress.close()
     if run.json:
@@ -211,7 +213,7 @@ def _show_summary(run: Run, shown: Inspection | DeltaInspection, *, recount: boo
 
 
 def _show_rows(
-    run: Run, shown: Inspection | DeltaInspection, what: str, output: str | None, *, limit: int | None
+    run: Run, shown: TableInspector | DeltaTableInspector, what: str, output: str | None, *, limit: int | None
 ) -> None:
     from iceberg_cli.cli.commands import inspect_rows
 

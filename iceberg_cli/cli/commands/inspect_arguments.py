@@ -46,7 +46,7 @@ def what_of(table_format: str) -> tuple[str, ...]:
     return tuple(what for what in WHAT if what not in others)
 
 
-class Named(NamedTuple):
+class StateSelector(NamedTuple):
     """What the operator says about which state of the table is meant."""
 
     snapshot_id: int | None
@@ -60,7 +60,7 @@ class Named(NamedTuple):
         return [option for option, value in zip(spelled, self, strict=True) if value is not None]
 
 
-def check_iceberg(what: str, named: Named) -> None:
+def check_iceberg(what: str, named: StateSelector) -> None:
     """Refuse what has no meaning for an Iceberg table.
 
     Raises:
@@ -84,7 +84,7 @@ def check_iceberg(what: str, named: Named) -> None:
         )
 
 
-def check_delta(what: str, named: Named, *, recount: bool) -> None:
+def check_delta(what: str, named: StateSelector, *, recount: bool) -> None:
     """Refuse what has no meaning for a Delta table.
 
     Raises:

@@ -17,7 +17,7 @@ from iceberg_cli.cli.context import Run
 from iceberg_cli.errors import UsageError
 
 _SHOWN_ROWS = 50
-_SPOOL_BYTES = 32 << 20
+_BUFFER_BYTES = 32 << 20
 
 
 class Rows(Protocol):
@@ -69,18 +69,18 @@ def show(run: Run, shown: Rows, what: str, show_rows: Show, *, limit: int | None
 
     `show_rows` is that of `render_inspection_rows`, or of another format's.
     """
-    wanted = limit if limit is not None or run.verbose else _SHOWN_ROWS
+    most_rows = limit if limit is not None or run.verbose else _SHOWN_ROWS
     more = False
     if shown.streams(what):
         head = shown.head(what)
-        parts = shown.lines(what, limit=None if wanted is None else wanted + 1)
+        parts = shown.lines(what, limit=None if most_rows is None else most_rows + 1)
         rows = [json.loads(line) | head for part in parts for line in part.to_pylist()]
     else:
-        rows = shown.rows(what, limit=None if wanted is None else wanted + 1)
+        rows = shown.rows(what, limit=None if most_rows is None else most_rows + 1)
     run.progress.close()
-    if wanted is not None and len(rows) > wanted:
+    if most_rows is not None and len(rows) > most_rows:
         more = limit is None
-        rows = rows[-wanted:] if shown.newest_last(what) else rows[:wanted]
+        rows = rows[-most_rows:] if shown.newest_last(what) else rows[:most_rows]
     show_rows(run.out, what, rows, location=shown.location, more=more, verbose=run.verbose)
 
 
@@ -96,18 +96,18 @@ def print_document(run: Run, shown: Rows, what: str, *, limit: int | None) -> No
         return
     head |= shown.head(what)
     # Rows wait until the last one is read: half a document followed by an error would be no document.
-    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, mode="w+", encoding="ascii") as spool:
+    with tempfile.SpooledTemporaryFile(_BUFFER_BYTES, mode="w+", encoding="ascii") as buffer:
         total = 0
         for part in shown.lines(what, limit=limit, before=",\n    "):
             text = str(_bytes_of(part), "ascii")
-            spool.write(text if total else text.removeprefix(","))
+            buffer.write(text if total else text.removeprefix(","))
             total += len(part)
         run.progress.close()
-        spool.seek(0)
+        buffer.seek(0)
         sys.stdout.write(
             json.dumps({**head, "row_count": total}, indent=2).removesuffix("\n}") + ',\n  "rows": ['
         )
-        shutil.copyfileobj(spool, sys.stdout, 1 << 20)
+        shutil.copyfileobj(buffer, sys.stdout, 1 << 20)
         sys.stdout.write("\n  ]\n}\n" if total else "]\n}\n")
 
 

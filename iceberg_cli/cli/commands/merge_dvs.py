@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from iceberg_cli.cli.commands.carry_out import Carry, carry_out
+from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
 from iceberg_cli.cli.commands.formats import DELTA, ICEBERG, Foreign
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options import spread
@@ -98,9 +98,9 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "merge-dvs")
-    @spread("carry", Carry)
+    @spread("carry", ApplyOptions)
     @spread("options", MergeOptions)
-    def merge_dvs(run: Run, carry: Carry, options: MergeOptions, table: TableArgument) -> None:
+    def merge_dvs(run: Run, carry: ApplyOptions, options: MergeOptions, table: TableArgument) -> None:
         """Turn position deletes into deletion vectors, and many or mostly dead files of vectors into few.
 
         The files are Puffin files in Iceberg, deletion_vector_*.bin in Delta, where there are no position deletes.

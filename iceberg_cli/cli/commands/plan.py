@@ -17,7 +17,7 @@ from iceberg_cli.cli.commands.merge_dvs import MergeOptions
 from iceberg_cli.cli.commands.rewrite_manifests import RewriteManifestsOptions
 from iceberg_cli.cli.commands.upgrade_v3 import UpgradeOptions
 from iceberg_cli.cli.context import Run, TableArgument, command
-from iceberg_cli.cli.options import Chosen, spread_all
+from iceberg_cli.cli.options import OptionGroups, spread_all
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.plan.nearest import did_you_mean
 
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
     @spread_all("chosen", OPTIONS, helps=_HELPS)
     def plan(
         run: Run,
-        chosen: Chosen,
+        chosen: OptionGroups,
         table: TableArgument,
         verb: Annotated[
             str | None,
@@ -120,7 +120,7 @@ def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
     return any(made.due and not made.blocked_by and (alone or made.offer is None) for made in plans)
 
 
-def _refuse_strays(chosen: Chosen, verb: str | None) -> None:
+def _refuse_strays(chosen: OptionGroups, verb: str | None) -> None:
     """Refuse an option of another verb than the one that is planned."""
     if verb is not None and chosen.strays[verb]:
         name = chosen.strays[verb][0]
@@ -171,7 +171,7 @@ def _show(run: Run, made: Plan, output: str | None) -> None:
 
 
 def _show_survey(
-    run: Run, name: str, plans: list[Plan], failed: Mapping[str, IcebergCliError], chosen: Chosen
+    run: Run, name: str, plans: list[Plan], failed: Mapping[str, IcebergCliError], chosen: OptionGroups
 ) -> None:
     """Every verb, the one that frees most first, and last those that cannot be planned."""
     from iceberg_cli.cli import render

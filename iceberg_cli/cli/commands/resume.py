@@ -15,9 +15,9 @@ from iceberg_cli.errors import UsageError
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable
     from iceberg_cli.iceberg.table import IcebergTable
-    from iceberg_cli.operation.apply import Shell
-    from iceberg_cli.operation.recovery import Listed
-    from iceberg_cli.plan.report import Report, Settled
+    from iceberg_cli.operation.apply import Runtime
+    from iceberg_cli.operation.recovery import OpenOperation
+    from iceberg_cli.plan.report import RecoveredOperation, Report
 
 
 def register(app: typer.Typer) -> None:
@@ -64,11 +64,11 @@ def register(app: typer.Typer) -> None:
         if list_only or not found:
             _show_list(run, opened, found)
             return
-        shell = run.shell(limit_deletes=limit_deletes, deadline=deadline)
-        settled: list[Settled] = []
+        runtime = run.runtime(limit_deletes=limit_deletes, deadline=deadline)
+        settled: list[RecoveredOperation] = []
         with at_safe_points(last=True):
             for listed in found:
-                settled.append(_settle(opened, listed, shell, abandon=abandon))
+                settled.append(_settle(opened, listed, runtime, abandon=abandon))
                 changed("Other operations were gone on with; this one changed nothing.")
             run.progress.close()
             with after(settled[-1].report):
@@ -88,7 +88,7 @@ def _remove_leftovers(run: Run, opened: IcebergTable | DeltaTable) -> None:
         run.out.print(render.printable(f"Removed {files} that a killed run had left, such as {gone[0]}."))
 
 
-def _show_settled(run: Run, opened: IcebergTable | DeltaTable, settled: list[Settled]) -> None:
+def _show_settled(run: Run, opened: IcebergTable | DeltaTable, settled: list[RecoveredOperation]) -> None:
     from iceberg_cli.cli import render
 
     if run.json:
@@ -108,17 +108,19 @@ def _leaves_files(report: Report) -> bool:
     )
 
 
-def _settle(opened: IcebergTable | DeltaTable, listed: Listed, shell: Shell, *, abandon: bool) -> Settled:
+def _settle(
+    opened: IcebergTable | DeltaTable, listed: OpenOperation, runtime: Runtime, *, abandon: bool
+) -> RecoveredOperation:
     """Finish or close one operation; the others go on if it cannot be."""
     from iceberg_cli.formats.open import verbs_of
     from iceberg_cli.operation.recovery import close, finish
 
     if abandon:
-        return close(opened, listed, shell)
-    return finish(opened, listed, shell, verbs=verbs_of(opened))
+        return close(opened, listed, runtime)
+    return finish(opened, listed, runtime, verbs=verbs_of(opened))
 
 
-def _show_list(run: Run, opened: IcebergTable | DeltaTable, found: list[Listed]) -> None:
+def _show_list(run: Run, opened: IcebergTable | DeltaTable, found: list[OpenOperation]) -> None:
     """Print the open operations and the state that each is in."""
     from iceberg_cli.cli import render
     from iceberg_cli.plan.text import iso

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from iceberg_cli.cli.commands.carry_out import Carry, carry_out
+from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
 from iceberg_cli.cli.commands.formats import DELTA, ICEBERG, Foreign
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options import spread
@@ -145,10 +145,10 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "rewrite-manifests")
-    @spread("carry", Carry)
+    @spread("carry", ApplyOptions)
     @spread("options", RewriteManifestsOptions)
     def rewrite_manifests(
-        run: Run, carry: Carry, options: RewriteManifestsOptions, table: TableArgument
+        run: Run, carry: ApplyOptions, options: RewriteManifestsOptions, table: TableArgument
     ) -> None:
         """Regroup the data and delete manifests of main by partition, to a target size. Delta: write a checkpoint.
 

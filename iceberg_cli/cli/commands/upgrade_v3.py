@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from iceberg_cli.cli.commands.carry_out import Carry, carry_out
+from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
 from iceberg_cli.cli.commands.formats import DELTA, ICEBERG, Foreign, refuse_foreign
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options import spelled, spread
@@ -75,17 +75,17 @@ class UpgradeOptions:
             UpgradePolicy,
         )
 
-        asked = {part.strip() for part in (self.with_ or "").split(",")} - {""}
-        if self.with_ is not None and not asked:
+        requested = {part.strip() for part in (self.with_ or "").split(",")} - {""}
+        if self.with_ is not None and not requested:
             raise UsageError(f"--with takes {', '.join(RECIPE)}; it names none")
-        if unknown := sorted(asked - set(RECIPE)):
+        if unknown := sorted(requested - set(RECIPE)):
             raise UsageError(f"--with takes {', '.join(RECIPE)}, not {', '.join(unknown)}")
         if self.unsafe_drop_tags and self.unsafe_keep_tags:
             raise UsageError("--unsafe-drop-tags and --unsafe-keep-tags exclude each other")
         tags = DROP if self.unsafe_drop_tags else KEEP if self.unsafe_keep_tags else REFUSE
-        if tags != REFUSE and REPAIR not in asked:
+        if tags != REFUSE and REPAIR not in requested:
             raise UsageError(f"--unsafe-{tags}-tags needs --with repair-manifests, which it is about")
-        return UpgradePolicy(recipe=tuple(part for part in RECIPE if part in asked), tags=tags)
+        return UpgradePolicy(recipe=tuple(part for part in RECIPE if part in requested), tags=tags)
 
     def delta_policy(self, *, now_ms: int) -> policies.UpgradePolicy:  # noqa: ARG002 - no age decides here
         """The same for a Delta table."""
@@ -98,11 +98,11 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     @command(app, "upgrade-v3")
-    @spread("carry", Carry)
+    @spread("carry", ApplyOptions)
     @spread("options", UpgradeOptions)
     def upgrade_v3(
         run: Run,
-        carry: Carry,
+        carry: ApplyOptions,
         options: UpgradeOptions,
         table: TableArgument,
         check: Annotated[
@@ -119,7 +119,7 @@ def register(app: typer.Typer) -> None:
         do not read version 3 stop reading the table at once: --check lists who wrote lately.
         """
         if check:
-            if given := [word for word in spelled(Carry, carry) if word.startswith("--")]:
+            if given := [word for word in spelled(ApplyOptions, carry) if word.startswith("--")]:
                 raise UsageError(f"--check only looks; it excludes {', '.join(given)}")
             _check(run, table, options)
         else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from iceberg_cli.engines import Event
 from iceberg_cli.errors import IcebergCliError
-from iceberg_cli.plan.report import Abandoned, Report
+from iceberg_cli.plan.report import AbandonedOperation, Report
 from iceberg_cli.plan.text import age
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def show_report(target: Console, report: Report, table: str) -> None:
         target.print(f"  operation {report.operation_id}, {report.duration_ms / 1_000:.1f} s")
 
 
-def _show_abandoned(target: Console, report: Report, abandoned: Abandoned, table: str) -> None:
+def _show_abandoned(target: Console, report: Report, abandoned: AbandonedOperation, table: str) -> None:
     """What was given up, and every file of it that nothing deletes any more: this is told only once."""
     what = f"operation {report.operation_id}"
     if abandoned.started_ms is None:  # its journal cannot be read: not even the verb is known

@@ -70,9 +70,9 @@ def _called(name: str | None) -> str:
 
 def _show_totals(target: Console, totals: Row) -> None:
     unknown = totals["files_without_record_count"]
-    said = f"{count(unknown, 'files')} without a record count" if unknown else ""
+    stated = f"{count(unknown, 'files')} without a record count" if unknown else ""
     average = totals["average_size_bytes"]
-    note = said or ("" if average is None else f"{size(average)} on average")
+    note = stated or ("" if average is None else f"{size(average)} on average")
     rows: list[tuple[object, ...]] = [
         (
             "data files",
@@ -120,9 +120,9 @@ def _log(log: Row) -> list[str]:
 
 def _kept(document: Row) -> list[str]:
     lines = []
-    for name, said in document["retention"].items():
-        length = said["problem"] if said["value_ms"] is None else age(said["value_ms"])
-        lines.append(f"  {name.replace('_', ' ')}: {length} ({said['source']})")
+    for name, stated in document["retention"].items():
+        length = stated["problem"] if stated["value_ms"] is None else age(stated["value_ms"])
+        lines.append(f"  {name.replace('_', ' ')}: {length} ({stated['source']})")
     tracking = document["row_tracking"]
     if tracking["supported"]:
         without = tracking["files_without_base_row_id"]

@@ -68,14 +68,14 @@ def _show_refs(target: Console, refs: Sequence[Row]) -> None:
 
 def retention(ref: Row) -> str:
     """What a ref itself says about retention."""
-    said = []
+    stated = []
     if ref["min_snapshots_to_keep"] is not None:
-        said.append(f"at least {count(ref['min_snapshots_to_keep'], 'snapshots')}")
+        stated.append(f"at least {count(ref['min_snapshots_to_keep'], 'snapshots')}")
     if ref["max_snapshot_age_in_ms"] is not None:
-        said.append(f"snapshots for {age(ref['max_snapshot_age_in_ms'])}")
+        stated.append(f"snapshots for {age(ref['max_snapshot_age_in_ms'])}")
     if ref["max_reference_age_in_ms"] is not None:
-        said.append(f"ref for {age(ref['max_reference_age_in_ms'])}")
-    return ", ".join(said) or "as the table has it"
+        stated.append(f"ref for {age(ref['max_reference_age_in_ms'])}")
+    return ", ".join(stated) or "as the table has it"
 
 
 def _show_totals(target: Console, document: Row) -> None:

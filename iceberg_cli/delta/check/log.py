@@ -84,41 +84,41 @@ def check_times(actions: Actions, files: Sequence[LogFile], snapshot: Snapshot, 
         before = time_ms
 
 
-def state_differences(said: Snapshot, replayed: Snapshot, *, keeps_transactions: bool = True) -> list[str]:
+def state_differences(stated: Snapshot, replayed: Snapshot, *, keeps_transactions: bool = True) -> list[str]:
     """What a checkpoint says otherwise than the commits that it stands for, in words.
 
     Tombstones are not compared: they expire.
 
     Args:
-        said: read from the checkpoint alone.
+        stated: read from the checkpoint alone.
         replayed: the same version, read from what came before it.
         keeps_transactions: whether no `txn` action may have expired.
     """
     found = []
-    if said.protocol != replayed.protocol:
+    if stated.protocol != replayed.protocol:
         found.append(
-            f"its protocol is {said.protocol.to_json()}, the commits say {replayed.protocol.to_json()}"
+            f"its protocol is {stated.protocol.to_json()}, the commits say {replayed.protocol.to_json()}"
         )
-    mine, theirs = said.metadata.with_plain_schema(), replayed.metadata.with_plain_schema()
+    mine, theirs = stated.metadata.with_plain_schema(), replayed.metadata.with_plain_schema()
     if mine != theirs:
         found.append(_mapping_difference("metaData", mine.to_json(), theirs.to_json()))
-    found += file_differences(said.adds, replayed.adds)
-    transactions = {key: item.get("version") for key, item in said.transactions.items()}
+    found += file_differences(stated.adds, replayed.adds)
+    transactions = {key: item.get("version") for key, item in stated.transactions.items()}
     expected = {key: item.get("version") for key, item in replayed.transactions.items()}
     if not keeps_transactions or TRANSACTIONS_PROPERTY in replayed.metadata.configuration:
         expected = {key: item for key, item in expected.items() if key in transactions}
     if transactions != expected:
         found.append(_mapping_difference("txn", transactions, expected))
-    domains = {key: item.get("configuration") for key, item in said.domains.items()}
+    domains = {key: item.get("configuration") for key, item in stated.domains.items()}
     expected = {key: item.get("configuration") for key, item in replayed.domains.items()}
     if domains != expected:
         found.append(_mapping_difference("domainMetadata", domains, expected))
     return found
 
 
-def file_differences(said: pa.Table, replayed: pa.Table) -> list[str]:
+def file_differences(stated: pa.Table, replayed: pa.Table) -> list[str]:
     """How two sets of adds differ, in words."""
-    keys, expected = _keys(said), _keys(replayed)
+    keys, expected = _keys(stated), _keys(replayed)
     found = []
     lost = expected.filter(pc.invert(pc.is_in(expected, value_set=keys)))
     extra = keys.filter(pc.invert(pc.is_in(keys, value_set=expected)))
@@ -128,7 +128,7 @@ def file_differences(said: pa.Table, replayed: pa.Table) -> list[str]:
         found.append(f"files that it has and that are not active: {_named(extra)}")
     places = pc.index_in(keys, value_set=expected)
     both = pc.is_valid(places)
-    ours, theirs = said.filter(both), replayed.take(places.filter(both))
+    ours, theirs = stated.filter(both), replayed.take(places.filter(both))
     names = keys.filter(both)
     for column in _NUMBERS:
         left, right = (pc.fill_null(one_array(table[column]), _NO_NUMBER) for table in (ours, theirs))
@@ -144,26 +144,26 @@ def file_differences(said: pa.Table, replayed: pa.Table) -> list[str]:
     return found
 
 
-def compaction_differences(said: Actions, replayed: Actions) -> list[str]:
+def compaction_differences(stated: Actions, replayed: Actions) -> list[str]:
     """What a log compaction says otherwise than the commits that it stands for, in words. Tombstones may have expired.
 
     Args:
-        said: the actions of the compacted file.
+        stated: the actions of the compacted file.
         replayed: of the commits, reconciled.
     """
-    found = file_differences(said.adds, replayed.adds)
-    keys, expected = _keys(said.removes), _keys(replayed.removes)
+    found = file_differences(stated.adds, replayed.adds)
+    keys, expected = _keys(stated.removes), _keys(replayed.removes)
     extra = keys.filter(pc.invert(pc.is_in(keys, value_set=expected)))
     if len(extra):
         found.append(f"files that it removes and the commits do not: {_named(extra)}")
-    if said.protocol != replayed.protocol:
+    if stated.protocol != replayed.protocol:
         found.append("its protocol is another one")
-    if _plain(said.metadata) != _plain(replayed.metadata):
+    if _plain(stated.metadata) != _plain(replayed.metadata):
         found.append("its metaData is another one")
-    if said.transactions != replayed.transactions:
-        found.append(_mapping_difference("txn", said.transactions, replayed.transactions))
-    if said.domains != replayed.domains:
-        found.append(_mapping_difference("domainMetadata", said.domains, replayed.domains))
+    if stated.transactions != replayed.transactions:
+        found.append(_mapping_difference("txn", stated.transactions, replayed.transactions))
+    if stated.domains != replayed.domains:
+        found.append(_mapping_difference("domainMetadata", stated.domains, replayed.domains))
     return found
 
 
@@ -171,11 +171,11 @@ def _plain(metadata: Metadata | None) -> Metadata | None:
     return None if metadata is None else metadata.with_plain_schema()
 
 
-def missing_tombstones(said: pa.Table, replayed: pa.Table, *, since_ms: int) -> pa.Array:
-    """The tombstones of `replayed` from a time on that `said` does not have, as paths."""
+def missing_tombstones(stated: pa.Table, replayed: pa.Table, *, since_ms: int) -> pa.Array:
+    """The tombstones of `replayed` from a time on that `stated` does not have, as paths."""
     young = replayed.filter(pc.greater(pc.fill_null(replayed["deletionTimestamp"], 0), since_ms))
     expected = _keys(young)
-    return expected.filter(pc.invert(pc.is_in(expected, value_set=_keys(said))))
+    return expected.filter(pc.invert(pc.is_in(expected, value_set=_keys(stated))))
 
 
 def _keys(files: pa.Table) -> pa.Array:
@@ -189,9 +189,9 @@ def _named(keys: pa.Array) -> str:
     return ", ".join(key.strip() for key in keys.slice(0, _EXAMPLES).to_pylist()) + more
 
 
-def _mapping_difference(what: str, said: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    names = [key for key in sorted({*said, *expected}) if said.get(key) != expected.get(key)]
+def _mapping_difference(what: str, stated: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+    names = [key for key in sorted({*stated, *expected}) if stated.get(key) != expected.get(key)]
     shown = ", ".join(
-        f"{key} is {said.get(key)!r:.60} and not {expected.get(key)!r:.60}" for key in names[:_EXAMPLES]
+        f"{key} is {stated.get(key)!r:.60} and not {expected.get(key)!r:.60}" for key in names[:_EXAMPLES]
     )
     return f"its {what} differs: {shown}"

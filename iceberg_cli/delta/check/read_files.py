@@ -142,14 +142,14 @@ def _check_vectors(table: DeltaTable, vectors: pa.Table, rows: Ints, findings: F
     """
     files: dict[str, list[tuple[str, Vector]]] = {}
     columns = (vectors["path"], dv_path_column(vectors, table.location), vectors["deletionVector"])
-    for path, file, said, count in zip(
+    for path, file, descriptor, count in zip(
         *(column.to_pylist() for column in columns), rows.tolist(), strict=True
     ):
         last = UNKNOWN if count < 0 else count - 1
         # An offset that is not said is none: a vector in a file begins behind the version byte.
-        vector = Vector(said["offset"] or 0, said["sizeInBytes"], said["cardinality"], last)
+        vector = Vector(descriptor["offset"] or 0, descriptor["sizeInBytes"], descriptor["cardinality"], last)
         if file is None:
-            _check_inline(path, said["pathOrInlineDv"], vector, findings)
+            _check_inline(path, descriptor["pathOrInlineDv"], vector, findings)
         else:
             files.setdefault(file, []).append((path, vector))
 
@@ -158,7 +158,7 @@ def _check_vectors(table: DeltaTable, vectors: pa.Table, rows: Ints, findings: F
             some,
             lambda item: Source(item[0]),
             _check_file,
-            _as_told,
+            _read_vectors,
             phase="reading deletion vectors",
             missing_ok=True,
             on_event=table.on_event,
@@ -181,12 +181,12 @@ def _check_inline(path: str, text: str, vector: Vector, findings: Findings) -> N
 
 def _check_file(item: _OfFile, data: bytes) -> Findings:
     """Hold a file of vectors against those that are asked of it."""
-    path, asked = item
+    path, requests = item
     found = Findings()
     try:
-        read_vectors([VectorFile(path, data, [vector for _, vector in asked])])
+        read_vectors([VectorFile(path, data, [vector for _, vector in requests])])
     except CorruptFile:
-        for name, vector in asked:
+        for name, vector in requests:
             try:
                 read_vectors([VectorFile(path, data, [vector])])
             except CorruptFile as error:
@@ -207,17 +207,17 @@ def _rule(read: Any, vector: Vector) -> str:
     return "deletion-vector-unsound"
 
 
-def _as_told(batch: Sequence[tuple[_OfFile, Findings | None]]) -> list[Findings]:
+def _read_vectors(batch: Sequence[tuple[_OfFile, Findings | None]]) -> list[Findings]:
     """The findings of files; one that is gone is a finding itself."""
-    told = []
-    for (path, asked), found in batch:
+    results = []
+    for (path, requests), found in batch:
         if found is not None:
-            told.append(found)
+            results.append(found)
             continue
         gone = Findings()
-        gone.add("deletion-vector-file-missing", path, f"{asked[0][0]} needs it and it is not there")
-        told.append(gone)
-    return told
+        gone.add("deletion-vector-file-missing", path, f"{requests[0][0]} needs it and it is not there")
+        results.append(gone)
+    return results
 
 
 def _bools(column: pa.ChunkedArray | pa.Array) -> Any:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaChecked:
+class DeltaCheckResult:
     """What a check found, and how much it looked at."""
 
     findings: Findings
@@ -66,7 +66,7 @@ class DeltaChecked:
 
 
 @dataclass(kw_only=True)
-class DeltaChecking:
+class DeltaTableCheck:
     """One check of one table.
 
     Args:
@@ -82,7 +82,7 @@ class DeltaChecking:
     now_ms: int = 0
     findings: Findings = field(default_factory=Findings)
 
-    def run(self) -> DeltaChecked:
+    def run(self) -> DeltaCheckResult:
         """Hold the table against every rule.
 
         Raises:
@@ -108,7 +108,7 @@ class DeltaChecking:
             from iceberg_cli.delta.check.read_files import check_stored
 
             files = check_stored(self.table, snapshot, findings, deep=self.deep)
-        return DeltaChecked(
+        return DeltaCheckResult(
             findings=findings,
             commits=len(listing.commits),
             checkpoints=checkpoints,
@@ -156,23 +156,23 @@ class DeltaChecking:
 
         `but` has the files of those that are known to be broken.
         """
-        wanted = listing.checkpoints
-        if not self.deep and wanted:
-            wanted = tuple(each for each in wanted if each.version == wanted[-1].version)
-        for checkpoint in wanted:
+        checkpoints = listing.checkpoints
+        if not self.deep and checkpoints:
+            checkpoints = tuple(each for each in checkpoints if each.version == checkpoints[-1].version)
+        for checkpoint in checkpoints:
             if checkpoint.files[0].path not in but:
                 self._check_checkpoint(checkpoint, listing)
-        return len(wanted)
+        return len(checkpoints)
 
     def _check_checkpoint(self, checkpoint: Checkpoint, listing: Listing) -> None:
         log, version, where = self.table.log, checkpoint.version, checkpoint.files[0].path
         alone = replace(listing, checkpoints=(checkpoint,), commits=(), compactions=())
         try:
-            said = log.snapshot_from(alone, version)
+            stated = log.snapshot_from(alone, version)
         except (CorruptFile, Refused) as error:
             self.findings.add("checkpoint-unreadable", where, _reason(error))
             return
-        if said.metadata.partition_columns:
+        if stated.metadata.partition_columns:
             self._check_partition_values(checkpoint)
         before = tuple(each for each in listing.checkpoints if each.version < version)
         try:
@@ -181,9 +181,9 @@ class DeltaChecking:
             return  # the commits are gone or damaged, and nobody can tell
         if clash_of(replayed.irregular) is not None:
             return  # the checkpoint is one reading of the commits, and there is another
-        for difference in state_differences(said, replayed):
+        for difference in state_differences(stated, replayed):
             self.findings.add("checkpoint-differs", where, difference)
-        self._check_tombstones(said, replayed, checkpoint)
+        self._check_tombstones(stated, replayed, checkpoint)
 
     def _check_partition_values(self, checkpoint: Checkpoint) -> None:
         """Look for partition values that the typed ones, which nothing else here reads, do not hold."""
@@ -209,14 +209,14 @@ class DeltaChecking:
             )
             self.findings.add("checkpoint-partition-value-lost", path, message)
 
-    def _check_tombstones(self, said: Snapshot, replayed: Snapshot, checkpoint: Checkpoint) -> None:
+    def _check_tombstones(self, stated: Snapshot, replayed: Snapshot, checkpoint: Checkpoint) -> None:
         try:
             retention_ms = replayed.metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
         except InvalidMetadata:
             return
         # A checkpoint is no younger than its file says, so what was in its retention then is in it.
         written_ms = max(checkpoint.files[0].modified_ms, replayed.timestamp_ms)
-        lost = missing_tombstones(said.removes, replayed.removes, since_ms=written_ms - retention_ms)
+        lost = missing_tombstones(stated.removes, replayed.removes, since_ms=written_ms - retention_ms)
         for name in lost.to_pylist():
             self.findings.add(
                 "checkpoint-tombstone-missing",
@@ -267,7 +267,7 @@ class DeltaChecking:
         for file, end in listing.compactions:
             as_commit = replace(listing, commits=(replace(file, version=end),))
             try:
-                said = log.commits(end, end, listing=as_commit)
+                stated = log.commits(end, end, listing=as_commit)
             except CorruptFile as error:
                 self.findings.add("compaction-unreadable", file.path, reason_of(error))
                 continue
@@ -275,7 +275,7 @@ class DeltaChecking:
                 replayed = log.commits(file.version, end, listing=listing)
             except CorruptFile:
                 continue  # a commit is gone or damaged, and nobody can tell
-            for difference in compaction_differences(said, reconcile([replayed])):
+            for difference in compaction_differences(stated, reconcile([replayed])):
                 self.findings.add("compaction-differs", file.path, difference)
 
     def _check_checksum(self, listing: Listing) -> int:
@@ -286,8 +286,8 @@ class DeltaChecking:
             try:
                 fields = read_checksum(self.table.storage.read(file.path), file.path)
                 for difference in differences(fields, self.snapshot, file.path):
-                    said, found = _short(difference.said), _short(difference.found)
-                    message = f"{difference.field} is {said}, and the log adds up to {found}"
+                    stated, found = _short(difference.stated), _short(difference.found)
+                    message = f"{difference.field} is {stated}, and the log adds up to {found}"
                     self.findings.add("checksum-differs", file.path, message)
             except (CorruptFile, FileNotFoundError) as error:
                 self.findings.add("checksum-unreadable", file.path, _reason(error))

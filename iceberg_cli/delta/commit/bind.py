@@ -26,7 +26,7 @@ from iceberg_cli.delta.spec.actions import ADD, REMOVE, Metadata, Protocol
 from iceberg_cli.delta.spec.encoding import file_lines
 from iceberg_cli.delta.spec.snapshot import Snapshot, has_in_commit_timestamps
 from iceberg_cli.errors import Refused
-from iceberg_cli.plan.plan import Change, Staged, Task
+from iceberg_cli.plan.plan import Change, StagedFile, Task
 
 _SINCE_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 _SINCE_TIME: Final = "delta.inCommitTimestampEnablementTimestamp"
@@ -36,7 +36,7 @@ _AFTER_FILES: Final = ("domainMetadata",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class CommitSummary:
     """What the journal keeps of a commit whose bytes are in a file of their own."""
 
     version: int
@@ -55,14 +55,14 @@ class LogCommit:
     data: bytes  # JSON lines, each ended by a newline
     timestamp_ms: int
     commit_uuid: str  # its txnId
-    updates: tuple[Summary, ...]
+    updates: tuple[CommitSummary, ...]
 
 
 def bind(
     change: Change,
     snapshot: Snapshot,
     *,
-    staged: Mapping[Task, Staged],
+    staged: Mapping[Task, StagedFile],
     timestamp_ms: int,
     commit_uuid: str,
     engine_info: str,
@@ -73,7 +73,7 @@ def bind(
     Args:
         change: actions in their JSON form, and a `CommitDraft` made from `snapshot` or none; see `draft.py`.
         snapshot: the base of this attempt.
-        staged: the files of the step's tasks. `Staged.row` may have Arrow tables `adds` and `removes`, which
+        staged: the files of the step's tasks. `StagedFile.row` may have Arrow tables `adds` and `removes`, which
             join those of the draft.
         timestamp_ms: the clock, in ms since the epoch.
         commit_uuid: drawn for this attempt; its txnId.
@@ -88,21 +88,21 @@ def bind(
     """
     version = snapshot.version + 1
     actions = _by_kind(change.updates)
-    asked = actions.pop("commitInfo", [{}])[-1]
-    if not asked.get("operation"):
+    commit_info = actions.pop("commitInfo", [{}])[-1]
+    if not commit_info.get("operation"):
         raise Refused(f"Cannot write version {version}: the change names no operation")
     in_commit_ms = _in_commit_time(actions, snapshot, version=version, timestamp_ms=timestamp_ms)
     first = {} if in_commit_ms is None else {"inCommitTimestamp": in_commit_ms}
     info = {
         **first,
         "timestamp": timestamp_ms,
-        "operation": asked["operation"],
+        "operation": commit_info["operation"],
         "operationParameters": {},
         "readVersion": snapshot.version,
         "isolationLevel": "SnapshotIsolation",
         "isBlindAppend": False,
-        **asked,
-        **_metrics(asked, deleted_files),
+        **commit_info,
+        **_metrics(commit_info, deleted_files),
         "engineInfo": engine_info,
         "txnId": commit_uuid,
     }
@@ -114,7 +114,7 @@ def bind(
     adds, removes = _file_actions(change, staged, version=version, timestamp_ms=timestamp_ms)
     lines += [*file_lines("add", adds), *file_lines("remove", removes), *after]
     data = "".join(f"{line}\n" for line in lines).encode()
-    summary = Summary(version=version, operation=info["operation"])
+    summary = CommitSummary(version=version, operation=info["operation"])
     return LogCommit(
         version=version,
         data=data,
@@ -144,21 +144,21 @@ def _in_commit_time(
     value = max(timestamp_ms, snapshot.timestamp_ms + 1)
     if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata):
         since = {_SINCE_VERSION: str(version), _SINCE_TIME: str(value)}
-        told = metadata or actions.setdefault("metaData", [after.to_json()])
-        told[-1]["configuration"] = {**after.to_json()["configuration"], **since}
+        stated = metadata or actions.setdefault("metaData", [after.to_json()])
+        stated[-1]["configuration"] = {**after.to_json()["configuration"], **since}
     return value
 
 
-def _metrics(asked: Mapping[str, Any], deleted_files: int) -> dict[str, Any]:
-    metrics = asked.get("operationMetrics")
+def _metrics(commit_info: Mapping[str, Any], deleted_files: int) -> dict[str, Any]:
+    metrics = commit_info.get("operationMetrics")
     if metrics is None:
         return {}
-    told = {name: str(deleted_files if value is None else value) for name, value in metrics.items()}
-    return {"operationMetrics": told}
+    stated = {name: str(deleted_files if value is None else value) for name, value in metrics.items()}
+    return {"operationMetrics": stated}
 
 
 def _file_actions(
-    change: Change, staged: Mapping[Task, Staged], *, version: int, timestamp_ms: int
+    change: Change, staged: Mapping[Task, StagedFile], *, version: int, timestamp_ms: int
 ) -> tuple[pa.Table, pa.Table]:
     draft = CommitDraft() if change.draft is None else change.draft
     assert isinstance(draft, CommitDraft), "a draft that was saved is made again before it is bound"

@@ -29,7 +29,7 @@ _LOOKED_AT: Final = 10_000  # files of deletion vectors that a summary asks the 
 
 
 @dataclass(kw_only=True)
-class DeltaInspection:
+class DeltaTableInspector:
     """Reads about one version of one table.
 
     Args:
@@ -66,9 +66,9 @@ class DeltaInspection:
         Raises:
             CorruptFile: a file that was read cannot be read whole.
         """
-        from iceberg_cli.delta.inspect.summary import Facts, summarize, vector_file_names
+        from iceberg_cli.delta.inspect.summary import SummaryFacts, summarize, vector_file_names
 
-        facts = Facts(
+        facts = SummaryFacts(
             listing=self.listing,
             hint=self.table.log.last_checkpoint(),
             vector_files=self._sizes(vector_file_names(self.snapshot, self.location)),

@@ -183,8 +183,8 @@ def history_rows(actions: Actions, times_ms: Mapping[int, int]) -> list[Row]:
     rows = []
     for version in sorted(times_ms):
         info = infos.get(version, {})
-        said = info.get("inCommitTimestamp")
-        timestamp_ms = said if type(said) is int else times_ms[version]
+        stated = info.get("inCommitTimestamp")
+        timestamp_ms = stated if type(stated) is int else times_ms[version]
         rows.append(
             {"version": version, "timestamp": iso(timestamp_ms), "timestamp_ms": timestamp_ms}
             | {name: info.get(name) for name in _COMMIT_INFO}

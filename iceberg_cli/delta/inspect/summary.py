@@ -44,7 +44,7 @@ _RETENTIONS: Final[Mapping[str, tuple[str, int]]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class SummaryFacts:
     """What a summary needs beside the snapshot.
 
     Args:
@@ -75,10 +75,10 @@ def vector_file_names(snapshot: Snapshot, root: str) -> list[str]:
     return names
 
 
-def summarize(snapshot: Snapshot, facts: Facts, *, as_of_ms: int) -> dict[str, Any]:
+def summarize(snapshot: Snapshot, facts: SummaryFacts, *, as_of_ms: int) -> dict[str, Any]:
     """The document of a summary after its header."""
     metadata = snapshot.metadata
-    retention = {name: _retention(metadata, *said) for name, said in _RETENTIONS.items()}
+    retention = {name: _retention(metadata, *stated) for name, stated in _RETENTIONS.items()}
     totals = _totals(snapshot, facts)
     tombstones = _tombstones(snapshot, retention["deleted_file_retention"]["value_ms"], as_of_ms=as_of_ms)
     log = _log(snapshot, facts)
@@ -107,7 +107,7 @@ def summarize(snapshot: Snapshot, facts: Facts, *, as_of_ms: int) -> dict[str, A
     }
 
 
-def _totals(snapshot: Snapshot, facts: Facts) -> Row:
+def _totals(snapshot: Snapshot, facts: SummaryFacts) -> Row:
     adds = snapshot.adds
     records = num_records(adds)
     vectors = with_vectors(adds)
@@ -160,8 +160,8 @@ def _vector_files(
 
 def _retention(metadata: Metadata, name: str, default_ms: int) -> Row:
     """How long, and where that comes from; `value_ms` is null where the property is no interval."""
-    said = name in metadata.configuration
-    source = f"table property {name}" if said else "default"
+    stated = name in metadata.configuration
+    source = f"table property {name}" if stated else "default"
     try:
         return {
             "value_ms": metadata.property_interval_ms(name, default_ms),
@@ -187,7 +187,7 @@ def _tombstones(snapshot: Snapshot, retention_ms: int | None, *, as_of_ms: int) 
     }
 
 
-def _log(snapshot: Snapshot, facts: Facts) -> Row:
+def _log(snapshot: Snapshot, facts: SummaryFacts) -> Row:
     listing = facts.listing
     newest = newest_checkpoint(listing, snapshot.version)
     return {

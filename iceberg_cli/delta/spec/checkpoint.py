@@ -44,7 +44,7 @@ _PARSED_PREFIX: Final = "add.stats_parsed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CheckpointPart:
     """What one file of a checkpoint holds.
 
     Args:
@@ -58,7 +58,7 @@ class Part:
     checkpoint_metadata: Json | None = field(default=None)
 
 
-def read_part(path: str, version: int, data: bytes) -> Part:
+def read_part(path: str, version: int, data: bytes) -> CheckpointPart:
     """The actions of a checkpoint's top-level file, a part of it or a sidecar; JSON or Parquet by its name.
 
     Args:
@@ -131,10 +131,10 @@ def sidecar_path(sidecar: Json, folder: str, checkpoint: str) -> tuple[str, int]
     return f"{folder}/_sidecars/{name}", size
 
 
-def _of_json(path: str, version: int, data: bytes) -> Part:
+def _of_json(path: str, version: int, data: bytes) -> CheckpointPart:
     actions, special = parse_checkpoint(CommitBytes(path, version, data))
     metadata = [line["checkpointMetadata"] for line in special if line.get("checkpointMetadata") is not None]
-    return Part(
+    return CheckpointPart(
         actions=replace(actions, commit_infos=(), irregular=()),
         sidecars=tuple(line["sidecar"] for line in special if line.get("sidecar") is not None),
         checkpoint_metadata=metadata[-1] if metadata else None,
@@ -157,7 +157,7 @@ def _opened(data: bytes, metadata: Any = None) -> Any:
     )
 
 
-def _of_parquet(path: str, version: int, data: bytes) -> Part:
+def _of_parquet(path: str, version: int, data: bytes) -> CheckpointPart:
     try:
         file = _opened(data)
         schema = file.schema_arrow
@@ -192,7 +192,7 @@ def _of_parquet(path: str, version: int, data: bytes) -> Part:
         unknown=tuple({kind: item} for kind, items in small.items() if kind not in _KNOWN for item in items),
     )
     metadata = small.get("checkpointMetadata", [])
-    return Part(
+    return CheckpointPart(
         actions=actions,
         sidecars=tuple(small.get("sidecar", [])),
         checkpoint_metadata=metadata[-1] if metadata else None,
@@ -245,15 +245,15 @@ def _structs(data: bytes, file: Any, kind: str, names: Sequence[str]) -> tuple[p
     """
     lengths = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     ends = np.cumsum(lengths, dtype=np.int64)
-    shares = [share for share in np.array_split(np.arange(len(lengths)), _THREADS) if len(share)]
+    splits = [split for split in np.array_split(np.arange(len(lengths)), _THREADS) if len(split)]
 
-    def read(share: Int64s) -> tuple[list[pa.Array], list[Int64s]]:
-        first_row = int(ends[share[0]]) - lengths[share[0]]
-        return _structs_of_groups(_opened(data, file.metadata), kind, names, share.tolist(), first_row)
+    def read(split: Int64s) -> tuple[list[pa.Array], list[Int64s]]:
+        first_row = int(ends[split[0]]) - lengths[split[0]]
+        return _structs_of_groups(_opened(data, file.metadata), kind, names, split.tolist(), first_row)
 
     with ThreadPoolExecutor(_THREADS - 1) as pool:
-        others = pool.map(read, shares[1:])
-        parts = [*map(read, shares[:1]), *others]  # here too: this thread has memory to use again
+        others = pool.map(read, splits[1:])
+        parts = [*map(read, splits[:1]), *others]  # here too: this thread has memory to use again
     chunks = [chunk for part, _ in parts for chunk in part]
     places = [rows for _, part in parts for rows in part]
     kind_of_column = chunks[0].type if chunks else _narrowed(file.schema_arrow.field(kind).type, names)
@@ -328,13 +328,13 @@ def _unknown_of_vectors(structs: pa.ChunkedArray) -> list[str]:
 def _field(structs: pa.ChunkedArray, name: str, kind: pa.DataType | None) -> pa.ChunkedArray:
     """A field of structs of which none is null, as `kind` where that is given."""
     index = structs.type.get_field_index(name)
-    wanted = structs.type.field(index).type if kind is None else kind
+    target_type = structs.type.field(index).type if kind is None else kind
     chunks = []
     for chunk in structs.chunks:
         column = chunk.field(index)
         none = column.null_count == len(column)
-        chunks.append(pa.nulls(len(column), wanted) if none else _cast(column, wanted))
-    return pa.chunked_array(chunks, wanted)
+        chunks.append(pa.nulls(len(column), target_type) if none else _cast(column, target_type))
+    return pa.chunked_array(chunks, target_type)
 
 
 def _with_stats(adds: pa.Table, data: bytes, file: Any) -> pa.Table:

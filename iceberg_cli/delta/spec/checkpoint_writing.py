@@ -34,7 +34,7 @@ _REMOVE_WHOLE: Final = [*(field for field in REMOVE if field.name != "stats"), R
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class CheckpointFile:
     """A file that was written."""
 
     name: str  # bare
@@ -73,7 +73,7 @@ def sidecar_count(state: CheckpointState, part_size: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
+class CheckpointWriter:
     """One checkpoint, file by file."""
 
     state: CheckpointState
@@ -106,7 +106,7 @@ class Writing:
         stop = min(start + self.part_size, self.state.file_actions)
         return _parquet(schema, _batches(schema, self.columns.rows(start, stop)))
 
-    def top_level(self, sidecars: Sequence[File], *, form: str = JSON) -> bytes:
+    def top_level(self, sidecars: Sequence[CheckpointFile], *, form: str = JSON) -> bytes:
         """The top level of a V2 checkpoint.
 
         Args:
@@ -127,7 +127,7 @@ class Writing:
         schema = pa.schema([(kind, fields.pop(kind)) for kind in TOP_LEVEL] + list(fields.items()))
         return _parquet(schema, _batches(schema, rows.items()))
 
-    def hint(self, top_level: File, sidecars: Sequence[File]) -> LastCheckpoint:
+    def hint(self, top_level: CheckpointFile, sidecars: Sequence[CheckpointFile]) -> LastCheckpoint:
         """The hint that names a V2 checkpoint."""
         others = self.state.other_actions
         metadata = {"checkpointMetadata": self._checkpoint_metadata(sidecars)}
@@ -146,7 +146,7 @@ class Writing:
             ),
         )
 
-    def _checkpoint_metadata(self, sidecars: Sequence[File]) -> dict[str, Any]:
+    def _checkpoint_metadata(self, sidecars: Sequence[CheckpointFile]) -> dict[str, Any]:
         tags = {
             "sidecarNumActions": str(self.state.file_actions),
             "sidecarSizeInBytes": str(sum(sidecar.size_bytes for sidecar in sidecars)),
@@ -164,14 +164,14 @@ class Writing:
         return pa.schema([(kind, fields[kind]) for kind in dict.fromkeys((*kinds, *others))])
 
 
-def writing(state: CheckpointState, *, part_size: int = PART_SIZE) -> Writing:
+def checkpoint_writer(state: CheckpointState, *, part_size: int = PART_SIZE) -> CheckpointWriter:
     """How a checkpoint of the state is written.
 
     Raises:
         InvalidMetadata: the schema cannot be read, or a property is wrong.
         Refused: a field of an add or a remove has no type that Parquet can hold.
     """
-    return Writing(state=state, columns=file_columns(state), part_size=part_size)
+    return CheckpointWriter(state=state, columns=file_columns(state), part_size=part_size)
 
 
 def _text(value: Mapping[str, Any]) -> str:

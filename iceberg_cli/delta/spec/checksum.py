@@ -107,7 +107,7 @@ class Difference:
     """A field of a checksum that is not what the log adds up to."""
 
     field: str
-    said: Any
+    stated: Any
     found: Any
 
 
@@ -127,10 +127,10 @@ def read_checksum(data: bytes, path: str) -> Mapping[str, Any]:
 def in_commit_timestamp_in(data: bytes, path: str) -> int | None:
     """The in-commit timestamp in ms that a version checksum file says, None where it says none or is damaged."""
     try:
-        said = read_checksum(data, path).get("inCommitTimestampOpt")
+        stated = read_checksum(data, path).get("inCommitTimestampOpt")
     except CorruptFile:
         return None
-    return said if type(said) is int else None
+    return stated if type(stated) is int else None
 
 
 def differences(fields: Mapping[str, Any], snapshot: Snapshot, path: str) -> tuple[Difference, ...]:
@@ -150,10 +150,10 @@ def differences(fields: Mapping[str, Any], snapshot: Snapshot, path: str) -> tup
         "numMetadata": (_same, lambda: 1),
         "numProtocol": (_same, lambda: 1),
         "metadata": (
-            lambda said: Metadata.from_json(said, path=path).with_plain_schema(),
+            lambda stated: Metadata.from_json(stated, path=path).with_plain_schema(),
             snapshot.metadata.with_plain_schema,
         ),
-        "protocol": (lambda said: Protocol.from_json(said, path=path), lambda: snapshot.protocol),
+        "protocol": (lambda stated: Protocol.from_json(stated, path=path), lambda: snapshot.protocol),
         "inCommitTimestampOpt": (_same, lambda: snapshot.in_commit_timestamp_ms),
         "setTransactions": (_by("appId"), lambda: _by("appId")(snapshot.transactions.values())),
         "domainMetadata": (_by("domain"), lambda: _by("domain")(snapshot.domains.values())),
@@ -166,20 +166,20 @@ def differences(fields: Mapping[str, Any], snapshot: Snapshot, path: str) -> tup
     for name, (read, compute) in compared.items():
         if fields.get(name) is None:
             continue
-        said, is_so = read(fields[name]), compute()
-        if said != is_so:
-            found.append(Difference(field=name, said=said, found=is_so))
+        stated, is_so = read(fields[name]), compute()
+        if stated != is_so:
+            found.append(Difference(field=name, stated=stated, found=is_so))
     return tuple(found)
 
 
-def _same(said: Any) -> Any:
-    return said
+def _same(stated: Any) -> Any:
+    return stated
 
 
 def _by(key: str) -> Callable[[Any], Any]:
     """Actions by their key, without fields that are null."""
 
-    def keyed(actions: Iterable[Mapping[str, Any]]) -> Any:
+    def by_key(actions: Iterable[Mapping[str, Any]]) -> Any:
         if not all(isinstance(action, Mapping) for action in actions):
             return actions
         return {
@@ -187,7 +187,7 @@ def _by(key: str) -> Callable[[Any], Any]:
             for action in actions
         }
 
-    return keyed
+    return by_key
 
 
 def _paths(adds: Any) -> Any:
@@ -206,9 +206,9 @@ def _vectors(snapshot: Snapshot) -> int:
     return int(len(vectors) - vectors.null_count)
 
 
-def _size_histogram(said: Any, snapshot: Snapshot) -> Any:
+def _size_histogram(stated: Any, snapshot: Snapshot) -> Any:
     """The histogram of file sizes with the bins that a checksum has; None where those are none."""
-    bounds = said.get("sortedBinBoundaries") if isinstance(said, Mapping) else None
+    bounds = stated.get("sortedBinBoundaries") if isinstance(stated, Mapping) else None
     whole = isinstance(bounds, list) and all(type(bound) is int for bound in bounds)
     if not whole or not bounds or bounds[0] != 0 or bounds != sorted(bounds):
         return None
@@ -217,7 +217,7 @@ def _size_histogram(said: Any, snapshot: Snapshot) -> Any:
     totals = np.zeros(len(bounds), np.int64)
     np.add.at(totals, bins, sizes)
     return {
-        **said,
+        **stated,
         "fileCounts": np.bincount(bins, minlength=len(bounds)).tolist(),
         "totalBytes": totals.tolist(),
     }

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.paths import canonical, liveness_key_column, may_have
+from iceberg_cli.paths import canonical, may_have, path_key_column
 
 FILES: Final = pa.schema(
     [("path", pa.string()), ("kind", pa.string()), ("size_bytes", pa.int64()), ("reason", pa.string())]
@@ -79,7 +79,7 @@ def _keys(files: pa.Table, root: str) -> list[pa.Array]:
     places = [physical_column(paths, root), pa.array(plain, pa.string())]
     if "deletionVector" in files.column_names:
         places.append(dv_path_column(files, root).drop_null())
-    return [liveness_key_column(strings(column)) for column in places]
+    return [path_key_column(strings(column)) for column in places]
 
 
 def strings(column: pa.Array | pa.ChunkedArray) -> pa.Array:

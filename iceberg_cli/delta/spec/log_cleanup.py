@@ -41,7 +41,7 @@ def newest_commit_at(
     time_ms: int,
     *,
     in_commit_from: int | None,
-    told: Callable[[int], int],
+    timestamp_of: Callable[[int], int],
 ) -> int | None:
     """The newest version at or before a point in time; None where all are younger.
 
@@ -49,12 +49,12 @@ def newest_commit_at(
         times_ms: the time of each version by its file, growing with the versions; see `Listing.commit_times_ms`.
         time_ms: the point in time.
         in_commit_from: the version from which on commits tell their own time; None: none does.
-        told: the in-commit timestamp of a version, asked for some log2(n) of them, for they only grow.
+        timestamp_of: the in-commit timestamp of a version, asked for some log2(n) of them, for they only grow.
     """
     if in_commit_from is not None:
         telling = sorted(version for version in times_ms if version >= in_commit_from)
         times_ms = {version: written for version, written in times_ms.items() if version < in_commit_from}
-        old = bisect_right(telling, time_ms, key=told)
+        old = bisect_right(telling, time_ms, key=timestamp_of)
         if old:
             return telling[old - 1]
     return max((version for version, written in times_ms.items() if written <= time_ms), default=None)

@@ -53,9 +53,9 @@ def high_water_mark(snapshot: Snapshot) -> int:
 def domain_action(snapshot: Snapshot, mark: int) -> dict[str, Any]:
     """The action that sets the high-water mark; other keys of the domain survive."""
     action = snapshot.domains.get(DOMAIN, {})
-    told = _configuration(action) if action else {}
-    told = {key: mark if key in _KEYS else value for key, value in told.items()}
-    configuration = {_KEY: mark, "domainName": DOMAIN, **told}
+    stated = _configuration(action) if action else {}
+    stated = {key: mark if key in _KEYS else value for key, value in stated.items()}
+    configuration = {_KEY: mark, "domainName": DOMAIN, **stated}
     text = json.dumps(configuration, separators=(",", ":"))
     return {"domainMetadata": {**action, "domain": DOMAIN, "configuration": text, "removed": False}}
 
@@ -84,7 +84,7 @@ def ids_problem(snapshot: Snapshot) -> str | None:
     )
 
 
-def lacking(adds: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def without_row_ids(adds: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which of n files lack the id of their first row, or the commit version of their rows."""
     missing: np.ndarray[Any, np.dtype[np.bool_]] = np.asarray(
         adds.column("baseRowId").is_null().to_numpy()

@@ -10,7 +10,7 @@ after the other: neither all of them nor the work of one partition after the oth
 come back in one job.
 
 Functions travel inside the UDF, and so does what they hold; a large one is broadcast. Storage options, which may be
-secrets, are in no SQL, configuration, description or log: see `Session.parcel`.
+secrets, are in no SQL, configuration, description or log: see `Session.payload`.
 
 A task that runs again, or twice side by side, puts the same bytes under the same name, and workers never delete: they
 cannot know whether a commit names the file. Names of new files are in the journal before a task starts, so `resume`
@@ -33,12 +33,12 @@ from iceberg_cli.engines.spark.session import Session, pickled
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage import Storage
 
-_LEAST_SHARE_BYTES = 1 << 20
+_LEAST_SPLIT_BYTES = 1 << 20
 _LEAST_EXCHANGED_BYTES = (
     2 << 20
 )  # of files, for a task that combines: starting one takes as long as much of the work
-_SHARE_FILES = 1_024
-_SHARES_PER_CORE = 3  # so that one that takes longer does not hold up the rest
+_SPLIT_FILES = 1_024
+_SPLITS_PER_CORE = 3  # so that one that takes longer does not hold up the rest
 _UNKNOWN_BYTES = 64 << 10  # of a file whose size nothing records, such as a manifest list
 _GATHERED_BYTES = (
     8 << 20
@@ -87,8 +87,8 @@ class SparkEngine:
         work = Scan(source, load, parse, missing_ok, batch_bytes)
         done = 0
         with (
-            self.session.parcel(pickle.dumps(self.storage, 5), secret=True) as storage,
-            self.session.parcel(pickled(work)) as scan,
+            self.session.payload(pickle.dumps(self.storage, 5), secret=True) as storage,
+            self.session.payload(pickled(work)) as scan,
             closing(
                 self.session.answers(
                     rows,
@@ -111,7 +111,7 @@ class SparkEngine:
                 f"Cannot go on: Spark answered for {done} of {len(items)} files ({phase})"
             )
 
-    def exchange(
+    def shuffle(
         self,
         items: Sequence[Item],
         source: Callable[[Item], Source],
@@ -125,7 +125,7 @@ class SparkEngine:
         phase: str,
         on_event: OnEvent,
     ) -> Iterator[Any]:
-        """See `Exchanging.exchange`."""
+        """See `Exchanging.shuffle`."""
         on_event(Event(phase=phase, done=0, total=len(items)))
         if not len(items):
             return
@@ -134,17 +134,17 @@ class SparkEngine:
 
         sizes = _sizes(items, source)
         rows = self._rows(items, sizes, BATCH_BYTES)
-        most_tasks = max(self.session.cores * _SHARES_PER_CORE, sum(sizes) // _LEAST_EXCHANGED_BYTES)
+        most_tasks = max(self.session.cores * _SPLITS_PER_CORE, sum(sizes) // _LEAST_EXCHANGED_BYTES)
         work = Scan(source, load, parse, missing_ok=True, batch_bytes=BATCH_BYTES)
         with ExitStack() as stack:
-            storage = stack.enter_context(self.session.parcel(pickle.dumps(self.storage, 5), secret=True))
+            storage = stack.enter_context(self.session.payload(pickle.dumps(self.storage, 5), secret=True))
             scan, join, last = (
-                stack.enter_context(self.session.parcel(pickled(each))) for each in (work, combine, then)
+                stack.enter_context(self.session.payload(pickled(each))) for each in (work, combine, then)
             )
             rounds = [(buckets, combiner(storage, join))]
             if then is not None:
                 rounds = [(buckets, resharer(join)), (then_buckets, combiner(storage, last))]
-            found = self.session.exchanged(
+            found = self.session.shuffled(
                 rows,
                 sharer(storage, scan, self.threads),
                 rounds,
@@ -161,22 +161,22 @@ class SparkEngine:
 
     def _rows(self, items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[bytes]:
         """Items in their order, pickled in shares as even as their bytes allow, at most a batch each."""
-        even = sum(sizes) // (self.session.cores * _SHARES_PER_CORE)
-        shares = _cut(sizes, min(max(even, _LEAST_SHARE_BYTES), batch_bytes))
-        return [pickled_data([items[place] for place in share]) for share in shares]
+        even = sum(sizes) // (self.session.cores * _SPLITS_PER_CORE)
+        splits = _cut(sizes, min(max(even, _LEAST_SPLIT_BYTES), batch_bytes))
+        return [pickled_data([items[place] for place in split]) for split in splits]
 
 
 def _sizes(items: Sequence[Item], source: Callable[[Item], Source]) -> list[int]:
     return [source(item).size_bytes or _UNKNOWN_BYTES for item in items]
 
 
-def _cut(sizes: Sequence[int], share_bytes: int) -> list[range]:
-    """Places of items in their order, about `share_bytes` of them at a time."""
-    shares: list[range] = []
+def _cut(sizes: Sequence[int], split_bytes: int) -> list[range]:
+    """Places of items in their order, about `split_bytes` of them at a time."""
+    splits: list[range] = []
     start = size_bytes = 0
     for place, size in enumerate(sizes):
         size_bytes += size
-        if size_bytes >= share_bytes or place + 1 - start >= _SHARE_FILES or place + 1 == len(sizes):
-            shares.append(range(start, place + 1))
+        if size_bytes >= split_bytes or place + 1 - start >= _SPLIT_FILES or place + 1 == len(sizes):
+            splits.append(range(start, place + 1))
             start, size_bytes = place + 1, 0
-    return shares
+    return splits

@@ -19,7 +19,7 @@ from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage.redaction import redact
 
 if TYPE_CHECKING:
-    from iceberg_cli.engines.spark.worker import Parcel
+    from iceberg_cli.engines.spark.worker import Payload
 
 _MOST_PARTITIONS = 1_000  # of answers that are fetched one partition after the other
 _INLINE_BYTES = 256 << 10  # of a parcel; above, it is broadcast where the session can
@@ -27,7 +27,7 @@ _INLINE_BYTES = 256 << 10  # of a parcel; above, it is broadcast where the sessi
 _DRIVER_GONE = "Its driver may lack memory: --spark-conf spark.driver.memory=4g."
 _EXECUTORS_GONE = "Its executors may lack memory: --spark-conf spark.executor.memory=4g."
 
-_SHARES = "array<struct<bucket:int,data:binary>>"
+_SPLITS = "array<struct<bucket:int,data:binary>>"
 
 # What is left of one that ended: the tasks it ran, and what it had for others.
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|MetadataFetchFailed|FetchFailed|OutOfMemoryError")
@@ -64,7 +64,7 @@ class Session:
             return max(1, int(numbers.agg(functions.max("place")).collect()[0][0]) + 1)
 
     @contextlib.contextmanager
-    def parcel(self, data: bytes, *, secret: bool = False) -> Iterator[Parcel]:
+    def payload(self, data: bytes, *, secret: bool = False) -> Iterator[Payload]:
         """A pickled value for functions that run on workers.
 
         A server of Spark Connect writes the functions of a query that it drops into its log, so what is secret goes
@@ -74,21 +74,21 @@ class Session:
             data: the pickle.
             secret: nobody else may see it.
         """
-        from iceberg_cli.engines.spark.worker import Filed, Inline, Parcel, Sent
+        from iceberg_cli.engines.spark.worker import Broadcast, InlineBytes, Payload, SessionFile
 
         large = len(data) > _INLINE_BYTES
         if self.connect and (secret or large):
-            yield Parcel.of(data, lambda data: Filed(self._file(data)))
+            yield Payload.of(data, lambda data: SessionFile(self._file(data)))
         elif large and not secret:
             with translated("send functions to the workers"):
                 sent = self.spark.sparkContext.broadcast(data)
             try:
-                yield Parcel.of(data, lambda _: Sent(sent))
+                yield Payload.of(data, lambda _: Broadcast(sent))
             finally:
                 with contextlib.suppress(Exception):  # the context may be gone, and the broadcast with it
                     sent.destroy()
         else:
-            yield Parcel.of(data, Inline)
+            yield Payload.of(data, InlineBytes)
 
     def _file(self, data: bytes) -> str:
         """Send bytes to the workers as a file of the session, once; its name."""
@@ -135,7 +135,7 @@ class Session:
                 next_step=_DRIVER_GONE,
             )
 
-    def exchanged(
+    def shuffled(
         self,
         rows: Sequence[bytes],
         function: OverColumn,
@@ -148,16 +148,16 @@ class Session:
 
         Args:
             rows: n values, each in a task of its own.
-            function: over a column of rows; gives `spark_exchange.SHARES_TYPE`.
+            function: over a column of rows; gives `spark_exchange.SPLITS_TYPE`.
             rounds: about how many buckets there are, and a function over a column of buckets and one of lists of
-                what is in them; each but the last gives `spark_exchange.SHARES_TYPE` too, for the next one.
+                what is in them; each but the last gives `spark_exchange.SPLITS_TYPE` too, for the next one.
             most_tasks: so many at most share the buckets of a round, each of them neighbouring ones.
             description: for Spark's list of jobs.
 
         Raises:
             BackendUnavailable: Spark did not answer.
         """
-        with closing(self._rows_of(self._exchange(rows, function, rounds, most_tasks), description)) as found:
+        with closing(self._rows_of(self._shuffle(rows, function, rounds, most_tasks), description)) as found:
             for _, answer in found:
                 yield answer
 
@@ -191,7 +191,7 @@ class Session:
             return
         yield from self._streamed(frame, functions.col("place"), len(rows), len(rows))
 
-    def _exchange(
+    def _shuffle(
         self,
         rows: Sequence[bytes],
         function: OverColumn,
@@ -200,8 +200,8 @@ class Session:
     ) -> Iterator[tuple[int, bytes]]:
         from pyspark.sql import functions
 
-        share = functions.arrow_udf(function, _SHARES)  # type: ignore[attr-defined]
-        frame = self._frame(rows).select(functions.inline(share("row")))
+        split = functions.arrow_udf(function, _SPLITS)  # type: ignore[attr-defined]
+        frame = self._frame(rows).select(functions.inline(split("row")))
         for number, (buckets, combine) in enumerate(rounds, start=1):
             frame = frame.groupBy("bucket").agg(functions.collect_list("data").alias("content"))
             # What is in the buckets of a task passes to Python at once, so large ones have a task each.
@@ -209,8 +209,8 @@ class Session:
             group = functions.floor((functions.col("bucket") + 1) * tasks / (buckets + 1)).cast("int")
             frame = frame.repartitionById(tasks, group)
             if number < len(rounds):
-                share = functions.arrow_udf(combine, _SHARES)  # type: ignore[attr-defined]
-                frame = frame.select(functions.inline(share("bucket", "content")))
+                split = functions.arrow_udf(combine, _SPLITS)  # type: ignore[attr-defined]
+                frame = frame.select(functions.inline(split("bucket", "content")))
             else:
                 join = functions.arrow_udf(combine, "binary")  # type: ignore[attr-defined]
                 frame = frame.select("bucket", join("bucket", "content").alias("answer"))

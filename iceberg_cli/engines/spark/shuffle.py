@@ -12,24 +12,24 @@ from typing import Any
 import pyarrow as pa
 
 from iceberg_cli.encoding.transport import pickled_error
-from iceberg_cli.engines import Made
-from iceberg_cli.engines.spark.worker import WHERE, Parcel, forget_archives, scanned
+from iceberg_cli.engines import BuiltFile
+from iceberg_cli.engines.spark.worker import WHERE, Payload, forget_archives, scanned
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.verified_put import put_checked
 
 _NO_BUCKET = -1  # holds errors
-SHARES_TYPE = pa.list_(pa.struct([("bucket", pa.int32()), ("data", pa.binary())]))
+SPLITS_TYPE = pa.list_(pa.struct([("bucket", pa.int32()), ("data", pa.binary())]))
 
 Shares = list[tuple[int, bytes]]
 
 
-def sharer(storage: Parcel, scan: Parcel, threads: int) -> Callable[[pa.Array], pa.Array]:
+def sharer(storage: Payload, scan: Payload, threads: int) -> Callable[[pa.Array], pa.Array]:
     """A function over a column of pickled items that gives for each what goes into which bucket."""
 
     def over(column: pa.Array) -> pa.Array:
         try:
             return pa.array(
-                [_shared(storage, scan, threads, share.as_buffer()) for share in column], SHARES_TYPE
+                [_shared(storage, scan, threads, split.as_buffer()) for split in column], SPLITS_TYPE
             )
         finally:
             forget_archives()
@@ -37,14 +37,14 @@ def sharer(storage: Parcel, scan: Parcel, threads: int) -> Callable[[pa.Array], 
     return over
 
 
-def _shared(storage: Parcel, scan: Parcel, threads: int, items: pa.Buffer) -> Shares:
+def _shared(storage: Payload, scan: Payload, threads: int, items: pa.Buffer) -> Shares:
     found, error = pickle.loads(scanned(storage, scan, threads, items))  # noqa: S301 - made in this process
     if error is not None:
         return [(_NO_BUCKET, error)]
-    return [share for _, buckets in found for share in buckets.items()]
+    return [split for _, buckets in found for split in buckets.items()]
 
 
-def resharer(combine: Parcel) -> Callable[[pa.Array, pa.Array], pa.Array]:
+def resharer(combine: Payload) -> Callable[[pa.Array, pa.Array], pa.Array]:
     """A function over buckets and their contents that gives for each what goes into which of the next buckets."""
 
     def one(bucket: int, content: pa.Array) -> Shares:
@@ -56,10 +56,10 @@ def resharer(combine: Parcel) -> Callable[[pa.Array, pa.Array], pa.Array]:
         except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
             return [(_NO_BUCKET, pickled_error(error, WHERE))]
 
-    return _over(one, SHARES_TYPE)
+    return _over(one, SPLITS_TYPE)
 
 
-def combiner(storage: Parcel, combine: Parcel) -> Callable[[pa.Array, pa.Array], pa.Array]:
+def combiner(storage: Payload, combine: Payload) -> Callable[[pa.Array, pa.Array], pa.Array]:
     """A function over buckets and their contents that gives for each what `combine` returns, and the error, pickled.
 
     A new file is written here.
@@ -76,14 +76,14 @@ def combiner(storage: Parcel, combine: Parcel) -> Callable[[pa.Array, pa.Array],
     return _over(one, pa.binary())
 
 
-def _of(combine: Parcel, bucket: int, content: pa.Array) -> Any:
+def _of(combine: Payload, bucket: int, content: pa.Array) -> Any:
     function: Callable[[int, Sequence[pa.Buffer]], Any] = combine.value()
     return function(bucket, [each.as_buffer() for each in content])
 
 
-def _written(storage: Parcel, found: Any) -> Any:
+def _written(storage: Payload, found: Any) -> Any:
     """What the driver gets of what was combined: of a new file, once it is there, its result."""
-    if not isinstance(found, Made):
+    if not isinstance(found, BuiltFile):
         return found
     to: Storage = storage.value()
     put_checked(to, found.path, found.data)

@@ -36,7 +36,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: equal sources ar
 
 
 @dataclass
-class _Sent:
+class _SentPackage:
     """What a session's workers have got. The folder holds the archive for workers that join later."""
 
     folder: tempfile.TemporaryDirectory[str]
@@ -50,7 +50,7 @@ _SETTINGS = {
     "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
 }
 _started: list[Session] = []
-_sent: WeakKeyDictionary[Any, _Sent] = WeakKeyDictionary()
+_sent: WeakKeyDictionary[Any, _SentPackage] = WeakKeyDictionary()
 
 
 def open_session(choice: EngineChoice) -> Session:
@@ -122,9 +122,9 @@ def prepare(
     _send_package(session)
     _check_packages(session, needed | _NEEDED_FOR.get(scheme_of(path), frozenset()))
     rows = [b""] * min(session.cores, _MOST_LOOKS)
-    with session.parcel(pickle.dumps(storage, 5), secret=True) as parcel:
+    with session.payload(pickle.dumps(storage, 5), secret=True) as payload:
         for answer in session.answers(
-            rows, prober(parcel, path), description="looking at the table", gather=True
+            rows, prober(payload, path), description="looking at the table", gather=True
         ):
             if answer:
                 error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
@@ -136,9 +136,9 @@ def prepare(
 
 def _choose_python(choice: EngineChoice, master: str | None) -> None:
     """Which Python workers run. A classic session takes it from the environment, and else the first on the path."""
-    wanted = choice.conf.get("spark.pyspark.python")
-    if wanted is not None:
-        os.environ["PYSPARK_PYTHON"] = wanted
+    python = choice.conf.get("spark.pyspark.python")
+    if python is not None:
+        os.environ["PYSPARK_PYTHON"] = python
     elif (master or "local").startswith("local") and SUBMITTED not in os.environ:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -154,7 +154,7 @@ def _send_package(session: Session) -> None:
         file.write(archive)
     with translated("send this package to the workers"):
         session.spark.addArtifacts(place, pyfile=True)
-    _sent[session.spark] = _Sent(folder)
+    _sent[session.spark] = _SentPackage(folder)
 
 
 def packed() -> bytes:
@@ -259,5 +259,7 @@ def _tail(log: io.BufferedRandom) -> str:
     """The last lines of what was printed that are no stack trace, for an error's message."""
     log.seek(0)
     lines = log.read().decode("utf-8", "replace").splitlines()
-    told = [line for line in lines if line.strip() and not line.startswith(("\tat ", "\t...", "WARNING:"))]
-    return "".join(f"\n  {redact(line)}" for line in told[-_LOG_LINES:])
+    shown_lines = [
+        line for line in lines if line.strip() and not line.startswith(("\tat ", "\t...", "WARNING:"))
+    ]
+    return "".join(f"\n  {redact(line)}" for line in shown_lines[-_LOG_LINES:])

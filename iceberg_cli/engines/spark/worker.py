@@ -27,7 +27,7 @@ _values: OrderedDict[str, Any] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class Payload:
     """A pickled value that is unpickled once in each worker process.
 
     Args:
@@ -39,7 +39,7 @@ class Parcel:
     data: Callable[[], bytes]
 
     @classmethod
-    def of(cls, data: bytes, send: Callable[[bytes], Callable[[], bytes]]) -> Parcel:
+    def of(cls, data: bytes, send: Callable[[bytes], Callable[[], bytes]]) -> Payload:
         """The pickle `data`; `send` brings it to the workers and returns what gives it there."""
         return cls(hashlib.sha256(data).hexdigest(), send(data))
 
@@ -54,7 +54,7 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Inline:
+class InlineBytes:
     """Bytes that travel inside the function."""
 
     data: bytes
@@ -65,7 +65,7 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class Broadcast:
     """Bytes that were broadcast."""
 
     broadcast: Any
@@ -77,7 +77,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Filed:
+class SessionFile:
     """Bytes that are a file of the session."""
 
     name: str
@@ -101,16 +101,16 @@ class Scan:
     batch_bytes: int
 
 
-def scanner(storage: Parcel, scan: Parcel, threads: int) -> Callable[[pa.Array], pa.Array]:
+def scanner(storage: Payload, scan: Payload, threads: int) -> Callable[[pa.Array], pa.Array]:
     """A function over a column of pickled items that gives what `scanned` says of each."""
 
-    def one(share: pa.Buffer) -> bytes:
-        return scanned(storage, scan, threads, share)
+    def one(split: pa.Buffer) -> bytes:
+        return scanned(storage, scan, threads, split)
 
     return _over(one)
 
 
-def scanned(storage: Parcel, scan: Parcel, threads: int, items: pa.Buffer) -> bytes:
+def scanned(storage: Payload, scan: Payload, threads: int, items: pa.Buffer) -> bytes:
     """Read and parse a share of the items.
 
     Returns:
@@ -150,7 +150,7 @@ def _with_error(found: list[tuple[int, Any]], error: BaseException) -> bytes:
         return pickle.dumps(([], data), 5)
 
 
-def prober(storage: Parcel, path: str) -> Callable[[pa.Array], pa.Array]:
+def prober(storage: Payload, path: str) -> Callable[[pa.Array], pa.Array]:
     """A function over any column that says for each row whether a worker sees a file: the error, or nothing."""
 
     def one(_: pa.Buffer) -> bytes:

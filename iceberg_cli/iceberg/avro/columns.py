@@ -18,19 +18,21 @@ from iceberg_cli.encoding.arrow import Bools, array_of, bitmap_of
 from iceberg_cli.encoding.string_hash import hash_strings
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import Container
-from iceberg_cli.iceberg.avro.projection import PADDING_BYTES, Column, Ints, Malformed, Node, Plan, Raw
+from iceberg_cli.iceberg.avro.projection import PADDING_BYTES, Column, DecodePlan, Ints, Malformed, Node, Raw
 from iceberg_cli.iceberg.avro.scalar import decode_narrow
 from iceberg_cli.iceberg.avro.vectorized import decode_lockstep
 
 Executor = Literal["auto", "lockstep", "narrow"]
 
 # Blocks walked side by side, on average over the steps, from which lockstep is the faster one.
-LOCKSTEP_LANES = 24
+LOCKSTEP_CURSORS = 24
 
-_scratch = threading.local()
+_buffers = threading.local()
 
 
-def decode_records(plan: Plan, containers: Sequence[Container], *, executor: Executor = "auto") -> pa.Table:
+def decode_records(
+    plan: DecodePlan, containers: Sequence[Container], *, executor: Executor = "auto"
+) -> pa.Table:
     """Decode all records of containers of one writer schema.
 
     Args:
@@ -78,9 +80,9 @@ def _side_by_side(payloads: Sequence[bytes | memoryview], ends: Ints) -> npt.NDA
     Fresh memory for each call costs more than the copy. Nothing that is returned to a caller refers to it.
     """
     size = (int(ends[-1]) if len(ends) else 0) + PADDING_BYTES
-    whole: npt.NDArray[np.uint8] | None = getattr(_scratch, "buffer", None)
+    whole: npt.NDArray[np.uint8] | None = getattr(_buffers, "buffer", None)
     if whole is None or len(whole) < size:
-        whole = _scratch.buffer = np.empty(size + size // 4, np.uint8)
+        whole = _buffers.buffer = np.empty(size + size // 4, np.uint8)
     for payload, end in zip(payloads, ends.tolist(), strict=True):
         whole[end - len(payload) : end] = np.frombuffer(payload, np.uint8)
     whole[size - PADDING_BYTES : size] = 0
@@ -94,7 +96,7 @@ def _file_starts(files: npt.NDArray[np.int32], starts: Ints) -> Ints:
 
 
 def _wide(counts: Ints) -> bool:
-    return bool(len(counts)) and int(counts.sum()) >= LOCKSTEP_LANES * int(counts.max())
+    return bool(len(counts)) and int(counts.sum()) >= LOCKSTEP_CURSORS * int(counts.max())
 
 
 class _Assembler:

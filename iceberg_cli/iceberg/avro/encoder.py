@@ -97,10 +97,10 @@ def _used(matrix: npt.NDArray[np.uint8], used: Bools) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(matrix), buffers)
 
 
-def _varints(values: Ints, wanted: Bools, matrix: npt.NDArray[np.uint8], used: Bools) -> None:
+def _varints(values: Ints, mask: Bools, matrix: npt.NDArray[np.uint8], used: Bools) -> None:
     """Avro's encoding of longs, one in each row, from the left; `used` marks its bytes."""
     rest: npt.NDArray[Any] = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    more = wanted
+    more = mask
     for index in range(_MAX_VARINT_BYTES):
         used[:, index] = more
         matrix[:, index] = rest & 0x7F

@@ -35,7 +35,7 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Projection:
     """A column: its name in the result, the field ids from the top, and whether a string becomes its 64-bit hash.
 
     With an `edge`, not the value is wanted but the position where its encoding starts or ends, counted in the inflated
@@ -104,7 +104,7 @@ class Column:
 
 
 @dataclass(slots=True)
-class Plan:
+class DecodePlan:
     """How to decode records of one schema."""
 
     root: Node
@@ -113,15 +113,15 @@ class Plan:
     outs: int = 0
 
 
-def compile_plan(record: AvroType, wanted: Sequence[Wanted], *, path: str) -> Plan:
-    """Compile the decoding of `wanted` out of records of type `record`.
+def compile_plan(record: AvroType, projections: Sequence[Projection], *, path: str) -> DecodePlan:
+    """Compile the decoding of `projections` out of records of type `record`.
 
     Raises:
         CorruptFile: a wanted field is a union other than of null and one type, or its path leads through no struct.
     """
-    plan = Plan(_skeleton(record))
-    for want in wanted:
-        _select(plan, want, path)
+    plan = DecodePlan(_skeleton(record))
+    for projection in projections:
+        _select(plan, projection, path)
     return plan
 
 
@@ -136,46 +136,48 @@ def _skeleton(avro: AvroType) -> Node:
     return node
 
 
-def _select(plan: Plan, want: Wanted, path: str) -> None:
+def _select(plan: DecodePlan, projection: Projection, path: str) -> None:
     node = plan.root
     guards: list[Node] = []
     index = 0
     above = node
-    for field_id in want.ids:
+    for field_id in projection.ids:
         while node.kind == "union" and node.null_index is not None:
             guards.append(node)
             node = node.value
         if node.kind != "record":
-            raise CorruptFile(path, f"field {want.name}", f"its parent is of type {node.kind}, not a record")
+            raise CorruptFile(
+                path, f"field {projection.name}", f"its parent is of type {node.kind}, not a record"
+            )
         ids = [f.field_id for f in node.type.fields]
         if field_id not in ids:
-            plan.missing.append(want.name)
+            plan.missing.append(projection.name)
             return
         node.keeps = True
         above, index = node, ids.index(field_id)
         node = node.children[index]
-    if want.edge is not None:
+    if projection.edge is not None:
         assert not guards  # where a record is null its fields are nowhere
-        place = index + (want.edge == "end")
+        place = index + (projection.edge == "end")
         if place not in above.edges:
             above.edges[place] = plan.outs
             plan.outs += 1
-        plan.columns.append(Column(want.name, above, hashed=False, guards=(), edge=above.edges[place]))
+        plan.columns.append(Column(projection.name, above, hashed=False, guards=(), edge=above.edges[place]))
         return
     for guard in guards:
         guard.keeps = True
         _keep_one(plan, guard)
-    _keep(plan, node, want.name, path)
-    plan.columns.append(Column(want.name, node, want.hashed, tuple(guards)))
+    _keep(plan, node, projection.name, path)
+    plan.columns.append(Column(projection.name, node, projection.hashed, tuple(guards)))
 
 
-def _keep_one(plan: Plan, node: Node) -> None:
+def _keep_one(plan: DecodePlan, node: Node) -> None:
     if node.out is None:
         node.out = plan.outs
         plan.outs += 1
 
 
-def _keep(plan: Plan, node: Node, name: str, path: str) -> None:
+def _keep(plan: DecodePlan, node: Node, name: str, path: str) -> None:
     """Keep `node` and all below."""
     if node.kind == "union" and node.null_index is None and len(node.children) != 1:
         raise CorruptFile(path, f"field {name}", "a union of more than null and one type")

@@ -16,9 +16,9 @@ import numpy as np
 
 from iceberg_cli.iceberg.avro.projection import (
     MAX_ITEMS,
+    DecodePlan,
     Malformed,
     Node,
-    Plan,
     Raw,
     leading_bytes,
     least_item_bytes,
@@ -32,7 +32,7 @@ _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
 
 
-class Sink:
+class ScalarSink:
     """Growing lists behind one Raw."""
 
     __slots__ = ("lengths", "size", "valid", "values")
@@ -115,7 +115,7 @@ class Reader:
                 break
         return position
 
-    def kept_value(self, node: Node, sink: Sink) -> Step:
+    def kept_value(self, node: Node, sink: ScalarSink) -> Step:
         """The closure that reads a value into `sink`."""
         match node.kind:
             case "string" | "bytes":
@@ -129,7 +129,7 @@ class Reader:
             case _:  # null, fixed
                 return self._kept_fixed(node.type.size_bytes, sink)
 
-    def _kept_bytes(self, sink: Sink) -> Step:
+    def _kept_bytes(self, sink: ScalarSink) -> Step:
         starts, lengths = sink.values.append, sink.lengths.append
 
         def run(position: int, end: int) -> int:
@@ -142,7 +142,7 @@ class Reader:
 
         return run
 
-    def _kept_number(self, node: Node, sink: Sink) -> Step:
+    def _kept_number(self, node: Node, sink: ScalarSink) -> Step:
         low, high = -(1 << 31), 1 << 31
         if node.kind == "enum":
             low, high = 0, len(node.type.symbols)
@@ -159,7 +159,7 @@ class Reader:
 
         return run
 
-    def _kept_boolean(self, sink: Sink) -> Step:
+    def _kept_boolean(self, sink: ScalarSink) -> Step:
         def run(position: int, end: int) -> int:
             value = self.buffer[position]
             if value > 1:
@@ -169,14 +169,14 @@ class Reader:
 
         return run
 
-    def _kept_float(self, form: struct.Struct, sink: Sink) -> Step:
+    def _kept_float(self, form: struct.Struct, sink: ScalarSink) -> Step:
         def run(position: int, _end: int) -> int:
             sink.values.append(form.unpack_from(self.buffer, position)[0])
             return position + form.size
 
         return run
 
-    def _kept_fixed(self, size_bytes: int, sink: Sink) -> Step:
+    def _kept_fixed(self, size_bytes: int, sink: ScalarSink) -> Step:
         def run(position: int, end: int) -> int:
             if size_bytes > end - position:
                 raise Malformed(end, "a fixed value reaches beyond its block")
@@ -187,7 +187,7 @@ class Reader:
         return run
 
 
-def decode_narrow(plan: Plan, buffer: bytes, blocks: Sequence[tuple[int, int, int]]) -> list[Raw]:
+def decode_narrow(plan: DecodePlan, buffer: bytes, blocks: Sequence[tuple[int, int, int]]) -> list[Raw]:
     """Decode blocks one record after the other.
 
     Args:
@@ -240,7 +240,7 @@ def _decode_block(step: Step, start: int, end: int, count: int) -> None:
         raise Malformed(end, f"{end - position} bytes after the last record of a block")
 
 
-def _collect(node: Node, sinks: list[Sink], raws: list[Raw]) -> None:
+def _collect(node: Node, sinks: list[ScalarSink], raws: list[Raw]) -> None:
     if node.out is not None:
         raws[node.out] = _raw(node, sinks[node.out])
     for out in node.edges.values():
@@ -249,7 +249,7 @@ def _collect(node: Node, sinks: list[Sink], raws: list[Raw]) -> None:
         _collect(child, sinks, raws)
 
 
-def _raw(node: Node, sink: Sink) -> Raw:
+def _raw(node: Node, sink: ScalarSink) -> Raw:
     dtype: Any = {"boolean": np.bool_, "float": np.float32, "double": np.float64}.get(node.kind, np.int64)
     values = np.array(sink.values, dtype)
     lengths = np.array(sink.lengths, np.int64)
@@ -271,7 +271,7 @@ class _Compiler:
 
     def __init__(self, buffer: bytes | memoryview, outs: int) -> None:
         self.reader = Reader(buffer)
-        self.sinks = [Sink() for _ in range(outs)]
+        self.sinks = [ScalarSink() for _ in range(outs)]
 
     def step(self, node: Node) -> Step:
         """The closure that decodes or steps over one value of `node`."""

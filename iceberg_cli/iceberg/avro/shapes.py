@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iceberg_cli.iceberg.avro.projection import VARINTS, Ints, Node, leading_bytes, least_item_bytes
-from iceberg_cli.iceberg.avro.varints import Bytes, Lanes
+from iceberg_cli.iceberg.avro.varints import Bytes, Cursors
 from iceberg_cli.iceberg.avro.vector_values import Step
 
 MAX_SHAPE_BYTES = 8_192
@@ -23,7 +23,7 @@ MAX_NUMBER_BYTES = 10
 _WORD_BYTES = 8
 _LOOKED_AT_BYTES = 64 << 20  # at once: one wide value must not widen the look at all the others
 _SHAPES = 4  # known at once
-_FEW_LANES = 12  # are walked one by one sooner than side by side
+_FEW_CURSORS = 12  # are walked one by one sooner than side by side
 _CREDIT = (
     4.0  # of a step: what is learnt in vain costs 1, a step that goes by what is known gives _REWARD back
 )
@@ -37,14 +37,14 @@ class _NoShapeError(Exception):
 class _Shape:
     """The bytes of one walk: their number, which bits of them it went by, and what these were."""
 
-    def __init__(self, lanes: Lanes, walked: Bytes, mask: Bytes) -> None:
+    def __init__(self, cursors: Cursors, walked: Bytes, mask: Bytes) -> None:
         self.size = len(mask)
         self.hits = 1
         whole = -(-self.size // _WORD_BYTES) * _WORD_BYTES
         self._mask = np.concatenate([mask, np.zeros(whole - self.size, np.uint8)]).view(np.uint64)
         padded = np.concatenate([walked, np.zeros(whole - self.size, np.uint8)]).view(np.uint64)
         self._value = padded & self._mask
-        self._windows = lanes.windows_of(whole)
+        self._windows = cursors.windows_of(whole)
 
     def missed(self, p: Ints) -> Ints:
         """The lanes whose bytes do not agree; a lane too near to the end of the buffer is one of them."""
@@ -73,9 +73,9 @@ class ByShape:
     """
 
     def __init__(
-        self, lanes: Lanes, nodes: Sequence[Node], slow: Step, alone: Callable[[int, int], int]
+        self, cursors: Cursors, nodes: Sequence[Node], slow: Step, alone: Callable[[int, int], int]
     ) -> None:
-        self._lanes = lanes
+        self._cursors = cursors
         self._nodes = nodes
         self._slow = slow
         self._alone = alone
@@ -91,11 +91,11 @@ class ByShape:
         if rows is None:
             self._credit = min(self._credit + _REWARD, _CREDIT)
             return
-        if len(rows) <= _FEW_LANES < len(p):
+        if len(rows) <= _FEW_CURSORS < len(p):
             for row in rows.tolist():
                 p[row] = self._alone(int(p[row]), int(e[row]))
             return
-        self._learn(int(p[rows[0]]), int(e[rows[0]]))
+        self._remember(int(p[rows[0]]), int(e[rows[0]]))
         if len(rows) == len(p):
             self._slow(p, e, s)
             return
@@ -121,11 +121,11 @@ class ByShape:
             rows = missed if rows is None else rows[missed]
         return np.arange(len(p)) if rows is None else rows
 
-    def _learn(self, position: int, end: int) -> None:
+    def _remember(self, position: int, end: int) -> None:
         """Remember the shape of the values there, in the place of the one that was of least use."""
         self._credit -= 1
         mask = np.zeros(max(0, min(end - position, MAX_SHAPE_BYTES)), np.uint8)
-        data = self._lanes.bytes.data[position : position + len(mask)]
+        data = self._cursors.bytes.data[position : position + len(mask)]
         at = 0
         try:
             for node in self._nodes:
@@ -138,7 +138,7 @@ class ByShape:
             self._shapes.remove(min(self._shapes, key=lambda shape: shape.hits))
             for shape in self._shapes:
                 shape.hits >>= 1
-        self._shapes.append(_Shape(self._lanes, np.frombuffer(data, np.uint8)[:at], mask[:at]))
+        self._shapes.append(_Shape(self._cursors, np.frombuffer(data, np.uint8)[:at], mask[:at]))
         self._shapes.sort(key=lambda shape: -shape.hits)
 
 

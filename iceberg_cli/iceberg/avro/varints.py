@@ -40,7 +40,7 @@ def _select_table() -> Bytes:
 _SELECT = _select_table()
 
 
-class Lanes:
+class Cursors:
     """Readers over one buffer."""
 
     def __init__(self, buffer: Bytes) -> None:
@@ -64,14 +64,14 @@ class Lanes:
         try:
             return view[p]
         except IndexError:
-            raise _beyond(p, e) from None
+            raise _past_end(p, e) from None
 
     def byte(self, p: Ints, e: Ints) -> Bytes:
         """The bytes at the positions, which do not move."""
         try:
             return self.bytes.take(p)
         except IndexError:
-            raise _beyond(p, e) from None
+            raise _past_end(p, e) from None
 
     def read(self, p: Ints, e: Ints) -> Ints:
         """One zigzag number per lane."""
@@ -220,7 +220,7 @@ def fail(bad: npt.NDArray[np.bool_], e: Ints, reason: str) -> None:
         raise Malformed(int(e[int(np.argmax(bad))]), reason)
 
 
-def _beyond(p: Ints, e: Ints) -> Malformed:
+def _past_end(p: Ints, e: Ints) -> Malformed:
     return Malformed(int(e[int(np.argmax(p - e))]), "a record reaches beyond its block")
 
 

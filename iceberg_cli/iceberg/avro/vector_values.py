@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iceberg_cli.iceberg.avro.projection import Ints, Node
-from iceberg_cli.iceberg.avro.varints import Lanes, fail
+from iceberg_cli.iceberg.avro.varints import Cursors, fail
 
 # (positions, block ends, slots that the values belong to): moves the positions on in place
 Step = Callable[[Ints, Ints, Ints], None]
@@ -33,7 +33,7 @@ class Scope:
         return slots
 
 
-class Sink:
+class SlotSink:
     """Values by slot."""
 
     def __init__(self, scope: Scope, dtype: Any) -> None:
@@ -85,28 +85,28 @@ def jump(size: int) -> Step:
     return run
 
 
-def kept_value(node: Node, lanes: Lanes, sink: Callable[[str, Any], Put]) -> Step:
+def kept_value(node: Node, cursors: Cursors, sink: Callable[[str, Any], Put]) -> Step:
     """Values that are kept; `sink` makes a named array of a dtype and gives its put."""
     match node.kind:
         case "string" | "bytes":
-            return _bytes(lanes, sink("values", np.int64), sink("lengths", np.int64))
+            return _bytes(cursors, sink("values", np.int64), sink("lengths", np.int64))
         case "int" | "long" | "enum":
-            return _number(node, lanes, sink("values", np.int64))
+            return _number(node, cursors, sink("values", np.int64))
         case "boolean":
-            return _boolean(lanes, sink("values", np.bool_))
+            return _boolean(cursors, sink("values", np.bool_))
         case "float":
-            return _float(lanes, lanes.floats, 4, sink("values", np.float32))
+            return _float(cursors, cursors.floats, 4, sink("values", np.float32))
         case "double":
-            return _float(lanes, lanes.doubles, 8, sink("values", np.float64))
+            return _float(cursors, cursors.doubles, 8, sink("values", np.float64))
         case "fixed":
             return _fixed(node.type.size_bytes, sink("values", np.int64))
         case _:
             return ignore
 
 
-def _bytes(lanes: Lanes, starts: Put, lengths: Put) -> Step:
+def _bytes(cursors: Cursors, starts: Put, lengths: Put) -> Step:
     def run(p: Ints, e: Ints, s: Ints) -> None:
-        length = lanes.length(p, e)
+        length = cursors.length(p, e)
         starts(s, p)
         lengths(s, length)
         p += length
@@ -114,12 +114,12 @@ def _bytes(lanes: Lanes, starts: Put, lengths: Put) -> Step:
     return run
 
 
-def _number(node: Node, lanes: Lanes, put: Put) -> Step:
+def _number(node: Node, cursors: Cursors, put: Put) -> Step:
     low, high = (0, len(node.type.symbols)) if node.kind == "enum" else (-(1 << 31), 1 << 31)
     bounded = node.kind != "long"
 
     def run(p: Ints, e: Ints, s: Ints) -> None:
-        value = lanes.read(p, e)
+        value = cursors.read(p, e)
         if bounded:
             fail((value < low) | (value >= high), e, f"a number is no {node.kind}")
         put(s, value)
@@ -127,9 +127,9 @@ def _number(node: Node, lanes: Lanes, put: Put) -> Step:
     return run
 
 
-def _boolean(lanes: Lanes, put: Put) -> Step:
+def _boolean(cursors: Cursors, put: Put) -> Step:
     def run(p: Ints, e: Ints, s: Ints) -> None:
-        value = lanes.byte(p, e)
+        value = cursors.byte(p, e)
         fail(value > 1, e, "a byte is no boolean")
         put(s, value)
         p += 1
@@ -137,9 +137,9 @@ def _boolean(lanes: Lanes, put: Put) -> Step:
     return run
 
 
-def _float(lanes: Lanes, view: Any, size: int, put: Put) -> Step:
+def _float(cursors: Cursors, view: Any, size: int, put: Put) -> Step:
     def run(p: Ints, e: Ints, s: Ints) -> None:
-        put(s, lanes.gather(view, p, e))
+        put(s, cursors.gather(view, p, e))
         p += size
 
     return run

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from iceberg_cli.iceberg.avro.projection import (
     MAX_ITEMS,
+    DecodePlan,
     Ints,
     Node,
-    Plan,
     Raw,
     leading_bytes,
     least_item_bytes,
@@ -25,11 +25,11 @@ from iceberg_cli.iceberg.avro.projection import (
 )
 from iceberg_cli.iceberg.avro.scalar import stepper
 from iceberg_cli.iceberg.avro.shapes import ByShape
-from iceberg_cli.iceberg.avro.varints import Bytes, Lanes, fail
+from iceberg_cli.iceberg.avro.varints import Bytes, Cursors, fail
 from iceberg_cli.iceberg.avro.vector_values import (
     Put,
     Scope,
-    Sink,
+    SlotSink,
     Step,
     ignore,
     item_order,
@@ -42,23 +42,23 @@ Items = Callable[[Ints, Ints, Ints], None]  # (positions, block ends, number of 
 BlockItems = Callable[[Ints, Ints, Ints, Ints | None, Ints | None], None]
 
 
-def skipped_list(node: Node, lanes: Lanes, compile_step: Callable[[Node, Scope], Step]) -> Step:
+def skipped_list(node: Node, cursors: Cursors, compile_step: Callable[[Node, Scope], Step]) -> Step:
     """Arrays or maps that nobody wants."""
     least = least_item_bytes(node)
-    walk = _skipped_items(node, lanes, compile_step)
+    walk = _skipped_items(node, cursors, compile_step)
 
     def items(p: Ints, e: Ints, count: Ints, stops: Ints | None, _rows: Ints | None) -> None:
         walk(p, e, count)
         if stops is not None:
             fail((stops >= 0) & (p != stops), e, "an array's block is not as long as it says")
 
-    return lambda p, e, _s: _blocks(lanes, p, e, least, items)
+    return lambda p, e, _s: _blocks(cursors, p, e, least, items)
 
 
-def kept_list(node: Node, lanes: Lanes, inner: Scope, put: Put, steps: Sequence[Step]) -> Step:
+def kept_list(node: Node, cursors: Cursors, inner: Scope, put: Put, steps: Sequence[Step]) -> Step:
     """Arrays or maps whose items get slots of `inner`; `put` takes the numbers of items."""
     least = least_item_bytes(node)
-    starts = _item_starts(node, lanes)
+    starts = _item_starts(node, cursors)
 
     def run(p: Ints, e: Ints, s: Ints) -> None:
         done = np.zeros(len(p), np.int64)
@@ -75,14 +75,14 @@ def kept_list(node: Node, lanes: Lanes, inner: Scope, put: Put, steps: Sequence[
                 ordinals = np.arange(len(owner)) - (np.cumsum(count) - count)[owner]
                 decode(starts(p, e, count), e[owner], rows[owner], ordinals)
             else:
-                for index, lane, at, ends in _one_by_one(p, e, count):
-                    decode(at, ends, rows[lane], np.full(len(lane), index))
+                for index, row_cursors, at, ends in _one_by_one(p, e, count):
+                    decode(at, ends, rows[row_cursors], np.full(len(row_cursors), index))
             done[rows] += count
             fail(p > e, e, "an array reaches beyond its block")
             if stops is not None:
                 fail((stops >= 0) & (p != stops), e, "an array's block is not as long as it says")
 
-        _blocks(lanes, p, e, least, items)
+        _blocks(cursors, p, e, least, items)
         put(s, done)
 
     return run
@@ -90,17 +90,17 @@ def kept_list(node: Node, lanes: Lanes, inner: Scope, put: Put, steps: Sequence[
 
 def _one_by_one(p: Ints, e: Ints, count: Ints) -> Iterator[tuple[int, Ints, Ints, Ints]]:
     """The n-th items of all lanes that have one: n, indices of the lanes, positions to be moved on, block ends."""
-    lane = np.arange(len(p))
+    row_cursors = np.arange(len(p))
     for index in range(int(count.max())):
-        if index >= count[lane].min():
-            lane = lane[count[lane] > index]
-        at, ends = (p, e) if len(lane) == len(p) else (p[lane], e[lane])
-        yield index, lane, at, ends
+        if index >= count[row_cursors].min():
+            row_cursors = row_cursors[count[row_cursors] > index]
+        at, ends = (p, e) if len(row_cursors) == len(p) else (p[row_cursors], e[row_cursors])
+        yield index, row_cursors, at, ends
         if at is not p:
-            p[lane] = at
+            p[row_cursors] = at
 
 
-def _item_starts(node: Node, lanes: Lanes) -> Callable[[Ints, Ints, Ints], Ints] | None:
+def _item_starts(node: Node, cursors: Cursors) -> Callable[[Ints, Ints, Ints], Ints] | None:
     """Where every item of every lane begins, lane by lane, for items that are stepped over at little cost.
 
     All of them are then decoded side by side, not one of each lane at a time.
@@ -109,46 +109,46 @@ def _item_starts(node: Node, lanes: Lanes) -> Callable[[Ints, Ints, Ints], Ints]
         return None
     item = node.children[0].type
     if numbers := varints_in(item):
-        return lambda p, e, count: _number_starts(lanes, p, e, count * numbers)[::numbers]
+        return lambda p, e, count: _number_starts(cursors, p, e, count * numbers)[::numbers]
     if varints_then_bytes(item) == 1:
-        return lambda p, e, count: _pair_starts(lanes, p, e, count)
+        return lambda p, e, count: _pair_starts(cursors, p, e, count)
     return None
 
 
-def _number_starts(lanes: Lanes, p: Ints, e: Ints, counts: Ints) -> Ints:
+def _number_starts(cursors: Cursors, p: Ints, e: Ints, counts: Ints) -> Ints:
     """Where `counts` numbers of each lane begin; the positions move behind them."""
     begin = p.copy()
-    lanes.skip_many(p, e, counts)
+    cursors.skip_many(p, e, counts)
     sizes = p - begin
     places = np.arange(int(sizes.sum())) + np.repeat(begin - (np.cumsum(sizes) - sizes), sizes)
-    last = np.flatnonzero(lanes.bytes[places] < 0x80)
+    last = np.flatnonzero(cursors.bytes[places] < 0x80)
     starts: Ints = places[np.append(0, last[:-1] + 1)]
     return starts
 
 
-def _pair_starts(lanes: Lanes, p: Ints, e: Ints, counts: Ints) -> Ints:
+def _pair_starts(cursors: Cursors, p: Ints, e: Ints, counts: Ints) -> Ints:
     """Where `counts` pairs of a number and a bytes value of each lane begin; the positions move behind them."""
     starts = np.empty(int(counts.sum()), np.int64)
     first = np.cumsum(counts) - counts
-    for index, lane, at, ends in _one_by_one(p, e, counts):
-        starts[first[lane] + index] = at
-        lanes.skip_pair(at, ends)
+    for index, row_cursors, at, ends in _one_by_one(p, e, counts):
+        starts[first[row_cursors] + index] = at
+        cursors.skip_pair(at, ends)
     return starts
 
 
-def _header(lanes: Lanes, p: Ints, e: Ints, least: int) -> tuple[Ints, Ints | None]:
+def _header(cursors: Cursors, p: Ints, e: Ints, least: int) -> tuple[Ints, Ints | None]:
     """Items of the next block of every lane's array, and where it must end (-1: it does not say)."""
-    count: Any = lanes.byte(p, e)
+    count: Any = cursors.byte(p, e)
     stops: Ints | None = None
     if not np.count_nonzero(count & 0x81):
         p += 1
         count = (count >> 1).astype(np.int64)
     else:
-        count = lanes.read(p, e)
+        count = cursors.read(p, e)
         negative = np.flatnonzero(count < 0)
         if len(negative):
             at, ends = p[negative], e[negative]
-            size = lanes.length(at, ends)
+            size = cursors.length(at, ends)
             p[negative] = at
             stops = np.full(len(p), -1)
             stops[negative] = at + size
@@ -160,11 +160,11 @@ def _header(lanes: Lanes, p: Ints, e: Ints, least: int) -> tuple[Ints, Ints | No
     return count, stops
 
 
-def _blocks(lanes: Lanes, p: Ints, e: Ints, least: int, items: BlockItems) -> None:
+def _blocks(cursors: Cursors, p: Ints, e: Ints, least: int, items: BlockItems) -> None:
     """Walk the blocks of arrays until every lane has met its empty one."""
     origin, rows = p, None
     while True:
-        count, stops = _header(lanes, p, e, least)
+        count, stops = _header(cursors, p, e, least)
         some = np.count_nonzero(count)
         if some < len(count):
             if rows is not None:
@@ -178,13 +178,13 @@ def _blocks(lanes: Lanes, p: Ints, e: Ints, least: int, items: BlockItems) -> No
         items(p, e, count, stops, rows)
 
 
-def _skipped_items(node: Node, lanes: Lanes, compile_step: Callable[[Node, Scope], Step]) -> Items:
+def _skipped_items(node: Node, cursors: Cursors, compile_step: Callable[[Node, Scope], Step]) -> Items:
     """Steps over items of an array or map, as many as each lane has."""
     item = node.children[0].type
     if node.kind == "array" and (numbers := varints_in(item)) is not None:
-        return lambda p, e, count: lanes.skip_many(p, e, count * numbers)
+        return lambda p, e, count: cursors.skip_many(p, e, count * numbers)
     if node.kind == "array" and varints_then_bytes(item) == 1:
-        return lambda p, e, count: _repeat(lanes.skip_pair, p, e, count)
+        return lambda p, e, count: _repeat(cursors.skip_pair, p, e, count)
     steps = [compile_step(child, Scope()) for child in node.children]
     no_slots = np.zeros(0, np.int64)
 
@@ -214,7 +214,7 @@ def _repeat(step: Callable[[Ints, Ints], None], p: Ints, e: Ints, count: Ints) -
 _FEW_NUMBERS = 4
 
 
-def decode_lockstep(plan: Plan, buffer: Bytes, starts: Ints, ends: Ints, counts: Ints) -> list[Raw]:
+def decode_lockstep(plan: DecodePlan, buffer: Bytes, starts: Ints, ends: Ints, counts: Ints) -> list[Raw]:
     """Decode all blocks side by side.
 
     Args:
@@ -235,14 +235,16 @@ def decode_lockstep(plan: Plan, buffer: Bytes, starts: Ints, ends: Ints, counts:
     p, e = starts[order].copy(), ends[order].copy()
     slots = (np.cumsum(counts) - counts)[order]
     counts = counts[order]
-    lanes = len(counts)
-    for record in range(int(counts[0]) if lanes else 0):
-        step(p[:lanes], e[:lanes], slots[:lanes])
-        fail(p[:lanes] > e[:lanes], e, "a record reaches beyond its block")
-        left = int(np.searchsorted(-counts[:lanes], -(record + 1), side="left"))
-        if left < lanes:
-            fail(p[left:lanes] != e[left:lanes], e[left:lanes], "bytes after the last record of a block")
-            lanes = left
+    cursors = len(counts)
+    for record in range(int(counts[0]) if cursors else 0):
+        step(p[:cursors], e[:cursors], slots[:cursors])
+        fail(p[:cursors] > e[:cursors], e, "a record reaches beyond its block")
+        left = int(np.searchsorted(-counts[:cursors], -(record + 1), side="left"))
+        if left < cursors:
+            fail(
+                p[left:cursors] != e[left:cursors], e[left:cursors], "bytes after the last record of a block"
+            )
+            cursors = left
         slots += 1
     raws = [Raw() for _ in range(plan.outs)]
     compiler.collect(plan.root, rows, None, raws)
@@ -265,13 +267,13 @@ class _Compiler:
     """Turns nodes into closures over one buffer."""
 
     def __init__(self, buffer: Bytes, outs: int) -> None:
-        self.lanes = Lanes(buffer)
-        self.sinks: list[dict[str, Sink]] = [{} for _ in range(outs)]
+        self.cursors = Cursors(buffer)
+        self.sinks: list[dict[str, SlotSink]] = [{} for _ in range(outs)]
         self.scopes: dict[int, Scope] = {}
 
     def _sink(self, node: Node, scope: Scope, name: str, dtype: Any) -> Put:
         assert node.out is not None
-        sink = self.sinks[node.out][name] = Sink(scope, dtype)
+        sink = self.sinks[node.out][name] = SlotSink(scope, dtype)
         return sink.put
 
     def step(self, node: Node, scope: Scope) -> Step:
@@ -284,16 +286,16 @@ class _Compiler:
             return self._skip(node)
         if node.kind in {"array", "map"}:
             return self._list(node, scope)
-        return kept_value(node, self.lanes, lambda name, dtype: self._sink(node, scope, name, dtype))
+        return kept_value(node, self.cursors, lambda name, dtype: self._sink(node, scope, name, dtype))
 
     def _list(self, node: Node, scope: Scope) -> Step:
         assert node.out is not None
         inner = self.scopes[node.out] = Scope()
         put = self._sink(node, scope, "lengths", np.int64)
-        return kept_list(node, self.lanes, inner, put, [self.step(child, inner) for child in node.children])
+        return kept_list(node, self.cursors, inner, put, [self.step(child, inner) for child in node.children])
 
     def _skip(self, node: Node) -> Step:
-        lanes = self.lanes
+        cursors = self.cursors
         size = leading_bytes(node.type)
         if size is not None:
             return jump(size) if size else ignore
@@ -301,37 +303,37 @@ class _Compiler:
         if numbers is not None:
             return self._skip_numbers(numbers)
         if node.kind in {"string", "bytes"}:
-            return lambda p, e, _s: lanes.skip_bytes(p, e)
-        return skipped_list(node, self.lanes, self.step)
+            return lambda p, e, _s: cursors.skip_bytes(p, e)
+        return skipped_list(node, self.cursors, self.step)
 
     def _skip_numbers(self, count: int) -> Step:
-        lanes = self.lanes
+        cursors = self.cursors
         if count == 1:
-            return lambda p, e, _s: lanes.skip(p, e)
+            return lambda p, e, _s: cursors.skip(p, e)
         if count <= _FEW_NUMBERS:
-            return lambda p, e, _s: lanes.skip_few(p, e, count)
-        return lambda p, e, _s: lanes.skip_many(p, e, np.full(len(p), count, np.int64))
+            return lambda p, e, _s: cursors.skip_few(p, e, count)
+        return lambda p, e, _s: cursors.skip_many(p, e, np.full(len(p), count, np.int64))
 
     def _record(self, node: Node, scope: Scope) -> Step:
         """One step per wanted field, and one for all neighbouring fields that nobody wants."""
         steps: list[Step] = []
-        unwanted: list[Node] = []
+        skipped: list[Node] = []
         for index, child in enumerate(node.children):
             if index in node.edges or child.keeps:
-                steps.append(self._unwanted(unwanted, scope))
-                unwanted = []
+                steps.append(self._skipped(skipped, scope))
+                skipped = []
             if index in node.edges:
                 steps.append(self._edge(node.edges[index], scope))
             if child.keeps:
                 steps.append(self.step(child, scope))
             else:
-                unwanted.append(child)
-        steps.append(self._unwanted(unwanted, scope))
+                skipped.append(child)
+        steps.append(self._skipped(skipped, scope))
         if len(node.children) in node.edges:
             steps.append(self._edge(node.edges[len(node.children)], scope))
         return _in_turn(steps)
 
-    def _unwanted(self, nodes: Sequence[Node], scope: Scope) -> Step:
+    def _skipped(self, nodes: Sequence[Node], scope: Scope) -> Step:
         """Over neighbouring fields: numbers together, all others by their shape, as one or each for itself."""
         steps: list[Step] = []
         numbers = others = 0
@@ -352,15 +354,15 @@ class _Compiler:
         return slow if others < 2 else self._by_shape(nodes, scope, slow)
 
     def _by_shape(self, nodes: Sequence[Node], scope: Scope, slow: Step | None = None) -> Step:
-        alone = stepper(self.lanes.bytes.data, nodes)
-        return ByShape(self.lanes, nodes, slow or self.step(nodes[0], scope), alone)
+        alone = stepper(self.cursors.bytes.data, nodes)
+        return ByShape(self.cursors, nodes, slow or self.step(nodes[0], scope), alone)
 
     def _edge(self, out: int, scope: Scope) -> Step:
-        sink = self.sinks[out]["values"] = Sink(scope, np.int64)
+        sink = self.sinks[out]["values"] = SlotSink(scope, np.int64)
         return lambda p, _e, s: sink.put(s, p)
 
     def _union(self, node: Node, scope: Scope) -> Step:
-        lanes = self.lanes
+        cursors = self.cursors
         steps = [self.step(child, scope) for child in node.children]
         branches = len(steps)
         null = node.null_index
@@ -368,18 +370,18 @@ class _Compiler:
         keeps = node.keeps
 
         def index_of(p: Ints, e: Ints) -> npt.NDArray[Any]:
-            code = lanes.byte(p, e)
+            code = cursors.byte(p, e)
             if not np.count_nonzero(code & 0xFD):  # 0 or 1, zigzag
                 p += 1
                 code >>= 1
                 index: npt.NDArray[Any] = code
             else:
-                index = lanes.read(p, e)
+                index = cursors.read(p, e)
             fail((index < 0) | (index >= branches), e, f"union index out of {branches}")
             return index
 
         def optional(p: Ints, e: Ints, s: Ints) -> None:
-            code = lanes.byte(p, e)
+            code = cursors.byte(p, e)
             if np.count_nonzero(code & 0xFD):
                 code = index_of(p, e)
             else:

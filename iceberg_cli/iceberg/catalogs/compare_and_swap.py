@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_named
 from iceberg_cli.iceberg.catalogs.read_back import settle_pointer
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Sent, Unknown, digest_of
+from iceberg_cli.operation.outcomes import (
+    Attempt,
+    Committed,
+    Conflict,
+    Outcome,
+    SentAttempts,
+    Unknown,
+    digest_of,
+)
 from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:
@@ -31,7 +39,7 @@ class SwapCommitter(ABC):
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._sent = Sent()
+        self._sent = SentAttempts()
 
     def read_only_reason(self) -> str | None:
         """None: whether the catalog lets us write shows when we do."""

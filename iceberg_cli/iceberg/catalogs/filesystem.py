@@ -21,7 +21,7 @@ from iceberg_cli.iceberg.catalogs.folder_versions import (
 )
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_versioned
 from iceberg_cli.iceberg.catalogs.read_back import settle_file
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Sent, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, SentAttempts, Unknown
 from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local.write import replace_file
@@ -41,7 +41,7 @@ class FilesystemCommitter:
     def __init__(self, folder: str, storage: Storage) -> None:
         self._folder = storage.canonical(folder).rstrip("/")
         self._storage = storage
-        self._sent = Sent()
+        self._sent = SentAttempts()
 
     def read_only_reason(self) -> str | None:
         """A catalog's file names mean that it decides; object stores have no safe versions by name."""
@@ -74,7 +74,9 @@ class FilesystemCommitter:
         if version is None or not self._folder.startswith("/"):
             raise Refused(f"Cannot commit to {self._folder}: {self.read_only_reason()}.")
         attempt = prepare_versioned(commit, base_location=base_location, version=version + 1)
-        return replace(attempt, scratch=(f"{self._folder}/metadata/.iceberg-cli-{commit.commit_uuid}.tmp",))
+        return replace(
+            attempt, temporary_files=(f"{self._folder}/metadata/.iceberg-cli-{commit.commit_uuid}.tmp",)
+        )
 
     def commit(self, attempt: Attempt) -> Outcome:
         """Link the next version's file to its name."""
@@ -128,7 +130,7 @@ class FilesystemCommitter:
         # The first try removes what a process that was killed here left in the temporary file's place.
         for _ in range(2):
             try:
-                replace_file(f"{self._folder}/metadata/{HINT}", version, temporary=attempt.scratch[0])
+                replace_file(f"{self._folder}/metadata/{HINT}", version, temporary=attempt.temporary_files[0])
             except FileExistsError:
                 continue
             except OSError:

@@ -25,14 +25,14 @@ _OF_CATALOG = re.compile(rf"(?!{_UUID}\.)(\d+)-[^/]+\.metadata\.json(?:\.gz)?", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FolderMetadata:
     """The metadata file that a folder shows as its newest."""
 
     location: str
     version: int | None  # of a file system table; None: the name is a catalog's
 
 
-def find_current(folder: str, storage: Storage) -> Found:
+def find_current(folder: str, storage: Storage) -> FolderMetadata:
     """Start at the hint and go up while there is a next version; without a usable hint, start at the highest.
 
     Args:
@@ -52,7 +52,7 @@ def find_current(folder: str, storage: Storage) -> Found:
         location = f"{folder}/metadata/{versions[version]}"
     while following := spelling_of(folder, version + 1, storage):
         version, location = version + 1, following
-    return Found(location=location, version=version)
+    return FolderMetadata(location=location, version=version)
 
 
 def metadata_files(folder: str, storage: Storage) -> dict[str, FileInfo]:
@@ -136,7 +136,7 @@ def _beside(folder: str) -> list[str]:
         return []
 
 
-def _newest_of_catalog(folder: str, files: dict[str, FileInfo], storage: Storage) -> Found:
+def _newest_of_catalog(folder: str, files: dict[str, FileInfo], storage: Storage) -> FolderMetadata:
     numbered = [
         (int(match[1]), info.modified_ms, info.path)
         for name, info in files.items()
@@ -144,4 +144,4 @@ def _newest_of_catalog(folder: str, files: dict[str, FileInfo], storage: Storage
     ]
     if not numbered:
         raise _no_table(folder, storage)
-    return Found(location=max(numbered)[2], version=None)
+    return FolderMetadata(location=max(numbered)[2], version=None)

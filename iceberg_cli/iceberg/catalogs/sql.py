@@ -73,7 +73,7 @@ class SqlCommitter(SwapCommitter):
                 near = "" if location is not None else self._near(connection)
         except (sa.exc.SQLAlchemyError, OSError) as error:
             raise BackendUnavailable(
-                f"Cannot ask the catalog for {self._name}: {self._said(error)}"
+                f"Cannot ask the catalog for {self._name}: {self._reason(error)}"
             ) from error
         if location is None:
             raise TableNotFound(f"Cannot find the table {self._name} in its catalog.{near}")
@@ -100,7 +100,7 @@ class SqlCommitter(SwapCommitter):
                     return False
                 return self._confirmed(connection)
         except (sa.exc.SQLAlchemyError, OSError) as error:
-            raise BackendUnavailable(f"Cannot commit to {self._name}: {self._said(error)}") from error
+            raise BackendUnavailable(f"Cannot commit to {self._name}: {self._reason(error)}") from error
 
     def _begin(self, connection: sa.Connection) -> None:
         """Say how to wait for other writers."""
@@ -117,7 +117,7 @@ class SqlCommitter(SwapCommitter):
             connection.commit()
         except (sa.exc.SQLAlchemyError, OSError) as error:
             return Unknown(
-                cause=f"the catalog did not confirm the commit to {self._name}: {self._said(error)}"
+                cause=f"the catalog did not confirm the commit to {self._name}: {self._reason(error)}"
             )
         return True
 
@@ -130,7 +130,7 @@ class SqlCommitter(SwapCommitter):
             self._typed = any(column["name"] == _type.name for column in inspector.get_columns(_TABLES))
         return (_type == "TABLE") | _type.is_(None) if self._typed else sa.true()
 
-    def _said(self, error: Exception) -> str:
+    def _reason(self, error: Exception) -> str:
         cause = getattr(error, "orig", None) or error
         return redact(" ".join(str(cause).split()), self._secrets)
 

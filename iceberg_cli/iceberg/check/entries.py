@@ -48,7 +48,7 @@ _DATA_FORMATS: Final = ("avro", "orc", "parquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class CheckedManifests:
     """What is known of n manifests and of the table before entries are looked at."""
 
     paths: Sequence[str]
@@ -62,7 +62,7 @@ class Listed:
 class Entries:
     """The entries of one batch; `own` are the rows of their manifests."""
 
-    listed: Listed
+    listed: CheckedManifests
     entries: pa.Table
     own: Ints
     findings: Findings
@@ -86,27 +86,27 @@ class Entries:
         alive = status != DELETED
         np.minimum.at(lowest, index[alive], numbers[alive])
         found = {"files": files, "rows": rows.reshape(-1, 3)}
-        said_of = self.listed.numbers
+        stated_numbers = self.listed.numbers
         for name in COUNTS:
             kind, what, _ = name.split("_")
             mine = found[what][:, ("existing", "added", "deleted").index(kind)]
-            said = said_of[name][places]
-            self._differ(f"manifest-{what[:-1]}-counts-differ", name, places, mine, said)
-        said, own = said_of["min_sequence_number"][places], said_of["sequence_number"][places]
+            stated = stated_numbers[name][places]
+            self._differ(f"manifest-{what[:-1]}-counts-differ", name, places, mine, stated)
+        stated, own = stated_numbers["min_sequence_number"][places], stated_numbers["sequence_number"][places]
         self.findings.add_rows(
             "manifest-min-sequence-number-too-high",
-            (said > lowest) & (said <= own),
+            (stated > lowest) & (stated <= own),
             lambda i: (
                 self.listed.paths[places[i]],
-                f"min_sequence_number {said[i]} is above {lowest[i]} of a live file",
+                f"min_sequence_number {stated[i]} is above {lowest[i]} of a live file",
             ),
         )
 
-    def _differ(self, rule: str, name: str, places: Ints, found: Ints, said: Ints) -> None:
+    def _differ(self, rule: str, name: str, places: Ints, found: Ints, stated: Ints) -> None:
         self.findings.add_rows(
             rule,
-            (said >= 0) & (said != found),
-            lambda i: (self.listed.paths[places[i]], f"{name} is {said[i]}, its entries have {found[i]}"),
+            (stated >= 0) & (stated != found),
+            lambda i: (self.listed.paths[places[i]], f"{name} is {stated[i]}, its entries have {found[i]}"),
         )
 
     def numbers(self) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.check.entries import EQUALITY, POSITIONS, VECTOR
-from iceberg_cli.iceberg.check.rules import Bools, Findings, Ints, Told
+from iceberg_cli.iceberg.check.rules import Bools, Example, Findings, Ints
 from iceberg_cli.iceberg.reachability.keys import among, key_set, keys_of
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.transforms import parse
@@ -93,7 +93,7 @@ def _row_ids(data: pa.Table, metadata: TableMetadata, label: str, findings: Find
         text: str = given["path"][row].as_py()
         return text
 
-    def told(row: int) -> str:
+    def message(row: int) -> str:
         return f"row ids {first[row]} to {stop[row] - 1} in {label}"
 
     reached = np.maximum.accumulate(stop)
@@ -102,7 +102,7 @@ def _row_ids(data: pa.Table, metadata: TableMetadata, label: str, findings: Find
     findings.add_rows(
         "row-ids-overlap",
         overlaps,
-        lambda i: (path(i), f"{told(i)}, those of {path(int(owner[i - 1]))} end at {reached[i - 1] - 1}"),
+        lambda i: (path(i), f"{message(i)}, those of {path(int(owner[i - 1]))} end at {reached[i - 1] - 1}"),
     )
     findings.add_rows(
         "row-id-negative", first < 0, lambda i: (path(i), f"first_row_id is {first[i]} in {label}")
@@ -110,7 +110,7 @@ def _row_ids(data: pa.Table, metadata: TableMetadata, label: str, findings: Find
     findings.add_rows(
         "row-ids-above-next",
         first > metadata.next_row_id - records,
-        lambda i: (path(i), f"{told(i)}, next-row-id is {metadata.next_row_id}"),
+        lambda i: (path(i), f"{message(i)}, next-row-id is {metadata.next_row_id}"),
     )
 
 
@@ -127,8 +127,8 @@ def matches(deletes: pa.Table, data: pa.Table) -> Ints:
     refs = deletes["ref"].combine_chunks()
     if not len(refs) or not len(data):
         return np.full(len(refs), -1, np.int64)
-    wanted = key_set([keys_of(refs)])
-    rows = np.flatnonzero(among(data["key"].to_numpy(), wanted))
+    named_keys = key_set([keys_of(refs)])
+    rows = np.flatnonzero(among(data["key"].to_numpy(), named_keys))
     paths = canonical_column(data["path"].take(pa.array(rows)).combine_chunks())
     found = pc.fill_null(pc.index_in(canonical_column(refs), value_set=paths), -1).to_numpy()
     return np.where(found >= 0, np.append(rows, 0)[found], -1)
@@ -140,7 +140,7 @@ def _vectors(vectors: pa.Table, data: pa.Table, label: str, findings: Findings, 
         return
     refs = vectors["ref"].to_pylist()
 
-    def tell(message: Callable[[int], str]) -> Callable[[int], Told]:
+    def tell(message: Callable[[int], str]) -> Callable[[int], Example]:
         return lambda i: (vectors["path"][i].as_py(), f"the deletion vector of {refs[i]} {message(i)}")
 
     encoded = canonical_column(vectors["ref"].combine_chunks()).dictionary_encode().indices.to_numpy()
@@ -229,15 +229,15 @@ def _unpartitioned(fields: Sequence[Any]) -> bool:
 
 
 def _oldest(
-    partitions: npt.NDArray[np.uint64], numbers: Ints, asked: npt.NDArray[np.uint64]
+    partitions: npt.NDArray[np.uint64], numbers: Ints, lookups: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.int64]:
     """The lowest sequence number of data files in each partition that is asked for."""
     known, index = np.unique(partitions, return_inverse=True)
     lowest = np.full(len(known) + 1, _MOST, np.int64)
     np.minimum.at(lowest, index, numbers)
-    places = np.searchsorted(known, asked)
+    places = np.searchsorted(known, lookups)
     found = places < len(known)
-    found[found] = known[places[found]] == asked[found]
+    found[found] = known[places[found]] == lookups[found]
     result: Ints = np.where(found, lowest[np.where(found, places, len(known))], _MOST)
     return result
 
@@ -262,19 +262,19 @@ def check_totals(files: pa.Table, snapshot: Snapshot, label: str, findings: Find
         "total-position-deletes": int(records[(kinds == POSITIONS) | (kinds == VECTOR)].sum()),
         "total-equality-deletes": int(records[kinds == EQUALITY].sum()),
     }
-    said = _numbers(snapshot.summary or {})
+    stated = _numbers(snapshot.summary or {})
     where = snapshot.manifest_list or label
-    if not len(files) and not {"total-data-files", "total-delete-files"} & said.keys():
+    if not len(files) and not {"total-data-files", "total-delete-files"} & stated.keys():
         message = f"the list of {label} has no file, and no totals in the summary confirm it"
         findings.add("manifest-list-cut-short", where, message)
     for name, number in counted.items():
-        if name not in said or said[name] == number:
+        if name not in stated or stated[name] == number:
             continue
-        if name in {"total-data-files", "total-delete-files"} and number < said[name]:
-            message = f"{number} live files in {label}, the summary's {name} is {said[name]}"
+        if name in {"total-data-files", "total-delete-files"} and number < stated[name]:
+            message = f"{number} live files in {label}, the summary's {name} is {stated[name]}"
             findings.add("manifest-list-cut-short", where, message)
         else:
-            message = f"{name} is {said[name]}, the manifests have {number}"
+            message = f"{name} is {stated[name]}, the manifests have {number}"
             findings.add("total-differs", label, message)
 
 

@@ -16,10 +16,15 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.check.entries import LIVE_SCHEMA, Entries, Listed, live_entries
+from iceberg_cli.iceberg.check.entries import LIVE_SCHEMA, CheckedManifests, Entries, live_entries
 from iceberg_cli.iceberg.check.lists import COUNTS
-from iceberg_cli.iceberg.check.partitions import Part, check_summaries, parts_of, wrong_values
-from iceberg_cli.iceberg.check.rules import Bools, Findings, Ints, Told, reason_of
+from iceberg_cli.iceberg.check.partitions import (
+    CheckedPartitionField,
+    check_summaries,
+    parts_of,
+    wrong_values,
+)
+from iceberg_cli.iceberg.check.rules import Bools, Example, Findings, Ints, reason_of
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.manifest import (
     DELETED,
@@ -51,7 +56,7 @@ class EntryRules:
     with_partitions: bool
     specs: dict[int, PartitionSpec] = field(init=False)
     types: dict[int, Type] = field(init=False)
-    listed: Listed = field(init=False)
+    listed: CheckedManifests = field(init=False)
 
     def __post_init__(self) -> None:
         """Look up once what every batch asks for."""
@@ -60,7 +65,7 @@ class EntryRules:
         names = ("manifest_length", "partition_spec_id", "sequence_number", "min_sequence_number", *COUNTS)
         lineage = [each.snapshot_id for each in self.metadata.snapshots if each.first_row_id is not None]
         made = pc.is_in(self.rows["added_snapshot_id"], value_set=pa.array(lineage, pa.int64()))
-        self.listed = Listed(
+        self.listed = CheckedManifests(
             paths=self.rows["manifest_path"].to_pylist(),
             numbers={name: pc.fill_null(self.rows[name].cast(pa.int64()), -1).to_numpy() for name in names},
             made_in_v3=made.to_numpy(),
@@ -81,9 +86,9 @@ class EntryRules:
             The partition spec id that its entries go by.
         """
         path = self.listed.paths[place]
-        said = int(self.listed.numbers["manifest_length"][place])
-        if said not in {-1, size}:
-            message = f"the file has {size} bytes, its manifest list says {said}"
+        stated = int(self.listed.numbers["manifest_length"][place])
+        if stated not in {-1, size}:
+            message = f"the file has {size} bytes, its manifest list says {stated}"
             # Equal counts prove it whole, and that they are equal is a rule of its own.
             counted = all(self.listed.numbers[name][place] >= 0 for name in COUNTS if "_files_" in name)
             rule = "manifest-length-stale" if counted else "manifest-length-differs"
@@ -165,7 +170,12 @@ class EntryRules:
         )
 
     def _values(
-        self, parts: Sequence[Part], partitions: pa.Array, entries: pa.Table, own: Ints, findings: Findings
+        self,
+        parts: Sequence[CheckedPartitionField],
+        partitions: pa.Array,
+        entries: pa.Table,
+        own: Ints,
+        findings: Findings,
     ) -> None:
         children = partitions.flatten()
         paths = entries["file_path"]
@@ -187,8 +197,8 @@ class EntryRules:
 _NONE: Final[Ints] = np.empty(0, np.int64)
 
 
-def _tell_value(part: Part, values: pa.Array, paths: pa.ChunkedArray) -> Any:
-    def tell(row: int) -> Told:
+def _tell_value(part: CheckedPartitionField, values: pa.Array, paths: pa.ChunkedArray) -> Any:
+    def tell(row: int) -> Example:
         value = values[row].as_py()
         text = f"{part.field.name} is {value!r:.60}, which {part.transform.text} never gives"
         return paths[row].as_py(), text
@@ -196,7 +206,7 @@ def _tell_value(part: Part, values: pa.Array, paths: pa.ChunkedArray) -> Any:
     return tell
 
 
-def _in_order(partitions: pa.Array, parts: Sequence[Part]) -> pa.Array:
+def _in_order(partitions: pa.Array, parts: Sequence[CheckedPartitionField]) -> pa.Array:
     """The tuples with their fields in the order of the spec, which keys of partitions go by."""
     if [part.child for part in parts] == list(range(partitions.type.num_fields)):
         return partitions

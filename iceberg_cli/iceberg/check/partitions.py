@@ -37,7 +37,7 @@ _INTEGERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CheckedPartitionField:
     """One partition field as a manifest has it: `child` is its place in the struct."""
 
     field: PartitionField
@@ -48,7 +48,7 @@ class Part:
 
 def parts_of(
     spec: PartitionSpec, writer: AvroType, types: Mapping[int, Type]
-) -> tuple[tuple[Part, ...], str]:
+) -> tuple[tuple[CheckedPartitionField, ...], str]:
     """The fields of a spec in a manifest's partition struct.
 
     Args:
@@ -77,7 +77,7 @@ def parts_of(
                 (),
                 f"field {field.name} is of Avro's {avro.kind}, {transform.text} of a {source} gives {type_}",
             )
-        parts.append(Part(field, transform, type_, child))
+        parts.append(CheckedPartitionField(field, transform, type_, child))
     return tuple(parts), ""
 
 
@@ -114,7 +114,7 @@ def _fits(avro: AvroType, type_: str) -> bool:
     return avro.kind == {"boolean": "boolean", "string": "string"}.get(type_, "bytes")
 
 
-def wrong_values(part: Part, values: pa.Array) -> Bools | None:
+def wrong_values(part: CheckedPartitionField, values: pa.Array) -> Bools | None:
     """Which of n values the field's transform cannot give; None where every value is possible."""
     kind, width = part.transform.kind, part.transform.parameter
     if kind == "void":
@@ -133,7 +133,7 @@ def wrong_values(part: Part, values: pa.Array) -> Bools | None:
 
 
 def check_summaries(
-    parts: Sequence[Part],
+    parts: Sequence[CheckedPartitionField],
     partitions: pa.Array,
     bounds: Sequence[tuple[int, int]],
     listed: Sequence[tuple[str, Sequence[Mapping[str, Any]] | None]],
@@ -158,28 +158,28 @@ def check_summaries(
             if summaries is None or place >= len(summaries) or first == stop:
                 continue
             try:
-                said = FieldSummary.from_row(summaries[place], part.type, path=path)
+                stated = FieldSummary.from_row(summaries[place], part.type, path=path)
             except CorruptFile as error:
                 findings.add("partition-summary-unfit", path, f"{part.field.name}: {error.reason}")
                 continue
             found = summary_of(keys.slice(first, stop - first), part.type)
-            reason = _too_narrow(said, found, nan_said=summaries[place]["contains_nan"] is not None)
+            reason = _too_narrow(stated, found, nan_stated=summaries[place]["contains_nan"] is not None)
             if reason:
                 findings.add("partition-summary-too-narrow", path, f"{part.field.name}: {reason}")
 
 
-def _place(parts: Sequence[Part], part: Part) -> int:
+def _place(parts: Sequence[CheckedPartitionField], part: CheckedPartitionField) -> int:
     """Summaries are in the order of the spec's fields, as `parts` are."""
     return next(place for place, each in enumerate(parts) if each is part)
 
 
-def _too_narrow(said: FieldSummary, found: FieldSummary, *, nan_said: bool) -> str:
-    if found.contains_null and not said.contains_null:
+def _too_narrow(stated: FieldSummary, found: FieldSummary, *, nan_stated: bool) -> str:
+    if found.contains_null and not stated.contains_null:
         return "a null is there, and the manifest list says there is none"
-    if found.contains_nan and nan_said and not said.contains_nan:
+    if found.contains_nan and nan_stated and not stated.contains_nan:
         return "a NaN is there, and the manifest list says there is none"
-    if found.lower is not None and (said.lower is None or said.lower > found.lower):
+    if found.lower is not None and (stated.lower is None or stated.lower > found.lower):
         return "a value is below the lower bound in the manifest list"
-    if found.upper is not None and (said.upper is None or said.upper < found.upper):
+    if found.upper is not None and (stated.upper is None or stated.upper < found.upper):
         return "a value is above the upper bound in the manifest list"
     return ""

@@ -146,10 +146,10 @@ def _parquet(table: IcebergTable, files: pa.Table, stored: Ints, findings: Findi
         for start in range(0, len(files), _AT_ONCE):
             table.on_event(Event(phase="opening Parquet files", done=start, total=len(files)))
             part = files.slice(start, _AT_ONCE)
-            paths, said = part["path"].to_pylist(), part["record_count"].to_pylist()
+            paths, stated = part["path"].to_pylist(), part["record_count"].to_pylist()
             sizes = stored[start : start + _AT_ONCE].tolist()
             counted = pool.map(lambda item: footer_rows(table.storage, *item), zip(paths, sizes, strict=True))
-            for path, number, rows in zip(paths, said, counted, strict=True):
+            for path, number, rows in zip(paths, stated, counted, strict=True):
                 if isinstance(rows, Uncounted):
                     findings.add(rows.rule, path, rows.reason)
                 elif rows not in {None, number}:

@@ -23,7 +23,7 @@ _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storing:
+class StorageCheck:
     """Holds a table's storage against what metadata and manifests say of it."""
 
     table: IcebergTable
@@ -51,11 +51,11 @@ class Storing:
         ]
         sizes = self._stored([file.statistics_path for file in files])
         for file, size in zip(files, sizes.tolist(), strict=True):
-            path, said = file.statistics_path, file.file_size_in_bytes
+            path, stated = file.statistics_path, file.file_size_in_bytes
             if size == GONE:
                 self.findings.add("statistics-file-missing", path, f"of snapshot {file.snapshot_id}")
-            elif size not in {said, OUT_OF_REACH}:
-                message = f"the file has {size} bytes, metadata says {said}"
+            elif size not in {stated, OUT_OF_REACH}:
+                message = f"the file has {size} bytes, metadata says {stated}"
                 self.findings.add("statistics-file-size-differs", path, message)
         return frozenset(
             file.statistics_path

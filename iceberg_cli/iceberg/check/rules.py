@@ -17,10 +17,10 @@ from iceberg_cli.plan.findings import (
     UNANSWERED,
     WARNING,
     Bools,
+    Example,
     Ints,
     Rule,
     RuleFindings,
-    Told,
     reason_of,
 )
 
@@ -249,7 +249,7 @@ RULES: Final[Mapping[str, Rule]] = (
 )
 
 
-__all__ = ["EXAMPLES", "Bools", "Findings", "Ints", "Told", "reason_of"]
+__all__ = ["EXAMPLES", "Bools", "Example", "Findings", "Ints", "reason_of"]
 
 
 @dataclass(slots=True)

@@ -21,11 +21,11 @@ from iceberg_cli.iceberg.check.files import check_snapshot, check_totals
 from iceberg_cli.iceberg.check.lists import check_list
 from iceberg_cli.iceberg.check.manifests import EntryRules, check_batch, open_checked, unchecked
 from iceberg_cli.iceberg.check.metadata import check_metadata
-from iceberg_cli.iceberg.check.read_storage import Storing, first_of_each
+from iceberg_cli.iceberg.check.read_storage import StorageCheck, first_of_each
 from iceberg_cli.iceberg.check.rules import Findings, Ints, reason_of
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.reachability.scan import Liveness
+from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA, ManifestSource, read_manifest_list
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
@@ -41,7 +41,7 @@ _FromManifests = tuple[
 
 
 @dataclass(slots=True)
-class Head:
+class CheckedSnapshot:
     """A snapshot that is checked: its name for people, and the rows of its manifests among all."""
 
     label: str
@@ -51,7 +51,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckResult:
     """What a check found, and how much it looked at."""
 
     findings: Findings
@@ -76,10 +76,10 @@ class Checked:
         }
 
 
-def heads_of(metadata: TableMetadata, chosen: Snapshot | None) -> list[Head]:
+def heads_of(metadata: TableMetadata, chosen: Snapshot | None) -> list[CheckedSnapshot]:
     """The snapshots to check: the chosen one, or else the heads of all branches and tags, each once."""
     if chosen is not None:
-        return [Head(f"snapshot {chosen.snapshot_id}", chosen)]
+        return [CheckedSnapshot(f"snapshot {chosen.snapshot_id}", chosen)]
     names: dict[int, list[str]] = {}
     for name, ref in metadata.refs.items():
         names.setdefault(ref.snapshot_id, []).append(f"{ref.type} {name}")
@@ -88,12 +88,12 @@ def heads_of(metadata: TableMetadata, chosen: Snapshot | None) -> list[Head]:
         snapshot = metadata.snapshot(snapshot_id)
         if snapshot is not None:
             more = f" and {len(labels) - 1} more refs" if len(labels) > 1 else ""
-            heads.append(Head(f"{labels[0]}{more}", snapshot))
+            heads.append(CheckedSnapshot(f"{labels[0]}{more}", snapshot))
     return heads
 
 
 @dataclass(kw_only=True)
-class Checking:
+class TableCheck:
     """One check of one table.
 
     Args:
@@ -104,13 +104,13 @@ class Checking:
     """
 
     table: IcebergTable
-    heads: list[Head]
+    heads: list[CheckedSnapshot]
     deep: bool
     now_ms: int = 0
     findings: Findings = field(default_factory=Findings)
     unread: set[int] = field(default_factory=set)  # rows of manifests
 
-    def run(self) -> Checked:
+    def run(self) -> CheckResult:
         """Hold the table against every rule.
 
         Raises:
@@ -125,7 +125,7 @@ class Checking:
         for head in self.heads:
             self._check_head(head, files, specs)
         once = files.take(pa.array(first_of_each(files)))
-        storing = Storing(table=self.table, findings=self.findings)
+        storing = StorageCheck(table=self.table, findings=self.findings)
         storing.look_at_lists(read={head.snapshot.snapshot_id for head in self.heads})
         unseen = storing.look_at_statistics()
         check_leftovers(self.table, self.findings, now_ms=self.now_ms)
@@ -134,7 +134,7 @@ class Checking:
             from iceberg_cli.iceberg.check.read_content import check_content
 
             check_content(self.table, files, once, stored, self.findings, unseen_statistics=unseen)
-        return Checked(
+        return CheckResult(
             findings=self.findings,
             snapshots=tuple(head.snapshot.snapshot_id for head in self.heads),
             manifests=len(rows),
@@ -148,7 +148,7 @@ class Checking:
         """Give every head its rows."""
         version = self.table.metadata.format_version
 
-        def load(head: Head, data: bytes) -> pa.Table | CorruptFile | tuple[pa.Table, CorruptFile]:
+        def load(head: CheckedSnapshot, data: bytes) -> pa.Table | CorruptFile | tuple[pa.Table, CorruptFile]:
             path = head.snapshot.manifest_list or ""
             try:
                 return read_manifest_list(data, path, format_version=version)
@@ -159,7 +159,7 @@ class Checking:
                 except CorruptFile as error:
                     return error
 
-        def read(some: Sequence[Head]) -> list[tuple[Head, _LoadedList]]:
+        def read(some: Sequence[CheckedSnapshot]) -> list[tuple[CheckedSnapshot, _LoadedList]]:
             scanned = self.table.engine.scan(
                 some,
                 lambda head: Source(head.snapshot.manifest_list or ""),
@@ -195,10 +195,10 @@ class Checking:
 
     def _read_inline(self) -> None:
         """Snapshots of version 1 may name their manifests themselves."""
-        liveness = Liveness(engine=self.table.engine, on_event=self.table.on_event, trust_lists=True)
+        reachability = Reachability(engine=self.table.engine, on_event=self.table.on_event, trust_lists=True)
         for head in self.heads:
             if head.snapshot.manifest_list is None:
-                found = liveness.manifests(
+                found = reachability.manifests(
                     (snapshot_files(head.snapshot),), phase="reading manifest lists", required=False
                 )
                 head.rows = found.rows.select(MANIFEST_LIST_SCHEMA.names)
@@ -236,8 +236,8 @@ class Checking:
             metadata=self.table.metadata, rows=rows, inline=inline, with_partitions=bool((content == 1).any())
         )
         parts = [LIVE_SCHEMA.empty_table()]
-        for wanted, columns, what in ((1, DELETE_COLUMNS, "delete"), (0, DATA_COLUMNS, "data")):
-            places = np.flatnonzero(content == wanted)
+        for content_kind, columns, what in ((1, DELETE_COLUMNS, "delete"), (0, DATA_COLUMNS, "data")):
+            places = np.flatnonzero(content == content_kind)
             whole: set[int] = set()
             for some, scanned in self._scan(rows, places, rules, columns, what):
                 whole.update(some)
@@ -270,7 +270,7 @@ class Checking:
 
         return within_reach(items, lambda item: item[1].path, read, self.findings, root=self.table.location)
 
-    def _check_head(self, head: Head, files: pa.Table, specs: Ints) -> None:
+    def _check_head(self, head: CheckedSnapshot, files: pa.Table, specs: Ints) -> None:
         if head.rows is None:
             return
         manifests = files["manifest"].to_numpy()

@@ -19,11 +19,11 @@ from iceberg_cli.iceberg.commit.update import (
 )
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
-from iceberg_cli.plan.plan import Change, Staged, Task
+from iceberg_cli.plan.plan import Change, StagedFile, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class BoundCommit:
     """A commit, and the files (path to bytes) that must be durable before it is sent; `counts` are result columns."""
 
     commit: Commit
@@ -35,12 +35,12 @@ def bind(
     change: Change,
     metadata: TableMetadata,
     *,
-    staged: Mapping[Task, Staged],
+    staged: Mapping[Task, StagedFile],
     timestamp_ms: int,
     commit_uuid: str,
     operation_id: str,
     list_path: str,
-) -> Bound:
+) -> BoundCommit:
     """The commit of `change` on `metadata`.
 
     Args:
@@ -85,7 +85,7 @@ def bind(
         timestamp_ms=timestamp_ms,
         commit_uuid=commit_uuid,
     )
-    return Bound(commit=commit, files=files, counts=counts)
+    return BoundCommit(commit=commit, files=files, counts=counts)
 
 
 def _moved(branch: str, snapshot_id: int, metadata: TableMetadata) -> SetSnapshotRef:

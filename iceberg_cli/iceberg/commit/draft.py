@@ -17,7 +17,7 @@ from iceberg_cli.encoding.row_ids import allocate
 from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest_list
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
-from iceberg_cli.plan.plan import Staged, Task
+from iceberg_cli.plan.plan import StagedFile, Task
 
 OPERATION_ID = "iceberg-cli.operation-id"  # summary key: which operation of this tool made a snapshot
 
@@ -78,7 +78,7 @@ def bind_snapshot(
     draft: SnapshotDraft,
     metadata: TableMetadata,
     *,
-    staged: Mapping[Task, Staged],
+    staged: Mapping[Task, StagedFile],
     timestamp_ms: int,
     commit_uuid: str,
     operation_id: str,

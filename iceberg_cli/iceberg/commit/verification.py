@@ -24,7 +24,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.reachability.keys import live_files, live_rows
 from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.reachability.scan import Liveness
+from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.manifest import DATA, waiting
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
@@ -33,11 +33,11 @@ from iceberg_cli.plan.plan import Plan
 _ROW_LINEAGE: Final = 3  # format version from which on rows have ids
 
 
-def read_kept(liveness: Liveness, metadata: TableMetadata, plan: Plan) -> None:
+def read_kept(reachability: Reachability, metadata: TableMetadata, plan: Plan) -> None:
     """Read and count what a plan's commits keep, unless it is blocked or commits nothing.
 
     Args:
-        liveness: reads, and remembers what it read.
+        reachability: reads, and remembers what it read.
         metadata: of the table that the plan was made from.
         plan: of any verb.
 
@@ -49,9 +49,9 @@ def read_kept(liveness: Liveness, metadata: TableMetadata, plan: Plan) -> None:
         return
     drafts = [change.draft for change in changes if isinstance(change.draft, SnapshotDraft)]
     if len(drafts) < len(changes):
-        _read_snapshots(liveness, metadata, plan)
+        _read_snapshots(reachability, metadata, plan)
     for draft in drafts:
-        _read_head(liveness, metadata, draft, version=plan.format_version or metadata.format_version)
+        _read_head(reachability, metadata, draft, version=plan.format_version or metadata.format_version)
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def naming_the_way_out(metadata: TableMetadata, plan: Plan) -> Iterator[None]:
 
 
 def mended_lengths(plan: Plan, stale: Mapping[str, tuple[int, int]]) -> set[str]:
-    """Those of `Liveness.stale_lengths` that a plan's commits list with their true length, or not again."""
+    """Those of `Reachability.stale_lengths` that a plan's commits list with their true length, or not again."""
     going = {verdict.id for verdict in plan.verdicts if not verdict.keep}
     mended = going.intersection(stale)
     for step in plan.steps:
@@ -77,7 +77,7 @@ def mended_lengths(plan: Plan, stale: Mapping[str, tuple[int, int]]) -> set[str]
     return mended
 
 
-def _read_snapshots(liveness: Liveness, metadata: TableMetadata, plan: Plan) -> None:
+def _read_snapshots(reachability: Reachability, metadata: TableMetadata, plan: Plan) -> None:
     """Read every snapshot that no step removes; and count what each branch lists, from which its next commits start."""
     removed = {
         snapshot_id
@@ -87,30 +87,32 @@ def _read_snapshots(liveness: Liveness, metadata: TableMetadata, plan: Plan) -> 
         for snapshot_id in update.get("snapshot-ids", ())
     }
     staying = [each for each in metadata.snapshots if each.snapshot_id not in removed]
-    liveness.read_whole([snapshot_files(each) for each in staying])
+    reachability.read_whole([snapshot_files(each) for each in staying])
     heads = {ref.snapshot_id for ref in metadata.refs.values() if ref.type == BRANCH}
     for head in staying:
         if head.snapshot_id in heads:
-            listed = liveness.kept_manifests([snapshot_files(head)], phase="reading heads")
-            _check_counts(liveness, listed.rows, with_rows=plan.format_version is not None)
+            listed = reachability.kept_manifests([snapshot_files(head)], phase="reading heads")
+            _check_counts(reachability, listed.rows, with_rows=plan.format_version is not None)
 
 
-def _read_head(liveness: Liveness, metadata: TableMetadata, draft: SnapshotDraft, *, version: int) -> None:
+def _read_head(
+    reachability: Reachability, metadata: TableMetadata, draft: SnapshotDraft, *, version: int
+) -> None:
     """Read what a branch lists before a commit that lists it again, and count rows that get ids by it."""
     head = metadata.snapshot(draft.parent_snapshot_id)
     assert head is not None  # the draft was made from it
-    liveness.read_whole([snapshot_files(head)])
+    reachability.read_whole([snapshot_files(head)])
     if version >= _ROW_LINEAGE:
-        _check_counts(liveness, draft.kept.filter(pa.array(waiting(draft.kept))), with_rows=True)
+        _check_counts(reachability, draft.kept.filter(pa.array(waiting(draft.kept))), with_rows=True)
 
 
-def _check_counts(liveness: Liveness, manifests: pa.Table, *, with_rows: bool) -> None:
+def _check_counts(reachability: Reachability, manifests: pa.Table, *, with_rows: bool) -> None:
     """Refuse manifests of which their list says another number of live files, or of rows of data, than they have.
 
     Another list may say the truth of a manifest, so that reading it by that one was no proof for this one.
 
     Args:
-        liveness: has read them.
+        reachability: has read them.
         manifests: rows of manifest lists; a number that is null says nothing.
         with_rows: hold rows of data manifests against their list too.
     """
@@ -118,7 +120,7 @@ def _check_counts(liveness: Liveness, manifests: pa.Table, *, with_rows: bool) -
         manifests["content"].to_pylist(),
         live_files(manifests).to_pylist(),
         live_rows(manifests).to_pylist(),
-        liveness.contents(manifests),
+        reachability.contents(manifests),
         strict=True,
     )
     for content, files, rows, found in listed:

@@ -95,7 +95,7 @@ class _PartitionField:
     source_type: Type
 
 
-class Shower:
+class RowFormatter:
     """Turns decoded entries into rows that people and scripts can read.
 
     Args:

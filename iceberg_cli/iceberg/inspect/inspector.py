@@ -15,18 +15,18 @@ from iceberg_cli.iceberg.inspect.summary import (
     DATA_COLUMNS,
     DELETE_COLUMNS,
     RECOUNT_BYTES,
-    Facts,
+    SummaryFacts,
     Tally,
     small_bytes,
     summarize,
 )
 from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.reachability.scan import Liveness
+from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.table import base_of
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.inspect.file_rows import Shower
+    from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
     from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
     from iceberg_cli.iceberg.spec.metadata import Snapshot
     from iceberg_cli.iceberg.table import IcebergTable
@@ -53,7 +53,7 @@ _BATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inspection:
+class TableInspector:
     """Reads about one snapshot of one table.
 
     Args:
@@ -92,20 +92,20 @@ class Inspection:
             CorruptFile: a file that was read cannot be read whole.
         """
         table = self.table
-        liveness, manifests = self._manifests()
+        reachability, manifests = self._manifests()
         length = pc.sum(manifests["manifest_length"]).as_py() or 0
         # A v1 snapshot may name manifests without their lengths.
         known = not manifests["manifest_length"].null_count
         recounted = recount or (known and length <= RECOUNT_BYTES)
         tally = Tally(small_bytes=small_bytes(table.metadata))
         deletes = manifests.filter(pc.equal(manifests["content"], 1))
-        for _, batch in liveness.entries(deletes, DELETE_COLUMNS, phase="reading delete manifests"):
+        for _, batch in reachability.entries(deletes, DELETE_COLUMNS, phase="reading delete manifests"):
             tally.add_deletes(batch.table)
         if recounted:
             data = manifests.filter(pc.equal(manifests["content"], 0))
-            for _, batch in liveness.entries(data, DATA_COLUMNS, phase="reading data manifests"):
+            for _, batch in reachability.entries(data, DATA_COLUMNS, phase="reading data manifests"):
                 tally.add_data(batch.table)
-        facts = Facts(
+        facts = SummaryFacts(
             manifests=manifests,
             tally=tally,
             recounted=recounted,
@@ -117,23 +117,23 @@ class Inspection:
         shown = summarize(table.metadata, self.snapshot, facts, as_of_ms=self.as_of_ms)
         return {**self.header("summary"), **shown}
 
-    def _manifests(self) -> tuple[Liveness, pa.Table]:
+    def _manifests(self) -> tuple[Reachability, pa.Table]:
         """The rows of the snapshot's manifest list, in its order."""
         table = self.table
-        liveness = Liveness(
+        reachability = Reachability(
             engine=table.engine,
             on_event=table.on_event,
             trust_lists=True,
-            stale_lengths=table.liveness.stale_lengths,
+            stale_lengths=table.reachability.stale_lengths,
         )
-        wanted = () if self.snapshot is None else (snapshot_files(self.snapshot),)
+        snapshots = () if self.snapshot is None else (snapshot_files(self.snapshot),)
         # A list that may have been cut short is shown too: the summary puts both counts side by side.
-        manifests = liveness.manifests(wanted, phase="reading the manifest list", required=False)
+        manifests = reachability.manifests(snapshots, phase="reading the manifest list", required=False)
         if manifests.missing:
             raise CorruptFile(
                 manifests.missing[0], None, "the snapshot needs this manifest list and it is not there"
             )
-        return liveness, manifests.rows
+        return reachability, manifests.rows
 
     def _metadata_bytes(self) -> int | None:
         try:
@@ -250,14 +250,14 @@ class Inspection:
 
         return PARTITIONS_SCHEMA if what == "partitions" else FILES_SCHEMA
 
-    def shower(self) -> Shower:
+    def shower(self) -> RowFormatter:
         """Spells bounds and partitions of this table."""
-        from iceberg_cli.iceberg.inspect.file_rows import Shower
+        from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
 
-        return Shower(self.table.metadata, self.table.metadata_location)
+        return RowFormatter(self.table.metadata, self.table.metadata_location)
 
     def parts(
-        self, what: str, shower: Shower, render: Callable[[pa.Table], Rendered], *, limit: int | None
+        self, what: str, shower: RowFormatter, render: Callable[[pa.Table], Rendered], *, limit: int | None
     ) -> Iterator[Rendered]:
         """Rows of `files`, `deletes` or `partitions`, some thousand at a time.
 
@@ -283,7 +283,9 @@ class Inspection:
             if not left:
                 return
 
-    def _files(self, what: str, shower: Shower, render: Callable[[pa.Table], Rendered]) -> Iterator[Rendered]:
+    def _files(
+        self, what: str, shower: RowFormatter, render: Callable[[pa.Table], Rendered]
+    ) -> Iterator[Rendered]:
         from iceberg_cli.iceberg.inspect.file_rows import FILES_COLUMNS
 
         def shown(sources: Sequence[ManifestSource], batch: EntryBatch) -> list[Rendered]:
@@ -293,21 +295,21 @@ class Inspection:
                 for start in range(0, entries.num_rows, _CHUNK_ROWS)
             ]
 
-        liveness, manifests = self._manifests()
+        reachability, manifests = self._manifests()
         if what == "deletes":
             manifests = manifests.filter(pc.equal(manifests["content"], 1))
-        for parts in liveness.from_entries(
+        for parts in reachability.from_entries(
             manifests, FILES_COLUMNS, shown, phase="reading manifests", batch_bytes=_BATCH_BYTES
         ):
             yield from parts
 
-    def _partitions(self, shower: Shower, render: Callable[[pa.Table], Rendered]) -> Iterator[Rendered]:
+    def _partitions(self, shower: RowFormatter, render: Callable[[pa.Table], Rendered]) -> Iterator[Rendered]:
         from iceberg_cli.iceberg.inspect.file_rows import PARTITIONS_COLUMNS
         from iceberg_cli.iceberg.inspect.partitions import Partitions
 
-        liveness, manifests = self._manifests()
+        reachability, manifests = self._manifests()
         partitions = Partitions(self.table.metadata, shower)
-        for found in liveness.from_entries(
+        for found in reachability.from_entries(
             manifests, PARTITIONS_COLUMNS, shower.by_spec, phase="reading manifests"
         ):
             for spec_id, entries in found:

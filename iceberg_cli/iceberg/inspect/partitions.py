@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.json_rows import json_rows
-from iceberg_cli.iceberg.inspect.file_rows import PARTITIONS_SCHEMA, Shower
+from iceberg_cli.iceberg.inspect.file_rows import PARTITIONS_SCHEMA, RowFormatter
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.plan.text import iso
 
@@ -33,7 +33,7 @@ class Partitions:
         shower: spells partitions.
     """
 
-    def __init__(self, metadata: TableMetadata, shower: Shower) -> None:
+    def __init__(self, metadata: TableMetadata, shower: RowFormatter) -> None:
         self._shower = shower
         self._ids = pa.array([s.snapshot_id for s in metadata.snapshots], pa.int64())
         self._times = pa.array([s.timestamp_ms for s in metadata.snapshots], pa.int64())

@@ -108,7 +108,7 @@ def small_bytes(metadata: TableMetadata) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class SummaryFacts:
     """What the shell read for a summary.
 
     `manifests` are rows of the manifest list; `recounted` whether the tally has the data manifests too;
@@ -126,7 +126,7 @@ class Facts:
 
 
 def summarize(
-    metadata: TableMetadata, snapshot: Snapshot | None, facts: Facts, *, as_of_ms: int
+    metadata: TableMetadata, snapshot: Snapshot | None, facts: SummaryFacts, *, as_of_ms: int
 ) -> dict[str, Any]:
     """The fields of a summary after the header.
 
@@ -186,7 +186,7 @@ def _snapshot(snapshot: Snapshot, *, as_of_ms: int) -> Row:
     }
 
 
-def _totals(snapshot: Snapshot | None, facts: Facts) -> tuple[Row, dict[str, str]]:
+def _totals(snapshot: Snapshot | None, facts: SummaryFacts) -> tuple[Row, dict[str, str]]:
     """Totals by name, and where those that may come from elsewhere came from."""
     tally, rows = facts.tally, facts.manifests
     contents = rows["content"].to_numpy()
@@ -246,13 +246,13 @@ def _disagreements(snapshot: Snapshot | None, totals: Row, sources: Mapping[str,
     if sources["data_bytes"] != "summary":
         counted["files_bytes"] = totals["data_bytes"] + totals["delete_bytes"]
     return [
-        {"name": name, "counted": counted[name], "summary": said, "summary_key": _IN_SUMMARY[name]}
-        for name, said in _summary_numbers(snapshot).items()
-        if name in counted and counted[name] != said
+        {"name": name, "counted": counted[name], "summary": stated, "summary_key": _IN_SUMMARY[name]}
+        for name, stated in _summary_numbers(snapshot).items()
+        if name in counted and counted[name] != stated
     ]
 
 
-def _sizes(metadata: TableMetadata, totals: Row, facts: Facts) -> Row:
+def _sizes(metadata: TableMetadata, totals: Row, facts: SummaryFacts) -> Row:
     files, size_bytes = totals["data_files"], totals["data_bytes"]
     return {
         "target_size_bytes": metadata.property_int(
@@ -265,7 +265,7 @@ def _sizes(metadata: TableMetadata, totals: Row, facts: Facts) -> Row:
     }
 
 
-def _manifests(metadata: TableMetadata, facts: Facts) -> Row:
+def _manifests(metadata: TableMetadata, facts: SummaryFacts) -> Row:
     target = metadata.property_int("commit.manifest.target-size-bytes", _DEFAULT_TARGET_MANIFEST_BYTES)
     lengths = pc.drop_null(facts.manifests["manifest_length"]).to_numpy()
     return {

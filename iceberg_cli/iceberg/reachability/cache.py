@@ -31,9 +31,9 @@ import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.iceberg.reachability.cache_folder import PartFiles
+from iceberg_cli.iceberg.reachability.cache_folder import CacheFolder
 from iceberg_cli.iceberg.reachability.cache_format import decode, encode, identity
-from iceberg_cli.iceberg.reachability.cache_index import Learnt, ManifestContent, keepable, list_facts
+from iceberg_cli.iceberg.reachability.cache_index import CacheIndex, ManifestContent, keepable, list_facts
 from iceberg_cli.iceberg.reachability.keys import Keys
 from iceberg_cli.plan.plan import SnapshotFiles
 from iceberg_cli.storage import Storage
@@ -42,7 +42,7 @@ _MOST_PARTS = 8  # more are made one
 _VERSION_BYTES = 8
 
 
-class LivenessCache:
+class ReachabilityCache:
     """What is known of one table's files. Loaded when first asked.
 
     Args:
@@ -51,7 +51,7 @@ class LivenessCache:
         table_uuid: of the table.
         location: of the table.
         one_name: whether no link gives files in some folders a second name; None for a table on no local disk.
-        limit_bytes: see `PartFiles`.
+        limit_bytes: see `CacheFolder`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LivenessCache:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._named = (table_uuid, location)
-        self._loaded: Learnt | None = None
+        self._loaded: CacheIndex | None = None
         self._parts: list[Path] = []
         self._damaged = False
         self._versions: dict[str, int] = {}  # by path, when it was looked at last; of those that have one
@@ -81,18 +81,18 @@ class LivenessCache:
         return identity(*self._named, links=self._one_name is not None)
 
     @cached_property
-    def _files(self) -> PartFiles:
+    def _files(self) -> CacheFolder:
         name = hashlib.sha256("\0".join(self._table).encode()).hexdigest()[:32]
-        return PartFiles(self._folder, name, limit_bytes=self._limit_bytes)
+        return CacheFolder(self._folder, name, limit_bytes=self._limit_bytes)
 
-    def known_lists(self, snapshots: Sequence[SnapshotFiles], *, learning: bool) -> list[bool]:
+    def known_lists(self, snapshots: Sequence[SnapshotFiles], *, remember: bool) -> list[bool]:
         """Of each of n snapshots, whether its manifest list is known and the same, looked at now.
 
         Args:
             snapshots: any.
-            learning: whether those that are not known will be read for `learn_lists`.
+            remember: whether those that are not known will be read for `remember_lists`.
         """
-        lists = self._learnt().lists
+        lists = self._index().lists
         known = [lists.get(snapshot.manifest_list or "") for snapshot in snapshots]
         is_known = [
             each is not None and each.facts[1:] == list_facts(snapshot)
@@ -102,7 +102,7 @@ class LivenessCache:
             [
                 snapshot.manifest_list
                 for snapshot, found in zip(snapshots, is_known, strict=True)
-                if snapshot.manifest_list is not None and (found or learning)
+                if snapshot.manifest_list is not None and (found or remember)
             ]
         )
         return [
@@ -119,8 +119,8 @@ class LivenessCache:
                 self._versions[path] = int.from_bytes(digest, "little", signed=True)
 
     def rows_of(self, snapshots: Iterable[SnapshotFiles]) -> pa.Table:
-        """The manifests that known lists name, see `Learnt.rows_of`."""
-        return self._learnt().rows_of([s.manifest_list for s in snapshots if s.manifest_list is not None])
+        """The manifests that known lists name, see `CacheIndex.rows_of`."""
+        return self._index().rows_of([s.manifest_list for s in snapshots if s.manifest_list is not None])
 
     def first_rows_of(self, snapshots: Sequence[SnapshotFiles]) -> tuple[pa.Table, list[tuple[str, int]]]:
         """The manifests of snapshots whose lists are known.
@@ -129,35 +129,35 @@ class LivenessCache:
             Each manifest once, with the columns of `KEPT_SCHEMA` and `snapshot_id` of the first that lists it, in that
             order; and the lists with their bytes.
         """
-        learnt = self._learnt()
+        index = self._index()
         paths = [snapshot.manifest_list or "" for snapshot in snapshots]
-        rows, owners = learnt.first_rows_of(paths)
+        rows, owners = index.first_rows_of(paths)
         ids = np.array([snapshot.snapshot_id for snapshot in snapshots], np.int64)[owners]
-        sizes = [(path, learnt.lists[path].facts[0]) for path in paths]
+        sizes = [(path, index.lists[path].facts[0]) for path in paths]
         return rows.append_column("snapshot_id", array_of(ids)), sizes
 
     def contents(self, rows: pa.Table) -> list[ManifestContent]:
         """The live files of those manifests in `rows` that are known and the same.
 
-        The others are to be read after this, for `learn_keys`.
+        The others are to be read after this, for `remember_keys`.
         """
-        learnt = self._learnt()
+        index = self._index()
         unseen = [path for path in keepable(rows) if path not in self._seen]
         self._look_at(unseen)
         self._seen.update(unseen)
-        if self._one_name is not None and not self._one_name(learnt.folders):
+        if self._one_name is not None and not self._one_name(index.folders):
             return []
         return [
-            learnt.content(path, at)
-            for path, at in learnt.with_keys(rows)
-            if self._versions.get(path) == learnt.version(at)
+            index.content(path, at)
+            for path, at in index.with_keys(rows)
+            if self._versions.get(path) == index.version(at)
         ]
 
-    def learn_lists(self, found: Sequence[tuple[SnapshotFiles, int]], rows: pa.Table) -> None:
-        """Keep lists that were read whole and are no shorter than their snapshots say, see `Learnt.add_lists`."""
-        self._learnt().add_lists(found, rows, self._versions)
+    def remember_lists(self, found: Sequence[tuple[SnapshotFiles, int]], rows: pa.Table) -> None:
+        """Keep lists that were read whole and are no shorter than their snapshots say, see `CacheIndex.add_lists`."""
+        self._index().add_lists(found, rows, self._versions)
 
-    def learn_keys(self, rows: pa.Table, keys: Mapping[str, Keys], folders: Iterable[str]) -> None:
+    def remember_keys(self, rows: pa.Table, keys: Mapping[str, Keys], folders: Iterable[str]) -> None:
         """Keep the keys of live files of manifests that were read whole and checked against their rows.
 
         Args:
@@ -165,11 +165,11 @@ class LivenessCache:
             keys: by path of some of these manifests, sorted, each once; no link gives one of their files a second name.
             folders: of the files, as liveness keys; need not be told where `one_name` is None.
         """
-        self._learnt().add_keys(rows, keys, folders, self._versions)
+        self._index().add_keys(rows, keys, folders, self._versions)
 
-    def _learnt(self) -> Learnt:
+    def _index(self) -> CacheIndex:
         if self._loaded is None:
-            self._loaded = Learnt()
+            self._loaded = CacheIndex()
             for path, data in self._files.read().items():
                 part = decode(data, self._table)
                 self._parts.append(path)
@@ -186,19 +186,19 @@ class LivenessCache:
         Returns:
             Why it could not be written, or None.
         """
-        learnt = self._loaded
-        if learnt is None:
+        index = self._loaded
+        if index is None:
             return None
         named = dict.fromkeys(snapshot.manifest_list or "" for snapshot in snapshots)
-        listed = [path for path in named if path in learnt.lists]
-        new = [path for path in listed if learnt.lists[path].new]
-        if not new and not learnt.new_keys:
+        listed = [path for path in named if path in index.lists]
+        new = [path for path in listed if index.lists[path].new]
+        if not new and not index.new_keys:
             return None
-        whole = self._damaged or learnt.replaced or len(self._parts) >= _MOST_PARTS
-        whole = whole or learnt.mostly_dead(listed)
+        whole = self._damaged or index.replaced or len(self._parts) >= _MOST_PARTS
+        whole = whole or index.mostly_dead(listed)
         try:
             written = self._files.write(
-                encode(learnt.part(listed if whole else new, whole=whole), self._table)
+                encode(index.part(listed if whole else new, whole=whole), self._table)
             )
             if written is not None:
                 for path in self._parts if whole else ():

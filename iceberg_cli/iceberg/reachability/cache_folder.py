@@ -24,7 +24,7 @@ def cache_folder(environment: Mapping[str, str]) -> Path | None:
     return Path(base) / "iceberg-cli" / "keys" if base else None
 
 
-class PartFiles:
+class CacheFolder:
     """The parts of one table in a folder.
 
     Args:

@@ -40,7 +40,7 @@ LIST_FACTS = (
     "total_delete_files",
     "added_data_files",
 )
-NOT_LEARNT = -1  # in place of a number of keys
+NOT_CACHED = -1  # in place of a number of keys
 _ADDED, _EXISTING = MANIFEST_FACTS.index("added_files_count"), MANIFEST_FACTS.index("existing_files_count")
 _MAGIC = b"ICEKEYS2"
 _DIGEST_BYTES = 32
@@ -70,11 +70,11 @@ _PROBES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class CacheEntry:
     """What was learnt of m manifests and l manifest lists.
 
     `manifest_facts` (m, 10) are `MANIFEST_FACTS`; `key_counts` (m) tell how many of `keys` are each
-    manifest's, in their order, sorted; `NOT_LEARNT` where it was not read. `manifest_versions` (m) and
+    manifest's, in their order, sorted; `NOT_CACHED` where it was not read. `manifest_versions` (m) and
     `list_versions` (l) are digests of the storage's version of each file before it was read; 0 for manifests
     that were not read. `folders` are all folders of the files behind the keys, as liveness keys; none where
     the table is not on a local disk. `list_facts` (l, 7) are `LIST_FACTS`, -1 where the summary has no such
@@ -106,7 +106,7 @@ def identity(table_uuid: str, location: str, *, links: bool) -> tuple[str, ...]:
     return (_MAGIC.decode(), table_uuid, location, facts, keys_of(pa.array(_PROBES)).tobytes().hex())
 
 
-def encode(part: Part, table: Sequence[str]) -> bytes:
+def encode(part: CacheEntry, table: Sequence[str]) -> bytes:
     """A part as a file's content.
 
     Args:
@@ -138,7 +138,7 @@ def encode(part: Part, table: Sequence[str]) -> bytes:
     return b"".join((_MAGIC, hashlib.sha256(body).digest(), body))
 
 
-def decode(data: bytes, table: Sequence[str]) -> Part | None:
+def decode(data: bytes, table: Sequence[str]) -> CacheEntry | None:
     """The part in a file's content; None for anything but what `encode` made for this table, whole."""
     start = len(_MAGIC) + _DIGEST_BYTES
     body = memoryview(data)[start:]
@@ -153,7 +153,7 @@ def decode(data: bytes, table: Sequence[str]) -> Part | None:
     values = {name: batch.column(name).flatten() for name in _TYPES}
     if values["table"].to_pylist() != list(table):
         return None
-    part = Part(
+    part = CacheEntry(
         manifest_paths=values["manifest_paths"].to_pylist(),
         manifest_facts=values["manifest_facts"].to_numpy().reshape(-1, len(MANIFEST_FACTS)),
         manifest_versions=values["manifest_versions"].to_numpy(),
@@ -169,9 +169,9 @@ def decode(data: bytes, table: Sequence[str]) -> Part | None:
     return part if _fits(part) else None
 
 
-def _fits(part: Part) -> bool:
+def _fits(part: CacheEntry) -> bool:
     """Whether the numbers agree with each other; a writer that went wrong has a right digest too."""
-    manifests, learnt = len(part.manifest_paths), part.key_counts != NOT_LEARNT
+    manifests, cached = len(part.manifest_paths), part.key_counts != NOT_CACHED
     if {len(part.manifest_facts), len(part.manifest_versions), len(part.key_counts)} != {manifests}:
         return False
     if {len(part.list_facts), len(part.list_versions), len(part.list_counts)} != {len(part.list_paths)}:
@@ -181,8 +181,8 @@ def _fits(part: Part) -> bool:
     counted = (part.key_counts <= live) & ((part.key_counts > 0) == (live > 0))
     rows = part.list_rows
     return (
-        bool(counted[learnt].all())
-        and int(part.key_counts[learnt].sum()) == len(part.keys)
+        bool(counted[cached].all())
+        and int(part.key_counts[cached].sum()) == len(part.keys)
         and bool((part.list_counts >= 0).all())
         and int(part.list_counts.sum()) == len(rows)
         and (not len(rows) or (int(rows.min()) >= 0 and int(rows.max()) < manifests))

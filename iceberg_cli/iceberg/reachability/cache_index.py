@@ -14,9 +14,9 @@ from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.iceberg.reachability.cache_format import (
     LIST_FACTS,
     MANIFEST_FACTS,
-    NOT_LEARNT,
+    NOT_CACHED,
+    CacheEntry,
     Numbers,
-    Part,
 )
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
@@ -33,7 +33,7 @@ _ROWS = slice(MANIFEST_FACTS.index("added_rows_count"), MANIFEST_FACTS.index("ex
 class KnownList:
     """A manifest list that was read whole: `LIST_FACTS`, and which manifests it names, by id.
 
-    `version`: see `Part`. `new`: it is in no part yet.
+    `version`: see `CacheEntry`. `new`: it is in no part yet.
     """
 
     facts: tuple[int, ...]
@@ -44,7 +44,7 @@ class KnownList:
 
 @dataclass(frozen=True, slots=True)
 class KnownManifest:
-    """The keys of a manifest that was read whole; `version`: see `Part`."""
+    """The keys of a manifest that was read whole; `version`: see `CacheEntry`."""
 
     keys: Keys
     version: int
@@ -68,7 +68,7 @@ class ManifestContent:
 
 
 @dataclass(slots=True)
-class Learnt:
+class CacheIndex:
     """Manifest lists by path, and manifests by ids that count from 0. A manifest's facts, once known, stay."""
 
     lists: dict[str, KnownList] = field(default_factory=dict)
@@ -165,9 +165,9 @@ class Learnt:
             mine = slice(starts[place], starts[place + 1])
             path = snapshot.manifest_list
             if path is not None and path in versions and good[mine].all():
-                said = (size_bytes, *list_facts(snapshot))
+                stated = (size_bytes, *list_facts(snapshot))
                 self.replaced |= path in self.lists
-                self.lists[path] = KnownList(said, versions[path], ids[mine].astype(np.int32), new=True)
+                self.lists[path] = KnownList(stated, versions[path], ids[mine].astype(np.int32), new=True)
 
     def add_keys(
         self, rows: pa.Table, keys: Mapping[str, Keys], folders: Iterable[str], versions: Mapping[str, int]
@@ -204,7 +204,7 @@ class Learnt:
 
     # -- parts -------------------------------------------------------------------------------------------------
 
-    def take(self, part: Part) -> bool:
+    def take(self, part: CacheEntry) -> bool:
         """Take in a part; nothing of it, and False, where it says of a manifest what another part denies."""
         known = np.array([self._ids.get(path, -1) for path in part.manifest_paths], np.int64)
         old = known >= 0
@@ -220,11 +220,11 @@ class Learnt:
             ends.tolist(),
             strict=True,
         ):
-            if count != NOT_LEARNT:
+            if count != NOT_CACHED:
                 self._read[at] = KnownManifest(part.keys[end - count : end], version)
         ends = np.cumsum(part.list_counts)
         rows = ids[part.list_rows].astype(np.int32)
-        for path, said, version, count, end in zip(
+        for path, stated, version, count, end in zip(
             part.list_paths,
             part.list_facts.tolist(),
             part.list_versions.tolist(),
@@ -232,7 +232,7 @@ class Learnt:
             ends.tolist(),
             strict=True,
         ):
-            self.lists[path] = KnownList(tuple(said), version, rows[end - count : end], new=False)
+            self.lists[path] = KnownList(tuple(stated), version, rows[end - count : end], new=False)
         self.folders.update(part.folders)
         return True
 
@@ -242,7 +242,7 @@ class Learnt:
         used = self._used(self.lists[path] for path in lists)
         return 2 * int(counts[used].sum()) < int(counts.sum())
 
-    def part(self, lists: Sequence[str], *, whole: bool) -> Part:
+    def part(self, lists: Sequence[str], *, whole: bool) -> CacheEntry:
         """Known lists with the manifests they name, and keys.
 
         Args:
@@ -251,16 +251,16 @@ class Learnt:
         """
         known = [self.lists[path] for path in lists]
         named = np.concatenate([np.empty(0, np.int32), *(each.ids for each in known)])
-        wanted = np.flatnonzero(self._used(known)).tolist() if whole else sorted(self.new_keys)
-        found = {at: read for at in wanted if (read := self._read[at]) is not None}
+        targets = np.flatnonzero(self._used(known)).tolist() if whole else sorted(self.new_keys)
+        found = {at: read for at in targets if (read := self._read[at]) is not None}
         ids = np.union1d(named, np.array(list(found), np.int32))
-        counts = np.full(len(ids), NOT_LEARNT, np.int64)
+        counts = np.full(len(ids), NOT_CACHED, np.int64)
         versions = np.zeros(len(ids), np.int64)
         places = np.searchsorted(ids, list(found))
         counts[places] = [len(read.keys) for read in found.values()]
         versions[places] = [read.version for read in found.values()]
         every = list(self._ids)
-        return Part(
+        return CacheEntry(
             manifest_paths=[every[at] for at in ids],
             manifest_facts=self._facts[ids],
             manifest_versions=versions,

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.external_sort import SortedRuns
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
-from iceberg_cli.engines import Exchanging, OnEvent, Source
+from iceberg_cli.engines import OnEvent, ShuffleEngine, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
@@ -36,9 +36,9 @@ from iceberg_cli.iceberg.reachability.keys import (
     sources_of,
 )
 from iceberg_cli.iceberg.reachability.named_files import named_removals
-from iceberg_cli.iceberg.reachability.values import Question
+from iceberg_cli.iceberg.reachability.values import ManifestQuestion
 from iceberg_cli.iceberg.spec.manifest import ManifestSource, open_manifest, read_entries
-from iceberg_cli.paths import liveness_key_column
+from iceberg_cli.paths import path_key_column
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import PART_ROWS
 from iceberg_cli.storage.aliases import OtherNames
@@ -75,16 +75,16 @@ Item = tuple[int, ManifestSource]  # place among the expired manifests, or `_KEP
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
+class FilteredBucket:
     """What is left of a bucket: kept files it saw, those of the asked keys that are theirs, and the rows that go."""
 
     kept_files: int
-    kept_among_asked: Keys
+    kept_named_keys: Keys
     rows: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class BucketWriter:
     """Shares out a batch of manifests among 2^bits buckets."""
 
     bits: int
@@ -126,12 +126,12 @@ class Sharing:
             paths = live(batch.table)["file_path"].combine_chunks()
             own.append(keys_of(paths))
             if self.other_names is not None:
-                every += [keys_of(names) for names in self.other_names.of(liveness_key_column(paths))]
+                every += [keys_of(names) for names in self.other_names.of(path_key_column(paths))]
         return key_set([*own, *every]), np.sort(np.concatenate(own))
 
 
 @dataclass(frozen=True, slots=True)
-class Sifting:
+class BucketFilter:
     """Sifts a bucket.
 
     Args:
@@ -140,9 +140,9 @@ class Sifting:
     """
 
     stays: Keys
-    asked: Keys
+    named_keys: Keys
 
-    def __call__(self, _: int, parts: Sequence[bytes]) -> Sifted:
+    def __call__(self, _: int, parts: Sequence[bytes]) -> FilteredBucket:
         """What is left of a bucket."""
         found = [pickle.loads(part) for part in parts]  # noqa: S301 - our own workers wrote it
         content = key_set([keys for keys, _, _ in found])
@@ -156,15 +156,15 @@ class Sifting:
         chosen = order[first]
         chosen = chosen[~among(keys[chosen], kept)]
         left = table.select(_LEFT.names).take(pa.array(chosen))
-        return Sifted(
+        return FilteredBucket(
             kept_files=sum(files for _, files, _ in found),
-            kept_among_asked=self.asked[among(self.asked, content)],
+            kept_named_keys=self.named_keys[among(self.named_keys, content)],
             rows=to_ipc(left),
         )
 
 
-def reached_apart(
-    engine: Exchanging, question: Question, *, bucket_bytes: int = _BUCKET_BYTES, on_event: OnEvent
+def reach_on_workers(
+    engine: ShuffleEngine, question: ManifestQuestion, *, bucket_bytes: int = _BUCKET_BYTES, on_event: OnEvent
 ) -> tuple[Iterator[pa.Table], pa.Table]:
     """The files that only expired snapshots reach.
 
@@ -186,15 +186,15 @@ def reached_apart(
         for rows in (question.kept, question.expired)
     )
     bits = _bits((expected * _KEY_BYTES + going * _ROW_BYTES) // bucket_bytes)
-    asked = key_set([keys_of(pa.array([file.path for file in question.named], pa.string()))])
+    named_keys = key_set([keys_of(pa.array([file.path for file in question.named], pa.string()))])
     items: list[Item] = [(_KEPT, source) for source in sources_of(question.kept)]
     items += enumerate(sources_of(question.expired))
-    found = engine.exchange(
+    found = engine.shuffle(
         items,
         _source,
         _opened,
-        Sharing(bits, question.other_names),
-        Sifting(question.stays, asked),
+        BucketWriter(bits, question.other_names),
+        BucketFilter(question.stays, named_keys),
         buckets=1 << bits,
         phase="reading kept and expired manifests",
         on_event=on_event,
@@ -202,10 +202,10 @@ def reached_apart(
     seen = 0
     held = [question.stays]
     runs = SortedRuns(("content", "path"), rows=PART_ROWS)
-    for sifted in found:
-        seen += sifted.kept_files
-        held.append(sifted.kept_among_asked)
-        runs.add(from_ipc(sifted.rows))
+    for filtered in found:
+        seen += filtered.kept_files
+        held.append(filtered.kept_named_keys)
+        runs.add(from_ipc(filtered.rows))
     if seen != expected:
         raise BackendUnavailable(
             f"Cannot go on: workers saw {seen} live files in the kept manifests, whose lists say {expected}"

@@ -18,7 +18,7 @@ from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.spec.encryption import check_plain_manifests
 from iceberg_cli.iceberg.spec.manifest import ManifestSource
-from iceberg_cli.paths import canonical_column, liveness_key_column
+from iceberg_cli.paths import canonical_column, path_key_column
 from iceberg_cli.plan.plan import SnapshotFiles
 
 Keys = npt.NDArray[np.uint64]
@@ -41,7 +41,7 @@ _CONTENT_KINDS = pa.array(["data_file", "position_delete_file", "equality_delete
 def keys_of(paths: pa.Array | pa.ChunkedArray) -> Keys:
     """The keys of n paths, in their order."""
     array = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
-    return hash_column(liveness_key_column(array)) if len(array) else NO_KEYS
+    return hash_column(path_key_column(array)) if len(array) else NO_KEYS
 
 
 def key_set(parts: Sequence[Keys]) -> Keys:
@@ -252,7 +252,7 @@ class KnownKeys:
         """Whether so many keys are few beside the known ones."""
         return count * _FEW < self.size
 
-    def holds(self, keys: Keys) -> npt.NDArray[np.bool_]:
+    def contains(self, keys: Keys) -> npt.NDArray[np.bool_]:
         """For each of n keys, whether it is known."""
         if self._whole is None and self.few(len(keys)) and self._looks < _LOOKS:
             self._looks += 1
@@ -265,10 +265,10 @@ class KnownKeys:
             return NO_KEYS
         bits = min(max(len(keys).bit_length() + _BITS_FOR_EACH, _LEAST_BITS), _MOST_BITS)
         shift = np.uint64(64 - bits)
-        asked = np.zeros(1 << bits, np.bool_)
-        asked[keys >> shift] = True
+        probed = np.zeros(1 << bits, np.bool_)
+        probed[keys >> shift] = True
         # Signed places: numpy would copy others to such before it looks them up.
-        return key_set([block[asked[(block >> shift).view(np.int64)]] for block in self._together()])
+        return key_set([block[probed[(block >> shift).view(np.int64)]] for block in self._together()])
 
     def _together(self) -> Iterator[Keys]:
         """Blocks of many keys: numpy takes as long for an array of two hundred as for one of two thousand."""

@@ -9,8 +9,8 @@ import pyarrow as pa
 from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
-from iceberg_cli.paths import canonical, liveness_key
-from iceberg_cli.plan.plan import NamedFile, Reach, SnapshotFiles
+from iceberg_cli.paths import canonical, path_key
+from iceberg_cli.plan.plan import NamedFile, ReachQuestion, SnapshotFiles
 from iceberg_cli.plan.removal_rows import SCHEMA
 
 
@@ -49,7 +49,7 @@ def manifest_files(rows: pa.Table) -> list[NamedFile]:
     ]
 
 
-def list_files(lists: Sequence[tuple[str, int]], reach: Reach) -> list[NamedFile]:
+def list_files(lists: Sequence[tuple[str, int]], reach: ReachQuestion) -> list[NamedFile]:
     """Manifest lists of expired snapshots, given by path and bytes."""
     owner = {s.manifest_list: s.snapshot_id for s in reach.expired}
     return [
@@ -67,7 +67,7 @@ def named_removals(files: Sequence[NamedFile], kept: KnownKeys) -> pa.Table:
     """Files named one by one, without those that something kept needs, each path once."""
     chosen: dict[str, NamedFile] = {}
     for file in files:
-        chosen.setdefault(liveness_key(file.path), file)
+        chosen.setdefault(path_key(file.path), file)
     unique = list(chosen.values())
     columns = {
         "path": [canonical(file.path) for file in unique],
@@ -77,4 +77,4 @@ def named_removals(files: Sequence[NamedFile], kept: KnownKeys) -> pa.Table:
         "reason": [file.reason for file in unique],
     }
     table = pa.table({name: pa.array(values, SCHEMA.field(name).type) for name, values in columns.items()})
-    return table.filter(array_of(~kept.holds(keys_of(table["as_written"]))))
+    return table.filter(array_of(~kept.contains(keys_of(table["as_written"]))))

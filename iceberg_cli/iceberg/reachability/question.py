@@ -10,7 +10,7 @@ from iceberg_cli.plan.plan import SnapshotFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ReferencedIds:
     """What `--clean-metadata` must know of the kept snapshots: ids that their manifests and deletes use."""
 
     partition_spec_ids: frozenset[int] | None  # None: not known of all manifests, so every spec stays

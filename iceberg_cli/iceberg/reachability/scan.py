@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.engines import BATCH_BYTES, Engine, Exchanging, OnEvent, Source
-from iceberg_cli.iceberg.reachability.cache import LivenessCache
+from iceberg_cli.engines import BATCH_BYTES, Engine, OnEvent, ShuffleEngine, Source
+from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.cache_index import KEPT_SCHEMA, ManifestContent
 from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
@@ -40,12 +40,12 @@ from iceberg_cli.iceberg.reachability.named_files import (
     named_removals,
     no_rows,
 )
-from iceberg_cli.iceberg.reachability.question import Facts
+from iceberg_cli.iceberg.reachability.question import ReferencedIds
 from iceberg_cli.iceberg.reachability.values import (
-    Kept,
-    Keyer,
-    Manifests,
-    Question,
+    KeptManifests,
+    ListedManifests,
+    ManifestQuestion,
+    PathHasher,
     add_new,
     counted,
     equality_ids,
@@ -60,8 +60,8 @@ from iceberg_cli.iceberg.spec.manifest import (
     read_manifest_lists,
     stale_lengths,
 )
-from iceberg_cli.paths import liveness_key_column
-from iceberg_cli.plan.plan import Reach, SnapshotFiles
+from iceberg_cli.paths import path_key_column
+from iceberg_cli.plan.plan import ReachQuestion, SnapshotFiles
 from iceberg_cli.plan.removal_rows import FILE_SCHEMA, ICEBERG_KINDS, SCHEMA
 from iceberg_cli.plan.removals import HELD_ROWS, PART_ROWS
 from iceberg_cli.storage.aliases import OtherNames
@@ -118,7 +118,7 @@ _CONTENT_COLUMNS = [name for name in SCHEMA.names if name != "step"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReachAnswer:
     """The files that go, as rows of `removal_rows.SCHEMA`, each path once.
 
     Args:
@@ -133,7 +133,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Liveness:
+class Reachability:
     """Reads of one run. A manifest that was read whole is not read again: manifests never change.
 
     `cache` knows what earlier runs learnt. `stale_lengths` are the bytes that its list says of a manifest and those of
@@ -144,7 +144,7 @@ class Liveness:
     on_event: OnEvent
     trust_lists: bool = False
     other_names: OtherNames | None = None  # of local tables
-    cache: LivenessCache | None = None
+    cache: ReachabilityCache | None = None
     stale_lengths: dict[str, tuple[int, int]] = field(default_factory=dict)
     _contents: dict[str, ManifestContent] = field(default_factory=dict)
     _read_paths: set[str] = field(default_factory=set)  # of manifests that were read whole, for any purpose
@@ -158,15 +158,16 @@ class Liveness:
         *,
         phase: str,
         required: bool,
-        learn: Callable[[Sequence[tuple[SnapshotFiles, int]], pa.Table], None] | None = None,
-    ) -> Manifests:
+        remember: Callable[[Sequence[tuple[SnapshotFiles, int]], pa.Table], None] | None = None,
+    ) -> ListedManifests:
         """The manifests of `snapshots`; a manifest belongs to the first snapshot that lists it.
 
         Args:
             snapshots: in the order of preference.
             phase: name for progress.
             required: stop at a list that is missing or may be cut short; otherwise note it.
-            learn: gets lists that were read whole, with their bytes, and their rows; see `LivenessCache.learn_lists`.
+            remember: gets lists that were read whole, with their bytes, and their rows; see
+                `ReachabilityCache.remember_lists`.
 
         Raises:
             CorruptFile: a list cannot be read whole.
@@ -204,15 +205,17 @@ class Liveness:
             if required and not self.trust_lists:
                 check_lists([snapshot for snapshot, _ in found], rows)
                 uncounted += [(found[index][0], paths) for index, paths in without_counts(rows)]
-            if learn is not None:
-                learn(found, rows)
+            if remember is not None:
+                remember(found, rows)
             add_new(parts, rows, [snapshot for snapshot, _ in found])
         inline = [snapshot for snapshot in snapshots if snapshot.manifest_list is None]
         for snapshot in inline:
             uncounted.append((snapshot, snapshot.manifests))
             add_new(parts, inline_rows(snapshot), [snapshot])
         rows = pa.concat_tables(parts).combine_chunks() if parts else no_rows()
-        return Manifests(rows=rows, lists=tuple(lists), missing=tuple(missing), uncounted=tuple(uncounted))
+        return ListedManifests(
+            rows=rows, lists=tuple(lists), missing=tuple(missing), uncounted=tuple(uncounted)
+        )
 
     def entries(
         self, rows: pa.Table, columns: Sequence[str], *, phase: str, missing_ok: bool = False
@@ -267,7 +270,7 @@ class Liveness:
         if not missing_ok:
             self._read_paths.update(rows["manifest_path"].to_pylist())
 
-    def kept_manifests(self, snapshots: Sequence[SnapshotFiles], *, phase: str) -> Kept:
+    def kept_manifests(self, snapshots: Sequence[SnapshotFiles], *, phase: str) -> KeptManifests:
         """The manifests of snapshots that stay; lists that the cache knows are not read.
 
         Raises:
@@ -275,29 +278,29 @@ class Liveness:
         """
         if self.cache is None or self.trust_lists:  # what was believed once is nothing to keep
             read = self.manifests(snapshots, phase=phase, required=True)
-            return Kept(read.rows.select(KEPT_SCHEMA.names), read.uncounted)
-        known = self.cache.known_lists(snapshots, learning=True)
+            return KeptManifests(read.rows.select(KEPT_SCHEMA.names), read.uncounted)
+        known = self.cache.known_lists(snapshots, remember=True)
         unread = [snapshot for snapshot, is_known in zip(snapshots, known, strict=True) if not is_known]
         remembered = self.cache.rows_of(
             [snapshot for snapshot, is_known in zip(snapshots, known, strict=True) if is_known]
         )
-        read = self.manifests(unread, phase=phase, required=True, learn=self.cache.learn_lists)
+        read = self.manifests(unread, phase=phase, required=True, remember=self.cache.remember_lists)
         rows = read.rows.select(KEPT_SCHEMA.names)
         others = pc.invert(pc.is_in(remembered["manifest_path"], value_set=rows["manifest_path"]))
-        return Kept(pa.concat_tables([rows, remembered.filter(others)]), read.uncounted)
+        return KeptManifests(pa.concat_tables([rows, remembered.filter(others)]), read.uncounted)
 
-    def _expired_manifests(self, snapshots: Sequence[SnapshotFiles]) -> Manifests:
+    def _expired_manifests(self, snapshots: Sequence[SnapshotFiles]) -> ListedManifests:
         """The manifests of snapshots that go; no list is read where the cache knows all of them."""
         if (
             self.cache is None
             or self.trust_lists
-            or not all(self.cache.known_lists(snapshots, learning=False))
+            or not all(self.cache.known_lists(snapshots, remember=False))
         ):
             return self.manifests(snapshots, phase="reading expired manifest lists", required=False)
         rows, lists = self.cache.first_rows_of(snapshots)
-        return Manifests(rows=rows, lists=tuple(lists), missing=())
+        return ListedManifests(rows=rows, lists=tuple(lists), missing=())
 
-    def live_keys(self, kept: Kept, *, phase: str) -> list[Keys]:
+    def live_keys(self, kept: KeptManifests, *, phase: str) -> list[Keys]:
         """Keys of the live files of each manifest, sorted.
 
         Raises:
@@ -317,17 +320,19 @@ class Liveness:
             self._contents |= {content.path: content for content in known}
             unread = _others(unread, self._contents)
         listed = dict(zip(unread["manifest_path"].to_pylist(), live_rows(unread).to_pylist(), strict=True))
-        learnt: dict[str, Keys] = {}
+        new_keys: dict[str, Keys] = {}
         folders: set[str] = set()
-        for keyed in self.from_entries(unread, Keyer.COLUMNS, Keyer(self.other_names), phase=phase):
-            for content in keyed.manifests:
+        for manifest_keys in self.from_entries(
+            unread, PathHasher.COLUMNS, PathHasher(self.other_names), phase=phase
+        ):
+            for content in manifest_keys.manifests:
                 self._contents[content.path] = content
                 true = content.rows == listed[content.path] and content.path not in self.stale_lengths
-                if keyed.folders is not None and true:
-                    learnt[content.path] = content.keys
-            folders.update(keyed.folders or ())
+                if manifest_keys.folders is not None and true:
+                    new_keys[content.path] = content.keys
+            folders.update(manifest_keys.folders or ())
         if self.cache is not None and not self.trust_lists:
-            self.cache.learn_keys(unread, learnt, folders)
+            self.cache.remember_keys(unread, new_keys, folders)
 
     def read_whole(self, snapshots: Sequence[SnapshotFiles]) -> pa.Table:
         """Read and count all that snapshots reach but data and delete files, as far as this run has not done it.
@@ -336,20 +341,20 @@ class Liveness:
             snapshots: in the order of preference, see `manifests`.
 
         Returns:
-            The manifests of all the snapshots, see `Kept.rows`.
+            The manifests of all the snapshots, see `KeptManifests.rows`.
 
         Raises:
             CorruptFile: a list or manifest is missing, cannot be read whole, or has other entries than are listed.
         """
-        asked = frozenset(snapshots)
-        if asked not in self._whole:
+        known_set = frozenset(snapshots)
+        if known_set not in self._whole:
             kept = self.kept_manifests(snapshots, phase="reading kept manifest lists")
             if kept.uncounted:
                 self.live_keys(kept, phase=_KEPT_PHASE)
             else:
                 self._read_contents(_others(kept.rows, self._read_paths), phase=_KEPT_PHASE)
-            self._whole[asked] = kept.rows
-        return self._whole[asked]
+            self._whole[known_set] = kept.rows
+        return self._whole[known_set]
 
     def contents(self, rows: pa.Table) -> list[ManifestContent]:
         """The live files of manifests, for each row of a manifest list.
@@ -369,7 +374,7 @@ class Liveness:
         """Keys of the same files by the other names that links to local folders give them."""
         if self.other_names is None:
             return []
-        return [keys_of(names) for names in self.other_names.of(liveness_key_column(paths))]
+        return [keys_of(names) for names in self.other_names.of(path_key_column(paths))]
 
     def everything_live(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> KnownKeys:
         """Keys of all that these snapshots reach: files, manifests, lists, and what metadata names directly."""
@@ -379,7 +384,7 @@ class Liveness:
         paths = [*kept.rows["manifest_path"].to_pylist(), *lists, *named]
         return KnownKeys([*content, self._named_keys(paths)])
 
-    def facts(self, snapshots: Sequence[SnapshotFiles]) -> Facts:
+    def facts(self, snapshots: Sequence[SnapshotFiles]) -> ReferencedIds:
         """Which partition specs and equality fields the kept snapshots use."""
         kept = self.kept_manifests(snapshots, phase="reading manifest lists")
         if kept.uncounted:
@@ -393,9 +398,11 @@ class Liveness:
             field_ids.update(found)
         spec_ids = frozenset(pc.unique(kept.rows["partition_spec_id"]).to_pylist())
         inline = any(snapshot.manifest_list is None for snapshot in snapshots)
-        return Facts(partition_spec_ids=None if inline else spec_ids, equality_field_ids=frozenset(field_ids))
+        return ReferencedIds(
+            partition_spec_ids=None if inline else spec_ids, equality_field_ids=frozenset(field_ids)
+        )
 
-    def answer(self, reach: Reach, *, step: str) -> Answer:
+    def answer(self, reach: ReachQuestion, *, step: str) -> ReachAnswer:
         """Which files do the expired snapshots reach that the kept ones do not?
 
         Raises:
@@ -415,11 +422,11 @@ class Liveness:
         reads = reach.content and only_expired.num_rows
         named = [*manifest_files(only_expired), *list_files(expired.lists, reach), *reach.expired_files]
         # A list without counts is checked against its totals once its manifests are read, which is done here only.
-        if reads and isinstance(self.engine, Exchanging) and counted(kept.rows) and not kept.uncounted:
-            from iceberg_cli.iceberg.reachability.distributed import reached_apart
+        if reads and isinstance(self.engine, ShuffleEngine) and counted(kept.rows) and not kept.uncounted:
+            from iceberg_cli.iceberg.reachability.distributed import reach_on_workers
 
-            question = Question(kept.rows, only_expired, named, stays[0], self.other_names)
-            content, table = reached_apart(self.engine, question, on_event=self.on_event)
+            question = ManifestQuestion(kept.rows, only_expired, named, stays[0], self.other_names)
+            content, table = reach_on_workers(self.engine, question, on_event=self.on_event)
             self._read_paths.update(kept_paths)
         else:
             stays += self.live_keys(kept, phase=_KEPT_PHASE)
@@ -427,7 +434,7 @@ class Liveness:
             held, content = held_or_sorted(self._content(only_expired, known) if reads else ())
             table = pa.concat_tables([*held, named_removals(named, known)])
         self._whole[frozenset(reach.kept)] = kept.rows
-        return Answer((_of_step(rows, step) for rows in content), _of_step(table, step), warnings)
+        return ReachAnswer((_of_step(rows, step) for rows in content), _of_step(table, step), warnings)
 
     def _content(self, rows: pa.Table, known: KnownKeys) -> Iterator[pa.Table]:
         """The live files of manifests that only expired snapshots list, without those that stay."""

@@ -23,13 +23,13 @@ from iceberg_cli.iceberg.reachability.keys import (
     live_count,
 )
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
-from iceberg_cli.paths import liveness_key_column
+from iceberg_cli.paths import path_key_column
 from iceberg_cli.plan.plan import NamedFile, SnapshotFiles
 from iceberg_cli.storage.aliases import OtherNames
 
 
 @dataclass(frozen=True, slots=True)
-class Manifests:
+class ListedManifests:
     """The manifests of some snapshots, each once: rows of manifest lists plus `snapshot_id` of the first that lists it.
 
     `lists` are (path, bytes) of the lists that were read; `missing` lists that are gone. `uncounted` are snapshots
@@ -43,10 +43,10 @@ class Manifests:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptManifests:
     """The manifests of snapshots that stay, each once: `rows` have the columns of `KEPT_SCHEMA`, in no order.
 
-    `uncounted`: see `Manifests`.
+    `uncounted`: see `ListedManifests`.
     """
 
     rows: pa.Table
@@ -54,7 +54,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class ManifestKeys:
     """The live files of manifests.
 
     `folders` are those of all the files; None where links give some of them other names, whose keys are here too.
@@ -65,21 +65,21 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Keyer:
-    """Makes keys of the live files in a batch of entries, and counts their rows; lanes call it."""
+class PathHasher:
+    """Makes keys of the live files in a batch of entries, and counts their rows; worker processes call it."""
 
     COLUMNS: ClassVar = ("status", "file_path", "record_count")
 
     other_names: OtherNames | None
 
-    def __call__(self, sources: Sequence[ManifestSource], batch: EntryBatch) -> Keyed:
+    def __call__(self, sources: Sequence[ManifestSource], batch: EntryBatch) -> ManifestKeys:
         """Of n sources, those that the batch is of."""
         entries = live(batch.table)
         keys = keys_of(entries["file_path"])
         other: list[Keys] = []
         folders: list[str] | None = []
         if self.other_names is not None:
-            plain = liveness_key_column(entries["file_path"].combine_chunks())
+            plain = path_key_column(entries["file_path"].combine_chunks())
             folders = self.other_names.folders(plain)
             if not self.other_names.only_one(folders):
                 other, folders = [keys_of(names) for names in self.other_names.of(plain)], None
@@ -91,11 +91,11 @@ class Keyer:
             mine = [keys[first:stop], *(more[first:stop] for more in other)]
             rows = int(records[first:stop].sum())
             found.append(ManifestContent(sources[index].path, key_set(mine), int(stop - first), rows))
-        return Keyed(found, folders)
+        return ManifestKeys(found, folders)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ManifestQuestion:
     """Which files do only expired snapshots reach? What is known before manifests are read.
 
     Args:
@@ -120,7 +120,7 @@ def counted(rows: pa.Table) -> bool:
 
 def without(known: KnownKeys, found: Sequence[tuple[pa.Table, Keys]]) -> Iterator[tuple[pa.Table, Keys]]:
     """Files with their keys, without those that are known; asked for all at once."""
-    stays = known.holds(np.concatenate([NO_KEYS, *(keys for _, keys in found)]))
+    stays = known.contains(np.concatenate([NO_KEYS, *(keys for _, keys in found)]))
     first = 0
     for table, keys in found:
         goes = ~stays[first : first + len(keys)]

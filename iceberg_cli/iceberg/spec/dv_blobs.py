@@ -32,7 +32,7 @@ CREATED_BY: Final = {"created-by": f"iceberg-cli {__version__}"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExtractedBlobs:
     """What was taken out of a Puffin file.
 
     Args:
@@ -43,50 +43,50 @@ class Found:
 
     blobs: list[bytes]
     dead_bytes: int
-    reaching: list[int] = field(default_factory=list)
+    out_of_range: list[int] = field(default_factory=list)
 
 
-def read_vectors(files: Sequence[tuple[str, bytes, int]], wanted: pa.Table) -> list[Found]:
+def read_vectors(files: Sequence[tuple[str, bytes, int]], targets: pa.Table) -> list[ExtractedBlobs]:
     """Take deletion vectors out of Puffin files.
 
     Args:
-        files: of each its path, its bytes, and how many of the rows of `wanted` are of it.
-        wanted: see `vectors_in`; every live entry of the files, file by file.
+        files: of each its path, its bytes, and how many of the rows of `targets` are of it.
+        targets: see `vectors_in`; every live entry of the files, file by file.
 
     Raises:
         CorruptFile: see `vectors_in`; positions behind the last row are no reason.
     """
-    found, rows, owners = [], _rows(wanted), []
+    found, rows, owners = [], _rows(targets), []
     start = 0
     for path, data, count in files:
         mine = rows[start : start + count]
         footer = _footer(data, path, mine)
         live = {row.offset for row in mine}
         dead = [b.length for b in footer.blobs if b.type == DELETION_VECTOR and b.offset not in live]
-        found.append(Found(_taken(data, path, footer, mine), sum(dead)))
+        found.append(ExtractedBlobs(_taken(data, path, footer, mine), sum(dead)))
         owners += [path] * count
         start += count
     starts = list(accumulate((len(each.blobs) for each in found), initial=0))
     for row in _check_content([blob for each in found for blob in each.blobs], rows, owners):
         file = bisect_right(starts, row) - 1
-        found[file].reaching.append(row - starts[file])
+        found[file].out_of_range.append(row - starts[file])
     return found
 
 
-def vectors_in(data: bytes, path: str, wanted: pa.Table) -> Iterator[bytes]:
+def vectors_in(data: bytes, path: str, targets: pa.Table) -> Iterator[bytes]:
     """Deletion vectors of a Puffin file, one after the other.
 
     Args:
         data: the file, whole.
         path: for messages.
-        wanted: `file_size`, `offset`, `size`, `ref`, `record_count`, and `last_row`, the data file's last position,
+        targets: `file_size`, `offset`, `size`, `ref`, `record_count`, and `last_row`, the data file's last position,
             or -1 where it is not known.
 
     Raises:
         CorruptFile: the file has another length than the entries say, its footer has another blob at such a place or
             none, a blob is no sound deletion vector, or it has positions behind the last row of its data file.
     """
-    rows = _rows(wanted)
+    rows = _rows(targets)
     footer = _footer(data, path, rows)
     for begin in range(0, len(rows), _VECTORS_AT_ONCE):
         part = rows[begin : begin + _VECTORS_AT_ONCE]
@@ -110,15 +110,15 @@ class _Row(NamedTuple):
     last_row: int
 
 
-def _rows(wanted: pa.Table) -> list[_Row]:
-    return list(map(_Row, *(wanted[name].to_pylist() for name in _Row._fields)))
+def _rows(targets: pa.Table) -> list[_Row]:
+    return list(map(_Row, *(targets[name].to_pylist() for name in _Row._fields)))
 
 
 def _footer(data: bytes, path: str, rows: Sequence[_Row]) -> Footer:
-    said = sorted({row.file_size for row in rows})
-    if said not in ([], [len(data)]):
+    stated = sorted({row.file_size for row in rows})
+    if stated not in ([], [len(data)]):
         raise CorruptFile(
-            path, None, f"the file has {len(data)} bytes, manifests say {', '.join(map(str, said))}"
+            path, None, f"the file has {len(data)} bytes, manifests say {', '.join(map(str, stated))}"
         )
     return read_footer(data, len(data), path)
 
@@ -137,7 +137,7 @@ def _check_content(blobs: Sequence[bytes], rows: Sequence[_Row], paths: Sequence
     Returns:
         Places of those with positions behind the last row.
     """
-    reaching = []
+    out_of_range = []
     for begin in range(0, len(rows), _VECTORS_AT_ONCE):
         some = slice(begin, begin + _VECTORS_AT_ONCE)
         cardinalities, last_rows = [r.record_count for r in rows[some]], [r.last_row for r in rows[some]]
@@ -149,8 +149,8 @@ def _check_content(blobs: Sequence[bytes], rows: Sequence[_Row], paths: Sequence
                 at = row.offset + error.offset if isinstance(error.offset, int) else error.offset
                 raise CorruptFile(path, at, error.reason) from error
             if row.last_row >= 0 and vector.cardinality and vector.bitmap.max() > row.last_row:
-                reaching.append(begin + index)
-    return reaching
+                out_of_range.append(begin + index)
+    return out_of_range
 
 
 def _check_place(
@@ -164,9 +164,9 @@ def _check_place(
         )
     if blob.compression_codec is not None:
         raise CorruptFile(path, offset, f"a deletion vector compressed with {blob.compression_codec}")
-    said = blob.properties.get("referenced-data-file"), blob.properties.get("cardinality")
-    if said != (ref, str(cardinality)):
-        reason = f"the footer says {said[1]} positions of {said[0]}, a manifest {cardinality} of {ref}"
+    stated = blob.properties.get("referenced-data-file"), blob.properties.get("cardinality")
+    if stated != (ref, str(cardinality)):
+        reason = f"the footer says {stated[1]} positions of {stated[0]}, a manifest {cardinality} of {ref}"
         raise CorruptFile(path, offset, reason)
 
 
@@ -181,7 +181,7 @@ def positions_in(blob: bytes) -> Positions:
     return positions
 
 
-def joined(blobs: Sequence[bytes], *, record_count: int) -> tuple[bytes, int, int]:
+def merge_vectors(blobs: Sequence[bytes], *, record_count: int) -> tuple[bytes, int, int]:
     """One deletion vector of several.
 
     Args:
@@ -201,7 +201,7 @@ def joined(blobs: Sequence[bytes], *, record_count: int) -> tuple[bytes, int, in
     return blob, len(inside), int(inside.sum(dtype=np.uint64))
 
 
-def lacking(vector: bytes, others: Sequence[bytes], *, record_count: int) -> int:
+def missing_positions(vector: bytes, others: Sequence[bytes], *, record_count: int) -> int:
     """How many positions below `record_count` of the others a deletion vector does not have."""
     own = vector_of(vector).bitmap
     missing = BitMap64()

@@ -17,7 +17,7 @@ from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.columns import Executor, decode_records
 from iceberg_cli.iceberg.avro.container import Container, read_container
-from iceberg_cli.iceberg.avro.projection import Wanted, compile_plan
+from iceberg_cli.iceberg.avro.projection import Projection, compile_plan
 from iceberg_cli.iceberg.avro.schema import record_of
 from iceberg_cli.iceberg.spec.manifest_list import (
     MANIFEST_LIST_SCHEMA,
@@ -30,7 +30,7 @@ _ADDED, _DELETED = 1, 2
 _MAX_ROW_ID = 1 << 62  # no table comes near it, and sums below it are exact enough to compare
 
 
-class Source(Protocol):
+class InheritedFields(Protocol):
     """The fields of a manifest list's row that are inherited."""
 
     @property
@@ -45,7 +45,7 @@ class Source(Protocol):
     def first_row_id(self) -> int | None: ...
 
 
-def inherit(entries: pa.Table, sources: Sequence[Source]) -> pa.Table:
+def inherit(entries: pa.Table, sources: Sequence[InheritedFields]) -> pa.Table:
     """Fill in what is null and inherited, in those of the columns that `entries` has.
 
     Args:
@@ -78,7 +78,7 @@ def inherit(entries: pa.Table, sources: Sequence[Source]) -> pa.Table:
 _INHERITED = ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 
 
-def _of(sources: Sequence[Source], name: str) -> pa.Array:
+def _of(sources: Sequence[InheritedFields], name: str) -> pa.Array:
     return pa.array([getattr(source, name) for source in sources], pa.int64())
 
 
@@ -91,7 +91,7 @@ def _sequence_numbers(
     name: str,
     files: npt.NDArray[np.int32],
     status: npt.NDArray[np.int32],
-    sources: Sequence[Source],
+    sources: Sequence[InheritedFields],
 ) -> pa.Array:
     if not column.null_count:
         return column
@@ -113,7 +113,7 @@ def _row_ids(
     files: npt.NDArray[np.int32],
     status: npt.NDArray[np.int32],
     records: npt.NDArray[np.int64],
-    sources: Sequence[Source],
+    sources: Sequence[InheritedFields],
 ) -> pa.Array:
     """Explicit ids stay; live data files without one get consecutive ranges in file order."""
     firsts = np.array(
@@ -299,9 +299,9 @@ def open_manifest(source: ManifestSource, data: bytes) -> ManifestSource:
         )
         raise CorruptFile(source.path, None, reason)
     container = read_container(data, source.path)
-    said = manifest_metadata(container).content
-    if said is not None and said != source.content:
-        raise CorruptFile(source.path, "content", f"{said}, but the manifest list says {source.content}")
+    stated = manifest_metadata(container).content
+    if stated is not None and stated != source.content:
+        raise CorruptFile(source.path, "content", f"{stated}, but the manifest list says {source.content}")
     return replace(source, data=b"", container=container, length=len(data))
 
 
@@ -332,7 +332,7 @@ def read_entries(
     sources: Sequence[ManifestSource],
     *,
     columns: Sequence[str],
-    edges: Sequence[Wanted] = (),
+    edges: Sequence[Projection] = (),
     live_only: bool = False,
     executor: Executor = "auto",
 ) -> list[EntryBatch]:
@@ -388,7 +388,7 @@ def _decode(
     group: _Group,
     sources: Sequence[ManifestSource],
     columns: Sequence[str],
-    edges: Sequence[Wanted],
+    edges: Sequence[Projection],
     executor: Executor,
     *,
     live_only: bool,
@@ -396,8 +396,8 @@ def _decode(
     """Decode what waits in `group`, check it and append its table."""
     first = group.containers[0]
     needed = list(dict.fromkeys([*_CHECKED, *columns]))
-    wanted = [Wanted(name, _COLUMNS[name].ids, hashed=name == "file_path_hash") for name in needed]
-    plan = compile_plan(record_of(first.type, first.path), [*wanted, *edges], path=first.path)
+    projections = [Projection(name, _COLUMNS[name].ids, hashed=name == "file_path_hash") for name in needed]
+    plan = compile_plan(record_of(first.type, first.path), [*projections, *edges], path=first.path)
     for name in plan.missing:
         if _COLUMNS[name].required:
             raise CorruptFile(first.path, f"field {name}", "required, but not in the schema")

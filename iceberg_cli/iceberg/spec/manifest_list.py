@@ -16,7 +16,7 @@ from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.columns import Executor, decode_records
 from iceberg_cli.iceberg.avro.container import Container, read_container
-from iceberg_cli.iceberg.avro.projection import Node, Plan, Wanted, compile_plan
+from iceberg_cli.iceberg.avro.projection import DecodePlan, Node, Projection, compile_plan
 from iceberg_cli.iceberg.avro.schema import AvroType, record_of
 
 _I32, _I64 = pa.int32(), pa.int64()
@@ -121,7 +121,9 @@ def _version(container: Container, format_version: int) -> int:
 def _read_group(group: Sequence[tuple[int, Container]], version: int, executor: Executor) -> pa.Table:
     first = group[0][1]
     plan = compile_plan(
-        record_of(first.type, first.path), [Wanted(f.name, (f.field_id,)) for f in _FIELDS], path=first.path
+        record_of(first.type, first.path),
+        [Projection(f.name, (f.field_id,)) for f in _FIELDS],
+        path=first.path,
     )
     raw = decode_records(plan, [container for _, container in group], executor=executor)
     paths = [container.path for _, container in group]
@@ -134,7 +136,7 @@ def _read_group(group: Sequence[tuple[int, Container]], version: int, executor: 
 
 
 def _column(
-    plan: Plan, raw: pa.Table, field: _Field, version: int, paths: Sequence[str], files: np.ndarray
+    plan: DecodePlan, raw: pa.Table, field: _Field, version: int, paths: Sequence[str], files: np.ndarray
 ) -> pa.Array:
     required = field.required_from is not None and field.required_from <= version
     if field.name in plan.missing:
@@ -167,20 +169,22 @@ def _check_range(column: pa.Array, field: _Field, paths: Sequence[str], files: n
         raise CorruptFile(paths[files[row]], f"field {field.name}", f"{values[row]} is out of range")
 
 
-def cast_column(column: pa.Array, wanted: pa.DataType, name: str, path: str) -> pa.Array:
+def cast_column(column: pa.Array, target_type: pa.DataType, name: str, path: str) -> pa.Array:
     """`column` as the specification's type; writers may use a wider or narrower integer.
 
     Raises:
         CorruptFile: the values do not fit, or the type is another one.
     """
-    if column.type == wanted:
+    if column.type == target_type:
         return column
-    if not pa.types.is_null(column.type) and pa.types.is_nested(column.type) != pa.types.is_nested(wanted):
-        raise CorruptFile(path, f"field {name}", f"type is {column.type}, not {wanted}")
+    if not pa.types.is_null(column.type) and pa.types.is_nested(column.type) != pa.types.is_nested(
+        target_type
+    ):
+        raise CorruptFile(path, f"field {name}", f"type is {column.type}, not {target_type}")
     try:
-        return column.cast(wanted)
+        return column.cast(target_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        raise CorruptFile(path, f"field {name}", f"type is {column.type}, not {wanted}") from None
+        raise CorruptFile(path, f"field {name}", f"type is {column.type}, not {target_type}") from None
 
 
 def _summaries(column: pa.Array, node: Node, path: str) -> pa.Array:

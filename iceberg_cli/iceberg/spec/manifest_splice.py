@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.iceberg.avro.encoder import NULL, joined, optional_longs
-from iceberg_cli.iceberg.avro.projection import Ints, Wanted
+from iceberg_cli.iceberg.avro.projection import Ints, Projection
 from iceberg_cli.iceberg.avro.schema import AvroType
 from iceberg_cli.iceberg.spec.manifest import ManifestSource
 from iceberg_cli.iceberg.spec.manifest_writer import encoded_entries, partition_ids
@@ -36,7 +36,7 @@ _SLOW_ROWS = 1_000  # decoded to Python objects at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FieldRun:
     """Neighbouring fields of the source that are copied: the columns that hold where they start and end."""
 
     start: str
@@ -53,8 +53,8 @@ class Recipe:
     """How entries of one writer schema become entries of another. `edges` are the columns that `pieces` need."""
 
     numbers: tuple[str, ...]  # of the head
-    pieces: tuple[Run | RowId | bytes, ...]
-    edges: tuple[Wanted, ...]
+    pieces: tuple[FieldRun | RowId | bytes, ...]
+    edges: tuple[Projection, ...]
 
 
 def recipe(source: AvroType, target: AvroType) -> Recipe | None:
@@ -89,19 +89,19 @@ def recipe(source: AvroType, target: AvroType) -> Recipe | None:
 def _recipe(
     data_file: AvroType, numbers: tuple[str, ...], pieces: Sequence[tuple[int, int] | RowId | bytes]
 ) -> Recipe:
-    edges: list[Wanted] = []
-    found: list[Run | RowId | bytes] = []
+    edges: list[Projection] = []
+    found: list[FieldRun | RowId | bytes] = []
     for piece in pieces:
         if not isinstance(piece, tuple):
             found.append(piece)
             continue
-        run = Run(f"start {piece[0]}", f"end {piece[1]}")
+        run = FieldRun(f"start {piece[0]}", f"end {piece[1]}")
         first, last = (data_file.fields[index].field_id for index in piece)
         assert first is not None
         assert last is not None
         edges += [
-            Wanted(run.start, (_DATA_FILE, first), edge="start"),
-            Wanted(run.end, (_DATA_FILE, last), edge="end"),
+            Projection(run.start, (_DATA_FILE, first), edge="start"),
+            Projection(run.end, (_DATA_FILE, last), edge="end"),
         ]
         found.append(run)
     return Recipe(numbers, tuple(found), tuple(edges))
@@ -172,7 +172,7 @@ def spliced(
     parts: list[Any] = [_statuses(statuses), optional_longs([entries[n].take(taken) for n in found.numbers])]
     for piece in found.pieces:
         match piece:
-            case Run(start, end):
+            case FieldRun(start, end):
                 parts.append(_copied(payload, entries[start].to_numpy(), entries[end].to_numpy(), rows))
             case RowId():
                 parts.append(optional_longs([entries["first_row_id"].take(taken)]))

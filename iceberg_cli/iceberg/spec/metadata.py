@@ -33,7 +33,7 @@ from iceberg_cli.iceberg.spec.snapshot import (
     SnapshotLogEntry,
     SnapshotRef,
 )
-from iceberg_cli.iceberg.spec.statistics_files import BlobMetadata, PartitionStatisticsFile, StatisticsFile
+from iceberg_cli.iceberg.spec.statistics_files import PartitionStatisticsFile, StatisticsBlob, StatisticsFile
 from iceberg_cli.paths import canonical
 
 _EVERY_TABLE: Final = ("format-version", "table-uuid", "location", "schema", "schemas", "snapshots")
@@ -230,7 +230,6 @@ def read_next_row_id(obj: Fields, version: int) -> int:
 __all__ = [
     "MAIN",
     "SUPPORTED_FORMAT_VERSION",
-    "BlobMetadata",
     "EncryptedKey",
     "MetadataLogEntry",
     "NestedField",
@@ -243,6 +242,7 @@ __all__ = [
     "SnapshotRef",
     "SortField",
     "SortOrder",
+    "StatisticsBlob",
     "StatisticsFile",
     "TableMetadata",
 ]

@@ -35,14 +35,14 @@ _RUNS_PER_PATH: Final = 4  # more, and the rows are not sorted as they should be
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FileSplit:
     """Part `number` of `of` about equal parts of a file, by whole row groups; it may be empty."""
 
     number: int = 0
     of: int = 1
 
 
-WHOLE: Final = Share()
+WHOLE: Final = FileSplit()
 
 
 def read_position_deletes(
@@ -51,16 +51,16 @@ def read_position_deletes(
     *,
     record_count: int,
     only: Container[str] | None = None,
-    share: Share = WHOLE,
+    split: FileSplit = WHOLE,
 ) -> pa.Table:
     """The positions that one Parquet file deletes.
 
     Args:
-        data: the file, whole, of whatever share: its footer says where the row groups are.
+        data: the file, whole, of whatever split: its footer says where the row groups are.
         path: for messages, and `source` of the result.
         record_count: rows that its manifest entry says it has.
         only: data files that are asked for; None for all.
-        share: what is decoded.
+        split: what is decoded.
 
     Returns:
         Rows of `PARTS_SCHEMA`, one for each data file that is named and asked for. Positions from 2^49 on are only in
@@ -70,11 +70,11 @@ def read_position_deletes(
         CorruptFile: no Parquet file of the two columns, another number of rows, a null, a negative position.
         Refused: a Parquet file that pyarrow cannot open.
     """
-    return read_share(data, path, record_count=record_count, only=only, share=share)[0]
+    return read_split(data, path, record_count=record_count, only=only, split=split)[0]
 
 
-def read_share(
-    data: bytes, path: str, *, record_count: int, only: Container[str] | None, share: Share
+def read_split(
+    data: bytes, path: str, *, record_count: int, only: Container[str] | None, split: FileSplit
 ) -> tuple[pa.Table, int]:
     """See `read_position_deletes`; also the number of rows that were decoded.
 
@@ -83,7 +83,7 @@ def read_share(
     parts: dict[str, list[npt.NDArray[np.int64]]] = {}
     rows, distinct, waiting = 0, 0, 0
     try:
-        expected, batches = _batches(data, path, record_count, share, with_positions=True)
+        expected, batches = _batches(data, path, record_count, split, with_positions=True)
         for batch in batches:
             _split(batch, parts, path, only)
             rows += batch.num_rows
@@ -163,7 +163,7 @@ def positions_of(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 
 
 def _batches(
-    data: bytes, path: str, record_count: int, share: Share, *, with_positions: bool
+    data: bytes, path: str, record_count: int, split: FileSplit, *, with_positions: bool
 ) -> tuple[int, Iterator[pa.RecordBatch]]:
     """The rows of a share, and batches of its columns: `file_path`, which is dictionary-encoded, and maybe `pos`."""
     import pyarrow.parquet as pq
@@ -183,7 +183,7 @@ def _batches(
     counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     if sum(counts) != record_count:
         raise CorruptFile(path, None, rows_differ(sum(counts), record_count))
-    mine = [group for group in range(len(counts)) if group * share.of // len(counts) == share.number]
+    mine = [group for group in range(len(counts)) if group * split.of // len(counts) == split.number]
     batches = file.iter_batches(_BATCH_ROWS, row_groups=mine, columns=names, use_threads=False)
     return sum(counts[group] for group in mine), batches if mine else iter(())
 

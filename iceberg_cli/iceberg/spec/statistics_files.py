@@ -13,7 +13,7 @@ from iceberg_cli.iceberg.spec.json_fields import Fields, Json, Layout, all_to_js
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlobMetadata:
+class StatisticsBlob:
     """What metadata repeats of one blob of a statistics file."""
 
     type: str
@@ -25,7 +25,7 @@ class BlobMetadata:
     layout: Layout = field(default=(), compare=False, repr=False)
 
     @classmethod
-    def from_json(cls, value: object, *, path: str, where: str = "blob-metadata") -> BlobMetadata:
+    def from_json(cls, value: object, *, path: str, where: str = "blob-metadata") -> StatisticsBlob:
         """Read one blob's metadata; raises InvalidMetadata naming the field."""
         obj = Fields(value, path, where)
         return cls(
@@ -59,7 +59,7 @@ class StatisticsFile:
     file_size_in_bytes: int
     file_footer_size_in_bytes: int
     key_metadata: str | None = None
-    blob_metadata: tuple[BlobMetadata, ...]
+    blob_metadata: tuple[StatisticsBlob, ...]
     extra: Json = field(default_factory=dict)
     layout: Layout = field(default=(), compare=False, repr=False)
 
@@ -74,7 +74,7 @@ class StatisticsFile:
             file_footer_size_in_bytes=obj.integer("file-footer-size-in-bytes"),
             key_metadata=obj.optional_string("key-metadata"),
             blob_metadata=tuple(
-                BlobMetadata.from_json(blob, path=path, where=f"{where}.blob-metadata[{i}]")
+                StatisticsBlob.from_json(blob, path=path, where=f"{where}.blob-metadata[{i}]")
                 for i, blob in enumerate(obj.array("blob-metadata"))
             ),
             extra=obj.leftover(_STATISTICS_KEYS),

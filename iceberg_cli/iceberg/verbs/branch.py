@@ -35,7 +35,7 @@ _COUNTS = tuple(f"{status}_{unit}_count" for status in _STATUSES for unit in ("f
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class BranchHead:
     """A branch, the snapshot it points to, and the rows of `MANIFEST_LIST_SCHEMA` that this lists.
 
     `unknown_fields` are those that its manifest list has besides, and that a new list would lose. `uncounted` are the
@@ -62,7 +62,7 @@ def branches(table: IcebergTable) -> list[str]:
     return sorted(names, key=lambda name: (name != MAIN, name))
 
 
-def head_of(table: IcebergTable, ref: str) -> Head:
+def head_of(table: IcebergTable, ref: str) -> BranchHead:
     """What a branch's head lists. Counts that the list lacks (v1) are counted from the manifests.
 
     Raises:
@@ -77,7 +77,7 @@ def head_of(table: IcebergTable, ref: str) -> Head:
         # Where the list had no counts it could not be checked when it was read.
         files = pc.add(rows["added_files_count"], rows["existing_files_count"])
         check_counted(snapshot_files(snapshot), int(pc.sum(files).as_py() or 0))
-    return Head(
+    return BranchHead(
         ref=ref, snapshot=snapshot, rows=rows, unknown_fields=unknown_fields, uncounted=tuple(uncounted)
     )
 
@@ -92,7 +92,7 @@ def _listed(table: IcebergTable, snapshot: Snapshot) -> tuple[pa.Table, tuple[st
     files = snapshot_files(snapshot)
     if path is None:
         phase = "reading the manifests that the snapshot names"
-        rows = table.liveness.manifests([files], phase=phase, required=True).rows
+        rows = table.reachability.manifests([files], phase=phase, required=True).rows
         return rows.select(MANIFEST_LIST_SCHEMA.names), ()
     try:
         data = table.storage.read(path)
@@ -109,7 +109,7 @@ def _listed(table: IcebergTable, snapshot: Snapshot) -> tuple[pa.Table, tuple[st
     return rows, unknown_row_fields(record_of(read_header(data, path).type, path))
 
 
-def with_lengths(table: IcebergTable, head: Head) -> tuple[Head, Mapping[str, str]]:
+def with_lengths(table: IcebergTable, head: BranchHead) -> tuple[BranchHead, Mapping[str, str]]:
     """A head whose rows have the manifests' true lengths.
 
     Args:
@@ -158,9 +158,11 @@ def with_counts(table: IcebergTable, rows: pa.Table) -> pa.Table:
         return rows
     places = {path: place for place, path in enumerate(rows["manifest_path"].to_pylist())}
     counted = {name: rows[name].to_numpy(zero_copy_only=False).copy() for name in _COUNTS}
-    wanted = rows.filter(array_of(unknown))
+    uncounted = rows.filter(array_of(unknown))
     columns = ("status", "record_count")
-    for paths, found in table.liveness.from_entries(wanted, columns, _counts, phase="counting manifests"):
+    for paths, found in table.reachability.from_entries(
+        uncounted, columns, _counts, phase="counting manifests"
+    ):
         chosen = [places[path] for path in paths]
         for name in _COUNTS:
             counted[name][chosen] = found[name]

@@ -50,7 +50,9 @@ class Deletions:
         self._trusted = trusted
         self._targets = targets
         self._checksums: dict[str, bool] = {}
-        self._asked = Counter[str]()  # files of each folder, until a look has told of its checksums
+        self._files_since_look = Counter[
+            str
+        ]()  # files of each folder, until a look has told of its checksums
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Unlink files and Hadoop's hidden checksum files beside them.
@@ -119,9 +121,12 @@ class Deletions:
         take longer than as many attempts as there were; where the folder's size says that it will, it is not begun.
         """
         if folder not in self._checksums:
-            self._asked[folder] += files
-            most_entries = _LOOK_ENTRIES * self._asked[folder]
-            if self._asked[folder] < _FEW_FILES or os.fstat(parent).st_size > _ENTRY_BYTES * most_entries:
+            self._files_since_look[folder] += files
+            most_entries = _LOOK_ENTRIES * self._files_since_look[folder]
+            if (
+                self._files_since_look[folder] < _FEW_FILES
+                or os.fstat(parent).st_size > _ENTRY_BYTES * most_entries
+            ):
                 return True
             try:
                 with os.scandir(parent) as entries:

@@ -28,17 +28,17 @@ from iceberg_cli.delta.spec.row_ids import (
     FEATURE,
     high_water_mark,
     ids_problem,
-    lacking,
+    without_row_ids,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.assign_row_ids import rules
-from iceberg_cli.delta.verbs.assign_row_ids.rules import DECLARE, ENABLE, Files
+from iceberg_cli.delta.verbs.assign_row_ids.rules import DECLARE, ENABLE, FilesWithoutIds
 from iceberg_cli.delta.verbs.policies import AssignPolicy
 from iceberg_cli.delta.verbs.upgrade_v3 import rules as upgrade
 from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage import Storage
 
 _MAGIC: Final = b"PAR1"
@@ -106,7 +106,7 @@ _EXAMPLES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _RowCounts:
     """Rows that were counted, by storage path: a file never changes."""
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class AssignRowIds:
     columns: Final = ("assigned_rows_count", "assigned_files_count")
 
     def plan(
-        self, table: DeltaTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+        self, table: DeltaTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
     ) -> Plan:
         """The steps that are due.
 
@@ -127,19 +127,19 @@ class AssignRowIds:
             UsageError: the policy makes no sense. CorruptFile: statistics, the high-water mark or a footer cannot be
             read.
         """
-        asked = AssignPolicy.from_json(policy)
+        policy = AssignPolicy.from_json(document)
         base = table.load()
         snapshot = table.snapshot
         counted = _counted_before(shown)
-        files = _files(table, asked, counted)
-        size = rules.DEFAULT_BATCH_SIZE if asked.batch_size is None else asked.batch_size
+        files = _files(table, policy, counted)
+        size = rules.DEFAULT_BATCH_SIZE if policy.batch_size is None else policy.batch_size
         plan = Plan(
             operation=OPERATION,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
-            options=_options(asked, size),
-            policy=asked.to_json(),
+            options=_options(policy, size),
+            policy=policy.to_json(),
             # What an earlier plan lists bounds this one by its steps: ids are given to whatever file has none then.
             verdicts=_verdicts(snapshot, files) if shown is None else shown.verdicts,
         )
@@ -152,7 +152,7 @@ class AssignRowIds:
         steps = tuple(replace(step, work=counted) for step in steps)
         return table.resolve(table.blocked(replace(plan, steps=steps, blocked_by=blocked if steps else ())))
 
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:  # noqa: ARG002
         """Nothing: there are no files."""
         return {}
 
@@ -160,11 +160,11 @@ class AssignRowIds:
 VERB: Final = AssignRowIds()
 
 
-def _options(asked: AssignPolicy, size: int) -> dict[str, Option]:
+def _options(policy: AssignPolicy, size: int) -> dict[str, Option]:
     return {
-        "batch_size": Option(value=size, source="default" if asked.batch_size is None else "--batch-size"),
+        "batch_size": Option(value=size, source="default" if policy.batch_size is None else "--batch-size"),
         "count_rows": Option(
-            value=asked.count_rows, source="--count-rows" if asked.count_rows else "default"
+            value=policy.count_rows, source="--count-rows" if policy.count_rows else "default"
         ),
     }
 
@@ -172,13 +172,13 @@ def _options(asked: AssignPolicy, size: int) -> dict[str, Option]:
 # -- what lacks ids --------------------------------------------------------------------------------------------
 
 
-def _files(table: DeltaTable, asked: AssignPolicy, counted: _Counted) -> Files:
+def _files(table: DeltaTable, policy: AssignPolicy, counted: _RowCounts) -> FilesWithoutIds:
     """The files without ids; footers are read where that is asked for and statistics do not tell."""
     adds = table.snapshot.adds
-    missing = adds.filter(pa.array(lacking(adds))).combine_chunks()
+    missing = adds.filter(pa.array(without_row_ids(adds))).combine_chunks()
     rows = record_counts(missing)
     unknown = rows == UNKNOWN
-    if asked.count_rows and unknown.any():
+    if policy.count_rows and unknown.any():
         chosen = missing.filter(pa.array(unknown))
         paths = physical_column(chosen.column("path"), table.root).to_pylist()
         sizes = dict(zip(paths, chosen.column("size").to_pylist(), strict=True))
@@ -186,14 +186,14 @@ def _files(table: DeltaTable, asked: AssignPolicy, counted: _Counted) -> Files:
         found = rows_of(table.storage, [(path, sizes[path]) for path in new], table.on_event)
         counted.rows.update(zip(new, found, strict=True))
         rows[unknown] = [counted.rows[path] for path in paths]
-    return Files(adds=missing, rows=rows, counted=unknown & (rows != UNKNOWN))
+    return FilesWithoutIds(adds=missing, rows=rows, counted=unknown & (rows != UNKNOWN))
 
 
-def _counted_before(shown: Plan | None) -> _Counted:
+def _counted_before(shown: Plan | None) -> _RowCounts:
     works = (
-        [step.work for step in shown.steps if isinstance(step.work, _Counted)] if shown is not None else []
+        [step.work for step in shown.steps if isinstance(step.work, _RowCounts)] if shown is not None else []
     )
-    return works[0] if works else _Counted()
+    return works[0] if works else _RowCounts()
 
 
 def _declared(snapshot: Snapshot) -> bool:
@@ -206,7 +206,7 @@ def _enabled(snapshot: Snapshot) -> bool:
     return on and rules.has_column_names(snapshot.metadata)
 
 
-def _blocked_by(snapshot: Snapshot, files: Files) -> tuple[str, ...]:
+def _blocked_by(snapshot: Snapshot, files: FilesWithoutIds) -> tuple[str, ...]:
     """Why no file may get ids."""
     reasons = []
     if snapshot.metadata.property_bool(rules.SUSPENDED, default=False):
@@ -222,17 +222,17 @@ def _blocked_by(snapshot: Snapshot, files: Files) -> tuple[str, ...]:
     return (*reasons, *([] if problem is None else [problem]))
 
 
-def _verdicts(snapshot: Snapshot, files: Files) -> tuple[Verdict, ...]:
+def _verdicts(snapshot: Snapshot, files: FilesWithoutIds) -> tuple[Verdict, ...]:
     declared, enabled, count = _declared(snapshot), _enabled(snapshot), files.adds.num_rows
     mark = high_water_mark(snapshot)
     if not count:
-        told = f"each of {snapshot.adds.num_rows:,} files has them; the high-water mark is {mark}"
+        reason = f"each of {snapshot.adds.num_rows:,} files has them; the high-water mark is {mark}"
     elif (files.rows == UNKNOWN).any():
-        told = f"{count:,} of {snapshot.adds.num_rows:,} files have none"
+        reason = f"{count:,} of {snapshot.adds.num_rows:,} files have none"
     else:
         fresh = int(files.rows[pc.is_null(files.adds.column("baseRowId")).to_numpy()].sum())
         ids = f", ids {mark + 1} to {mark + fresh}" if fresh else ""
-        told = f"{count:,} of {snapshot.adds.num_rows:,} files have none: {fresh:,} rows{ids}"
+        reason = f"{count:,} of {snapshot.adds.num_rows:,} files have none: {fresh:,} rows{ids}"
     return (
         Verdict(
             subject="feature",
@@ -240,7 +240,7 @@ def _verdicts(snapshot: Snapshot, files: Files) -> tuple[Verdict, ...]:
             keep=declared,
             reason="the table has it" if declared else f"it is added, with {DOMAIN_FEATURE}",
         ),
-        Verdict(subject="row-ids", id="of files", keep=not count, reason=told),
+        Verdict(subject="row-ids", id="of files", keep=not count, reason=reason),
         Verdict(
             subject="property",
             id=ENABLED,
@@ -263,7 +263,7 @@ def _property_reason(snapshot: Snapshot) -> str:
 # -- steps -----------------------------------------------------------------------------------------------------
 
 
-def _names(snapshot: Snapshot, files: Files, size: int, shown: Plan | None) -> tuple[str, ...]:
+def _names(snapshot: Snapshot, files: FilesWithoutIds, size: int, shown: Plan | None) -> tuple[str, ...]:
     """The steps that are due, in order; while files are left, all batches that a plan lists which was shown."""
     before = None if shown is None else [step.name for step in shown.steps]
     count = files.adds.num_rows
@@ -281,7 +281,9 @@ def _names(snapshot: Snapshot, files: Files, size: int, shown: Plan | None) -> t
     return tuple(name for name in names if name in before and (name == DECLARE or _declared(snapshot)))
 
 
-def _steps(snapshot: Snapshot, files: Files, names: Sequence[str], size: int, *, again: bool) -> list[Step]:
+def _steps(
+    snapshot: Snapshot, files: FilesWithoutIds, names: Sequence[str], size: int, *, again: bool
+) -> list[Step]:
     """The steps of these names.
 
     Args:

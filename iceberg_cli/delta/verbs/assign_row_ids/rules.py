@@ -35,7 +35,7 @@ _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class FilesWithoutIds:
     """The n active files that lack row ids, in the order of the log.
 
     Args:
@@ -48,10 +48,10 @@ class Files:
     rows: Int64s
     counted: np.ndarray[Any, np.dtype[np.bool_]]
 
-    def batch(self, start: int, size: int) -> Files:
+    def batch(self, start: int, size: int) -> FilesWithoutIds:
         """Those from `start`, at most `size` of them."""
         stop = start + size
-        return Files(
+        return FilesWithoutIds(
             adds=self.adds.slice(start, size), rows=self.rows[start:stop], counted=self.counted[start:stop]
         )
 
@@ -83,7 +83,7 @@ class Batch:
         return {"assigned_rows_count": self.rows, "assigned_files_count": self.adds.num_rows}
 
 
-def numbered(snapshot: Snapshot, files: Files, *, mark: int) -> Batch:
+def numbered(snapshot: Snapshot, files: FilesWithoutIds, *, mark: int) -> Batch:
     """Ids for files.
 
     Args:
@@ -121,12 +121,12 @@ def enable(snapshot: Snapshot, batch: Batch) -> Change:
     metadata = snapshot.metadata
     properties = {ENABLED: "true"}
     names = column_names(metadata, snapshot.version)
-    told = replace(metadata, configuration={**metadata.configuration, **properties, **names})
+    updated = replace(metadata, configuration={**metadata.configuration, **properties, **names})
     info: dict[str, Any] = {
         "operation": "SET TBLPROPERTIES",
         "operationParameters": {"properties": json.dumps(properties, separators=(",", ":"))},
     }
-    action = {"metaData": told.to_json()}
+    action = {"metaData": updated.to_json()}
     if not batch.adds.num_rows:
         info |= {"isolationLevel": "Serializable", "isBlindAppend": True, "tags": {_ENABLEMENT_ONLY: "true"}}
         return Change(updates=({"commitInfo": info}, action))

@@ -148,10 +148,10 @@ def checkpoint_task(version: int) -> Task:
 
 def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> tuple[bytes, tuple[str, ...]]:
     """The file of a `checkpoint_task`, and what it lacks, in words."""
-    from iceberg_cli.delta.spec.checkpoint_writing import writing
+    from iceberg_cli.delta.spec.checkpoint_writing import checkpoint_writer
 
     (version,) = task.inputs
-    made = writing(checkpoint_state(log.snapshot(int(version)), as_of_ms=as_of_ms))
+    made = checkpoint_writer(checkpoint_state(log.snapshot(int(version)), as_of_ms=as_of_ms))
     return made.classic()[0], made.columns.warnings
 
 
@@ -170,7 +170,7 @@ def newest_version_at(log: DeltaLog, listing: Listing, snapshot: Snapshot, time_
     if has_in_commit_timestamps(snapshot.protocol, metadata):
         in_commit_from = metadata.property_int(_IN_COMMIT_VERSION, 0)
 
-    def told(version: int) -> int:
+    def timestamp_of(version: int) -> int:
         time_ms = in_commit_timestamp(log.commits(version, version, listing=listing), version)
         if time_ms is None:
             path = f"{log.folder}/{version:020}.json"
@@ -182,4 +182,4 @@ def newest_version_at(log: DeltaLog, listing: Listing, snapshot: Snapshot, time_
         for version, written_ms in listing.commit_times_ms().items()
         if version <= snapshot.version
     }
-    return newest_commit_at(times, time_ms, in_commit_from=in_commit_from, told=told)
+    return newest_commit_at(times, time_ms, in_commit_from=in_commit_from, timestamp_of=timestamp_of)

@@ -52,8 +52,8 @@ from iceberg_cli.delta.verbs.policies import LITE, ExpirePolicy
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.nested_tables import NestedFiles
-from iceberg_cli.paths import liveness_key_column
-from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.paths import path_key_column
+from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import iso
@@ -83,7 +83,7 @@ class ExpireSnapshots:
     columns: Final = tuple(f"deleted_{kind}s_count" for kind in DELTA_KINDS)
 
     def plan(
-        self, table: DeltaTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+        self, table: DeltaTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
     ) -> Plan:
         """The plan with its removals.
 
@@ -91,16 +91,16 @@ class ExpireSnapshots:
             UsageError: the policy makes no sense. Refused: lite mode would miss files.
             CorruptFile: something that must be read cannot be read whole.
         """
-        asked = ExpirePolicy.from_json(policy)
+        policy = ExpirePolicy.from_json(document)
         base = table.load()
-        retention = retention_of(table.snapshot.metadata, asked, as_of_ms=as_of_ms)
+        retention = retention_of(table.snapshot.metadata, policy, as_of_ms=as_of_ms)
         only = None if shown is None else shown.removals
-        sifted, info = _sift(table, asked, retention, only)
+        decision, info = _classify(table, policy, retention, only)
         nested = NestedFiles(table.nested_tables())
         log = LogCleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
         rows = pa.concat_tables(
             [
-                _removals(pa.concat_tables(nested.left_out([sifted.files])), START_STEP),
+                _removals(pa.concat_tables(nested.left_out([decision.files])), START_STEP),
                 _removals(log.versions, VERSION_STEP),
                 _removals(log.sidecars, SIDECAR_STEP),
             ]
@@ -113,63 +113,63 @@ class ExpireSnapshots:
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
-            options={**options_of(retention, asked), KEPT_OPTION: kept},
-            policy=asked.to_json(),
-            verdicts=(*_verdicts(sifted), *nested.verdicts(), log.verdict()),
+            options={**options_of(retention, policy), KEPT_OPTION: kept},
+            policy=policy.to_json(),
+            verdicts=(*_verdicts(decision), *nested.verdicts(), log.verdict()),
             warnings=(
                 *dated_ahead(table.snapshot, as_of_ms=as_of_ms),
-                *_unproved(table, asked, retention, sifted),
+                *_unproved(table, policy, retention, decision),
                 *_shared(table),
                 *log.warnings,
             ),
         )
         plan = table.resolve(plan, rows)
         assert plan.removals is not None
-        steps = _steps(plan.removals, asked, retention, log.tasks, info=info, folders=sifted.folders)
+        steps = _steps(plan.removals, policy, retention, log.tasks, info=info, folders=decision.folders)
         blocked = (*retention.blocked_by, *log.blocked_by) if steps else ()
         return table.blocked(replace(plan, steps=steps, blocked_by=(*plan.blocked_by, *blocked)))
 
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:  # noqa: ARG002
         """Write the record for the next VACUUM in lite mode, or the checkpoint that stands for what goes."""
         return {task: _write(table, task, path) for task, path in paths.items()}
 
 
-def _sift(
-    table: DeltaTable, asked: ExpirePolicy, retention: Retention, only: Removals | None
-) -> tuple[vacuum.Sifted, dict[str, int]]:
+def _classify(
+    table: DeltaTable, policy: ExpirePolicy, retention: Retention, only: Removals | None
+) -> tuple[vacuum.VacuumDecision, dict[str, int]]:
     """Which files outside the log go, and what the next VACUUM in lite mode should know."""
     log, snapshot, root = table.log, table.snapshot, table.root
     info: dict[str, int] = {}
-    if only is None and asked.mode == LITE:
+    if only is None and policy.mode == LITE:
         listing, removed, info = _named_in_log(table, retention)
     else:
         commit_ms = commit_times_of_removes(log, snapshot)
         removed = vacuum.removed_files(snapshot.removes, root=root, commit_ms=commit_ms)
         if only is not None:
             listing = _as_listing(only, cut_ms=retention.cut_ms)
-        elif asked.inventory is not None:
-            listing = inventory(table.storage, asked.inventory)
+        elif policy.inventory is not None:
+            listing = inventory(table.storage, policy.inventory)
         else:
             listing = listed(table.storage, root)
             info = _info_of_all(table, retention)
-    sifted = vacuum.sift(
+    decision = vacuum.classify_files(
         listing,
         root=root,
-        needed=partial(table.needs.hold, snapshot, cut_ms=retention.cut_ms),
+        needed=partial(table.reachability.reachable, snapshot, cut_ms=retention.cut_ms),
         removed=removed,
         cut_ms=retention.cut_ms,
         partition_columns=snapshot.metadata.partition_columns,
-        metadata_hidden=table.needs.metadata_hidden(snapshot),
+        metadata_hidden=table.reachability.metadata_hidden(snapshot),
     )
-    return sifted if only is None else replace(sifted, files=_as_shown(sifted.files, only)), info
+    return decision if only is None else replace(decision, files=_as_shown(decision.files, only)), info
 
 
 def _unproved(
-    table: DeltaTable, asked: ExpirePolicy, retention: Retention, sifted: vacuum.Sifted
+    table: DeltaTable, policy: ExpirePolicy, retention: Retention, decision: vacuum.VacuumDecision
 ) -> tuple[str, ...]:
     """A warning where files go that may have been removed after the cut-off, by commits that are gone."""
-    asked_ms, promised_ms = retention.retention_ms.value, retention.table_retention_ms
-    if asked.mode == LITE or asked_ms <= promised_ms or not sifted.files.num_rows:
+    chosen_ms, promised_ms = retention.retention_ms.value, retention.table_retention_ms
+    if policy.mode == LITE or chosen_ms <= promised_ms or not decision.files.num_rows:
         return ()
     if goes_back_to(table.log.listing(), retention.cut_ms):
         return ()
@@ -184,7 +184,7 @@ def _shared(table: DeltaTable) -> tuple[str, ...]:
     """A warning for each Iceberg table that has its metadata in the table's folder."""
     return tuple(
         f"what the Iceberg table {uuid or 'without a UUID'} reaches stays, whose metadata is {path}"
-        for uuid, path in table.needs.iceberg.tables().items()
+        for uuid, path in table.reachability.iceberg.tables().items()
     )
 
 
@@ -279,8 +279,8 @@ def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> d
         partition_columns=table.snapshot.metadata.partition_columns,
         metadata=False,
     )
-    keys = liveness_key_column(there.filter(pc.invert(unseen)))
-    active = KeySet(active_keys(table.snapshot, root=root)).holds(keys)
+    keys = path_key_column(there.filter(pc.invert(unseen)))
+    active = KeySet(active_keys(table.snapshot, root=root)).contains(keys)
     oldest = oldest_of(actions, keys.filter(pc.invert(active)), root=root)
     looked_at_to = expired_to if oldest is None else oldest - 1
     return {_INFO_FIELD: looked_at_to} if looked_at_to >= 0 else {}
@@ -309,26 +309,28 @@ def _removals(files: pa.Table, step: str) -> pa.Table:
     return pa.table(columns).cast(SCHEMA)
 
 
-def _verdicts(sifted: vacuum.Sifted) -> tuple[Verdict, ...]:
+def _verdicts(decision: vacuum.VacuumDecision) -> tuple[Verdict, ...]:
     """How many files stay, by the rule that keeps them."""
     return tuple(
-        Verdict(subject="files", id=f"{count} of {size_bytes} bytes", keep=True, reason=_reason(sifted, rule))
-        for rule, (count, size_bytes) in sifted.kept.items()
+        Verdict(
+            subject="files", id=f"{count} of {size_bytes} bytes", keep=True, reason=_reason(decision, rule)
+        )
+        for rule, (count, size_bytes) in decision.kept.items()
         if count
     )
 
 
-def _reason(sifted: vacuum.Sifted, rule: str) -> str:
+def _reason(decision: vacuum.VacuumDecision, rule: str) -> str:
     if rule != "nested":
         return _RULES[rule]
-    more = len(sifted.tables) - _NAMED_TABLES
-    named = ", ".join(sifted.tables[:_NAMED_TABLES]) + (f" and {more} more" if more > 0 else "")
+    more = len(decision.tables) - _NAMED_TABLES
+    named = ", ".join(decision.tables[:_NAMED_TABLES]) + (f" and {more} more" if more > 0 else "")
     return f"{_RULES[rule]}, {named}"
 
 
 def _steps(
     removals: Removals,
-    asked: ExpirePolicy,
+    policy: ExpirePolicy,
     retention: Retention,
     tasks: tuple[Task, ...],
     *,
@@ -340,7 +342,7 @@ def _steps(
     start, stop = removals.of_step(START_STEP)
     if stop > start:
         size_bytes = Removals.held(removals.rows(range(start, stop))).size_bytes
-        started = _start(asked, retention, files=stop - start, size_bytes=size_bytes)
+        started = _start(policy, retention, files=stop - start, size_bytes=size_bytes)
         steps.append(Step(name=START_STEP, change=Change(updates=(started,))))
         record = Task(name=INFO_FILE, kind=_INFO_TASK, inputs=(_text(info),))
         ended = Change(updates=(_end(folders),))
@@ -352,14 +354,14 @@ def _steps(
     return tuple(steps)
 
 
-def _start(asked: ExpirePolicy, retention: Retention, *, files: int, size_bytes: int) -> dict[str, Any]:
+def _start(policy: ExpirePolicy, retention: Retention, *, files: int, size_bytes: int) -> dict[str, Any]:
     """The commitInfo of VACUUM START, as Delta Spark has it."""
     parameters: dict[str, Any] = {
-        "retentionCheckEnabled": not asked.unsafe_short_retention,
+        "retentionCheckEnabled": not policy.unsafe_short_retention,
         "defaultRetentionMillis": retention.table_retention_ms,
     }
-    if asked.retention_ms is not None:
-        parameters["specifiedRetentionMillis"] = asked.retention_ms
+    if policy.retention_ms is not None:
+        parameters["specifiedRetentionMillis"] = policy.retention_ms
     metrics = {"numFilesToDelete": files, "sizeOfDataToDelete": size_bytes}
     return _commit_info("VACUUM START", parameters, metrics)
 
@@ -381,7 +383,7 @@ def _text(info: Mapping[str, int]) -> str:
     return json.dumps(dict(info), separators=(",", ":"))
 
 
-def _write(table: DeltaTable, task: Task, path: str) -> Staged:
+def _write(table: DeltaTable, task: Task, path: str) -> StagedFile:
     """Write the file of a task; a checkpoint that is there already is as good."""
     if task.kind == _INFO_TASK:
         (text,) = task.inputs
@@ -389,13 +391,13 @@ def _write(table: DeltaTable, task: Task, path: str) -> Staged:
         expired_to, since = due.get(_INFO_FIELD), due.get(_LISTED_FIELD, 0)
         info = {} if expired_to is None else _looked_up_to(table, expired_to, listed_since=since)
         table.storage.replace(path, f"{_text(info)}\n".encode())
-        return Staged(path=path)
+        return StagedFile(path=path)
     # No later than now, so that no tombstone that VACUUM still heeds is left out.
     data, warnings = checkpoint_bytes(table.log, task, as_of_ms=table.snapshot.timestamp_ms)
     with contextlib.suppress(FileExistsError):
         table.storage.put_if_absent(path, data)
-        return Staged(path=path, row={"notes": warnings})
-    return Staged(path=path)
+        return StagedFile(path=path, row={"notes": warnings})
+    return StagedFile(path=path)
 
 
 VERB: Final = ExpireSnapshots()

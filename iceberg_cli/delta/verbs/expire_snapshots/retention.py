@@ -85,13 +85,13 @@ def retention_of(metadata: Metadata, policy: ExpirePolicy, *, as_of_ms: int) -> 
             f"--retention {_hours(files.value)} is less than the {_hours(promised_ms)} that the table promises "
             f"({FILES_PROPERTY}): readers and writers may still use the files; {UNSAFE_OPTION} allows it"
         )
-    asked = policy.log_retention_ms is not None
-    if asked and log.value < files.value and not policy.unsafe_short_retention:
+    explicit = policy.log_retention_ms is not None
+    if explicit and log.value < files.value and not policy.unsafe_short_retention:
         blocked.append(
             f"--log-retention {_hours(log.value)} is less than the {_hours(files.value)} for which removed files "
             f"are kept, so versions would go whose files are still there; {UNSAFE_OPTION} allows it"
         )
-    cleaned = asked or metadata.property_bool(CLEANUP_PROPERTY, default=True, unreadable=False)
+    cleaned = explicit or metadata.property_bool(CLEANUP_PROPERTY, default=True, unreadable=False)
     return Retention(
         retention_ms=files,
         table_retention_ms=promised_ms,
@@ -102,11 +102,11 @@ def retention_of(metadata: Metadata, policy: ExpirePolicy, *, as_of_ms: int) -> 
     )
 
 
-def _chosen(metadata: Metadata, flag: str, asked_ms: int | None, name: str, default_ms: int) -> Option:
-    if asked_ms is not None:
-        if asked_ms < 0:
+def _chosen(metadata: Metadata, flag: str, given_ms: int | None, name: str, default_ms: int) -> Option:
+    if given_ms is not None:
+        if given_ms < 0:
             raise UsageError(f"{flag} must not be negative")
-        return Option(value=asked_ms, source=flag)
+        return Option(value=given_ms, source=flag)
     if name in metadata.configuration:
         value = metadata.property_interval_ms(name, default_ms)
         return Option(value=value, source=f"table property {name}")

@@ -29,7 +29,7 @@ from iceberg_cli.delta.spec.file_keys import FILES, SLICE_ROWS, deletion_times, 
 from iceberg_cli.delta.spec.hidden import CHANGE_DATA, hidden
 from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
-from iceberg_cli.paths import folder_column, liveness_key_column
+from iceberg_cli.paths import folder_column, path_key_column
 
 _NAMED: Final = pa.schema([("key", pa.string()), ("deleted_ms", pa.int64())])
 _VECTOR_FILE = r"(^|/)deletion_vector_[^/]*\.bin$"
@@ -38,7 +38,7 @@ _CHANGE_FILE = rf"^{CHANGE_DATA}[^/]*/|(^|/)cdc-[^/]*$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sifted:
+class VacuumDecision:
     """What became of a listing's files; each is counted once, by the first rule that decides it.
 
     Args:
@@ -68,7 +68,7 @@ def removed_files(removes: pa.Table, *, root: str, commit_ms: pa.Array | None = 
 def _named(paths: pa.Array, deleted_ms: pa.ChunkedArray) -> pa.Table:
     table = pa.table({"key": paths, "deleted_ms": deleted_ms})
     table = table.filter(pc.is_valid(table["key"]))
-    return table.set_column(0, "key", liveness_key_column(strings(table["key"]))).cast(_NAMED)
+    return table.set_column(0, "key", path_key_column(strings(table["key"]))).cast(_NAMED)
 
 
 def _each_once(rows: pa.Table) -> pa.Table:
@@ -80,7 +80,7 @@ def _each_once(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(first))
 
 
-def sift(
+def classify_files(
     listing: pa.Table,
     *,
     root: str,
@@ -89,7 +89,7 @@ def sift(
     cut_ms: int,
     partition_columns: Sequence[str],
     metadata_hidden: bool,
-) -> Sifted:
+) -> VacuumDecision:
     """Which of the files that are there go.
 
     Args:
@@ -112,7 +112,7 @@ def sift(
 
     listing = listing.select(LISTING.names)
     # Looked up for all at once: each table of keys is built but once.
-    keys = liveness_key_column(strings(listing["path"]))
+    keys = path_key_column(strings(listing["path"]))
     tombstones = pc.index_in(keys, value_set=removed["key"].combine_chunks())
     listing = listing.append_column("needed", needed(keys)).append_column("tombstone", tombstones)
     del keys
@@ -131,7 +131,7 @@ def sift(
         files = without(files, "young", pc.greater_equal(files["modified_ms"], cut_ms))
         going.append(_with_reasons(files, deleted_ms))
     others = [f"{root}/{table}" for table in sorted(tables)]
-    return Sifted(files=pa.concat_tables(going), kept=kept, folders=len(folders), tables=others)
+    return VacuumDecision(files=pa.concat_tables(going), kept=kept, folders=len(folders), tables=others)
 
 
 def _other_tables(paths: pa.ChunkedArray, root: str) -> frozenset[str]:

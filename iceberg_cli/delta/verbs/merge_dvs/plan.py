@@ -28,8 +28,8 @@ from iceberg_cli.delta.spec.row_ids import (
     domain_action,
     high_water_mark,
     ids_problem,
-    lacking,
     with_fresh_ids,
+    without_row_ids,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vectors import (
@@ -44,17 +44,17 @@ from iceberg_cli.delta.spec.vectors import (
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.assign_row_ids.rules import SUSPENDED
 from iceberg_cli.delta.verbs.merge_dvs import rules
-from iceberg_cli.delta.verbs.merge_dvs.rules import INLINE, Choice, Vectors
+from iceberg_cli.delta.verbs.merge_dvs.rules import INLINE, MergeChoice, Vectors
 from iceberg_cli.delta.verbs.policies import MergePolicy
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import Roots
-from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage.verified_put import put_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class MergedFile:
     """One new file: the places of its vectors, and the adds of their files but for where the vectors are."""
 
     places: Int64s
@@ -62,32 +62,32 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class MergeBuild:
     """What building a step needs."""
 
     found: Vectors
     file_bytes: Int64s
-    outputs: Mapping[Task, Output]
+    outputs: Mapping[Task, MergedFile]
 
 
-def write(table: DeltaTable, work: Work, paths: Mapping[Task, str]) -> dict[Task, Staged]:
+def write(table: DeltaTable, work: MergeBuild, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
     """Write the new files of some tasks, each once its vectors are read.
 
     Raises:
         CorruptFile: a vector is not sound, or is read back differently. BackendUnavailable.
     """
-    wanted = [task for task in work.outputs if task in paths]
-    places = [place for task in wanted for place in work.outputs[task].places.tolist()]
+    targets = [task for task in work.outputs if task in paths]
+    places = [place for task in targets for place in work.outputs[task].places.tolist()]
     frames = _frames(table, work, np.array(places, np.int64))
     staged = {}
-    for task in wanted:
+    for task in targets:
         output = work.outputs[task]
         taken = [next(frames) for _ in range(len(output.places))]
         staged[task] = _write(table, work.found, output, taken, paths[task])
     return staged
 
 
-def _frames(table: DeltaTable, work: Work, places: Int64s) -> Iterator[bytes]:
+def _frames(table: DeltaTable, work: MergeBuild, places: Int64s) -> Iterator[bytes]:
     """The frames of vectors, checked, in the order of `places`: those in files by file, those in the log last."""
     found = work.found
     in_files = places[found.file[places] != INLINE]
@@ -97,13 +97,13 @@ def _frames(table: DeltaTable, work: Work, places: Int64s) -> Iterator[bytes]:
         (found.paths[file], int(work.file_bytes[file]), start, stop)
         for file, start, stop in zip(files.tolist(), starts.tolist(), stops, strict=True)
     ]
-    told = found.told(in_files)
+    descriptors = found.descriptors(in_files)
 
     def parse(batch: Sequence[tuple[tuple[str, int, int, int], bytes | None]]) -> list[list[bytes]]:
         """The frames of each file's vectors; in another process maybe."""
         return read_vectors(
             [
-                VectorFile(path, data or b"", [Vector(*each) for each in told[start:stop].tolist()])
+                VectorFile(path, data or b"", [Vector(*each) for each in descriptors[start:stop].tolist()])
                 for (path, _, start, stop), data in batch
             ]
         )
@@ -121,21 +121,23 @@ def _frames(table: DeltaTable, work: Work, places: Int64s) -> Iterator[bytes]:
             yield from frames
     inline = places[found.file[places] == INLINE]
     vectors = found.adds.column("deletionVector").combine_chunks()
-    for place, each in zip(inline.tolist(), found.told(inline).tolist(), strict=True):
+    for place, each in zip(inline.tolist(), found.descriptors(inline).tolist(), strict=True):
         text = vectors[place]["pathOrInlineDv"].as_py()
         yield read_inline(text, Vector(*each), found.adds.column("path")[place].as_py())
 
 
-def _write(table: DeltaTable, found: Vectors, output: Output, frames: Sequence[bytes], path: str) -> Staged:
+def _write(
+    table: DeltaTable, found: Vectors, output: MergedFile, frames: Sequence[bytes], path: str
+) -> StagedFile:
     """Write one file, and say of each data file where its vector is."""
     data, offsets = vector_file(frames)
-    told = found.told(output.places)
-    told[:, 0] = offsets
-    vectors = [Vector(*each) for each in told.tolist()]
+    descriptors = found.descriptors(output.places)
+    descriptors[:, 0] = offsets
+    vectors = [Vector(*each) for each in descriptors.tolist()]
     if read_vectors([VectorFile(path, data, vectors)]) != [list(frames)]:
         raise CorruptFile(path, None, "the new file does not hold the vectors that were read")
     put_checked(table.storage, path, data)
-    return Staged(path=path, row={"adds": rules.with_vectors(output.adds, name_in_log(path), offsets)})
+    return StagedFile(path=path, row={"adds": rules.with_vectors(output.adds, name_in_log(path), offsets)})
 
 
 OPERATION: Final = "merge-dvs"
@@ -165,7 +167,7 @@ class MergeDvs:
     )
 
     def plan(
-        self, table: DeltaTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+        self, table: DeltaTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
     ) -> Plan:
         """One step, if files are worth writing anew.
 
@@ -173,17 +175,17 @@ class MergeDvs:
             UsageError: the policy makes no sense. CorruptFile: a file of vectors is gone or too short, or what an add
             says of its vector makes no sense.
         """
-        asked = MergePolicy.from_json(policy)
+        policy = MergePolicy.from_json(document)
         base = table.load()
         snapshot = table.snapshot
-        options = _options(asked)
+        options = _options(policy)
         plan = Plan(
             operation=OPERATION,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
             options=options,
-            policy=asked.to_json(),
+            policy=policy.to_json(),
         )
         found = rules.vectors_of(snapshot.adds, table.root)
         if not len(found.file):
@@ -209,13 +211,13 @@ class MergeDvs:
         step = _step(snapshot, found, choice, file_bytes, cut) if not reasons else Step(name=OPERATION)
         return table.resolve(table.blocked(replace(plan, steps=(step,), blocked_by=reasons)))
 
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Write the new files, each once its vectors are read.
 
         Raises:
             CorruptFile: a vector is not sound, or is read back differently. BackendUnavailable.
         """
-        work: Work = step.work
+        work: MergeBuild = step.work
         return write(table, work, paths)
 
 
@@ -225,11 +227,11 @@ VERB: Final = MergeDvs()
 # -- planning --------------------------------------------------------------------------------------------------
 
 
-def _options(asked: MergePolicy) -> dict[str, Option]:
+def _options(policy: MergePolicy) -> dict[str, Option]:
     return {
-        "target_size_bytes": _option(asked.target_size, "--target-size", DEFAULT_TARGET_BYTES),
-        "min_files": _option(asked.min_files, "--min-files", DEFAULT_MIN_FILES),
-        "dead_ratio": _option(asked.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
+        "target_size_bytes": _option(policy.target_size, "--target-size", DEFAULT_TARGET_BYTES),
+        "min_files": _option(policy.min_files, "--min-files", DEFAULT_MIN_FILES),
+        "dead_ratio": _option(policy.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
     }
 
 
@@ -258,7 +260,7 @@ def _goes(shown: Plan, subject: str, name: str) -> bool:
 
 
 def _verdicts(
-    found: Vectors, choice: Choice, file_bytes: Int64s, own: np.ndarray[Any, np.dtype[np.bool_]]
+    found: Vectors, choice: MergeChoice, file_bytes: Int64s, own: np.ndarray[Any, np.dtype[np.bool_]]
 ) -> Iterator[Verdict]:
     """One for each file, and one for the vectors in the log."""
     there = found.file != INLINE
@@ -281,7 +283,7 @@ def _verdicts(
         yield Verdict(subject=INLINE_SUBJECT, id=_IN_LOG, keep=not moved, reason=reason)
 
 
-def _blocked_by(snapshot: Snapshot, found: Vectors, choice: Choice, *, root: str) -> tuple[str, ...]:
+def _blocked_by(snapshot: Snapshot, found: Vectors, choice: MergeChoice, *, root: str) -> tuple[str, ...]:
     """Why nothing may be merged."""
     reasons = []
     enabled = snapshot.metadata.property_bool(_DV_PROPERTY, default=False)
@@ -302,7 +304,7 @@ def _blocked_by(snapshot: Snapshot, found: Vectors, choice: Choice, *, root: str
     names = [each["values"] for each in twice.to_pylist() if each["counts"] > 1]
     if names:
         reasons.append(f"the table has {names[0]} more than once: `inspect --check` tells more")
-    if not reasons and _numbers(snapshot) and lacking(moved).any():
+    if not reasons and _numbers(snapshot) and without_row_ids(moved).any():
         problem = ids_problem(snapshot)
         reasons += [] if problem is None else [problem]
     return tuple(reasons)
@@ -315,12 +317,12 @@ def _files(adds: pa.Table) -> str:
 
 
 def _step(
-    snapshot: Snapshot, found: Vectors, choice: Choice, file_bytes: Int64s, cut: Sequence[Int64s]
+    snapshot: Snapshot, found: Vectors, choice: MergeChoice, file_bytes: Int64s, cut: Sequence[Int64s]
 ) -> Step:
     moved = np.concatenate(cut)
     before = found.adds.take(pa.array(moved))
     adds, domain = _numbered(snapshot, before, found.rows[moved])
-    outputs: dict[Task, Output] = {}
+    outputs: dict[Task, MergedFile] = {}
     start = 0
     for places in cut:
         mine = adds.slice(start, len(places))
@@ -328,7 +330,7 @@ def _step(
         files = np.unique(found.file[places])
         inputs = tuple(found.paths[file] if file != INLINE else _IN_LOG for file in files.tolist())
         task = Task(name=f"vectors-{rules.digest_of(mine)}", kind=DELETION_VECTOR, inputs=inputs)
-        outputs[task] = Output(places=places, adds=mine)
+        outputs[task] = MergedFile(places=places, adds=mine)
     count = len(moved)
     numbers = dict.fromkeys(("Added", "Removed", "Updated"), count)
     info: dict[str, Any] = {
@@ -354,7 +356,7 @@ def _step(
             draft=CommitDraft(removes=removes, facts={"adds": count}),
             counts=counts,
         ),
-        work=Work(found=found, file_bytes=file_bytes, outputs=outputs),
+        work=MergeBuild(found=found, file_bytes=file_bytes, outputs=outputs),
     )
 
 
@@ -368,7 +370,7 @@ def _numbered(
     snapshot: Snapshot, adds: pa.Table, rows: Int64s
 ) -> tuple[pa.Table, tuple[Mapping[str, Any], ...]]:
     """The adds with row ids where the table must give them to what is added, and the action with the mark then."""
-    if not _numbers(snapshot) or not lacking(adds).any():
+    if not _numbers(snapshot) or not without_row_ids(adds).any():
         return adds, ()
     mark = high_water_mark(snapshot)
     numbered, then = with_fresh_ids(adds, rows, mark=mark)

@@ -57,7 +57,7 @@ class Vectors:
     cardinality: Int64s
     rows: Int64s
 
-    def told(self, places: Int64s) -> Int64s:
+    def descriptors(self, places: Int64s) -> Int64s:
         """What descriptors and statistics say of some of the n: a row for each, with the fields of `vectors.Vector`."""
         rows = self.rows[places]
         last = np.where(rows == UNKNOWN, UNKNOWN, rows - 1)
@@ -75,7 +75,7 @@ class Vectors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class MergeChoice:
     """What is merged.
 
     Args:
@@ -118,9 +118,9 @@ def vectors_of(adds: pa.Table, root: str) -> Vectors:
         cardinality=_numbers(ordered, "cardinality", 0),
         rows=record_counts(ordered),
     )
-    beyond = np.flatnonzero((found.rows != UNKNOWN) & (found.cardinality > found.rows))
-    if len(beyond):
-        place = int(beyond[0])
+    excess = np.flatnonzero((found.rows != UNKNOWN) & (found.cardinality > found.rows))
+    if len(excess):
+        place = int(excess[0])
         raise CorruptFile(
             ordered.column("path")[place].as_py(),
             "deletionVector.cardinality",
@@ -138,7 +138,7 @@ def choose(
     target_bytes: int,
     min_files: int,
     dead_ratio: float,
-) -> Choice:
+) -> MergeChoice:
     """Which vectors are copied.
 
     Args:
@@ -175,7 +175,7 @@ def choose(
     in_files = found.file != INLINE
     moved[in_files] = files[found.file[in_files]]
     moved[inline] = joined and may_inline
-    return Choice(moved=moved, files=files, dead=dead, small=small)
+    return MergeChoice(moved=moved, files=files, dead=dead, small=small)
 
 
 def outputs(found: Vectors, moved: Bools, *, target_bytes: int) -> list[Int64s]:

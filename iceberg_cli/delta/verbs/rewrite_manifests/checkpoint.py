@@ -15,19 +15,19 @@ from iceberg_cli.delta.ownership import CHECKPOINT
 from iceberg_cli.delta.spec import checkpoint_writing
 from iceberg_cli.delta.spec.checkpoint_state import CheckpointState, checkpoint_state
 from iceberg_cli.delta.spec.checkpoint_writing import (
-    File,
-    Writing,
+    CheckpointFile,
+    CheckpointWriter,
+    checkpoint_writer,
     classic_name,
     sidecar_count,
     sidecar_name,
     top_level_name,
-    writing,
 )
 from iceberg_cli.delta.spec.last_checkpoint import NAME, LastCheckpoint, may_replace
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.policies import CLASSIC, V2
-from iceberg_cli.plan.plan import Staged, Task
+from iceberg_cli.plan.plan import StagedFile, Task
 from iceberg_cli.storage.verified_put import put_checked
 
 SIDECAR, HINT = "sidecar", "last-checkpoint"
@@ -37,24 +37,24 @@ _UNIQUE: Final = "{uuid}"  # takes its place in the names of files: see `DeltaTa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpointing:
+class CheckpointBuild:
     """A checkpoint that is due: its tasks, and what building them needs."""
 
     kind: str  # classic or v2
-    writing: Writing
+    writer: CheckpointWriter
     tasks: tuple[Task, ...]
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the checkpoint lacks, in words."""
-        return self.writing.columns.warnings
+        return self.writer.columns.warnings
 
     @property
     def state(self) -> CheckpointState:
         """What it will hold."""
-        return self.writing.state
+        return self.writer.state
 
-    def build(self, table: DeltaTable, paths: Mapping[Task, str]) -> dict[Task, Staged]:
+    def build(self, table: DeltaTable, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
         """Write the files of its tasks.
 
         Another writer's checkpoint under the same name is as good as ours, and stays.
@@ -63,15 +63,15 @@ class Checkpointing:
             Refused: a field that Delta does not name has no type that Parquet can hold.
             CorruptFile: a file reads back differently. BackendUnavailable.
         """
-        wanted = {task: paths[task] for task in self.tasks if task in paths}
+        own_paths = {task: paths[task] for task in self.tasks if task in paths}
         build = self._classic if self.kind == CLASSIC else self._v2
-        hint = build(table, wanted)
-        for task, path in wanted.items():
+        hint = build(table, own_paths)
+        for task, path in own_paths.items():
             if task.kind == HINT and hint is not None:
                 _put_hint(table, path, hint)
         return {
-            task: Staged(path=path, row={} if hint is None else self._row(task))
-            for task, path in wanted.items()
+            task: StagedFile(path=path, row={} if hint is None else self._row(task))
+            for task, path in own_paths.items()
         }
 
     def _row(self, task: Task) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Checkpointing:
     def _classic(self, table: DeltaTable, paths: Mapping[Task, str]) -> LastCheckpoint | None:
         """Write the file; its hint, or None where another writer was faster."""
         (path,) = (path for task, path in paths.items() if task.kind == CHECKPOINT)
-        data, hint = self.writing.classic()
+        data, hint = self.writer.classic()
         try:
             put_checked(table.storage, path, data)
         except FileExistsError:
@@ -94,16 +94,16 @@ class Checkpointing:
         sidecars = []
         parts = [task for task in self.tasks if task.kind == SIDECAR]
         for part, task in enumerate(parts):
-            put_checked(table.storage, paths[task], self.writing.sidecar(part))
+            put_checked(table.storage, paths[task], self.writer.sidecar(part))
             sidecars.append(_written(table, paths[task]))
         (path,) = (path for task, path in paths.items() if task.kind == CHECKPOINT)
-        put_checked(table.storage, path, self.writing.top_level(sidecars))
-        return self.writing.hint(_written(table, path), sidecars)
+        put_checked(table.storage, path, self.writer.top_level(sidecars))
+        return self.writer.hint(_written(table, path), sidecars)
 
 
 def checkpointing(
     snapshot: Snapshot, *, kind: str, as_of_ms: int, part_size: int | None = None
-) -> Checkpointing:
+) -> CheckpointBuild:
     """How a checkpoint of a snapshot's version is written.
 
     Args:
@@ -118,7 +118,9 @@ def checkpointing(
         UsageError: the part size is none.
     """
     state = checkpoint_state(snapshot, as_of_ms=as_of_ms)
-    made = writing(state, part_size=checkpoint_writing.PART_SIZE if part_size is None else part_size)
+    made = checkpoint_writer(
+        state, part_size=checkpoint_writing.PART_SIZE if part_size is None else part_size
+    )
     tasks = [Task(name=NAME, kind=HINT)]
     if kind == V2:
         parts = sidecar_count(state, made.part_size)
@@ -129,12 +131,14 @@ def checkpointing(
         ]
     else:
         tasks = [Task(name=classic_name(state.version), kind=CHECKPOINT), *tasks]
-    return Checkpointing(kind=kind, writing=made, tasks=tuple(tasks))
+    return CheckpointBuild(kind=kind, writer=made, tasks=tuple(tasks))
 
 
-def _written(table: DeltaTable, path: str) -> File:
+def _written(table: DeltaTable, path: str) -> CheckpointFile:
     info = table.storage.stat(path)
-    return File(name=path.rpartition("/")[2], size_bytes=info.size_bytes, modified_ms=info.modified_ms)
+    return CheckpointFile(
+        name=path.rpartition("/")[2], size_bytes=info.size_bytes, modified_ms=info.modified_ms
+    )
 
 
 def _put_hint(table: DeltaTable, path: str, hint: LastCheckpoint) -> None:

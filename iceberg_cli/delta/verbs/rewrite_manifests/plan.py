@@ -29,10 +29,10 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead
 from iceberg_cli.delta.verbs.policies import CLASSIC, V2, CheckpointPolicy
 from iceberg_cli.delta.verbs.rewrite_manifests import checkpoint as checkpoints
-from iceberg_cli.delta.verbs.rewrite_manifests.checkpoint import Checkpointing, checkpointing
+from iceberg_cli.delta.verbs.rewrite_manifests.checkpoint import CheckpointBuild, checkpointing
 from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted, compacted_name
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.plan.plan import Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.plan.plan import Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage.verified_put import put_checked
 
 OPERATION: Final = "rewrite-manifests"
@@ -42,11 +42,11 @@ _COUNTS: Final = {CHECKSUM: "added_checksums_count", COMPACTION: "added_compacti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _CheckpointWork:
     """What building a step needs."""
 
     snapshot: Snapshot
-    checkpoint: Checkpointing | None
+    checkpoint: CheckpointBuild | None
     compact_log: tuple[int, int] | None
 
 
@@ -59,7 +59,7 @@ class RewriteManifests:
     def plan(
         self,
         table: DeltaTable,
-        policy: Mapping[str, Any],
+        document: Mapping[str, Any],
         *,
         as_of_ms: int,
         shown: Plan | None = None,  # noqa: ARG002 - more is never done than one checkpoint and one range
@@ -70,22 +70,22 @@ class RewriteManifests:
             UsageError: the range has no commits, or the part size is none.
             InvalidMetadata: a property of the table is wrong.
         """
-        asked = CheckpointPolicy.from_json(policy)
+        policy = CheckpointPolicy.from_json(document)
         base = table.load()
         snapshot, listing = table.snapshot, table.log.listing()
-        options = _options(snapshot, asked)
+        options = _options(snapshot, policy)
         plan = Plan(
             operation=self.operation,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
             options=options,
-            policy=asked.to_json(),
+            policy=policy.to_json(),
         )
         kind = options["checkpoint"].value
         verdicts, tasks, made = [], [], None
         if (
-            there := _there(listing, snapshot.version, None if asked.checkpoint is None else kind)
+            there := _there(listing, snapshot.version, None if policy.checkpoint is None else kind)
         ) is not None:
             reason = f"version {snapshot.version} has one"
             verdicts.append(Verdict(subject="checkpoint", id=there, keep=True, reason=reason))
@@ -93,7 +93,7 @@ class RewriteManifests:
             plan = replace(plan, blocked_by=(blocked,))
         else:
             try:
-                made = checkpointing(snapshot, kind=kind, as_of_ms=as_of_ms, part_size=asked.part_size)
+                made = checkpointing(snapshot, kind=kind, as_of_ms=as_of_ms, part_size=policy.part_size)
                 if kind == CLASSIC:
                     other_rows(made.state.other_actions)
                     plan = replace(plan, warnings=left_out_warnings(snapshot.unknown))
@@ -105,25 +105,25 @@ class RewriteManifests:
                 tasks += [*made.tasks, *_checksum_task(listing, snapshot)]
                 ahead = dated_ahead(snapshot, as_of_ms=as_of_ms)
                 plan = replace(plan, warnings=(*plan.warnings, *ahead, *made.warnings))
-        if asked.compact_log is not None:
-            found = _compaction(listing, asked.compact_log)
+        if policy.compact_log is not None:
+            found = _compaction(listing, policy.compact_log)
             verdicts.append(found[0])
             tasks += found[1]
             if found[1]:
-                commits = table.log.commits(*asked.compact_log, listing=listing)
+                commits = table.log.commits(*policy.compact_log, listing=listing)
                 reasons = (lost_of_vectors(snapshot.adds, snapshot.removes), _why_not_compacted(commits))
                 plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
         step = Step(
             name=OPERATION,
             tasks=tuple(tasks),
-            work=_Work(snapshot=snapshot, checkpoint=made, compact_log=asked.compact_log),
+            work=_CheckpointWork(snapshot=snapshot, checkpoint=made, compact_log=policy.compact_log),
         )
-        if asked.compact_log is None and asked.checkpoint is None:
+        if policy.compact_log is None and policy.checkpoint is None:
             plan = replace(plan, early=_early(listing, snapshot))
         plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())
         return table.resolve(table.blocked(plan))
 
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Write the files, each under its final name.
 
         Raises:
@@ -132,8 +132,8 @@ class RewriteManifests:
         """
         if reason := table.read_only_reason():
             raise Refused(f"Cannot write to the log of {table.name}: {reason}")
-        work: _Work = step.work
-        staged: dict[Task, Staged] = {}
+        work: _CheckpointWork = step.work
+        staged: dict[Task, StagedFile] = {}
         if work.checkpoint is not None:
             staged |= work.checkpoint.build(table, paths)
         for task, path in paths.items():
@@ -148,22 +148,22 @@ class RewriteManifests:
 VERB: Final = RewriteManifests()
 
 
-def _options(snapshot: Snapshot, asked: CheckpointPolicy) -> dict[str, Option]:
-    told = snapshot.metadata.configuration.get(_POLICY_PROPERTY)
-    if asked.checkpoint is not None:
-        kind = Option(value=asked.checkpoint, source="--checkpoint")
-    elif told is not None:
-        kind = Option(value=told.strip().lower(), source=_POLICY_PROPERTY)
+def _options(snapshot: Snapshot, policy: CheckpointPolicy) -> dict[str, Option]:
+    stated = snapshot.metadata.configuration.get(_POLICY_PROPERTY)
+    if policy.checkpoint is not None:
+        kind = Option(value=policy.checkpoint, source="--checkpoint")
+    elif stated is not None:
+        kind = Option(value=stated.strip().lower(), source=_POLICY_PROPERTY)
     else:
         kind = Option(value=CLASSIC, source="default")
     options = {"checkpoint": kind}
     if kind.value == V2:
-        size = asked.part_size
+        size = policy.part_size
         options["part_size"] = Option(
             value=PART_SIZE if size is None else size, source="default" if size is None else "--part-size"
         )
-    if asked.compact_log is not None:
-        options["compact_log"] = Option(value=list(asked.compact_log), source="--compact-log")
+    if policy.compact_log is not None:
+        options["compact_log"] = Option(value=list(policy.compact_log), source="--compact-log")
     return options
 
 
@@ -189,7 +189,7 @@ def _blocked(snapshot: Snapshot, kind: str) -> str | None:
     return None
 
 
-def _reason(snapshot: Snapshot, made: Checkpointing) -> str:
+def _reason(snapshot: Snapshot, made: CheckpointBuild) -> str:
     expired = snapshot.removes.num_rows - made.state.removes.num_rows
     left = f"; {expired:,} expired ones are left out" if expired else ""
     return (
@@ -244,12 +244,12 @@ def _why_not_compacted(commits: Actions) -> str | None:
     return lost_of_vectors(commits.adds, commits.removes) or clash_of(commits.irregular)
 
 
-def _put(table: DeltaTable, path: str, data: bytes | None, kind: str) -> Staged:
+def _put(table: DeltaTable, path: str, data: bytes | None, kind: str) -> StagedFile:
     """Create a file that nothing depends on, unless there is nothing to say or another writer has said it."""
     if not data:
-        return Staged(path=path)
+        return StagedFile(path=path)
     try:
         put_checked(table.storage, path, data)
     except FileExistsError:
-        return Staged(path=path)
-    return Staged(path=path, row={"counts": {_COUNTS[kind]: 1}})
+        return StagedFile(path=path)
+    return StagedFile(path=path, row={"counts": {_COUNTS[kind]: 1}})

@@ -45,7 +45,7 @@ def writers_of(infos: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, int]
     return found
 
 
-def lacking_features(client: str, features: Sequence[str]) -> list[str] | None:
+def missing_features(client: str, features: Sequence[str]) -> list[str] | None:
     """Those of the features that a client does not know; None where nothing is known of the client.
 
     Args:
@@ -61,15 +61,15 @@ def lacking_features(client: str, features: Sequence[str]) -> list[str] | None:
     return None
 
 
-def told(lacking: Sequence[str] | None) -> str:
-    """What the features that a client lacks keep it from, in words; see `lacking_features`."""
-    if lacking is None:
+def client_reason(missing: Sequence[str] | None) -> str:
+    """What the features that a client lacks keep it from, in words; see `missing_features`."""
+    if missing is None:
         return "which features it knows is not known here"
-    if not lacking:
+    if not missing:
         return "it knows the features"
     lost = (
         "neither read nor write the table"
-        if READER_FEATURES.intersection(lacking)
+        if READER_FEATURES.intersection(missing)
         else "not write to the table"
     )
-    return f"it does not know {', '.join(lacking)}, and could {lost} any more"
+    return f"it does not know {', '.join(missing)}, and could {lost} any more"

@@ -11,9 +11,9 @@ from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.policies import UpgradePolicy
 from iceberg_cli.delta.verbs.upgrade_v3 import rules
-from iceberg_cli.delta.verbs.upgrade_v3.clients import lacking_features, told, writers_of
+from iceberg_cli.delta.verbs.upgrade_v3.clients import client_reason, missing_features, writers_of
 from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature
-from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 
 OPERATION: Final = "upgrade-v3"
 _LOOKED_AT: Final = 20  # newest commits in which writers are looked for
@@ -28,7 +28,7 @@ class UpgradeV3:
     def plan(
         self,
         table: DeltaTable,
-        policy: Mapping[str, Any],
+        document: Mapping[str, Any],
         *,
         as_of_ms: int,
         shown: Plan | None = None,  # noqa: ARG002 - the features are the same on every base
@@ -39,9 +39,9 @@ class UpgradeV3:
             UsageError: a feature is not known, or not one that a commit of metadata can turn on.
             CorruptFile: a commit cannot be read, or a property makes no sense.
         """
-        return plan_and_changes(table, UpgradePolicy.from_json(policy), as_of_ms=as_of_ms)[0]
+        return plan_and_changes(table, UpgradePolicy.from_json(document), as_of_ms=as_of_ms)[0]
 
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
+    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:  # noqa: ARG002
         """Nothing: there are no files."""
         return {}
 
@@ -64,8 +64,10 @@ def plan_and_changes(table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int)
             "features": Option(value=list(changes.names), source=source),
         },
         policy=policy.to_json(),
-        verdicts=(*_verdicts(changes), *_told(changes.clients)),
-        warnings=tuple(f"{name}: {told(lost)}" for name, (_, lost) in changes.clients.items() if lost),
+        verdicts=(*_verdicts(changes), *_client_verdicts(changes.clients)),
+        warnings=tuple(
+            f"{name}: {client_reason(lost)}" for name, (_, lost) in changes.clients.items() if lost
+        ),
         blocked_by=tuple(reason for _, reason in changes.obstacles),
         steps=(_step(changes.features, changes.updates),) if changes.updates else (),
     )
@@ -107,7 +109,7 @@ def changes_of(table: DeltaTable, policy: UpgradePolicy) -> Changes:
         UsageError: a feature is not known, or not one that a commit of metadata can turn on.
         CorruptFile: a commit cannot be read, or a property makes no sense.
     """
-    names = rules.asked_features(policy.features)
+    names = rules.requested_features(policy.features)
     protocol, metadata = table.snapshot.protocol, table.snapshot.metadata
     features = rules.features_of(protocol, metadata, names)
     every = [feature.name for feature in features]
@@ -128,32 +130,37 @@ def _versions(protocol: Protocol) -> str:
 
 
 def _verdicts(changes: Changes) -> tuple[Verdict, ...]:
-    asked = [
+    requested = [
         Verdict(subject="feature", id=feature.name, keep=feature.there, reason=reason_of(feature))
         for feature in changes.features
     ]
     if not changes.extends:
-        return tuple(asked)
+        return tuple(requested)
     names = {feature.name for feature in changes.features}
-    told = dict.fromkeys(
+    reasons_by_name = dict.fromkeys(
         sorted(unread_features(changes.protocol)), "it is listed for writers only: readers are told of it too"
     )
-    told |= dict.fromkeys(
+    reasons_by_name |= dict.fromkeys(
         rules.written_out(changes.protocol), f"{_versions(changes.protocol)} stands for it: it is written out"
     )
     return (
-        *asked,
+        *requested,
         *(
             Verdict(subject="feature", id=name, keep=True, reason=reason)
-            for name, reason in told.items()
+            for name, reason in reasons_by_name.items()
             if name not in names
         ),
     )
 
 
-def _told(clients: Mapping[str, tuple[int, list[str] | None]]) -> tuple[Verdict, ...]:
+def _client_verdicts(clients: Mapping[str, tuple[int, list[str] | None]]) -> tuple[Verdict, ...]:
     return tuple(
-        Verdict(subject="client", id=name, keep=True, reason=f"it wrote version {version}; {told(lost)}")
+        Verdict(
+            subject="client",
+            id=name,
+            keep=True,
+            reason=f"it wrote version {version}; {client_reason(lost)}",
+        )
         for name, (version, lost) in clients.items()
     )
 
@@ -163,11 +170,11 @@ def reason_of(feature: Feature) -> str:
     parts = ["the table has it" if feature.supported else "it is added"]
     if feature.needed_by:
         parts.append(f"{feature.needed_by} needs it")
-    wanted = rules.OFFERED[feature.name]
+    offered = rules.OFFERED[feature.name]
     parts += [
-        f"{name}={wanted[name]} turns it on" + ("" if now is None else f", it is {now}")
+        f"{name}={offered[name]} turns it on" + ("" if now is None else f", it is {now}")
         for name, now in feature.properties.items()
-        if name in wanted
+        if name in offered
     ]
     if feature.name == "rowTracking" and not feature.supported:
         parts.append("supported only: assign-row-ids enables it")
@@ -189,7 +196,7 @@ def _clients(table: DeltaTable, new: Sequence[str]) -> dict[str, tuple[int, list
         v for v, place in zip(versions, range(len(versions), 0, -1), strict=True) if v == last + 1 - place
     )
     infos = table.log.commits(first, last, listing=listing).commit_infos
-    return {name: (version, lacking_features(name, new)) for name, version in writers_of(infos).items()}
+    return {name: (version, missing_features(name, new)) for name, version in writers_of(infos).items()}
 
 
 def _step(features: Sequence[Feature], updates: tuple[Mapping[str, Any], ...]) -> Step:

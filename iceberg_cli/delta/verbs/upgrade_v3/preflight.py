@@ -10,7 +10,7 @@ from iceberg_cli.delta.spec.features import reader_features, writer_features
 from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.policies import UpgradePolicy
-from iceberg_cli.delta.verbs.upgrade_v3.clients import told
+from iceberg_cli.delta.verbs.upgrade_v3.clients import client_reason
 from iceberg_cli.delta.verbs.upgrade_v3.plan import Changes, plan_and_changes, reason_of
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.preflight import Finding, Preflight, blocking, info, warning, worst_first
@@ -55,8 +55,8 @@ def _findings(plan: Plan, changes: Changes, *, table: str) -> Iterator[Finding]:
         yield info(rule, f"feature {feature.name}", reason_of(feature), features)
     of_clients = set()
     for name, (version, unknown_features) in changes.clients.items():
-        message = f"it wrote version {version}; {told(unknown_features)}"
-        of_clients.add(f"{name}: {told(unknown_features)}")
+        message = f"it wrote version {version}; {client_reason(unknown_features)}"
+        of_clients.add(f"{name}: {client_reason(unknown_features)}")
         if unknown_features is None:
             yield warning("client-unknown", name, message, history)
         elif unknown_features:

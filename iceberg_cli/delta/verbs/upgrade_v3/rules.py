@@ -89,7 +89,7 @@ class Feature:
         return self.supported and not self.properties
 
 
-def asked_features(names: Sequence[str]) -> tuple[str, ...]:
+def requested_features(names: Sequence[str]) -> tuple[str, ...]:
     """The features that are asked for, the default set where none is.
 
     Raises:
@@ -146,8 +146,8 @@ def configured(protocol: Protocol, metadata: Metadata, names: Sequence[str]) -> 
 
 def written_out(protocol: Protocol) -> tuple[str, ...]:
     """What the protocol's versions stand for without saying so."""
-    told = implied_features(protocol) | reader_features(protocol)
-    return tuple(sorted(told - (protocol.writer_features or frozenset())))
+    stated = implied_features(protocol) | reader_features(protocol)
+    return tuple(sorted(stated - (protocol.writer_features or frozenset())))
 
 
 def obstacles(
@@ -185,15 +185,15 @@ def updates_for(
     protocol: Protocol, metadata: Metadata, names: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
     """The actions that the features take, with a commitInfo as Delta Lake has it; none where all is there."""
-    then, told = upgraded(protocol, names), configured(protocol, metadata, names)
-    if then == protocol and told == metadata:
+    then, stated = upgraded(protocol, names), configured(protocol, metadata, names)
+    if then == protocol and stated == metadata:
         return ()
     actions: list[Mapping[str, Any]] = []
-    if told != metadata:
+    if stated != metadata:
         before = metadata.configuration
-        changed = {key: value for key, value in told.configuration.items() if before.get(key) != value}
+        changed = {key: value for key, value in stated.configuration.items() if before.get(key) != value}
         info = {"operation": "SET TBLPROPERTIES", "operationParameters": {"properties": _text(changed)}}
-        actions.append({"metaData": told.to_json()})
+        actions.append({"metaData": stated.to_json()})
     else:
         info = {
             "operation": "UPGRADE PROTOCOL",
@@ -217,12 +217,12 @@ def _missing(protocol: Protocol, metadata: Metadata, name: str) -> dict[str, str
     Row tracking that is declared must not be enabled by a property from before: files have no row ids yet.
     """
     if name == "rowTracking" and not _supported(protocol, name):
-        on = _said(metadata, ROW_TRACKING_ENABLED) == "true"
+        on = _property(metadata, ROW_TRACKING_ENABLED) == "true"
         return {ROW_TRACKING_ENABLED: "false"} if on else {}
-    return {key: value for key, value in OFFERED[name].items() if _said(metadata, key) != value}
+    return {key: value for key, value in OFFERED[name].items() if _property(metadata, key) != value}
 
 
-def _said(metadata: Metadata, key: str) -> str:
+def _property(metadata: Metadata, key: str) -> str:
     return metadata.configuration.get(key, "").strip().lower()
 
 

@@ -16,11 +16,11 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, Ids
-from iceberg_cli.iceberg.verbs.assign_row_ids.share import Sharing, share
-from iceberg_cli.iceberg.verbs.branch import Head, branches, head_of
+from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, RowIds
+from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
+from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of
 from iceberg_cli.iceberg.verbs.manifest_headers import losses
-from iceberg_cli.plan.plan import Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 
 _SUBJECT: Final = "head"
 _SHOWN: Final = 5
@@ -28,7 +28,7 @@ _SHARING: Final = "--share-ids gives them main's, and writes the manifests anew 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class AssignmentParts:
     """What the heads of a table need, as parts of a plan."""
 
     verdicts: tuple[Verdict, ...] = ()
@@ -45,28 +45,28 @@ class AssignRowIds:
     columns: Final = rules.COLUMNS
 
     def plan(
-        self, table: IcebergTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+        self, table: IcebergTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
     ) -> Plan:
         """One step for each branch that lacks ids.
 
         Raises:
             UsageError: a branch that is named is none. CorruptFile: something that must be read cannot be read whole.
         """
-        asked = AssignPolicy.from_json(policy)
+        policy = AssignPolicy.from_json(document)
         base = table.load()
-        found = parts(table, asked, table.metadata, shown=shown)
+        found = parts(table, policy, table.metadata, shown=shown)
         plan = Plan(
             operation=self.operation,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
             options={
-                "refs": Option(value=list(asked.refs), source="--ref" if asked.refs else "default"),
+                "refs": Option(value=list(policy.refs), source="--ref" if policy.refs else "default"),
                 "share_ids": Option(
-                    value=asked.share_ids, source="--share-ids" if asked.share_ids else "default"
+                    value=policy.share_ids, source="--share-ids" if policy.share_ids else "default"
                 ),
             },
-            policy=asked.to_json(),
+            policy=policy.to_json(),
             verdicts=found.verdicts,
             warnings=found.warnings,
             blocked_by=found.blocked_by,
@@ -75,7 +75,7 @@ class AssignRowIds:
         )
         return table.resolve(table.blocked(plan))
 
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Write the manifests into which ids are taken over."""
         return {task: share(table, step.work[task], path) for task, path in paths.items()}
 
@@ -85,37 +85,37 @@ VERB: Final = AssignRowIds()
 
 def parts(
     table: IcebergTable,
-    asked: AssignPolicy,
+    policy: AssignPolicy,
     metadata: TableMetadata,
     *,
     shown: Plan | None = None,
     sharing: str = _SHARING,
-) -> Parts:
+) -> AssignmentParts:
     """What is due on a table.
 
     Args:
         table: whose snapshots are read.
-        asked: what the operator asked for.
+        policy: what the operator asked for.
         metadata: the table's, or what an upgrade that comes first makes of it.
         shown: see `Verb.plan`.
         sharing: how rows of several branches get one id, in words.
     """
-    names = _chosen(table, asked)
+    names = _chosen(table, policy)
     if metadata.format_version < 3:
         reason = (
             f"the table has format version {metadata.format_version}, and rows have ids from version 3 on; "
             "`upgrade-v3 --with assign-row-ids` does both"
         )
-        return Parts(not_applicable=reason)
-    return _Planning(
-        table=table, metadata=metadata, asked=asked, names=names, shown=shown, sharing=sharing
+        return AssignmentParts(not_applicable=reason)
+    return _RowIdPlanner(
+        table=table, metadata=metadata, policy=policy, names=names, shown=shown, sharing=sharing
     ).parts()
 
 
-def _chosen(table: IcebergTable, asked: AssignPolicy) -> list[str]:
+def _chosen(table: IcebergTable, policy: AssignPolicy) -> list[str]:
     """The branches that may get ids, in their order."""
     every = branches(table)
-    for name in asked.refs:
+    for name in policy.refs:
         if name in every:
             continue
         if name in table.metadata.refs:
@@ -123,18 +123,18 @@ def _chosen(table: IcebergTable, asked: AssignPolicy) -> list[str]:
         raise UsageError(
             f"Cannot assign row ids to branch {name}: the table has {', '.join(every) or 'none'}"
         )
-    return [name for name in every if not asked.refs or name in asked.refs]
+    return [name for name in every if not policy.refs or name in policy.refs]
 
 
 @dataclass(kw_only=True)
-class _Planning:
+class _RowIdPlanner:
     table: IcebergTable
     metadata: TableMetadata
-    asked: AssignPolicy
+    policy: AssignPolicy
     names: list[str]
     shown: Plan | None
     sharing: str
-    heads: dict[str, Head] = field(default_factory=dict)
+    heads: dict[str, BranchHead] = field(default_factory=dict)
     steps: dict[str, Step] = field(default_factory=dict)  # by branch, in their order
     next_row_id: int = field(init=False)  # when the step at hand commits, if nothing else does
     warnings: list[str] = field(default_factory=list)
@@ -143,7 +143,7 @@ class _Planning:
     def __post_init__(self) -> None:
         self.next_row_id = self.metadata.next_row_id
 
-    def parts(self) -> Parts:
+    def parts(self) -> AssignmentParts:
         due = [name for name in self.names if waiting(self.head(name).rows).any()]
         if self.shown is not None:
             due = [name for name in due if _goes(self.shown, name)]
@@ -153,19 +153,19 @@ class _Planning:
             self.steps[name] = self._step(self.head(name))
         verdicts = [self._verdict(self.head(name), due=name in due) for name in self.names]
         self._warn_of_the_past(due)
-        return Parts(
+        return AssignmentParts(
             verdicts=tuple(verdicts),
             warnings=tuple(self.warnings),
             blocked_by=tuple(dict.fromkeys(self.blocked_by)),
             steps=tuple(self.steps.values()),
         )
 
-    def head(self, name: str) -> Head:
+    def head(self, name: str) -> BranchHead:
         if name not in self.heads:
             self.heads[name] = head_of(self.table, name)
         return self.heads[name]
 
-    def _verdict(self, head: Head, *, due: bool) -> Verdict:
+    def _verdict(self, head: BranchHead, *, due: bool) -> Verdict:
         first = None
         if due:
             first = self.next_row_id
@@ -179,13 +179,13 @@ class _Planning:
             timestamp_ms=head.snapshot.timestamp_ms,
         )
 
-    def _check_ids(self, head: Head) -> None:
+    def _check_ids(self, head: BranchHead) -> None:
         """Ids that are in use must lie apart, and below the table's counter, or new ranges would give them again."""
         counter = self.metadata.next_row_id
         doubtful = head.rows.filter(pa.array(rules.doubtful(head.rows, counter)))
         columns = ("status", "record_count", "first_row_id")
-        found = Ids.together(
-            [*self.table.liveness.from_entries(doubtful, columns, _ids, phase="reading row ids")]
+        found = RowIds.together(
+            [*self.table.reachability.from_entries(doubtful, columns, _ids, phase="reading row ids")]
         )
         reasons = []
         if found.end > counter:
@@ -217,11 +217,11 @@ class _Planning:
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
-    def _step(self, head: Head) -> Step:
-        lacking = head.rows.filter(pa.array(waiting(head.rows)))
-        if self.asked.share_ids and head.ref != MAIN:
-            return self._sharing_step(head, lacking)
-        twice = self._rows_given_elsewhere(head, lacking)
+    def _step(self, head: BranchHead) -> Step:
+        without_ids = head.rows.filter(pa.array(waiting(head.rows)))
+        if self.policy.share_ids and head.ref != MAIN:
+            return self._sharing_step(head, without_ids)
+        twice = self._rows_given_elsewhere(head, without_ids)
         if twice:
             self.warnings.append(
                 f"{twice:,} rows of branch {head.ref} are in files that another branch has too, and get an id of "
@@ -231,14 +231,14 @@ class _Planning:
             ref=head.ref, snapshot_id=head.snapshot.snapshot_id, summary=head.snapshot.summary, rows=head.rows
         )
         counts = {
-            "assigned_rows_count": rules.row_count(lacking),
-            "assigned_manifests_count": lacking.num_rows,
+            "assigned_rows_count": rules.row_count(without_ids),
+            "assigned_manifests_count": without_ids.num_rows,
             "rows_with_two_ids_count": twice,
         }
         return Step(name=_step_name(head.ref), change=Change(draft=draft, counts=counts))
 
-    def _rows_given_elsewhere(self, head: Head, lacking: pa.Table) -> int:
-        """Rows of `lacking` whose files have, or get before, ids on another branch."""
+    def _rows_given_elsewhere(self, head: BranchHead, without_ids: pa.Table) -> int:
+        """Rows of `without_ids` whose files have, or get before, ids on another branch."""
         parts = []
         for name in branches(self.table):
             if name == head.ref:
@@ -249,27 +249,27 @@ class _Planning:
         if not parts:
             return 0
         others = pa.concat_tables(parts)
-        common = pc.is_in(lacking["manifest_path"], value_set=others["manifest_path"].combine_chunks())
-        rest = lacking.filter(pc.invert(common))
+        common = pc.is_in(without_ids["manifest_path"], value_set=others["manifest_path"].combine_chunks())
+        rest = without_ids.filter(pc.invert(common))
         foreign = pc.invert(
             pc.is_in(others["manifest_path"], value_set=head.rows["manifest_path"].combine_chunks())
         )
         files = self._files(others.filter(foreign)) if rest.num_rows else NO_KEYS
-        shared = rules.row_count(lacking.filter(common))
+        shared = rules.row_count(without_ids.filter(common))
         if len(files):
             columns = ("status", "record_count", "file_path_hash")
             shared += sum(
-                self.table.liveness.from_entries(rest, columns, _Rows(files), phase="comparing branches")
+                self.table.reachability.from_entries(rest, columns, _Rows(files), phase="comparing branches")
             )
         return shared
 
     def _files(self, rows: pa.Table) -> Keys:
         columns = ("status", "file_path_hash")
         return key_set(
-            [*self.table.liveness.from_entries(rows, columns, _hashes, phase="comparing branches")]
+            [*self.table.reachability.from_entries(rows, columns, _hashes, phase="comparing branches")]
         )
 
-    def _sharing_step(self, head: Head, lacking: pa.Table) -> Step:
+    def _sharing_step(self, head: BranchHead, without_ids: pa.Table) -> Step:
         """A step in which files that main has too get main's ids, written into their entries."""
         main = self.head(MAIN).rows if MAIN in self.metadata.refs else None
         known = main is not None and not waiting(main).any()
@@ -278,8 +278,8 @@ class _Planning:
                 "--share-ids takes the ids that main gave, and main has none: assign them first"
             )
             return Step(name=_step_name(head.ref))
-        sharing = Sharing.between(self.table, lacking, main, known=known, metadata=self.metadata)
-        rows = pa.concat_tables([lacking.slice(0, 0), *(part.row for part in sharing.values())])
+        sharing = ManifestRewrite.between(self.table, without_ids, main, known=known, metadata=self.metadata)
+        rows = pa.concat_tables([without_ids.slice(0, 0), *(part.row for part in sharing.values())])
         lost = losses(self.table, self.metadata, rows)
         self.warnings += lost.warnings
         self.blocked_by += lost.blocked_by
@@ -293,8 +293,8 @@ class _Planning:
         )
         shared = sum(part.row_count for part in sharing.values())
         counts = {
-            "assigned_rows_count": rules.row_count(lacking) - shared,
-            "assigned_manifests_count": lacking.num_rows,
+            "assigned_rows_count": rules.row_count(without_ids) - shared,
+            "assigned_manifests_count": without_ids.num_rows,
             "shared_rows_count": shared,
         }
         return Step(
@@ -323,8 +323,8 @@ def _some(names: Sequence[str]) -> str:
 # -- over batches of entries, maybe in another process -----------------------------------------------------------
 
 
-def _ids(_: Sequence[ManifestSource], batch: EntryBatch) -> Ids:
-    return Ids.of(batch.table)
+def _ids(_: Sequence[ManifestSource], batch: EntryBatch) -> RowIds:
+    return RowIds.of(batch.table)
 
 
 def _hashes(_: Sequence[ManifestSource], batch: EntryBatch) -> Keys:

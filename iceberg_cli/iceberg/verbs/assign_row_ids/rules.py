@@ -88,7 +88,7 @@ def doubtful(rows: pa.Table, next_row_id: int) -> Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class RowIds:
     """Row ids of live files.
 
     Args:
@@ -107,7 +107,7 @@ class Ids:
         return int(self.stops.max(initial=0))
 
     @classmethod
-    def of(cls, entries: pa.Table) -> Ids:
+    def of(cls, entries: pa.Table) -> RowIds:
         """Those of the live entries among `entries`: columns `status`, `first_row_id`, `record_count`."""
         found = live(entries)
         found = found.filter(found["first_row_id"].is_valid())
@@ -115,7 +115,7 @@ class Ids:
         return cls._ranges(firsts[counts > 0], _stops(firsts, counts)[counts > 0])
 
     @classmethod
-    def together(cls, parts: Sequence[Ids]) -> Ids:
+    def together(cls, parts: Sequence[RowIds]) -> RowIds:
         """Those of all parts."""
         none = np.empty(0, np.int64)
         found = cls._ranges(
@@ -126,7 +126,7 @@ class Ids:
         return replace(found, twice=known)
 
     @classmethod
-    def _ranges(cls, firsts: Numbers, stops: Numbers) -> Ids:
+    def _ranges(cls, firsts: Numbers, stops: Numbers) -> RowIds:
         order = np.argsort(firsts, kind="stable")
         firsts, own = firsts[order], stops[order]
         stops = np.maximum.accumulate(own)
@@ -135,9 +135,9 @@ class Ids:
         if len(clash):
             at = int(clash[0])
             twice = int(firsts[at + 1]), int(min(stops[at], own[at + 1])) - 1
-        apart = np.flatnonzero(firsts[1:] > stops[:-1])
-        begins = np.concatenate([np.arange(min(len(firsts), 1)), apart + 1])
-        ends = np.concatenate([apart, np.arange(len(firsts))[-1:]])
+        gaps = np.flatnonzero(firsts[1:] > stops[:-1])
+        begins = np.concatenate([np.arange(min(len(firsts), 1)), gaps + 1])
+        ends = np.concatenate([gaps, np.arange(len(firsts))[-1:]])
         return cls(firsts[begins], stops[ends], twice)
 
 
@@ -149,12 +149,14 @@ def _stops(firsts: Numbers, counts: Numbers) -> Numbers:
 
 def reason(rows: pa.Table, first_row_id: int | None) -> str:
     """Why a head with these manifests gets ids from `first_row_id` on, or (None) why it gets none."""
-    lacking, having = rows.filter(pa.array(waiting(rows))), rows.filter(pa.array(with_ids(rows)))
+    without_ids, having = rows.filter(pa.array(waiting(rows))), rows.filter(pa.array(with_ids(rows)))
     has = f"{_counted(having)} with ids" if having.num_rows else "none with ids yet"
     if first_row_id is not None:
-        return f"ids for {_counted(lacking)}, from {first_row_id} on if nothing else commits; {has}"
+        return f"ids for {_counted(without_ids)}, from {first_row_id} on if nothing else commits; {has}"
     return (
-        f"came after what was shown: {_counted(lacking)} without ids" if lacking.num_rows else f"kept: {has}"
+        f"came after what was shown: {_counted(without_ids)} without ids"
+        if without_ids.num_rows
+        else f"kept: {has}"
     )
 
 

@@ -30,7 +30,7 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import refuse_unknown_fields
-from iceberg_cli.plan.plan import Staged, Task
+from iceberg_cli.plan.plan import StagedFile, Task
 
 _IDS = pa.schema([("file_path", pa.string()), ("record_count", pa.int64()), ("first_row_id", pa.int64())])
 _IDENTITY = (
@@ -46,7 +46,7 @@ _INHERITED = 1 << 61  # above every id that a table gives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sharing:
+class ManifestRewrite:
     """A manifest to be written anew.
 
     Args:
@@ -73,7 +73,7 @@ class Sharing:
     @classmethod
     def between(
         cls, table: IcebergTable, rows: pa.Table, main: pa.Table, *, known: bool, metadata: TableMetadata
-    ) -> dict[Task, Sharing]:
+    ) -> dict[Task, ManifestRewrite]:
         """The manifests that hold files of main, each with the task that writes it anew.
 
         Args:
@@ -84,33 +84,37 @@ class Sharing:
             metadata: the table's.
         """
         hashes = key_set(
-            [*table.liveness.from_entries(rows, ("status", "file_path_hash"), _hashes, phase=_PHASE)]
+            [*table.reachability.from_entries(rows, ("status", "file_path_hash"), _hashes, phase=_PHASE)]
         )
         columns = ("status", "file_path", "file_path_hash", "record_count", "first_row_id")
         givers = main.filter(pa.array(with_ids(main) | waiting(main)))
-        found = [*table.liveness.from_entries(givers, columns, _Ids(hashes), phase="reading main's row ids")]
+        found = [
+            *table.reachability.from_entries(givers, columns, _Ids(hashes), phase="reading main's row ids")
+        ]
         ids = pa.concat_tables(found) if found else _IDS.empty_table()
         places: dict[str, npt.NDArray[np.int64]] = {}
         paths = ids["file_path"].combine_chunks()
-        for part in table.liveness.from_entries(rows, ("status", "file_path"), _Places(paths), phase=_PHASE):
+        for part in table.reachability.from_entries(
+            rows, ("status", "file_path"), _Places(paths), phase=_PHASE
+        ):
             places |= part
-        sharing = {}
+        rewrite = {}
         for index, path in enumerate(rows["manifest_path"].to_pylist()):
             if path in places:
                 own = ids.take(pa.array(places[path]))
                 task = rules.sharing_task(path, own if known else None)
-                sharing[task] = cls(row=rows.slice(index, 1), ids=own, metadata=metadata)
-        return sharing
+                rewrite[task] = cls(row=rows.slice(index, 1), ids=own, metadata=metadata)
+        return rewrite
 
 
-def share(table: IcebergTable, sharing: Sharing, path: str) -> Staged:
+def share(table: IcebergTable, rewrite: ManifestRewrite, path: str) -> StagedFile:
     """Write one manifest of which shared files have main's ids, and read it back."""
-    (source,) = sources_of(sharing.row)
+    (source,) = sources_of(rewrite.row)
     opened = open_manifest(source, table.storage.read(source.path))
     refuse_unknown_fields(opened)
     (batch,) = read_entries([opened], columns=ENTRY_COLUMNS)
-    entries = rules.take_over(batch.table, sharing.ids)
-    schema, spec = _schema_and_spec(opened, sharing.metadata)
+    entries = rules.take_over(batch.table, rewrite.ids)
+    schema, spec = _schema_and_spec(opened, rewrite.metadata)
     try:
         data = write_manifest(
             _flat(entries, batch.partition_ids, spec["fields"], source.path),
@@ -124,7 +128,7 @@ def share(table: IcebergTable, sharing: Sharing, path: str) -> Staged:
         raise CorruptFile(source.path, None, str(error)) from error
     _check_written(data, path, entries)
     table.storage.put_if_absent(path, data)
-    (row,) = sharing.row.to_pylist()
+    (row,) = rewrite.row.to_pylist()
     files, rows = entries.num_rows, int(pc.sum(entries["record_count"]).as_py() or 0)
     row |= {
         "manifest_path": path,
@@ -141,7 +145,7 @@ def share(table: IcebergTable, sharing: Sharing, path: str) -> Staged:
         "first_row_id": None,
         "all_rows_have_ids": entries["first_row_id"].null_count == 0,
     }
-    return Staged(path=path, row=row)
+    return StagedFile(path=path, row=row)
 
 
 def _schema_and_spec(
@@ -163,14 +167,14 @@ def _schema_and_spec(
     return schema, {"spec-id": source.partition_spec_id, "fields": fields}
 
 
-def _parsed(text: str, wanted: type, path: str, key: str) -> Any:
+def _parsed(text: str, expected: type, path: str, key: str) -> Any:
     """JSON of a manifest's header."""
     try:
         value = json.loads(text)
     except ValueError as error:
         raise CorruptFile(path, key, f"the header's JSON cannot be parsed: {error}") from error
-    if not isinstance(value, wanted):
-        raise CorruptFile(path, key, f"{text!r:.40} is no {wanted.__name__}")
+    if not isinstance(value, expected):
+        raise CorruptFile(path, key, f"{text!r:.40} is no {expected.__name__}")
     return value
 
 

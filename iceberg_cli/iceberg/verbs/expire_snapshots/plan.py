@@ -8,7 +8,7 @@ from typing import Any, Final
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
-from iceberg_cli.plan.plan import Plan, Staged, Step, Task
+from iceberg_cli.plan.plan import Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 
 
@@ -21,7 +21,7 @@ class ExpireSnapshots:
     def plan(
         self,
         table: IcebergTable,
-        policy: Mapping[str, Any],
+        document: Mapping[str, Any],
         *,
         as_of_ms: int,
         shown: Plan | None = None,  # what it shows does not bound this one: `Plan.beyond` is asked
@@ -32,20 +32,20 @@ class ExpireSnapshots:
             UsageError: the policy makes no sense, or names only snapshots that are not there.
             CorruptFile: something that must be read cannot be read whole.
         """
-        asked = ExpirePolicy.from_json(policy)
+        policy = ExpirePolicy.from_json(document)
         base = table.load()
         if shown is None:
-            expire_snapshots.check_named(table.metadata, asked)
+            expire_snapshots.check_named(table.metadata, policy)
         facts = None
-        if asked.clean_metadata:
-            kept = expire_snapshots.kept_snapshots(table.metadata, asked, as_of_ms=as_of_ms)
-            facts = table.liveness.facts(kept)
+        if policy.clean_metadata:
+            kept = expire_snapshots.kept_snapshots(table.metadata, policy, as_of_ms=as_of_ms)
+            facts = table.reachability.facts(kept)
         plan = expire_snapshots.plan(
-            table.metadata, asked, base=base, table=table.describe(), as_of_ms=as_of_ms, facts=facts
+            table.metadata, policy, base=base, table=table.describe(), as_of_ms=as_of_ms, facts=facts
         )
         return table.resolve(table.blocked(plan))
 
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:  # noqa: ARG002
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:  # noqa: ARG002
         """Nothing is staged."""
         raise AssertionError(f"{step.name} has no task")
 

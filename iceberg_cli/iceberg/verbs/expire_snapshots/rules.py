@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.reachability.question import Facts, snapshot_files
+from iceberg_cli.iceberg.reachability.question import ReferencedIds, snapshot_files
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DAY_MS,
@@ -23,7 +23,17 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     judge,
 )
 from iceberg_cli.plan.nearest import did_you_mean
-from iceberg_cli.plan.plan import Base, Change, NamedFile, Option, Plan, Reach, SnapshotFiles, Step, Verdict
+from iceberg_cli.plan.plan import (
+    Base,
+    Change,
+    NamedFile,
+    Option,
+    Plan,
+    ReachQuestion,
+    SnapshotFiles,
+    Step,
+    Verdict,
+)
 from iceberg_cli.plan.policy import policy_fields
 from iceberg_cli.plan.text import age, iso
 
@@ -159,7 +169,7 @@ def plan(
     base: Base,
     table: Mapping[str, Any],
     as_of_ms: int,
-    facts: Facts | None = None,
+    facts: ReferencedIds | None = None,
 ) -> Plan:
     """What expiring snapshots would do.
 
@@ -294,7 +304,9 @@ def _warnings(
     return tuple(warnings)
 
 
-def _dropped_metadata(metadata: TableMetadata, judgement: Judgement, facts: Facts) -> tuple[Verdict, ...]:
+def _dropped_metadata(
+    metadata: TableMetadata, judgement: Judgement, facts: ReferencedIds
+) -> tuple[Verdict, ...]:
     """Schemas and specs, each with its verdict."""
     kept = [s for s in metadata.snapshots if s.snapshot_id in judgement.kept]
     named = {s.schema_id for s in kept}
@@ -322,7 +334,7 @@ def _dropped_metadata(metadata: TableMetadata, judgement: Judgement, facts: Fact
     return tuple(verdicts)
 
 
-def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) -> Reach:
+def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) -> ReachQuestion:
     """Which files do the snapshots that are not in `kept_ids` reach that those do not?"""
     expired = [s for s in metadata.snapshots if s.snapshot_id not in kept_ids]
     kept = [s for s in metadata.snapshots if s.snapshot_id in kept_ids]
@@ -331,7 +343,7 @@ def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) 
         (s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.partition_statistics
     ]
     gone = {s.snapshot_id for s in expired}
-    return Reach(
+    return ReachQuestion(
         expired=tuple(snapshot_files(s) for s in expired),
         kept=tuple(snapshot_files(s) for s in kept),
         expired_files=tuple(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import EQUALITY, POSITIONS, VECTOR, Bools, Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.index import SOUND, Index
+from iceberg_cli.iceberg.verbs.merge_dvs.index import SOUND, DeleteIndex
 
 FOOTER_BYTES: Final = 200  # of one deletion vector in a Puffin footer, without its data file's path
 
@@ -34,7 +34,7 @@ class Conversion:
     sequence_numbers: Ints
 
 
-def allowed(index: Index, shown: Mapping[int, frozenset[str]] | None) -> Bools:
+def allowed(index: DeleteIndex, shown: Mapping[int, frozenset[str]] | None) -> Bools:
     """Which deletes may be touched: those that --where means and, on a base that moved, that the plan had shown.
 
     Args:
@@ -52,19 +52,19 @@ def allowed(index: Index, shown: Mapping[int, frozenset[str]] | None) -> Bools:
     return chosen
 
 
-def covered(index: Index, may: Bools) -> Ints:
+def covered(index: DeleteIndex, may: Bools) -> Ints:
     """Data files whose deletion vector must be held against older position deletes before these may leave."""
     applied = index.part_data >= 0
-    asked = np.unique(index.part_data[applied & may[index.part_delete]])
-    found: Ints = asked[(index.vector[asked] >= 0) & (index.frozen[asked] == SOUND)]
+    named = np.unique(index.part_data[applied & may[index.part_delete]])
+    found: Ints = named[(index.vector[named] >= 0) & (index.blocked[named] == SOUND)]
     return found
 
 
-def convert(index: Index, may: Bools, *, keep_dangling: bool) -> Conversion:
+def convert(index: DeleteIndex, may: Bools, *, keep_dangling: bool) -> Conversion:
     """A position delete file leaves only with all that its rows name; a data file takes all that applies to it."""
     stays = ~may | (index.kinds != POSITIONS)
     applied = np.flatnonzero(index.part_data >= 0)
-    held = index.frozen[index.part_data[applied]] != SOUND
+    held = index.blocked[index.part_data[applied]] != SOUND
     stays[index.part_delete[applied[held]]] = True
     leaving = ~stays
     if keep_dangling:
@@ -97,16 +97,16 @@ class Puffins:
     live_bytes: Ints
     weight: Ints
     file_bytes: Ints
-    free: Bools
+    movable: Bools
     dangling: Ints
 
     def suspects(self, ratio: float) -> Bools:
         """Files that may be dead to this part; only their footers tell how much of the rest is footer."""
         outside = self.file_bytes - self.live_bytes
-        return self.free & (outside >= ratio * self.file_bytes)
+        return self.movable & (outside >= ratio * self.file_bytes)
 
 
-def puffins(index: Index, may: Bools, *, keep_dangling: bool) -> Puffins:
+def puffins(index: DeleteIndex, may: Bools, *, keep_dangling: bool) -> Puffins:
     """The Puffin files of an index. What is dangling counts as dead, unless it is kept."""
     rows = np.flatnonzero(index.kinds == VECTOR)
     encoded = index.deletes["path"].take(pa.array(rows)).combine_chunks().dictionary_encode()
@@ -115,10 +115,10 @@ def puffins(index: Index, may: Bools, *, keep_dangling: bool) -> Puffins:
     file = np.full(len(index.kinds), -1, np.int64)
     file[rows] = codes
     named = index.vector_data[rows]
-    frozen = (
-        (named >= 0) & (index.frozen[named] != SOUND) if len(index.data) else np.zeros(len(rows), np.bool_)
+    blocked = (
+        (named >= 0) & (index.blocked[named] != SOUND) if len(index.data) else np.zeros(len(rows), np.bool_)
     )
-    held = ~may[rows] | frozen
+    held = ~may[rows] | blocked
     gone = index.dangling[rows] & (not keep_dangling)
     sizes, stays = index.column("size")[rows], ~gone
     weights = weights_of(sizes, index.deletes["ref"].take(pa.array(rows)))
@@ -131,7 +131,7 @@ def puffins(index: Index, may: Bools, *, keep_dangling: bool) -> Puffins:
         live_bytes=_sums(codes[stays], sizes[stays], count),
         weight=_sums(codes[stays], weights[stays], count),
         file_bytes=file_bytes,
-        free=np.bincount(codes[held], minlength=count) == 0,
+        movable=np.bincount(codes[held], minlength=count) == 0,
         dangling=np.bincount(codes[gone & may[rows]], minlength=count),
     )
 
@@ -157,7 +157,7 @@ def small(found: Puffins, due: Bools, last_weight: int, *, target_bytes: int, mi
         min_files: fewer small ones stay as they are; never fewer than two.
     """
     least = target_bytes // 2
-    candidates = found.free & ~due & (found.weight <= least) & (found.weight > 0)
+    candidates = found.movable & ~due & (found.weight <= least) & (found.weight > 0)
     count = int(candidates.sum()) + (0 < last_weight <= least)
     return candidates if count >= max(min_files, 2) else np.zeros_like(candidates)
 
@@ -179,7 +179,7 @@ def rolled(weights: Ints, target_bytes: int) -> Ints:
     return numbers
 
 
-def idle_equality(index: Index, may: Bools) -> Bools:
+def idle_equality(index: DeleteIndex, may: Bools) -> Bools:
     """Equality delete files that no data file needs."""
     idle: Bools = (index.kinds == EQUALITY) & index.dangling & may
     return idle

@@ -23,7 +23,7 @@ from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID
 from iceberg_cli.iceberg.spec.schema import Type
 from iceberg_cli.iceberg.spec.transforms import parse, result_type
 from iceberg_cli.iceberg.verbs.merge_dvs.where import Condition, matching
-from iceberg_cli.paths import liveness_key_column
+from iceberg_cli.paths import path_key_column
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -68,7 +68,7 @@ _OLDEST_SCHEMA: Final = pa.schema({"key": pa.binary(), "sequence_number": pa.int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class EntryReader:
     """What is needed to read entries as columns; goes to where they are decoded.
 
     Args:
@@ -83,7 +83,7 @@ class Reading:
     types: Mapping[int, Type]
     places: Mapping[str, int]
     conditions: tuple[Condition, ...] = ()
-    path_keys: PathKeys = liveness_key_column
+    path_keys: PathKeys = path_key_column
 
     def deletes(
         self, sources: Sequence[ManifestSource], batch: EntryBatch
@@ -122,14 +122,14 @@ class Reading:
         return pa.table(columns, schema=_DELETES_SCHEMA), tuples
 
     def data(
-        self, sources: Sequence[ManifestSource], batch: EntryBatch, wanted: Keys, *, oldest: bool
+        self, sources: Sequence[ManifestSource], batch: EntryBatch, targets: Keys, *, oldest: bool
     ) -> tuple[pa.Table, pa.Table]:
         """Live data files whose path, in this spelling or another, may be among those wanted.
 
         Args:
             sources: see `Liveness.entries`.
             batch: with `DATA_COLUMNS`.
-            wanted: hashes of `path_keys`, sorted.
+            targets: hashes of `path_keys`, sorted.
             oldest: also find the lowest sequence number of each partition.
 
         Returns:
@@ -138,7 +138,7 @@ class Reading:
         """
         status = batch.table["status"].to_numpy()
         alive = status < 2
-        named = among(keys_of(self.path_keys(batch.table["file_path"].combine_chunks())), wanted)
+        named = among(keys_of(self.path_keys(batch.table["file_path"].combine_chunks())), targets)
         rows = batch.table.filter(pa.array(alive & named)).combine_chunks()
         keys = self._partitions(sources, batch, rows, only_keys=True)[0]
         found = pa.table(
@@ -226,7 +226,7 @@ def lowest_of(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def all_deletes(tables: Sequence[pa.Table]) -> pa.Table:
-    """The parts of `Reading.deletes` as one table; a position delete file that is listed twice is not touched."""
+    """The parts of `EntryReader.deletes` as one table; a position delete file that is listed twice is not touched."""
     table = pa.concat_tables([_DELETES_SCHEMA.empty_table(), *tables]).combine_chunks()
     kinds = table["kind"].to_numpy().copy()
     files = np.flatnonzero((kinds == POSITIONS) | (kinds == UNREADABLE))
@@ -236,7 +236,7 @@ def all_deletes(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def all_data(tables: Sequence[pa.Table]) -> pa.Table:
-    """The parts of `Reading.data` as one table."""
+    """The parts of `EntryReader.data` as one table."""
     return pa.concat_tables([_DATA_SCHEMA.empty_table(), *tables])
 
 
@@ -255,11 +255,11 @@ def _only(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Array:
     Spec: "Scan Planning": such a file applies to no other data file, whatever its rows name.
     """
     none, key = pa.scalar(None, pa.binary()), pa.scalar(FILE_PATH_ID, pa.int32())
-    said = rows["referenced_data_file"].cast(pa.binary())
+    stated = rows["referenced_data_file"].cast(pa.binary())
     if set(BOUNDS) <= set(rows.column_names):
         lower, upper = (pc.map_lookup(rows[name], key, "first") for name in BOUNDS)
-        said = pc.coalesce(said, pc.if_else(pc.equal(lower, upper), lower, none))
-    return pc.if_else(pa.array(kinds == POSITIONS), said, none)
+        stated = pc.coalesce(stated, pc.if_else(pc.equal(lower, upper), lower, none))
+    return pc.if_else(pa.array(kinds == POSITIONS), stated, none)
 
 
 def _check_vectors(rows: pa.Table, kinds: npt.NDArray[np.int8], sources: Sequence[ManifestSource]) -> None:

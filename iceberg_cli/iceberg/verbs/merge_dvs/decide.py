@@ -20,9 +20,9 @@ from iceberg_cli.iceberg.verbs.merge_dvs.choice import (
     small,
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import POSITIONS, VECTOR, Bools, Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.distributed import Joined
-from iceberg_cli.iceberg.verbs.merge_dvs.index import BEHIND_END, LOST_DELETES, SOUND, Index
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import Settings
+from iceberg_cli.iceberg.verbs.merge_dvs.distributed import MergedVectors
+from iceberg_cli.iceberg.verbs.merge_dvs.index import BEHIND_END, LOST_DELETES, SOUND, DeleteIndex
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeSettings
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import MOVED, NEW, OUTPUTS_SCHEMA
 from iceberg_cli.iceberg.verbs.merge_dvs.verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
@@ -30,7 +30,7 @@ from iceberg_cli.plan.plan import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class MergeDecision:
     """What is done with each delete, before it is divided into files."""
 
     conversion: Conversion
@@ -41,7 +41,9 @@ class Decided:
     found: Puffins = field(repr=False)
 
 
-def decide(reader: DeleteReader, settings: Settings, shown: Mapping[int, frozenset[str]] | None) -> Decided:
+def decide(
+    reader: DeleteReader, settings: MergeSettings, shown: Mapping[int, frozenset[str]] | None
+) -> MergeDecision:
     """Read what must be read, and decide.
 
     Args:
@@ -58,7 +60,7 @@ def decide(reader: DeleteReader, settings: Settings, shown: Mapping[int, frozens
         return _dangling_only(index, may, settings)
     found = puffins(index, may, keep_dangling=settings.keep_dangling)
     _hold_against_older(reader, found, covered(index, may))
-    _freeze_reaching(reader)
+    _block_out_of_range(reader)
     # No file is frozen below that is named by position deletes which may leave: the vectors of those are read by now.
     conversion = convert(index, may, keep_dangling=settings.keep_dangling)
     joined = reader.join(conversion.targets)
@@ -68,7 +70,7 @@ def decide(reader: DeleteReader, settings: Settings, shown: Mapping[int, frozens
         # What is frozen is not moved either.
         found = puffins(index, may, keep_dangling=settings.keep_dangling)
         due, little, dead = _choose(reader, found, new, gone, settings)
-        if not _freeze_reaching(reader):
+        if not _block_out_of_range(reader):
             break
     moving = _vectors_in(found, due | little, gone)
     idle = idle_equality(index, may)
@@ -79,17 +81,17 @@ def decide(reader: DeleteReader, settings: Settings, shown: Mapping[int, frozens
     outputs = merge_dvs.ordered(pa.concat_tables([new, _moved_outputs(reader, moving)]))
     verdicts = [
         *delete_file_verdicts(index, conversion, may, idle, settings),
-        *puffin_verdicts(found, dead, due, little, ~found.free, settings),
+        *puffin_verdicts(found, dead, due, little, ~found.movable, settings),
     ]
     outside = _outside(index, conversion.targets)
     warnings = warnings_of(index, conversion.targets, joined.cardinality, outside)
-    return Decided(
+    return MergeDecision(
         conversion=conversion, outputs=outputs, removed=removed, verdicts=tuple(verdicts),
         warnings=tuple(warnings), found=found,
     )  # fmt: skip
 
 
-def _dangling_only(index: Index, may: Bools, settings: Settings) -> Decided:
+def _dangling_only(index: DeleteIndex, may: Bools, settings: MergeSettings) -> MergeDecision:
     """Before version 3: position delete files go that name no live data file but newer ones, and nothing else.
 
     Readers of such a table need no partition, spec or bound to see that: no row of these files applies anywhere.
@@ -99,7 +101,7 @@ def _dangling_only(index: Index, may: Bools, settings: Settings) -> Decided:
     conversion = Conversion(leaving=leaving, targets=none, sequence_numbers=none)
     idle = np.zeros_like(leaving)
     verdicts = delete_file_verdicts(index, conversion, may, idle, settings)
-    return Decided(
+    return MergeDecision(
         conversion=conversion, outputs=OUTPUTS_SCHEMA.empty_table(), removed=leaving, verdicts=tuple(verdicts),
         warnings=(), found=puffins(index, may, keep_dangling=settings.keep_dangling),
     )  # fmt: skip
@@ -111,18 +113,18 @@ def _hold_against_older(reader: DeleteReader, found: Puffins, files: Ints) -> No
     if not len(files):
         return
     reader.puffins.open(found, np.unique(found.file[index.vector[files]]))
-    index.frozen[reader.lost(found, files)] = LOST_DELETES
+    index.blocked[reader.lost(found, files)] = LOST_DELETES
 
 
-def _freeze_reaching(reader: DeleteReader) -> bool:
+def _block_out_of_range(reader: DeleteReader) -> bool:
     """Freeze the data files of vectors, of those read so far, with positions behind the end; whether any is new.
 
     Readers ignore such positions, but whoever wrote them may have meant another file.
     """
     index = reader.index
-    named = index.vector_data[np.array(sorted(reader.puffins.reaching), np.int64)]
-    files = named[index.frozen[named] == SOUND]
-    index.frozen[files] = BEHIND_END
+    named = index.vector_data[np.array(sorted(reader.puffins.out_of_range), np.int64)]
+    files = named[index.blocked[named] == SOUND]
+    index.blocked[files] = BEHIND_END
     return bool(len(files))
 
 
@@ -133,7 +135,7 @@ def _vectors_in(found: Puffins, files: Bools, gone: Bools) -> Ints:
 
 
 def _choose(
-    reader: DeleteReader, found: Puffins, new: pa.Table, gone: Bools, settings: Settings
+    reader: DeleteReader, found: Puffins, new: pa.Table, gone: Bools, settings: MergeSettings
 ) -> tuple[Bools, Bools, Ints]:
     """Which Puffin files are written again because they are dead in good part, which because they are small."""
     limits = {"target_bytes": settings.target_bytes, "min_files": settings.min_files}
@@ -143,7 +145,7 @@ def _choose(
     dead = reader.puffins.dead_bytes(found)
     known = dead >= 0
     dead[known] += _going_bytes(reader.index, found)[known]
-    due = found.free & known & (dead >= settings.dead_ratio * found.file_bytes) & (found.weight > 0)
+    due = found.movable & known & (dead >= settings.dead_ratio * found.file_bytes) & (found.weight > 0)
     certain = pa.concat_tables([new, _moved_outputs(reader, _vectors_in(found, due, gone))])
     last = merge_dvs.last_weight(merge_dvs.ordered(certain), settings.target_bytes)
     little = small(found, due, last, **limits)
@@ -151,7 +153,7 @@ def _choose(
     return due, little, dead
 
 
-def _going_bytes(index: Index, found: Puffins) -> Ints:
+def _going_bytes(index: DeleteIndex, found: Puffins) -> Ints:
     """Bytes of each Puffin file that its live deletion vectors have now and will not have any more."""
     rows = np.flatnonzero(index.kinds == VECTOR)
     sizes = np.zeros(len(found.vectors), np.int64)
@@ -160,7 +162,7 @@ def _going_bytes(index: Index, found: Puffins) -> Ints:
     return going
 
 
-def _outside(index: Index, targets: Ints) -> Ints:
+def _outside(index: DeleteIndex, targets: Ints) -> Ints:
     """Which of `targets` have position deletes behind their end."""
     mine = np.flatnonzero(np.isin(index.part_data, targets))
     records = index.data["record_count"].to_numpy()
@@ -169,7 +171,7 @@ def _outside(index: Index, targets: Ints) -> Ints:
     return files
 
 
-def _new_outputs(index: Index, conversion: Conversion, joined: Joined) -> pa.Table:
+def _new_outputs(index: DeleteIndex, conversion: Conversion, joined: MergedVectors) -> pa.Table:
     kept = joined.cardinality > 0
     files = conversion.targets[kept]
     data = index.data.take(pa.array(files))

@@ -20,24 +20,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.transport import from_ipc
-from iceberg_cli.engines import Exchanging, OnEvent
+from iceberg_cli.engines import OnEvent, ShuffleEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.spec.position_deletes import PARTS_SCHEMA, rows_differ
 from iceberg_cli.iceberg.verbs.merge_dvs import worker as delete_tasks
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.index import Index
-from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import LACKING_SCHEMA, NUMBERS_SCHEMA
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
+from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import MISSING_SCHEMA, NUMBERS_SCHEMA
 from iceberg_cli.iceberg.verbs.merge_dvs.puffin_build import BUILT_COLUMNS
-from iceberg_cli.iceberg.verbs.merge_dvs.requests import Wanted, shares_of
+from iceberg_cli.iceberg.verbs.merge_dvs.requests import VectorRequests, splits_of
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import NEW
-from iceberg_cli.iceberg.verbs.merge_dvs.splits import LIMITS, Limits
-from iceberg_cli.iceberg.verbs.merge_dvs.worker import ByOutput, ByPlace, DeleteFile, Writing
+from iceberg_cli.iceberg.verbs.merge_dvs.splits import LIMITS, MergeLimits
+from iceberg_cli.iceberg.verbs.merge_dvs.worker import (
+    DeleteFile,
+    PuffinBuilder,
+    RangesByVector,
+    VectorsByPuffin,
+)
 
 _SPREAD: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MergedVectors:
     """The deletion vectors of n data files; cardinality 0: none is needed. `crc` are the last four bytes of each."""
 
     cardinality: Ints
@@ -46,8 +51,8 @@ class Joined:
     crc: list[bytes]
 
 
-def parts_apart(
-    engine: Exchanging, files: pa.Table, *, limits: Limits = LIMITS, on_event: OnEvent
+def partials_on_workers(
+    engine: ShuffleEngine, files: pa.Table, *, limits: MergeLimits = LIMITS, on_event: OnEvent
 ) -> pa.Table:
     """What position delete files say: rows of `PARTS_SCHEMA` without blobs, files in their order.
 
@@ -62,9 +67,9 @@ def parts_apart(
     """
     columns = (files[name].to_pylist() for name in ("path", "file_size", "record_count"))
     items = [
-        DeleteFile(path, size, records, share)
+        DeleteFile(path, size, records, split)
         for path, size, records in zip(*columns, strict=True)
-        for share in shares_of(size, limits)
+        for split in splits_of(size, limits)
     ]
     tables = [PARTS_SCHEMA.empty_table()]
     counts: list[int] = []
@@ -80,15 +85,15 @@ def parts_apart(
         counts += each
     shared: dict[str, tuple[int, int]] = {}
     for item, rows in zip(items, counts, strict=True):
-        if item.share.of > 1:
+        if item.split.of > 1:
             shared[item.path] = item.record_count, shared.get(item.path, (0, 0))[1] + rows
     for path, (expected, read) in shared.items():
         if expected != read:
             raise CorruptFile(path, None, rows_differ(read, expected))
-    return _shares_together(pa.concat_tables(tables), list(shared))
+    return _joined_splits(pa.concat_tables(tables), list(shared))
 
 
-def _shares_together(parts: pa.Table, shared: Sequence[str]) -> pa.Table:
+def _joined_splits(parts: pa.Table, shared: Sequence[str]) -> pa.Table:
     """One row for each data file that a file names, though several of its shares did."""
     if not shared:
         return parts
@@ -113,14 +118,14 @@ def _shares_together(parts: pa.Table, shared: Sequence[str]) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def joined_apart(
-    engine: Exchanging,
-    index: Index,
+def merge_on_workers(
+    engine: ShuffleEngine,
+    index: DeleteIndex,
     files: Ints,
     *,
-    limits: Limits = LIMITS,
+    limits: MergeLimits = LIMITS,
     on_event: OnEvent,
-) -> Joined:
+) -> MergedVectors:
     """The numbers of one deletion vector for each data file, of all position deletes that apply to it.
 
     Args:
@@ -133,19 +138,19 @@ def joined_apart(
     Raises:
         CorruptFile: a file cannot be read whole. BackendUnavailable: not all positions arrived.
     """
-    wanted = Wanted(
+    requests = VectorRequests(
         index=index, places=np.arange(len(files)), files=files, rows=np.full(len(files), -1),
         records=index.data["record_count"].to_numpy()[files], limits=limits,
     )  # fmt: skip
-    at = wanted.dealt()
+    at = requests.buckets()
     ranged = np.flatnonzero(at.ranges > 1)
     spread = min(_SPREAD, at.buckets)
-    answers = engine.exchange(
-        wanted.items(at),
+    answers = engine.shuffle(
+        requests.items(at),
         delete_tasks.source_of,
         delete_tasks.load,
         delete_tasks.parse,
-        ByPlace(ranged, spread) if len(ranged) else delete_tasks.numbers,
+        RangesByVector(ranged, spread) if len(ranged) else delete_tasks.numbers,
         then=delete_tasks.numbers_together if len(ranged) else None,
         buckets=at.buckets,
         then_buckets=len(ranged) + spread if len(ranged) else 0,
@@ -154,8 +159,8 @@ def joined_apart(
     )
     numbers = pa.concat_tables([NUMBERS_SCHEMA.empty_table(), *map(from_ipc, answers)])
     numbers = numbers.take(pa.array(np.argsort(numbers["place"].to_numpy()))).combine_chunks()
-    _check_arrived(numbers["place"].to_numpy(), numbers["positions"].to_numpy(), wanted.positions())
-    return Joined(
+    _check_arrived(numbers["place"].to_numpy(), numbers["positions"].to_numpy(), requests.positions())
+    return MergedVectors(
         numbers["cardinality"].to_numpy(),
         numbers["size"].to_numpy(),
         numbers["sum"].to_numpy(),
@@ -163,12 +168,12 @@ def joined_apart(
     )
 
 
-def lacking_apart(
-    engine: Exchanging,
-    index: Index,
+def missing_positions_on_workers(
+    engine: ShuffleEngine,
+    index: DeleteIndex,
     files: Ints,
     *,
-    limits: Limits = LIMITS,
+    limits: MergeLimits = LIMITS,
     on_event: OnEvent,
 ) -> Ints:
     """Those of some data files whose deletion vector lacks an older position delete.
@@ -183,27 +188,27 @@ def lacking_apart(
     Raises:
         CorruptFile: a file cannot be read whole. BackendUnavailable: not all positions arrived.
     """
-    wanted = Wanted(
+    requests = VectorRequests(
         index=index, places=np.arange(len(files)), files=files, rows=index.vector[files],
         records=index.data["record_count"].to_numpy()[files], limits=limits,
     )  # fmt: skip
-    at = wanted.dealt()
-    answers = engine.exchange(
-        wanted.items(at),
+    at = requests.buckets()
+    answers = engine.shuffle(
+        requests.items(at),
         delete_tasks.source_of,
         delete_tasks.load,
         delete_tasks.parse,
-        delete_tasks.lacking,
+        delete_tasks.missing_positions,
         buckets=at.buckets,
         phase="comparing deletion vectors with older position deletes",
         on_event=on_event,
     )
-    found = pa.concat_tables([LACKING_SCHEMA.empty_table(), *map(from_ipc, answers)])
+    found = pa.concat_tables([MISSING_SCHEMA.empty_table(), *map(from_ipc, answers)])
     place, positions = found["place"].to_numpy(), np.zeros(len(files), np.int64)
     np.add.at(positions, place, found["positions"].to_numpy())
-    _check_arrived(np.unique(place), positions, wanted.positions())
-    lacking: Ints = files[np.unique(place[found["lacking"].to_numpy() > 0])]
-    return lacking
+    _check_arrived(np.unique(place), positions, requests.positions())
+    missing: Ints = files[np.unique(place[found["missing"].to_numpy() > 0])]
+    return missing
 
 
 def _check_arrived(places: Ints, positions: Ints, expected: Ints) -> None:
@@ -214,13 +219,13 @@ def _check_arrived(places: Ints, positions: Ints, expected: Ints) -> None:
         )
 
 
-def puffins_apart(
-    engine: Exchanging,
-    index: Index,
+def build_puffins_on_workers(
+    engine: ShuffleEngine,
+    index: DeleteIndex,
     outputs: pa.Table,
     files: Mapping[str, tuple[int, int]],
     *,
-    limits: Limits = LIMITS,
+    limits: MergeLimits = LIMITS,
     on_event: OnEvent,
 ) -> dict[str, int]:
     """Write Puffin files, each in one task.
@@ -244,18 +249,18 @@ def puffins_apart(
     places = np.concatenate([np.empty(0, np.int64), *(np.arange(start, stop) for start, stop in bounds)])
     mine = outputs.take(pa.array(places))
     new, rows = mine["origin"].to_numpy() == NEW, mine["row"].to_numpy()
-    wanted = Wanted(
+    requests = VectorRequests(
         index=index, places=places, files=np.where(new, rows, -1), rows=np.where(new, -1, rows),
         records=mine["last_row"].to_numpy() + 1, limits=limits,
     )  # fmt: skip
-    at = wanted.dealt()
-    found = engine.exchange(
-        wanted.items(at),
+    at = requests.buckets()
+    found = engine.shuffle(
+        requests.items(at),
         delete_tasks.source_of,
         delete_tasks.load,
         delete_tasks.parse,
-        ByOutput(np.array([start for start, _ in bounds], np.int64)),
-        then=Writing(outputs.select(BUILT_COLUMNS), bounds, tuple(files)),
+        VectorsByPuffin(np.array([start for start, _ in bounds], np.int64)),
+        then=PuffinBuilder(outputs.select(BUILT_COLUMNS), bounds, tuple(files)),
         buckets=at.buckets,
         then_buckets=len(bounds),
         phase="writing Puffin files",

@@ -100,7 +100,7 @@ def _fields(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carry:
+class EntryBuilder:
     """Makes entries of new manifests of those of old ones. Runs maybe in another process.
 
     Args:

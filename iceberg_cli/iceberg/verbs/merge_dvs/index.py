@@ -27,7 +27,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.columns import (
     Ints,
     PathKeys,
 )
-from iceberg_cli.paths import liveness_key_column
+from iceberg_cli.paths import path_key_column
 
 FROZEN: Final = (
     "",
@@ -46,7 +46,7 @@ OTHER_REFERENCE, OTHER_SPELLING, BEHIND_END = 7, 8, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
+class DeleteIndex:
     """Live deletes, the data files that they name, and how they belong together.
 
     Args:
@@ -66,7 +66,7 @@ class Index:
     parts: pa.Table
     data: pa.Table
     vector: Ints
-    frozen: npt.NDArray[np.int8]
+    blocked: npt.NDArray[np.int8]
     part_delete: Ints
     part_data: Ints
     vector_data: Ints
@@ -78,7 +78,7 @@ class Index:
         return _numbers(self.deletes[name])
 
 
-def wanted_paths(deletes: pa.Table, parts: pa.Table, path_keys: PathKeys = liveness_key_column) -> Keys:
+def target_paths(deletes: pa.Table, parts: pa.Table, path_keys: PathKeys = path_key_column) -> Keys:
     """Hashes of the keys of every path that a deletion vector or a position delete names, sorted."""
     vectors = deletes.filter(pc.equal(deletes["kind"], VECTOR))["ref"]
     return key_set([keys_of(path_keys(pc.unique(named))) for named in (vectors, parts["path"])])
@@ -90,8 +90,8 @@ def index(
     data: pa.Table,
     oldest: pa.Table | None,
     specs: Sequence[PartitionSpec],
-    path_keys: PathKeys = liveness_key_column,
-) -> Index:
+    path_keys: PathKeys = path_key_column,
+) -> DeleteIndex:
     """Bring deletes and data files together.
 
     Args:
@@ -119,7 +119,7 @@ def index(
     data_sequence = np.full(len(known), np.iinfo(np.int64).max)
     np.minimum.at(data_sequence, to_file, data["sequence_number"].to_numpy())
     data = data.take(pa.array(first))
-    frozen = np.where(twice, LISTED_TWICE, SOUND).astype(np.int8)
+    blocked = np.where(twice, LISTED_TWICE, SOUND).astype(np.int8)
     keys = pa.chunked_array([*deletes["key"].chunks, *data["key"].chunks], pa.binary()).combine_chunks()
     groups = keys.dictionary_encode().indices.to_numpy()
     delete_group, data_group = groups[: len(deletes)], groups[len(deletes) :]
@@ -131,8 +131,8 @@ def index(
     vectors = np.flatnonzero(vector_data >= 0)
     files = vector_data[vectors]
     stray = (delete_group[vectors] != data_group[files]) | (sequence[vectors] < data_sequence[files])
-    frozen[files[stray]] = STRAY_VECTOR
-    frozen[np.bincount(files, minlength=len(data)) > 1] = TWO_VECTORS
+    blocked[files[stray]] = STRAY_VECTOR
+    blocked[np.bincount(files, minlength=len(data)) > 1] = TWO_VECTORS
     vector = np.full(len(data), -1, np.int64)
     vector[files] = vectors
 
@@ -141,12 +141,12 @@ def index(
     newer = data_sequence[part_data[named]] > sequence[part_delete[named]]
     newer &= ~twice[part_data[named]]
     elsewhere = delete_group[part_delete[named]] != data_group[part_data[named]]
-    frozen[part_data[named[elsewhere & ~newer]]] = OTHER_PARTITION
+    blocked[part_data[named[elsewhere & ~newer]]] = OTHER_PARTITION
     odd = _contradicting(deletes["only"], parts["path"], part_delete)
-    frozen[part_data[named[odd[part_delete[named]]]]] = OTHER_REFERENCE
+    blocked[part_data[named[odd[part_delete[named]]]]] = OTHER_REFERENCE
     part_data[named[newer]] = -1
-    _freeze_hidden(
-        frozen,
+    _block_hidden(
+        blocked,
         kinds,
         delete_group,
         sequence,
@@ -158,8 +158,8 @@ def index(
     )
     kinds[odd] = UNREADABLE
     far = part_data[(parts["last"].to_numpy() >= TOP) & (part_data >= 0)]
-    frozen[far[data["record_count"].to_numpy()[far] > TOP]] = HIDDEN_DELETES
-    frozen[spelled] = frozen[spelled_too] = OTHER_SPELLING
+    blocked[far[data["record_count"].to_numpy()[far] > TOP]] = HIDDEN_DELETES
+    blocked[spelled] = blocked[spelled_too] = OTHER_SPELLING
 
     dangling = (kinds == VECTOR) & (vector_data < 0)
     needed = np.zeros(len(deletes), np.bool_)
@@ -167,8 +167,8 @@ def index(
     dangling |= (kinds == POSITIONS) & ~needed
     if oldest is not None:
         dangling |= _idle_equality(deletes, kinds, oldest, specs)
-    return Index(
-        deletes=deletes, parts=parts, data=data, vector=vector, frozen=frozen, part_delete=part_delete,
+    return DeleteIndex(
+        deletes=deletes, parts=parts, data=data, vector=vector, blocked=blocked, part_delete=part_delete,
         part_data=part_data, vector_data=vector_data, dangling=dangling, kinds=kinds,
     )  # fmt: skip
 
@@ -181,8 +181,8 @@ def _contradicting(only: pa.ChunkedArray, named: pa.ChunkedArray, part_delete: I
     return found
 
 
-def _freeze_hidden(
-    frozen: npt.NDArray[np.int8], kinds: npt.NDArray[np.int8], delete_group: npt.NDArray[np.int32], sequence: Ints,
+def _block_hidden(
+    blocked: npt.NDArray[np.int8], kinds: npt.NDArray[np.int8], delete_group: npt.NDArray[np.int32], sequence: Ints,
     data_group: npt.NDArray[np.int32], data_sequence: Ints, refs: pa.ChunkedArray, paths: pa.ChunkedArray,
     path_keys: PathKeys,
 ) -> None:  # fmt: skip
@@ -192,10 +192,10 @@ def _freeze_hidden(
     nameless = refs.take(pa.array(hidden)).is_null().to_numpy() if len(hidden) else hidden
     for row, file, all_files in zip(hidden.tolist(), only.tolist(), nameless.tolist(), strict=True):
         if not all_files:
-            frozen[file] = HIDDEN_DELETES if file >= 0 else frozen[file]
+            blocked[file] = HIDDEN_DELETES if file >= 0 else blocked[file]
             continue
-        reached = (data_group == delete_group[row]) & (data_sequence <= sequence[row]) & (frozen == SOUND)
-        frozen[reached] = HIDDEN_DELETES
+        reached = (data_group == delete_group[row]) & (data_sequence <= sequence[row]) & (blocked == SOUND)
+        blocked[reached] = HIDDEN_DELETES
 
 
 def _idle_equality(
@@ -226,9 +226,9 @@ def _named(names: pa.ChunkedArray, paths: pa.ChunkedArray, path_keys: PathKeys) 
     if not len(missing) or not len(paths):
         return places, np.empty(0, np.int64)
     keys = path_keys(paths.combine_chunks())
-    wanted = path_keys(names.take(pa.array(missing)).combine_chunks())
-    places[missing] = _places(wanted, keys)
-    return places, np.flatnonzero(pc.is_in(keys, value_set=pc.unique(wanted)).to_numpy(zero_copy_only=False))
+    targets = path_keys(names.take(pa.array(missing)).combine_chunks())
+    places[missing] = _places(targets, keys)
+    return places, np.flatnonzero(pc.is_in(keys, value_set=pc.unique(targets)).to_numpy(zero_copy_only=False))
 
 
 def _places(values: pa.Array | pa.ChunkedArray, known: pa.Array | pa.ChunkedArray) -> Ints:

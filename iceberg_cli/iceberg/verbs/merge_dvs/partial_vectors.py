@@ -1,7 +1,7 @@
 """Deletion vectors in the making, on their way between workers: parts of them, joined step by step.
 
-`pieces_of` what one batch of files says, dealt into buckets; `joined_pieces` or `lacking_pieces` of one bucket;
-`put_together` what was cut into ranges; `numbers_of` what planning needs. None of them minds in which order it gets
+`partials_of` what one batch of files says, dealt into buckets; `merge_partials` or `missing_in_partials` of one bucket;
+`merge_ranges` what was cut into ranges; `numbers_of` what planning needs. None of them minds in which order it gets
 what others made.
 
 A vector is called by its place: its row among those that are made.
@@ -20,23 +20,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.deletion_vector import encode, union
-from iceberg_cli.iceberg.spec.dv_blobs import joined, lacking, vector_of
+from iceberg_cli.iceberg.spec.dv_blobs import merge_vectors, missing_positions, vector_of
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.splits import cut, runs_of, whole_of
 
 # What a file is asked for.
-_DEALT: Final = {
+_BUCKET_COLUMNS: Final = {
     "place": pa.int64(),
     "bucket": pa.int64(),  # of its first range
     "width": pa.int64(),  # positions of a range
     "ranges": pa.int64(),
     "records": pa.int64(),  # rows of its data file: positions from there on are left out
 }
-ASKED_SCHEMA: Final = pa.schema({"path": pa.string(), **_DEALT})  # `path` as position deletes spell it
+REQUEST_SCHEMA: Final = pa.schema(
+    {"path": pa.string(), **_BUCKET_COLUMNS}
+)  # `path` as position deletes spell it
 # What files say.
 _BLOB: Final = {"is_vector": pa.bool_(), "positions": pa.int64(), "blob": pa.large_binary()}
-SAID_SCHEMA: Final = pa.schema({**_DEALT, **_BLOB})
-PIECES_SCHEMA: Final = pa.schema(
+REPORTED_SCHEMA: Final = pa.schema({**_BUCKET_COLUMNS, **_BLOB})
+PARTIALS_SCHEMA: Final = pa.schema(
     {
         "bucket": pa.int64(),
         "place": pa.int64(),
@@ -65,57 +67,57 @@ NUMBERS_SCHEMA: Final = pa.schema(
         "crc": pa.binary(),  # its last four bytes
     }
 )
-LACKING_SCHEMA: Final = pa.schema({"place": pa.int64(), "positions": pa.int64(), "lacking": pa.int64()})
+MISSING_SCHEMA: Final = pa.schema({"place": pa.int64(), "positions": pa.int64(), "missing": pa.int64()})
 
 
-def said_of(parts: pa.Table, asked: pa.Table) -> pa.Table:
-    """What a position delete file says of the data files that it is asked for, as rows of `SAID_SCHEMA`.
+def reported_rows(parts: pa.Table, request: pa.Table) -> pa.Table:
+    """What a position delete file says of the data files that it is asked for, as rows of `REPORTED_SCHEMA`.
 
     Args:
         parts: rows of `PARTS_SCHEMA`, with blobs, all of one file.
-        asked: rows of `ASKED_SCHEMA`, each path once.
+        request: rows of `REQUEST_SCHEMA`, each path once.
     """
-    known = asked["path"].combine_chunks()
+    known = request["path"].combine_chunks()
     rows = pc.index_in(parts["path"], value_set=known)
     parts = parts.filter(rows.is_valid())
-    columns: dict[str, Any] = {name: asked[name].take(rows.drop_null()) for name in _DEALT}
+    columns: dict[str, Any] = {name: request[name].take(rows.drop_null()) for name in _BUCKET_COLUMNS}
     columns |= {
         "is_vector": pa.array(np.zeros(len(parts), np.bool_)),
         "positions": parts["cardinality"],
         "blob": parts["blob"],
     }
-    return pa.table(columns, schema=SAID_SCHEMA)
+    return pa.table(columns, schema=REPORTED_SCHEMA)
 
 
-def pieces_of(said: Sequence[pa.Table]) -> dict[int, pa.Table]:
-    """Rows of `PIECES_SCHEMA` by bucket; what several files say of a vector is united.
+def partials_of(reported: Sequence[pa.Table]) -> dict[int, pa.Table]:
+    """Rows of `PARTIALS_SCHEMA` by bucket; what several files say of a vector is united.
 
     Args:
-        said: rows of `SAID_SCHEMA`.
+        reported: rows of `REPORTED_SCHEMA`.
     """
-    whole = pa.concat_tables([SAID_SCHEMA.empty_table(), *said]).combine_chunks()
+    whole = pa.concat_tables([REPORTED_SCHEMA.empty_table(), *reported]).combine_chunks()
     places, vectors = whole["place"].to_numpy(), whole["is_vector"].to_numpy()
     order = np.lexsort((vectors, places))
     whole = whole.take(pa.array(order))
     starts, several = runs_of(places[order], vectors[order])
     unlike = several | (whole["ranges"].to_numpy() > 1)
-    ready = whole.filter(pa.array(~unlike)).select(PIECES_SCHEMA.names)
+    ready = whole.filter(pa.array(~unlike)).select(PARTIALS_SCHEMA.names)
     made = [
         piece
         for rows in np.split(np.arange(len(whole)), starts[1:])
         if len(rows) and unlike[rows[0]]
         for piece in _united(whole.slice(int(rows[0]), len(rows)))
     ]
-    pieces = pa.concat_tables([ready, pa.Table.from_pylist(made, schema=PIECES_SCHEMA)]).combine_chunks()
-    buckets = pieces["bucket"].to_numpy()
+    partials = pa.concat_tables([ready, pa.Table.from_pylist(made, schema=PARTIALS_SCHEMA)]).combine_chunks()
+    buckets = partials["bucket"].to_numpy()
     order = np.argsort(buckets, kind="stable")
-    pieces = pieces.take(pa.array(order))
-    return dict(_by_first_column(pieces))
+    partials = partials.take(pa.array(order))
+    return dict(_by_first_column(partials))
 
 
 def _united(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """One vector, or what is asked of it, in its ranges; there is a piece even if there is no position."""
-    first = {name: rows[name][0].as_py() for name in (*_DEALT, "is_vector")}
+    first = {name: rows[name][0].as_py() for name in (*_BUCKET_COLUMNS, "is_vector")}
     blobs = rows["blob"].to_pylist()
     blob = blobs[0] if len(blobs) == 1 else encode(union(map(vector_of, blobs)))
     ranges = cut(blob, first["width"], first["ranges"]) if first["ranges"] > 1 else []
@@ -132,62 +134,62 @@ def _united(rows: pa.Table) -> Iterator[dict[str, Any]]:
         positions = 0  # counted once
 
 
-def joined_pieces(pieces: Sequence[pa.Table]) -> pa.Table:
+def merge_partials(partials: Sequence[pa.Table]) -> pa.Table:
     """The vectors of a bucket, or their ranges: rows of `VECTORS_SCHEMA`.
 
     Args:
-        pieces: rows of `PIECES_SCHEMA`, with all that belongs to each; a vector that is in the table already stands
+        partials: rows of `PARTIALS_SCHEMA`, with all that belongs to each; a vector that is in the table already stands
             alone, and is handed on as it is, without sum.
     """
-    groups = _groups(pieces)
+    groups = _groups(partials)
     cardinality, sums, made = groups.positions.copy(), np.zeros(len(groups.places), np.uint64), []
     for row, (blobs, vectors, records) in enumerate(groups.members()):
         if vectors:
             (blob,) = vectors
         else:
-            blob, cardinality[row], sums[row] = joined(blobs, record_count=records)
+            blob, cardinality[row], sums[row] = merge_vectors(blobs, record_count=records)
         made.append(blob)
     columns = [groups.places, groups.positions, cardinality, sums]
     return pa.table([*map(pa.array, columns), pa.array(made, pa.large_binary())], schema=VECTORS_SCHEMA)
 
 
-def lacking_pieces(pieces: Sequence[pa.Table]) -> pa.Table:
-    """How much the vectors of a bucket, or their ranges, lack of what position deletes say: rows of `LACKING_SCHEMA`.
+def missing_in_partials(partials: Sequence[pa.Table]) -> pa.Table:
+    """How much the vectors of a bucket, or their ranges, lack of what position deletes say: rows of `MISSING_SCHEMA`.
 
     Args:
-        pieces: see `joined_pieces`; here a vector stands beside the position deletes that are older.
+        partials: see `merge_partials`; here a vector stands beside the position deletes that are older.
     """
-    groups = _groups(pieces)
+    groups = _groups(partials)
     missing = np.zeros(len(groups.places), np.int64)
     for row, (blobs, vectors, records) in enumerate(groups.members()):
         # A range in which the vector has no position has no piece of it.
         held = vectors[0] if vectors else encode(np.empty(0, np.uint64))
-        missing[row] = lacking(held, blobs, record_count=records)
+        missing[row] = missing_positions(held, blobs, record_count=records)
     columns = [groups.places, groups.positions, missing]
-    return pa.table(list(map(pa.array, columns)), schema=LACKING_SCHEMA)
+    return pa.table(list(map(pa.array, columns)), schema=MISSING_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
     """Pieces in the order of their places: n vectors, or ranges of them; two ranges of one are never in one bucket."""
 
-    pieces: pa.Table
+    partials: pa.Table
     starts: Ints
     places: Ints
     positions: Ints
 
     def members(self) -> Iterator[tuple[list[bytes], list[bytes], int]]:
         """Of each group the blobs of position deletes, those of vectors, and the rows of the data file."""
-        blobs, vectors = self.pieces["blob"].to_pylist(), self.pieces["is_vector"].to_pylist()
-        records = self.pieces["records"].to_numpy()[self.starts].tolist()
+        blobs, vectors = self.partials["blob"].to_pylist(), self.partials["is_vector"].to_pylist()
+        records = self.partials["records"].to_numpy()[self.starts].tolist()
         starts = self.starts.tolist()
         for start, stop, count in zip(starts, [*starts[1:], len(blobs)], records, strict=False):
             kinds = list(zip(blobs[start:stop], vectors[start:stop], strict=True))
             yield [blob for blob, own in kinds if not own], [blob for blob, own in kinds if own], count
 
 
-def _groups(pieces: Sequence[pa.Table]) -> _Groups:
-    whole = pa.concat_tables([PIECES_SCHEMA.empty_table(), *pieces]).combine_chunks()
+def _groups(partials: Sequence[pa.Table]) -> _Groups:
+    whole = pa.concat_tables([PARTIALS_SCHEMA.empty_table(), *partials]).combine_chunks()
     order = np.argsort(whole["place"].to_numpy(), kind="stable")
     whole = whole.take(pa.array(order))
     places = whole["place"].to_numpy()
@@ -197,7 +199,7 @@ def _groups(pieces: Sequence[pa.Table]) -> _Groups:
     return _Groups(whole, starts, places[starts], totals)
 
 
-def put_together(vectors: Sequence[pa.Table]) -> pa.Table:
+def merge_ranges(vectors: Sequence[pa.Table]) -> pa.Table:
     """Whole vectors, by place: rows of `VECTORS_SCHEMA`.
 
     Args:
@@ -208,7 +210,7 @@ def put_together(vectors: Sequence[pa.Table]) -> pa.Table:
     whole = whole.take(pa.array(order))
     starts, several = runs_of(whole["place"].to_numpy())
     made = [
-        _put_together(whole.slice(int(rows[0]), len(rows)))
+        _merge_rows(whole.slice(int(rows[0]), len(rows)))
         for rows in np.split(np.arange(len(whole)), starts[1:])
         if len(rows) > 1
     ]
@@ -218,7 +220,7 @@ def put_together(vectors: Sequence[pa.Table]) -> pa.Table:
     return found.combine_chunks().take(pa.array(np.argsort(found["place"].to_numpy())))
 
 
-def _put_together(rows: pa.Table) -> dict[str, Any]:
+def _merge_rows(rows: pa.Table) -> dict[str, Any]:
     blobs = [blob for blob in rows["blob"].to_pylist() if blob]
     return {
         "place": rows["place"][0].as_py(),

@@ -15,19 +15,19 @@ from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.branch import Head, head_of
+from iceberg_cli.iceberg.verbs.branch import BranchHead, head_of
 from iceberg_cli.iceberg.verbs.manifest_headers import losses
 from iceberg_cli.iceberg.verbs.merge_dvs import policy as merge_policy
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import VECTOR
 from iceberg_cli.iceberg.verbs.merge_dvs.decide import decide
-from iceberg_cli.iceberg.verbs.merge_dvs.index import Index
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import Merge
 from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
-from iceberg_cli.iceberg.verbs.merge_dvs.write import Work, build
-from iceberg_cli.plan.plan import Base, Change, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.iceberg.verbs.merge_dvs.write import MergeBuild, build
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Verdict
 
 STEP: Final = "merge-dvs main"
 WITH_DELETES: Final = 2  # the first format version that has delete files
@@ -48,7 +48,7 @@ class MergeDvs:
     )
 
     def plan(
-        self, table: IcebergTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+        self, table: IcebergTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
     ) -> Plan:
         """The plan for the head of main.
 
@@ -56,17 +56,17 @@ class MergeDvs:
             UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
         """
         base = table.load()
-        plan = plan_on(table, policy, base=base, as_of_ms=as_of_ms, shown=shown)
+        plan = plan_on(table, document, base=base, as_of_ms=as_of_ms, shown=shown)
         return table.resolve(table.blocked(plan))
 
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Puffin files first, then the manifests that name them; each is read back.
 
         Raises:
             CorruptFile: what was read back is not what was planned.
         """
         work = step.work
-        assert isinstance(work, Work)
+        assert isinstance(work, MergeBuild)
         return build(table, work, paths)
 
 
@@ -75,7 +75,7 @@ VERB: Final = MergeDvs()
 
 def steps(
     table: IcebergTable,
-    policy: Mapping[str, Any],
+    document: Mapping[str, Any],
     *,
     metadata: TableMetadata | None = None,
     shown: Plan | None = None,
@@ -84,17 +84,17 @@ def steps(
 
     Args:
         table: as loaded last.
-        policy: as in `Plan.policy`.
+        document: a policy, as in `Plan.policy`.
         metadata: as it will be when the steps' turn comes, such as upgraded; None: as it is.
         shown: see `Verb.plan`.
     """
     base = table.load()
-    return plan_on(table, policy, base=base, as_of_ms=0, metadata=metadata, shown=shown).steps
+    return plan_on(table, document, base=base, as_of_ms=0, metadata=metadata, shown=shown).steps
 
 
 def plan_on(
     table: IcebergTable,
-    policy: Mapping[str, Any],
+    document: Mapping[str, Any],
     *,
     base: Base,
     as_of_ms: int,
@@ -105,15 +105,15 @@ def plan_on(
 
     Args:
         table: as loaded last.
-        policy: as in `Plan.policy`.
+        document: as in `Plan.policy`.
         base: of `table`.
         as_of_ms: for the plan.
         metadata: see `steps`.
         shown: see `Verb.plan`.
     """
-    asked = MergePolicy.from_json(policy)
+    policy = MergePolicy.from_json(document)
     metadata = metadata or table.metadata
-    settings = merge_policy.settings_of(metadata, asked)
+    settings = merge_policy.settings_of(metadata, policy)
     if shown is not None and shown.operation == merge_dvs.OPERATION:
         # A table may be upgraded meanwhile: what was shown below version 3 made no vectors.
         with_vectors = settings.with_vectors and shown.table["format_version"] >= merge_policy.WITH_VECTORS
@@ -124,7 +124,7 @@ def plan_on(
         base=base,
         as_of_ms=as_of_ms,
         options=settings.options,
-        policy=asked.to_json(),
+        policy=policy.to_json(),
     )
     if metadata.format_version < WITH_DELETES:
         reason = f"the table has format version {metadata.format_version}, which has no delete files"
@@ -144,7 +144,7 @@ def plan_on(
         table=table,
         metadata=metadata,
         rows=head.rows,
-        conditions=() if asked.where is None else parse_where(asked.where),
+        conditions=() if policy.where is None else parse_where(policy.where),
         only_names=only_names,
         **({} if read is None else {"known_parts": read.index.parts}),
     )
@@ -160,7 +160,7 @@ def plan_on(
         target_bytes=settings.target_bytes,
         salted=shown is not None and before is None,
     )
-    work = Work(
+    work = MergeBuild(
         reader=reader,
         found=decided.found,
         made=made,
@@ -178,13 +178,17 @@ def plan_on(
     )
 
 
-def _work_of(shown: Plan | None) -> Work | None:
+def _work_of(shown: Plan | None) -> MergeBuild | None:
     """What a plan of this process remembers."""
-    works = [step.work for step in shown.steps if isinstance(step.work, Work)] if shown is not None else []
+    works = (
+        [step.work for step in shown.steps if isinstance(step.work, MergeBuild)] if shown is not None else []
+    )
     return works[0] if works else None
 
 
-def _step(index: Index, made: Merge, head: Head, work: Work, verdicts: Sequence[Verdict]) -> Step:
+def _step(
+    index: DeleteIndex, made: Merge, head: BranchHead, work: MergeBuild, verdicts: Sequence[Verdict]
+) -> Step:
     counted, differences = merge_dvs.summary_of(index, made, manifests=len(head.rows))
     replaced = sorted({row for job in made.manifests for row in job.replaced})
     stays = np.ones(len(head.rows), np.bool_)

@@ -70,7 +70,7 @@ class MergePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class MergeSettings:
     """The policy with its gaps filled."""
 
     target_bytes: int
@@ -81,7 +81,7 @@ class Settings:
     options: Mapping[str, Option]
 
 
-def settings_of(metadata: TableMetadata, policy: MergePolicy) -> Settings:
+def settings_of(metadata: TableMetadata, policy: MergePolicy) -> MergeSettings:
     """Option, table property, documented default, in this order.
 
     Raises:
@@ -100,7 +100,7 @@ def settings_of(metadata: TableMetadata, policy: MergePolicy) -> Settings:
             value=policy.keep_dangling, source="--keep-dangling" if policy.keep_dangling else "default"
         ),
     }
-    return Settings(
+    return MergeSettings(
         target_bytes=target.value,
         min_files=options["min_files"].value,
         dead_ratio=options["dead_ratio"].value,

@@ -48,11 +48,13 @@ def _check(data: bytes, path: str, outputs: pa.Table) -> None:
     new = outputs["origin"].to_numpy() == NEW
     # What was copied was checked when it was read; a footer is looked at once.
     places = np.flatnonzero(new) if new.any() else np.zeros(1, np.int64)
-    wanted = outputs.select(["ref", "size", "last_row"]).append_column("record_count", outputs["cardinality"])
-    wanted = wanted.append_column("file_size", pa.array(np.full(len(outputs), len(data))))
-    wanted = wanted.append_column("offset", pa.array(offsets)).take(pa.array(places))
+    targets = outputs.select(["ref", "size", "last_row"]).append_column(
+        "record_count", outputs["cardinality"]
+    )
+    targets = targets.append_column("file_size", pa.array(np.full(len(outputs), len(data))))
+    targets = targets.append_column("offset", pa.array(offsets)).take(pa.array(places))
     sums, cardinalities = outputs["sum"].to_numpy(), outputs["cardinality"].to_numpy()
-    for blob, place in zip(vectors_in(data, path, wanted), places.tolist(), strict=True):
+    for blob, place in zip(vectors_in(data, path, targets), places.tolist(), strict=True):
         if new[place]:
             _check_vector(blob, int(cardinalities[place]), int(sums[place]), path)
 

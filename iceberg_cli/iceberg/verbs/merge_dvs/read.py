@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Exchanging, Source
+from iceberg_cli.engines import ShuffleEngine, Source
 from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.dv_blobs import Found, joined, lacking, read_vectors
+from iceberg_cli.iceberg.spec.dv_blobs import ExtractedBlobs, merge_vectors, missing_positions, read_vectors
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.position_deletes import PARTS_SCHEMA, read_position_deletes, without_blobs
@@ -29,19 +29,24 @@ from iceberg_cli.iceberg.verbs.merge_dvs.columns import (
     DELETE_COLUMNS,
     EQUALITY,
     POSITIONS,
+    EntryReader,
     Ints,
     PathKeys,
-    Reading,
     all_data,
     all_deletes,
     lowest_of,
 )
-from iceberg_cli.iceberg.verbs.merge_dvs.distributed import Joined, joined_apart, lacking_apart, parts_apart
-from iceberg_cli.iceberg.verbs.merge_dvs.index import Index, index, wanted_paths
-from iceberg_cli.iceberg.verbs.merge_dvs.splits import LIMITS, Limits
+from iceberg_cli.iceberg.verbs.merge_dvs.distributed import (
+    MergedVectors,
+    merge_on_workers,
+    missing_positions_on_workers,
+    partials_on_workers,
+)
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex, index, target_paths
+from iceberg_cli.iceberg.verbs.merge_dvs.splits import LIMITS, MergeLimits
 from iceberg_cli.iceberg.verbs.merge_dvs.where import Condition, check_fields
 from iceberg_cli.iceberg.verbs.merge_dvs.worker import DeleteFile, load_files, parse_files, source_of
-from iceberg_cli.paths import liveness_key_column
+from iceberg_cli.paths import path_key_column
 
 _KEPT_BYTES: Final = 64 << 20
 _OBJECT_BYTES: Final = 100  # what Python adds to each blob
@@ -73,9 +78,9 @@ class PuffinReader:
     """
 
     table: IcebergTable
-    index: Index
+    index: DeleteIndex
     room: Room
-    reaching: set[int] = field(default_factory=set)  # vectors with positions behind the end
+    out_of_range: set[int] = field(default_factory=set)  # vectors with positions behind the end
     _moved: dict[int, bytes] = field(default_factory=dict)  # delete -> blob
     _crc: dict[int, bytes] = field(default_factory=dict)  # delete -> last four bytes of its blob
     _dead: dict[str, int] = field(default_factory=dict)  # Puffin file -> dead bytes
@@ -89,13 +94,13 @@ class PuffinReader:
             CorruptFile: a file or vector is not sound.
         """
         unread = [place for place in places.tolist() if found.paths[place].as_py() not in self._dead]
-        apart = isinstance(self.table.engine, Exchanging)
-        for path, rows, read in self._scan(found, np.array(unread, np.int64), ends=apart):
+        on_workers = isinstance(self.table.engine, ShuffleEngine)
+        for path, rows, read in self._scan(found, np.array(unread, np.int64), ends=on_workers):
             self._dead[path] = read.dead_bytes
-            self.reaching |= {rows[place] for place in read.reaching}
+            self.out_of_range |= {rows[place] for place in read.out_of_range}
             for row, blob in zip(rows, read.blobs, strict=True):
                 self._crc[row] = blob[-4:]
-                if not apart and self.room.take(blob):
+                if not on_workers and self.room.take(blob):
                     self._moved[row] = blob
 
     def dead_bytes(self, found: Puffins) -> Ints:
@@ -104,7 +109,7 @@ class PuffinReader:
 
     def _scan(
         self, found: Puffins, places: Ints, *, ends: bool = False
-    ) -> Iterator[tuple[str, list[int], Found]]:
+    ) -> Iterator[tuple[str, list[int], ExtractedBlobs]]:
         """Of each Puffin file its path, rows of its deletion vectors, and what was found; of blobs only their ends."""
         rows = np.flatnonzero(np.isin(found.file, places))
         rows = rows[np.argsort(found.file[rows], kind="stable")]
@@ -118,7 +123,7 @@ class PuffinReader:
         paths = found.paths.take(pa.array(places)).to_pylist()
         sizes = found.file_bytes[places].tolist()
 
-        def parse(batch: Sequence[tuple[tuple[str, int, int, int], bytes | None]]) -> list[Found]:
+        def parse(batch: Sequence[tuple[tuple[str, int, int, int], bytes | None]]) -> list[ExtractedBlobs]:
             files = [(path, data or b"", stop - start) for (path, _, start, stop), data in batch]
             first, last = batch[0][0][2], batch[-1][0][3]
             read = read_vectors(files, deletes.slice(first, last - first))
@@ -144,9 +149,9 @@ class PuffinReader:
         blobs = {row: self._moved[row] for row in rows.tolist() if row in self._moved}
         missing = np.array([row for row in rows.tolist() if row not in blobs], np.int64)
         if len(missing):
-            wanted = set(missing.tolist())
+            targets = set(missing.tolist())
             for _, mine, read in self._scan(found, np.unique(found.file[missing])):
-                blobs |= {row: blob for row, blob in zip(mine, read.blobs, strict=True) if row in wanted}
+                blobs |= {row: blob for row, blob in zip(mine, read.blobs, strict=True) if row in targets}
         return blobs
 
     def crc(self, rows: Ints) -> list[bytes]:
@@ -178,14 +183,14 @@ class DeleteReader:
     conditions: tuple[Condition, ...]
     only_names: bool = False
     known_parts: pa.Table = field(default_factory=PARTS_SCHEMA.empty_table)
-    limits: Limits = LIMITS
-    index: Index = field(init=False)
+    limits: MergeLimits = LIMITS
+    index: DeleteIndex = field(init=False)
     puffins: PuffinReader = field(init=False)
     tuples: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
     _new: dict[int, bytes] = field(default_factory=dict)  # data file -> blob
     _room: Room = field(default_factory=Room)
 
-    def read(self) -> Index:
+    def read(self) -> DeleteIndex:
         """Everything but Puffin files.
 
         Raises:
@@ -193,7 +198,7 @@ class DeleteReader:
         """
         check_fields(self.conditions, self.metadata.partition_specs)
         paths = self.rows["manifest_path"].to_pylist()
-        reading = Reading(
+        reading = EntryReader(
             specs={spec.spec_id: spec for spec in self.metadata.partition_specs},
             types=column_types(self.metadata),
             places={path: place for place, path in enumerate(paths)},
@@ -203,7 +208,7 @@ class DeleteReader:
         tables = []
         # Bounds may be cut short or wrong: where names decide, they are not even read.
         columns = [name for name in DELETE_COLUMNS if not (self.only_names and name in BOUNDS)]
-        for table, tuples in self.table.liveness.from_entries(
+        for table, tuples in self.table.reachability.from_entries(
             self._of_content(1), columns, reading.deletes, phase="reading delete manifests"
         ):
             tables.append(table)
@@ -219,23 +224,25 @@ class DeleteReader:
     @property
     def _path_keys(self) -> PathKeys:
         """Links give a file of a local disk several names."""
-        names = self.table.liveness.other_names
-        return liveness_key_column if names is None else names.resolved
+        names = self.table.reachability.other_names
+        return path_key_column if names is None else names.resolved
 
     def _of_content(self, content: int) -> pa.Table:
         return self.rows.filter(pc.equal(self.rows["content"], content))
 
-    def _data(self, reading: Reading, deletes: pa.Table, parts: pa.Table) -> tuple[pa.Table, pa.Table | None]:
-        wanted = wanted_paths(deletes, parts, reading.path_keys)
+    def _data(
+        self, reading: EntryReader, deletes: pa.Table, parts: pa.Table
+    ) -> tuple[pa.Table, pa.Table | None]:
+        targets = target_paths(deletes, parts, reading.path_keys)
         oldest = bool(pc.any(pc.equal(deletes["kind"], EQUALITY)).as_py()) and not self.only_names
-        if not len(wanted) and not oldest:
+        if not len(targets) and not oldest:
             return all_data([]), None
 
         def make(sources: Sequence[ManifestSource], batch: EntryBatch) -> tuple[pa.Table, pa.Table]:
-            return reading.data(sources, batch, wanted, oldest=oldest)
+            return reading.data(sources, batch, targets, oldest=oldest)
 
         found = list(
-            self.table.liveness.from_entries(
+            self.table.reachability.from_entries(
                 self._of_content(0), DATA_COLUMNS, make, phase="reading data manifests"
             )
         )
@@ -268,7 +275,7 @@ class DeleteReader:
             lowest: int | None = pc.min(batch.table["sequence_number"].filter(alive)).as_py()
             return lowest
 
-        found = self.table.liveness.from_entries(
+        found = self.table.reachability.from_entries(
             self._of_content(0), ("status", "sequence_number"), make, phase="reading data manifests"
         )
         return min((lowest for lowest in found if lowest is not None), default=None)
@@ -281,9 +288,11 @@ class DeleteReader:
         unknown = files.filter(pc.invert(known))
         if self.only_names:
             return pa.concat_tables([*tables, *self._scan_names(unknown)])
-        if isinstance(self.table.engine, Exchanging):
+        if isinstance(self.table.engine, ShuffleEngine):
             tables.append(
-                parts_apart(self.table.engine, unknown, limits=self.limits, on_event=self.table.on_event)
+                partials_on_workers(
+                    self.table.engine, unknown, limits=self.limits, on_event=self.table.on_event
+                )
             )
             return pa.concat_tables(tables)
         kept = tables[0].nbytes
@@ -367,11 +376,11 @@ class DeleteReader:
 
     def _again(self, missing: Ints) -> dict[int, bytes]:
         """Blobs that were not kept, by row of `parts`."""
-        wanted = self.index.parts.select(["source", "path"]).take(pa.array(missing)).to_pydict()
-        rows = dict(zip(zip(*wanted.values(), strict=True), missing.tolist(), strict=True))
+        targets = self.index.parts.select(["source", "path"]).take(pa.array(missing)).to_pydict()
+        rows = dict(zip(zip(*targets.values(), strict=True), missing.tolist(), strict=True))
         files = self.index.deletes.take(pa.array(np.unique(self.index.part_delete[missing])))
         found = {}
-        for table in self._scan_parts(files, frozenset(wanted["path"])):
+        for table in self._scan_parts(files, frozenset(targets["path"])):
             for source, path, blob in zip(
                 *(table[n].to_pylist() for n in ("source", "path", "blob")), strict=True
             ):
@@ -379,14 +388,14 @@ class DeleteReader:
                     found[rows[source, path]] = blob
         return found
 
-    def join(self, files: Ints) -> Joined:
+    def join(self, files: Ints) -> MergedVectors:
         """One deletion vector for each data file, of all position deletes that apply to it.
 
         Raises:
             CorruptFile: a file cannot be read whole. BackendUnavailable: workers did not see all of it.
         """
-        if isinstance(self.table.engine, Exchanging):
-            return joined_apart(
+        if isinstance(self.table.engine, ShuffleEngine):
+            return merge_on_workers(
                 self.table.engine, self.index, files, limits=self.limits, on_event=self.table.on_event
             )
         count = len(files)
@@ -400,12 +409,12 @@ class DeleteReader:
             cardinality[place], size[place], sums[place], crc[place] = members, len(blob), total, blob[-4:]
             if file in costly and self._room.take(blob):
                 self._new[file] = blob
-        return Joined(cardinality, size, sums, crc)
+        return MergedVectors(cardinality, size, sums, crc)
 
     def _joins(self, files: Ints) -> Iterator[tuple[int, bytes, int, int]]:
         records = self.index.data["record_count"].to_numpy()
         for file, blobs in self.parts_of(files):
-            yield file, *joined(blobs, record_count=int(records[file]))
+            yield file, *merge_vectors(blobs, record_count=int(records[file]))
 
     def lost(self, found: Puffins, files: Ints) -> Ints:
         """Those of some data files whose deletion vector lacks an older position delete.
@@ -417,8 +426,8 @@ class DeleteReader:
         Raises:
             CorruptFile: a file cannot be read whole. BackendUnavailable: workers did not see all of it.
         """
-        if isinstance(self.table.engine, Exchanging):
-            return lacking_apart(
+        if isinstance(self.table.engine, ShuffleEngine):
+            return missing_positions_on_workers(
                 self.table.engine, self.index, files, limits=self.limits, on_event=self.table.on_event
             )
         records = self.index.data["record_count"].to_numpy()
@@ -426,11 +435,11 @@ class DeleteReader:
         for file, blobs in self.parts_of(files):
             row = int(self.index.vector[file])
             vector = self.puffins.vectors(found, np.array([row]))[row]
-            if lacking(vector, blobs, record_count=int(records[file])):
+            if missing_positions(vector, blobs, record_count=int(records[file])):
                 lost.append(file)
         return np.array(lost, np.int64)
 
-    def joined(self, files: Ints) -> Iterator[tuple[int, bytes]]:
+    def merge_vectors(self, files: Ints) -> Iterator[tuple[int, bytes]]:
         """The deletion vectors that `join` made, once more."""
         missing = np.array([file for file in files.tolist() if file not in self._new], np.int64)
         for file in files.tolist():

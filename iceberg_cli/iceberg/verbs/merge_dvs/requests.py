@@ -8,22 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from iceberg_cli.iceberg.spec.position_deletes import Share
+from iceberg_cli.iceberg.spec.position_deletes import FileSplit
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.index import Index
-from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import ASKED_SCHEMA
-from iceberg_cli.iceberg.verbs.merge_dvs.splits import Dealt, Limits, dealt, runs_of
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
+from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import REQUEST_SCHEMA
+from iceberg_cli.iceberg.verbs.merge_dvs.splits import Buckets, MergeLimits, assign_buckets, runs_of
 from iceberg_cli.iceberg.verbs.merge_dvs.worker import VECTOR_COLUMNS, DeleteFile, Item, PuffinFile
 
 
-def shares_of(size_bytes: int, limits: Limits) -> Iterable[Share]:
+def splits_of(size_bytes: int, limits: MergeLimits) -> Iterable[FileSplit]:
     """In which shares a position delete file of this size is decoded."""
-    count = min(max(1, -(-size_bytes // limits.share_bytes)), limits.most_shares)
-    return [Share(number, count) for number in range(count)]
+    count = min(max(1, -(-size_bytes // limits.split_bytes)), limits.most_splits)
+    return [FileSplit(number, count) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class VectorRequests:
     """n vectors that are made or looked at.
 
     Args:
@@ -35,12 +35,12 @@ class Wanted:
         limits: of ranges, buckets and shares.
     """
 
-    index: Index
+    index: DeleteIndex
     places: Ints
     files: Ints
     rows: Ints
     records: Ints
-    limits: Limits
+    limits: MergeLimits
 
     def owners(self) -> tuple[Ints, Ints]:
         """The parts that are wanted, by delete file, and for each whose it is: a number below n."""
@@ -60,7 +60,7 @@ class Wanted:
         totals[there] += self.index.column("record_count")[self.rows[there]]
         return totals
 
-    def dealt(self) -> Dealt:
+    def buckets(self) -> Buckets:
         """Where each vector is joined.
 
         The ends of a vector are those of its position deletes, so one that is only moved is in one range, and keeps
@@ -74,24 +74,26 @@ class Wanted:
         np.add.at(weights, owner, each[parts])
         weights[there] += self.index.column("size")[self.rows[there]]
         np.maximum.at(ends, owner, self.index.parts["last"].to_numpy()[parts] + 1)
-        return dealt(weights, np.minimum(ends, self.records), self.limits)
+        return assign_buckets(weights, np.minimum(ends, self.records), self.limits)
 
-    def _columns(self, at: Dealt, numbers: Ints) -> dict[str, Ints]:
+    def _columns(self, at: Buckets, numbers: Ints) -> dict[str, Ints]:
         """How some of the vectors are dealt."""
         columns = {
             "place": self.places, "bucket": at.bucket, "width": at.width, "ranges": at.ranges, "records": self.records,
         }  # fmt: skip
         return {name: values[numbers] for name, values in columns.items()}
 
-    def items(self, at: Dealt) -> list[Item]:
+    def items(self, at: Buckets) -> list[Item]:
         """The files that are read."""
         return [*self._delete_files(at), *self._puffin_files(at)]
 
-    def _delete_files(self, at: Dealt) -> list[DeleteFile]:
+    def _delete_files(self, at: Buckets) -> list[DeleteFile]:
         """The position delete files that are read, with what each is asked for."""
         parts, owner = self.owners()
         names = self.index.parts["path"].take(pa.array(parts))
-        asked = pa.table({"path": names, **self._columns(at, owner)}, schema=ASKED_SCHEMA).combine_chunks()
+        request = pa.table(
+            {"path": names, **self._columns(at, owner)}, schema=REQUEST_SCHEMA
+        ).combine_chunks()
         deletes = self.index.part_delete[parts]
         starts, _ = runs_of(deletes)
         files = self.index.deletes.select(["path", "file_size", "record_count"]).take(
@@ -99,12 +101,12 @@ class Wanted:
         )
         bounds = zip(starts.tolist(), [*starts[1:].tolist(), len(parts)], strict=False)
         return [
-            DeleteFile(path, size, records, share, asked.slice(start, stop - start))
+            DeleteFile(path, size, records, split, request.slice(start, stop - start))
             for (start, stop), path, size, records in zip(bounds, *files.to_pydict().values(), strict=True)
-            for share in shares_of(size, self.limits)
+            for split in splits_of(size, self.limits)
         ]
 
-    def _puffin_files(self, at: Dealt) -> list[PuffinFile]:
+    def _puffin_files(self, at: Buckets) -> list[PuffinFile]:
         """The Puffin files that are read, with the vectors that are wanted of each."""
         there = np.flatnonzero(self.rows >= 0)
         index, rows = self.index, self.rows[there]
@@ -113,16 +115,18 @@ class Wanted:
         counts = np.append(index.data["record_count"].to_numpy(), 0)
         deletes = index.deletes.take(pa.array(rows))
         columns = {name: deletes[name] for name in VECTOR_COLUMNS if name != "last_row"}
-        asked = pa.table({**columns, "last_row": counts[named] - 1, **self._columns(at, there)})
+        request = pa.table({**columns, "last_row": counts[named] - 1, **self._columns(at, there)})
         paths = deletes["path"].combine_chunks().dictionary_encode()
         codes = paths.indices.to_numpy()
         order = np.argsort(codes, kind="stable")
-        asked, codes = asked.take(pa.array(order)).combine_chunks(), codes[order]
+        request, codes = request.take(pa.array(order)).combine_chunks(), codes[order]
         starts, _ = runs_of(codes)
         bounds = zip(starts.tolist(), [*starts[1:].tolist(), len(codes)], strict=False)
         return [
             PuffinFile(
-                paths.dictionary[int(codes[a])].as_py(), asked["file_size"][a].as_py(), asked.slice(a, b - a)
+                paths.dictionary[int(codes[a])].as_py(),
+                request["file_size"][a].as_py(),
+                request.slice(a, b - a),
             )
             for a, b in bounds
         ]

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import rolled, weights_of
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import EQUALITY, POSITIONS, UNREADABLE, VECTOR, Bools, Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.index import Index
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
 from iceberg_cli.plan.plan import Plan, Task
 
 OPERATION: Final = "merge-dvs"
@@ -115,7 +115,7 @@ def last_weight(outputs: pa.Table, target_bytes: int) -> int:
     return int(weights[numbers == numbers[-1]].sum()) if len(weights) else 0
 
 
-def merge(index: Index, outputs: pa.Table, removed: Bools, *, target_bytes: int, salted: bool) -> Merge:
+def merge(index: DeleteIndex, outputs: pa.Table, removed: Bools, *, target_bytes: int, salted: bool) -> Merge:
     """Divide outputs into files, and entries into manifests.
 
     Args:
@@ -164,7 +164,7 @@ def _digest(outputs: pa.Table) -> str:
     return digest.hexdigest()
 
 
-def _manifests(index: Index, output_specs: Any, removed: Bools) -> list[ManifestJob]:
+def _manifests(index: DeleteIndex, output_specs: Any, removed: Bools) -> list[ManifestJob]:
     """Added entries and those of replaced manifests, spec by spec, so many to a manifest."""
     owners = index.deletes["manifest"].to_numpy()
     specs = index.deletes["spec_id"].to_numpy()
@@ -191,7 +191,7 @@ def _manifests(index: Index, output_specs: Any, removed: Bools) -> list[Manifest
 
 
 def _named(
-    job: ManifestJob, puffins: Sequence[tuple[Task, int, int]], index: Index, removed: Bools, salt: str
+    job: ManifestJob, puffins: Sequence[tuple[Task, int, int]], index: DeleteIndex, removed: Bools, salt: str
 ) -> ManifestJob:
     """The job with a task that is equal where the manifest would be equal."""
     inputs = tuple(task.name for task, start, stop in puffins if start < job.stop and stop > job.start)
@@ -204,7 +204,7 @@ def _named(
     return replace(job, task=Task(name=f"{digest.hexdigest()[:16]}-m.avro", kind="manifest", inputs=inputs))
 
 
-def summary_of(index: Index, made: Merge, *, manifests: int) -> tuple[dict[str, int], dict[str, int]]:
+def summary_of(index: DeleteIndex, made: Merge, *, manifests: int) -> tuple[dict[str, int], dict[str, int]]:
     """What the snapshot's summary counts, and by how much it changes the totals.
 
     Args:

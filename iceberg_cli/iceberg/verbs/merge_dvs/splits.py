@@ -27,7 +27,7 @@ _EMPTY: Final = BitMap().serialize()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class MergeLimits:
     """How much is worked on at once: bytes of encoded positions, and of files.
 
     Args:
@@ -39,15 +39,15 @@ class Limits:
 
     range_bytes: int = 64 << 20
     bucket_bytes: int = 8 << 20
-    share_bytes: int = 32 << 20
-    most_shares: int = 8
+    split_bytes: int = 32 << 20
+    most_splits: int = 8
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = MergeLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dealt:
+class Buckets:
     """Where each of n sets of positions is joined.
 
     Args:
@@ -63,7 +63,7 @@ class Dealt:
     buckets: int
 
 
-def dealt(weights: Ints, ends: Ints, limits: Limits) -> Dealt:
+def assign_buckets(weights: Ints, ends: Ints, limits: MergeLimits) -> Buckets:
     """Deal n sets into buckets of about even weight; each range of a large set has a bucket of its own.
 
     Args:
@@ -72,19 +72,19 @@ def dealt(weights: Ints, ends: Ints, limits: Limits) -> Dealt:
         limits: of ranges and buckets.
     """
     large = weights > limits.range_bytes
-    pieces = np.where(large, -(-weights // limits.range_bytes), 1)
+    parts = np.where(large, -(-weights // limits.range_bytes), 1)
     containers = np.maximum(-(-ends // CONTAINER), 1)
-    width = -(-containers // pieces) * CONTAINER
+    width = -(-containers // parts) * CONTAINER
     ranges = np.where(large, -(-containers * CONTAINER // width), 1)
     large = ranges > 1
     bucket = np.zeros(len(weights), np.int64)
-    apart = np.where(large, ranges, 0)
-    bucket[large] = (np.cumsum(apart) - apart)[large]
-    first = int(apart.sum())
+    range_counts = np.where(large, ranges, 0)
+    bucket[large] = (np.cumsum(range_counts) - range_counts)[large]
+    first = int(range_counts.sum())
     rest = weights[~large]
     buckets = min(max(1, -(-int(rest.sum()) // limits.bucket_bytes)), len(rest))
     bucket[~large] = first + _shared_out(rest, buckets)
-    return Dealt(bucket=bucket, width=width, ranges=ranges, buckets=first + buckets)
+    return Buckets(bucket=bucket, width=width, ranges=ranges, buckets=first + buckets)
 
 
 def _shared_out(weights: Ints, buckets: int) -> Ints:
@@ -120,8 +120,8 @@ def cut(blob: bytes, width: int, ranges: int) -> list[tuple[int, bytes]]:
     """
     positions = positions_in(blob)
     starts = np.arange(1, ranges, dtype=np.uint64) * np.uint64(width)
-    pieces = np.split(positions, np.searchsorted(positions, starts))
-    return [(number, encode(piece)) for number, piece in enumerate(pieces) if len(piece)]
+    parts = np.split(positions, np.searchsorted(positions, starts))
+    return [(number, encode(part)) for number, part in enumerate(parts) if len(part)]
 
 
 def whole_of(blobs: Sequence[bytes]) -> bytes:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import Conversion, Puffins
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import EQUALITY, POSITIONS, UNREADABLE, Bools, Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.index import BEHIND_END, FROZEN, SOUND, Index
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import Settings
+from iceberg_cli.iceberg.verbs.merge_dvs.index import BEHIND_END, FROZEN, SOUND, DeleteIndex
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeSettings
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import SUBJECTS
 from iceberg_cli.plan.plan import Verdict
 
@@ -19,7 +19,7 @@ _EXAMPLES = 3
 
 
 def delete_file_verdicts(
-    index: Index, conversion: Conversion, may: Bools, idle: Bools, settings: Settings
+    index: DeleteIndex, conversion: Conversion, may: Bools, idle: Bools, settings: MergeSettings
 ) -> Iterator[Verdict]:
     """One verdict for each position delete file and equality delete file."""
     gone, held, converted = _parts_by_file(index)
@@ -31,7 +31,7 @@ def delete_file_verdicts(
             reason = "not asked for"
         elif first_frozen[row] >= 0:
             file = int(index.part_data[first_frozen[row]])
-            reason = f"left alone: {index.data['path'][file].as_py()} {FROZEN[index.frozen[file]]}"
+            reason = f"left alone: {index.data['path'][file].as_py()} {FROZEN[index.blocked[file]]}"
         elif index.kinds[row] == UNREADABLE:
             reason = "left alone: no Parquet file, encrypted, listed twice, or of another data file than its entry says"
         elif index.dangling[row]:
@@ -55,7 +55,7 @@ def delete_file_verdicts(
         yield Verdict(subject=SUBJECTS[EQUALITY], id=path, keep=not going, reason=reason)
 
 
-def _paths(index: Index, rows: npt.NDArray[np.intp]) -> list[str]:
+def _paths(index: DeleteIndex, rows: npt.NDArray[np.intp]) -> list[str]:
     paths: list[str] = index.deletes["path"].take(pa.array(rows)).to_pylist()
     return paths
 
@@ -66,7 +66,7 @@ def _names(numbers: Sequence[tuple[int, str]]) -> str:
     return f"names {count} data {'file' if count == 1 else 'files'}: {each}"
 
 
-def _parts_by_file(index: Index) -> tuple[Ints, Ints, Ints]:
+def _parts_by_file(index: DeleteIndex) -> tuple[Ints, Ints, Ints]:
     """How many data files of each delete are gone, have a vector, get one."""
     applied = index.part_data >= 0
     has_vector = np.zeros(len(applied), np.bool_)
@@ -79,17 +79,17 @@ def _parts_by_file(index: Index) -> tuple[Ints, Ints, Ints]:
     )
 
 
-def _first_frozen(index: Index) -> Ints:
+def _first_frozen(index: DeleteIndex) -> Ints:
     """For each delete a part whose data file may not be touched, or -1."""
     found = np.full(len(index.kinds), -1, np.int64)
     applied = np.flatnonzero(index.part_data >= 0)
-    frozen = applied[index.frozen[index.part_data[applied]] != SOUND]
-    found[index.part_delete[frozen]] = frozen
+    blocked = applied[index.blocked[index.part_data[applied]] != SOUND]
+    found[index.part_delete[blocked]] = blocked
     return found
 
 
 def puffin_verdicts(
-    found: Puffins, dead_bytes: Ints, due: Bools, small: Bools, held: Bools, settings: Settings
+    found: Puffins, dead_bytes: Ints, due: Bools, small: Bools, held: Bools, settings: MergeSettings
 ) -> Iterator[Verdict]:
     """One verdict for each Puffin file.
 
@@ -125,7 +125,7 @@ def _vectors(count: int) -> str:
     return "1 deletion vector" if count == 1 else f"{count} deletion vectors"
 
 
-def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: Ints) -> Iterator[str]:
+def warnings_of(index: DeleteIndex, targets: Ints, cardinalities: Ints, outside: Ints) -> Iterator[str]:
     """What an operator should look at.
 
     Args:
@@ -134,8 +134,8 @@ def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: Ints)
         cardinalities: of these.
         outside: those of these with position deletes behind their end, which are left out.
     """
-    for code in np.unique(index.frozen[index.frozen != SOUND]).tolist():
-        files = np.flatnonzero(index.frozen == code)
+    for code in np.unique(index.blocked[index.blocked != SOUND]).tolist():
+        files = np.flatnonzero(index.blocked == code)
         what = "1 data file is" if len(files) == 1 else f"{len(files)} data files are"
         each = "it" if len(files) == 1 else "each"
         yield f"{what} left alone: {each} {FROZEN[code]}: {_examples(index, files)}"
@@ -143,7 +143,7 @@ def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: Ints)
     known = np.flatnonzero(index.vector >= 0)
     deleted[known] = index.column("record_count")[index.vector[known]]
     deleted[targets] = cardinalities
-    deleted[index.frozen == BEHIND_END] = -1  # the vector says more than it deletes
+    deleted[index.blocked == BEHIND_END] = -1  # the vector says more than it deletes
     empty = np.flatnonzero(deleted == index.data["record_count"].to_numpy())
     if len(empty):
         what = "1 data file has" if len(empty) == 1 else f"{len(empty)} data files have"
@@ -156,6 +156,6 @@ def warnings_of(index: Index, targets: Ints, cardinalities: Ints, outside: Ints)
         yield f"position deletes behind the end of {what} are left out: {_examples(index, outside)}"
 
 
-def _examples(index: Index, files: npt.NDArray[np.intp]) -> str:
+def _examples(index: DeleteIndex, files: npt.NDArray[np.intp]) -> str:
     names = index.data["path"].take(pa.array(files[:_EXAMPLES])).to_pylist()
     return ", ".join(names) + (", ..." if len(files) > _EXAMPLES else "")

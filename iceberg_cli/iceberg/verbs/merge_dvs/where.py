@@ -114,13 +114,13 @@ def _met(condition: Condition, column: pa.Array, type_: str, transform: str) -> 
     nulls = np.asarray(column.is_null())
     if condition.operator in ("NULL", "NOT NULL"):
         return nulls if condition.operator == "NULL" else ~nulls
-    wanted = [_value(literal, type_, transform, condition.field) for literal in condition.values]
+    targets = [_value(literal, type_, transform, condition.field) for literal in condition.values]
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.bool_)
     encoded = column.dictionary_encode()
     present = [_comparable(value, type_) for value in encoded.dictionary.to_pylist()]
     compared = _COMPARED.get(condition.operator)
-    met = [value in wanted if compared is None else compared(value, wanted[0]) for value in present]
+    met = [value in targets if compared is None else compared(value, targets[0]) for value in present]
     indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     found: npt.NDArray[np.bool_] = np.array(met or [False], np.bool_)[indices] & ~nulls
     return found

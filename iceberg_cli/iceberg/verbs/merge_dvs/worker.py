@@ -14,32 +14,34 @@ import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
-from iceberg_cli.engines import Made, Source
+from iceberg_cli.engines import BuiltFile, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.spec.dv_blobs import read_vectors
 from iceberg_cli.iceberg.spec.position_deletes import (
     PARTS_SCHEMA,
     WHOLE,
-    Share,
+    FileSplit,
     named_files,
     read_position_deletes,
-    read_share,
+    read_split,
     without_blobs,
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
-    SAID_SCHEMA,
-    joined_pieces,
-    lacking_pieces,
+    REPORTED_SCHEMA,
+    merge_partials,
+    merge_ranges,
+    missing_in_partials,
     numbers_of,
-    pieces_of,
-    put_together,
-    said_of,
+    partials_of,
+    reported_rows,
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.puffin_build import puffin_of
 
 VECTOR_COLUMNS: Final = ("file_size", "offset", "size", "ref", "record_count", "last_row")
-_DEALT: Final = tuple(name for name in SAID_SCHEMA.names if name not in ("is_vector", "positions", "blob"))
+_BUCKET_COLUMNS: Final = tuple(
+    name for name in REPORTED_SCHEMA.names if name not in ("is_vector", "positions", "blob")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class DeleteFile:
     path: str
     size_bytes: int
     record_count: int
-    share: Share = WHOLE
-    asked: pa.Table | None = None
+    split: FileSplit = WHOLE
+    request: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class PuffinFile:
 
     path: str
     size_bytes: int
-    asked: pa.Table
+    request: pa.Table
 
 
 Item = DeleteFile | PuffinFile
@@ -89,7 +91,7 @@ def load_names(item: DeleteFile, data: bytes) -> tuple[pa.Table, int]:
     Raises:
         CorruptFile: see `read_position_deletes`.
     """
-    parts, rows = read_share(data, item.path, record_count=item.record_count, only=None, share=item.share)
+    parts, rows = read_split(data, item.path, record_count=item.record_count, only=None, split=item.split)
     return without_blobs(parts), rows
 
 
@@ -137,13 +139,13 @@ def load(item: Item, data: bytes) -> pa.Table | bytes:
     """
     if isinstance(item, PuffinFile):
         return data
-    assert item.asked is not None
-    only = frozenset(item.asked["path"].to_pylist())
-    return read_position_deletes(data, item.path, record_count=item.record_count, only=only, share=item.share)
+    assert item.request is not None
+    only = frozenset(item.request["path"].to_pylist())
+    return read_position_deletes(data, item.path, record_count=item.record_count, only=only, split=item.split)
 
 
 def parse(batch: Sequence[tuple[Item, pa.Table | bytes | None]]) -> dict[int, bytes]:
-    """Pieces by bucket: see `pieces_of`.
+    """Pieces by bucket: see `partials_of`.
 
     Raises:
         CorruptFile: a file is gone, or a deletion vector is not sound.
@@ -151,8 +153,8 @@ def parse(batch: Sequence[tuple[Item, pa.Table | bytes | None]]) -> dict[int, by
     gone = [item for item, loaded in batch if loaded is None]
     if gone:
         raise CorruptFile(gone[0].path, None, "the table needs this file and it is not there")
-    said = [
-        said_of(loaded, item.asked)
+    reported = [
+        reported_rows(loaded, item.request)
         for item, loaded in batch
         if isinstance(item, DeleteFile) and isinstance(loaded, pa.Table)
     ]
@@ -160,37 +162,37 @@ def parse(batch: Sequence[tuple[Item, pa.Table | bytes | None]]) -> dict[int, by
         (item, loaded) for item, loaded in batch if isinstance(item, PuffinFile) and isinstance(loaded, bytes)
     ]
     if puffins:
-        said.append(_vectors(puffins))
-    return {bucket: to_ipc(pieces) for bucket, pieces in pieces_of(said).items()}
+        reported.append(_vectors(puffins))
+    return {bucket: to_ipc(partials) for bucket, partials in partials_of(reported).items()}
 
 
 def _vectors(files: Sequence[tuple[PuffinFile, bytes]]) -> pa.Table:
-    """Rows of `SAID_SCHEMA`: deletion vectors that are there already, checked."""
-    asked = pa.concat_tables([item.asked for item, _ in files])
+    """Rows of `REPORTED_SCHEMA`: deletion vectors that are there already, checked."""
+    request = pa.concat_tables([item.request for item, _ in files])
     found = read_vectors(
-        [(item.path, data, len(item.asked)) for item, data in files], asked.select(VECTOR_COLUMNS)
+        [(item.path, data, len(item.request)) for item, data in files], request.select(VECTOR_COLUMNS)
     )
-    columns: dict[str, Any] = {name: asked[name] for name in _DEALT}
+    columns: dict[str, Any] = {name: request[name] for name in _BUCKET_COLUMNS}
     columns |= {
-        "is_vector": pa.array(np.ones(len(asked), np.bool_)),
-        "positions": asked["record_count"],
+        "is_vector": pa.array(np.ones(len(request), np.bool_)),
+        "positions": request["record_count"],
         "blob": pa.array(chain.from_iterable(each.blobs for each in found), pa.large_binary()),
     }
-    return pa.table(columns, schema=SAID_SCHEMA)
+    return pa.table(columns, schema=REPORTED_SCHEMA)
 
 
-def lacking(_: int, contents: Sequence[bytes]) -> bytes:
+def missing_positions(_: int, contents: Sequence[bytes]) -> bytes:
     """How much the deletion vectors of a bucket lack: rows of `LACKING_SCHEMA`."""
-    return to_ipc(lacking_pieces(list(map(from_ipc, contents))))
+    return to_ipc(missing_in_partials(list(map(from_ipc, contents))))
 
 
 def numbers(_: int, contents: Sequence[bytes]) -> bytes:
     """The numbers of a bucket in which every vector is whole: rows of `NUMBERS_SCHEMA`."""
-    return to_ipc(numbers_of(joined_pieces(list(map(from_ipc, contents)))))
+    return to_ipc(numbers_of(merge_partials(list(map(from_ipc, contents)))))
 
 
 @dataclass(frozen=True, slots=True)
-class ByPlace:
+class RangesByVector:
     """Brings the ranges of each vector together; of vectors that are whole only their numbers go on.
 
     Args:
@@ -203,31 +205,31 @@ class ByPlace:
 
     def __call__(self, bucket: int, contents: Sequence[bytes]) -> Mapping[int, bytes]:
         """See `numbers_together`."""
-        vectors = joined_pieces(list(map(from_ipc, contents)))
-        apart = np.isin(vectors["place"].to_numpy(), self.ranged)
+        vectors = merge_partials(list(map(from_ipc, contents)))
+        is_ranged = np.isin(vectors["place"].to_numpy(), self.ranged)
         found = {}
-        if not apart.all():
-            whole = vectors.filter(pa.array(~apart))
+        if not is_ranged.all():
+            whole = vectors.filter(pa.array(~is_ranged))
             found[len(self.ranged) + bucket % self.spread] = to_ipc(numbers_of(whole))
-        for place in np.unique(vectors["place"].to_numpy()[apart]).tolist():
+        for place in np.unique(vectors["place"].to_numpy()[is_ranged]).tolist():
             mine = vectors.filter(pa.array(vectors["place"].to_numpy() == place))
             found[int(np.searchsorted(self.ranged, place))] = to_ipc(mine)
         return found
 
 
 def numbers_together(_: int, contents: Sequence[bytes]) -> bytes:
-    """Rows of `NUMBERS_SCHEMA` of what `ByPlace` brought together."""
+    """Rows of `NUMBERS_SCHEMA` of what `RangesByVector` brought together."""
     tables = list(map(from_ipc, contents))
     known = [table for table in tables if "blob" not in table.column_names]
     ranges = [table for table in tables if "blob" in table.column_names]
-    return to_ipc(pa.concat_tables([*known, numbers_of(put_together(ranges))]))
+    return to_ipc(pa.concat_tables([*known, numbers_of(merge_ranges(ranges))]))
 
 
 # -- new files -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ByOutput:
+class VectorsByPuffin:
     """Brings the vectors of each Puffin file together.
 
     Args:
@@ -237,8 +239,8 @@ class ByOutput:
     starts: Ints
 
     def __call__(self, _: int, contents: Sequence[bytes]) -> Mapping[int, bytes]:
-        """See `Writing`."""
-        vectors = joined_pieces(list(map(from_ipc, contents)))
+        """See `PuffinBuilder`."""
+        vectors = merge_partials(list(map(from_ipc, contents)))
         outputs = np.searchsorted(self.starts, vectors["place"].to_numpy(), side="right") - 1
         return {
             output: to_ipc(vectors.filter(pa.array(outputs == output)))
@@ -247,7 +249,7 @@ class ByOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class PuffinBuilder:
     """Makes Puffin files of their deletion vectors, each in one task.
 
     Args:
@@ -260,18 +262,18 @@ class Writing:
     bounds: tuple[tuple[int, int], ...]
     paths: tuple[str, ...]
 
-    def __call__(self, number: int, contents: Sequence[bytes]) -> Made:
+    def __call__(self, number: int, contents: Sequence[bytes]) -> BuiltFile:
         """A file, and as its result its number and its size.
 
         Raises:
             CorruptFile: a vector is not the one that was planned. BackendUnavailable: one did not arrive.
         """
         start, stop = self.bounds[number]
-        vectors = put_together(list(map(from_ipc, contents)))
+        vectors = merge_ranges(list(map(from_ipc, contents)))
         if vectors["place"].to_pylist() != list(range(start, stop)):
             raise BackendUnavailable(
                 f"Cannot write {self.paths[number]}: {len(vectors)} of {stop - start} deletion vectors arrived"
             )
         outputs = self.outputs.slice(start, stop - start)
         data = puffin_of(outputs, vectors["blob"].to_pylist(), self.paths[number])
-        return Made(self.paths[number], data, (number, len(data)))
+        return BuiltFile(self.paths[number], data, (number, len(data)))

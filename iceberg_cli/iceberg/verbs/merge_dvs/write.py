@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Exchanging, Source
+from iceberg_cli.engines import ShuffleEngine, Source
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
 from iceberg_cli.iceberg.reachability.keys import sources_of
@@ -25,12 +25,17 @@ from iceberg_cli.iceberg.spec.schema import Schema
 from iceberg_cli.iceberg.spec.transforms import parse, result_type
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import Puffins
-from iceberg_cli.iceberg.verbs.merge_dvs.distributed import puffins_apart
-from iceberg_cli.iceberg.verbs.merge_dvs.entries import IDENTITY_SCHEMA, Carry, added_entries, check_manifest
+from iceberg_cli.iceberg.verbs.merge_dvs.distributed import build_puffins_on_workers
+from iceberg_cli.iceberg.verbs.merge_dvs.entries import (
+    IDENTITY_SCHEMA,
+    EntryBuilder,
+    added_entries,
+    check_manifest,
+)
 from iceberg_cli.iceberg.verbs.merge_dvs.puffin_build import offsets_of, puffin_of
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import NEW, ManifestJob, Merge
-from iceberg_cli.plan.plan import Staged, Task
+from iceberg_cli.plan.plan import StagedFile, Task
 from iceberg_cli.storage.verified_put import put_checked
 
 _STATUSES: Final = {"added": ADDED, "existing": EXISTING, "deleted": DELETED}
@@ -111,7 +116,7 @@ _PLACES_SCHEMA = pa.schema({"path": pa.string(), "file_size": pa.int64(), "offse
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenPuffin:
     """Where a new Puffin file is, and how long it is."""
 
     path: str
@@ -119,17 +124,17 @@ class Written:
 
 
 @dataclass(kw_only=True)
-class Work:
+class MergeBuild:
     """What building needs of a plan. `written` is shared by all attempts of one run."""
 
     reader: DeleteReader
     found: Puffins
     made: Merge
     metadata: TableMetadata
-    written: dict[Task, Written] = field(default_factory=dict)
+    written: dict[Task, WrittenPuffin] = field(default_factory=dict)
 
 
-def build(table: IcebergTable, work: Work, paths: Mapping[Task, str]) -> dict[Task, Staged]:
+def build(table: IcebergTable, work: MergeBuild, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
     """Write the files of some tasks, each to its path.
 
     Puffin files, which hold the positions, are made by workers where there are any. Delete manifests are made here:
@@ -139,46 +144,48 @@ def build(table: IcebergTable, work: Work, paths: Mapping[Task, str]) -> dict[Ta
         CorruptFile: what was read back is not what was planned. BackendUnavailable: workers did not write all.
     """
     _puffins(table, work, paths)
-    staged = {task: Staged(path=paths[task]) for task, _, _ in work.made.puffins if task in paths}
+    staged = {task: StagedFile(path=paths[task]) for task, _, _ in work.made.puffins if task in paths}
     for job in work.made.manifests:
         if job.task in paths:
             staged[job.task] = _manifest(table, work, job, paths[job.task])
     return staged
 
 
-def _puffins(table: IcebergTable, work: Work, paths: Mapping[Task, str]) -> None:
+def _puffins(table: IcebergTable, work: MergeBuild, paths: Mapping[Task, str]) -> None:
     """Write Puffin files and remember where they are. Workers write them by themselves, where there are any."""
-    asked = [(task, start, stop) for task, start, stop in work.made.puffins if task in paths]
-    if isinstance(table.engine, Exchanging):
-        sizes = puffins_apart(
+    own_tasks = [(task, start, stop) for task, start, stop in work.made.puffins if task in paths]
+    if isinstance(table.engine, ShuffleEngine):
+        sizes = build_puffins_on_workers(
             table.engine,
             work.reader.index,
             work.made.outputs,
-            {paths[task]: (start, stop) for task, start, stop in asked},
+            {paths[task]: (start, stop) for task, start, stop in own_tasks},
             limits=work.reader.limits,
             on_event=table.on_event,
         )
-        work.written.update({task: Written(paths[task], sizes[paths[task]]) for task, _, _ in asked})
+        work.written.update(
+            {task: WrittenPuffin(paths[task], sizes[paths[task]]) for task, _, _ in own_tasks}
+        )
         return
-    for task, start, stop in asked:
+    for task, start, stop in own_tasks:
         outputs = work.made.outputs.slice(start, stop - start)
         data = puffin_of(outputs, _blobs(work, outputs), paths[task])
         put_checked(table.storage, paths[task], data)
-        work.written[task] = Written(paths[task], len(data))
+        work.written[task] = WrittenPuffin(paths[task], len(data))
 
 
-def _blobs(work: Work, outputs: pa.Table) -> list[bytes]:
+def _blobs(work: MergeBuild, outputs: pa.Table) -> list[bytes]:
     """The deletion vectors of some outputs, in their order."""
     rows = outputs["row"].to_numpy()
     new = outputs["origin"].to_numpy() == NEW
     moved = work.reader.puffins.vectors(work.found, rows[~new])
-    joined = dict(work.reader.joined(rows[new]))
+    joined = dict(work.reader.merge_vectors(rows[new]))
     return [
         joined[row] if is_new else moved[row] for row, is_new in zip(rows.tolist(), new.tolist(), strict=True)
     ]
 
 
-def _manifest(table: IcebergTable, work: Work, job: ManifestJob, path: str) -> Staged:
+def _manifest(table: IcebergTable, work: MergeBuild, job: ManifestJob, path: str) -> StagedFile:
     spec = work.metadata.partition_spec(job.spec_id)
     assert spec is not None
     text, header = manifest_header(
@@ -202,10 +209,10 @@ def _manifest(table: IcebergTable, work: Work, job: ManifestJob, path: str) -> S
     data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
     table.storage.put_if_absent(path, data)
     check_manifest(table.storage.read(path), data, path, row, values, entries)
-    return Staged(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
+    return StagedFile(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
 
 
-def _manifest_of(work: Work, keys: pa.Array) -> str:
+def _manifest_of(work: MergeBuild, keys: pa.Array) -> str:
     """The first delete manifest with one of these partitions."""
     deletes = work.reader.index.deletes
     mine = deletes.filter(pc.is_in(deletes["key"], value_set=keys))["manifest"]
@@ -213,7 +220,7 @@ def _manifest_of(work: Work, keys: pa.Array) -> str:
     return path
 
 
-def _located(work: Work, job: ManifestJob) -> pa.Table:
+def _located(work: MergeBuild, job: ManifestJob) -> pa.Table:
     """The outputs of a manifest with the places of their blobs."""
     outputs = work.made.outputs
     parts = []
@@ -235,7 +242,7 @@ def _located(work: Work, job: ManifestJob) -> pa.Table:
     return located
 
 
-def _replaced(work: Work, job: ManifestJob) -> pa.Table:
+def _replaced(work: MergeBuild, job: ManifestJob) -> pa.Table:
     """The live entries of the manifests that are replaced, in their order, and whether each is `removed`."""
     deletes = work.reader.index.deletes.append_column("removed", pa.array(work.made.removed))
     owners, places = deletes["manifest"].to_numpy(), deletes["entry"].to_numpy()
@@ -265,7 +272,7 @@ def _identities(vectors: pa.Table, old: pa.Table) -> pa.Table:
 
 
 def _carried(
-    table: IcebergTable, work: Work, job: ManifestJob, old: pa.Table, schema_text: str
+    table: IcebergTable, work: MergeBuild, job: ManifestJob, old: pa.Table, schema_text: str
 ) -> list[pa.Array]:
     """The encodings of `old`, manifest by manifest."""
     going = old.filter(old["removed"])
@@ -279,7 +286,7 @@ def _carried(
         job.replaced,
         lambda row: Source(sources[row].path, sources[row].length or 0),
         lambda row, data: open_manifest(sources[row], data),
-        Carry(schema_text=schema_text, removed=removed),
+        EntryBuilder(schema_text=schema_text, removed=removed),
         phase="reading delete manifests again",
         on_event=table.on_event,
     ):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.engines import BATCH_BYTES, Exchanging, Made, Source
+from iceberg_cli.engines import BATCH_BYTES, BuiltFile, ShuffleEngine, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, Block, container_header
 from iceberg_cli.iceberg.reachability.keys import sources_of
@@ -22,15 +22,15 @@ from iceberg_cli.iceberg.spec.manifest import ManifestSource, open_manifest, rea
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_manifests.identities import IDENTITY, Identities
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import Opened, Placement, Runs, Target, place
-from iceberg_cli.iceberg.verbs.rewrite_manifests.regroup import Part, Regroup
+from iceberg_cli.iceberg.verbs.rewrite_manifests.regroup import ManifestPart, Regroup
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite, weights
-from iceberg_cli.plan.plan import Staged, Task
+from iceberg_cli.plan.plan import StagedFile, Task
 
 Item = tuple[int, ManifestSource]  # an old manifest with its number
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MergedManifest:
     """A new manifest.
 
     `row` is what the manifest list must say of it, but for its path; `identities` are those of its entries.
@@ -42,7 +42,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class ManifestMerger:
     """Puts parts together.
 
     Args:
@@ -60,7 +60,7 @@ class Joining:
     header: Mapping[str, bytes]
 
     @classmethod
-    def of(cls, rewrite: Rewrite) -> Joining:
+    def of(cls, rewrite: Rewrite) -> ManifestMerger:
         """What puts new manifests together; their sync markers come from the names of their tasks."""
         target = rewrite.group.target
         assert target is not None
@@ -71,7 +71,7 @@ class Joining:
         """What makes the parts of the new manifests `first` to `last`."""
         return Regroup(target=self.target, placement=placement, syncs=self.syncs, first=first, last=last)
 
-    def joined(self, output: int, parts: Sequence[Part]) -> Joined:
+    def joined(self, output: int, parts: Sequence[ManifestPart]) -> MergedManifest:
         """The new manifest `output`.
 
         Args:
@@ -99,7 +99,7 @@ class Joining:
             ],
             "all_rows_have_ids": all(part.all_rows_have_ids for part in parts),
         }
-        return Joined(data, row, Identities.together(part.identities for part in parts))
+        return MergedManifest(data, row, Identities.together(part.identities for part in parts))
 
 
 def _united(summaries: Sequence[FieldSummary]) -> FieldSummary:
@@ -123,7 +123,7 @@ def opened(item: Item, data: bytes) -> ManifestSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class ManifestSplitter:
     """Shares out what a batch of old manifests becomes, by new manifests.
 
     Args:
@@ -132,7 +132,7 @@ class Sharing:
     """
 
     regroup: Regroup
-    wanted: frozenset[int]
+    targets: frozenset[int]
 
     def __call__(self, batch: Sequence[tuple[Item, ManifestSource | None]]) -> dict[int, bytes]:
         """Of each new manifest: its parts with their places, pickled.
@@ -146,15 +146,15 @@ class Sharing:
                 raise CorruptFile(source.path, None, "the table needs this file and it is not there")
             found.append((number, manifest))
         first = found[0][0]
-        shares: dict[int, list[tuple[tuple[int, int], Part]]] = {}
+        parts_by_manifest: dict[int, list[tuple[tuple[int, int], ManifestPart]]] = {}
         for index, part in enumerate(self.regroup(found)):
-            if part.output in self.wanted:
-                shares.setdefault(part.output, []).append(((first, index), part))
-        return {output: pickle.dumps(parts, 5) for output, parts in shares.items()}
+            if part.output in self.targets:
+                parts_by_manifest.setdefault(part.output, []).append(((first, index), part))
+        return {output: pickle.dumps(parts, 5) for output, parts in parts_by_manifest.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class ManifestBuilder:
     """Makes the file of a new manifest from all that was shared out to it.
 
     Args:
@@ -162,14 +162,14 @@ class Writing:
         paths: of the new manifests by their numbers.
     """
 
-    joining: Joining
+    merger: ManifestMerger
     paths: Mapping[int, str]
 
-    def __call__(self, output: int, contents: Sequence[bytes]) -> Made:
+    def __call__(self, output: int, contents: Sequence[bytes]) -> BuiltFile:
         """The file; its result is the number, the row without the path, and the identities."""
         parts = [each for content in contents for each in pickle.loads(content)]  # noqa: S301 - our own workers wrote it
-        made = self.joining.joined(output, [part for _, part in sorted(parts, key=itemgetter(0))])
-        return Made(self.paths[output], made.data, (output, made.row, made.identities))
+        made = self.merger.joined(output, [part for _, part in sorted(parts, key=itemgetter(0))])
+        return BuiltFile(self.paths[output], made.data, (output, made.row, made.identities))
 
 
 _HELD_BYTES = 384 << 20
@@ -181,7 +181,7 @@ Written = tuple[int, dict[str, Any], Identities]  # number, row of the manifest 
 
 
 @dataclass(kw_only=True)
-class Building:
+class ManifestBuild:
     """The new manifests of one group.
 
     Args:
@@ -199,21 +199,23 @@ class Building:
     held_bytes: int = _HELD_BYTES
     batch_bytes: int = BATCH_BYTES
 
-    def run(self) -> dict[Task, Staged]:
+    def run(self) -> dict[Task, StagedFile]:
         """Write them.
 
         Raises:
             CorruptFile: a manifest cannot be read whole, or what was written is not what was read.
             BackendUnavailable: workers did not write all of them.
         """
-        staged: dict[Task, Staged] = {}
+        staged: dict[Task, StagedFile] = {}
         planned: dict[Task, Identities] = {}
         written = (
-            self._apart(self.table.engine) if isinstance(self.table.engine, Exchanging) else self._here()
+            self._on_workers(self.table.engine)
+            if isinstance(self.table.engine, ShuffleEngine)
+            else self._here()
         )
         for index, row, identities in written:
             task, path = self.rewrite.tasks[index], self.paths[index]
-            staged[task] = Staged(path=path, row={"manifest_path": path, **row})
+            staged[task] = StagedFile(path=path, row={"manifest_path": path, **row})
             planned[task] = identities
         self._check(staged, planned)
         return staged
@@ -228,18 +230,18 @@ class Building:
             self.table.storage.put_if_absent(self.paths[index], made.data)
             yield index, made.row, made.identities
 
-    def _apart(self, engine: Exchanging) -> list[Written]:
+    def _on_workers(self, engine: ShuffleEngine) -> list[Written]:
         """Have workers write them: neither entries nor new manifests pass through this process."""
         first, last = min(self.paths), max(self.paths)
         sources = sources_of(self.rewrite.rows)
         placement = self._placement(sources)
-        joining = Joining.of(self.rewrite)
-        found = engine.exchange(
-            [(number, sources[number]) for number in placement.reaching(first, last)],
+        merger = ManifestMerger.of(self.rewrite)
+        found = engine.shuffle(
+            [(number, sources[number]) for number in placement.sources_of_outputs(first, last)],
             source_of,
             opened,
-            Sharing(joining.regroup(placement, first, last), frozenset(self.paths)),
-            Writing(joining, dict(self.paths)),
+            ManifestSplitter(merger.regroup(placement, first, last), frozenset(self.paths)),
+            ManifestBuilder(merger, dict(self.paths)),
             buckets=len(self.rewrite.tasks),
             phase=_REWRITING,
             on_event=self.table.on_event,
@@ -254,12 +256,12 @@ class Building:
             )
         return written
 
-    def _made(self) -> Iterator[tuple[int, Joined]]:
+    def _made(self) -> Iterator[tuple[int, MergedManifest]]:
         """Each that is wanted, with its number."""
         rewrite, group = self.rewrite, self.rewrite.group
         assert group.layout is not None
         sources = sources_of(rewrite.rows)
-        placement, joining = self._placement(sources), Joining.of(rewrite)
+        placement, merger = self._placement(sources), ManifestMerger.of(rewrite)
         # Unsorted ones are made of neighbours, so only those at a cut are read twice.
         held_bytes = self.held_bytes if placement.sorted_runs else min(self.held_bytes, _HELD_UNSORTED_BYTES)
         side_by_side = max(1, held_bytes // group.layout.target_bytes)
@@ -267,14 +269,14 @@ class Building:
             last = min(first + side_by_side, len(rewrite.tasks)) - 1
             if not any(first <= index <= last for index in self.paths):
                 continue
-            parts: dict[int, list[Part]] = {}
-            regroup = joining.regroup(placement, first, last)
-            for found in self._scan(sources, placement.reaching(first, last), regroup, _REWRITING):
+            parts: dict[int, list[ManifestPart]] = {}
+            regroup = merger.regroup(placement, first, last)
+            for found in self._scan(sources, placement.sources_of_outputs(first, last), regroup, _REWRITING):
                 for part in found:
                     if part.output in self.paths:
                         parts.setdefault(part.output, []).append(part)
             for index in sorted(parts):
-                yield index, joining.joined(index, parts.pop(index))
+                yield index, merger.joined(index, parts.pop(index))
 
     def _placement(self, sources: Sequence[ManifestSource]) -> Placement:
         rewrite, group = self.rewrite, self.rewrite.group
@@ -301,7 +303,7 @@ class Building:
             on_event=self.table.on_event,
         )
 
-    def _check(self, staged: Mapping[Task, Staged], planned: Mapping[Task, Identities]) -> None:
+    def _check(self, staged: Mapping[Task, StagedFile], planned: Mapping[Task, Identities]) -> None:
         """Read the new manifests again: they hold the live entries that were read, and all of them."""
         tasks = [*staged]
         target = self.rewrite.group.target
@@ -311,7 +313,7 @@ class Building:
             _source(staged[task].row, with_sequence_numbers=numbered, with_row_ids=target.with_row_ids)
             for task in tasks
         ]
-        check = _Identifying(self.batch_bytes)
+        check = _ManifestIdentities(self.batch_bytes)
         written: dict[int, Identities] = {}
         for found in self._scan(sources, range(len(sources)), check, "checking manifests"):
             written |= found
@@ -353,7 +355,7 @@ def _source(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_ids
 
 
 @dataclass(frozen=True, slots=True)
-class _Identifying:
+class _ManifestIdentities:
     """Gives the identities of new manifests by their numbers; decodes about `at_once_bytes` at a time."""
 
     at_once_bytes: int

@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     unknown,
 )
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import Target
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import CONTENTS, RewritePolicy, Settings
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import CONTENTS, RewritePolicy, RewriteSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,9 @@ class Group:
         ]
 
 
-def groups(rows: pa.Table, metadata: TableMetadata, policy: RewritePolicy, settings: Settings) -> list[Group]:
+def groups(
+    rows: pa.Table, metadata: TableMetadata, policy: RewritePolicy, settings: RewriteSettings
+) -> list[Group]:
     """A head's manifests by content and spec, in the order in which these appear.
 
     Args:
@@ -90,7 +92,7 @@ def _left_out(group: Group, policy: RewritePolicy) -> str:
 
 
 def _prepared(
-    group: Group, metadata: TableMetadata, policy: RewritePolicy, settings: Settings, reason: str
+    group: Group, metadata: TableMetadata, policy: RewritePolicy, settings: RewriteSettings, reason: str
 ) -> Group:
     """The group with its target and layout, or with the reason for which it stays."""
     values: dict[str, Any] = {name: getattr(group, name) for name in ("content", "spec_id", "places", "rows")}
@@ -111,7 +113,9 @@ def _prepared(
     return Group(**values, target=target, layout=layout)
 
 
-def _target(group: Group, metadata: TableMetadata, policy: RewritePolicy, settings: Settings) -> Target:
+def _target(
+    group: Group, metadata: TableMetadata, policy: RewritePolicy, settings: RewriteSettings
+) -> Target:
     """What the group's manifests are written as; ValueError where the spec is not known well enough."""
     spec = metadata.partition_spec(group.spec_id)
     if spec is None:
@@ -131,9 +135,9 @@ def _target(group: Group, metadata: TableMetadata, policy: RewritePolicy, settin
 
 def _schema(metadata: TableMetadata, spec: PartitionSpec) -> dict[str, Any]:
     """The current schema, or the newest that has the source columns of the spec."""
-    wanted = {each.source_id for each in spec.fields}
+    source_ids = {each.source_id for each in spec.fields}
     for schema in (metadata.current_schema(), *reversed(metadata.schemas)):
-        if wanted <= schema.types_by_id().keys():
+        if source_ids <= schema.types_by_id().keys():
             return schema.to_json()
     raise ValueError("no schema has all of their source columns any more")
 

@@ -88,7 +88,7 @@ class Placement:
     cuts: Ints
     sorted_runs: bool
 
-    def reaching(self, first: int, last: int) -> list[int]:
+    def sources_of_outputs(self, first: int, last: int) -> list[int]:
         """The manifests with entries in the new manifests `first` to `last`."""
         low = self.cuts[first]
         high = self.cuts[last + 1] if last + 1 < len(self.cuts) else np.iinfo(np.int64).max
@@ -135,9 +135,9 @@ def place(runs: pa.Table, weights: npt.NDArray[np.float64], outputs: int, *, sor
     worth = np.cumsum(counts[order] * weights[manifests[order]])
     cuts = np.zeros(outputs, np.int64)
     for index in range(1, outputs):
-        wanted = worth[-1] * index / outputs
-        row = min(int(np.searchsorted(worth, wanted)), len(worth) - 1)
-        into = ends[row] - int((worth[row] - wanted) / weights[manifests[order[row]]])
+        goal = worth[-1] * index / outputs
+        row = min(int(np.searchsorted(worth, goal)), len(worth) - 1)
+        into = ends[row] - int((worth[row] - goal) / weights[manifests[order[row]]])
         least, most = cuts[index - 1] + 1, ends[-1] - (outputs - index)
         cuts[index] = min(max(into, least), most)
     ranks, stops = np.empty(len(order), np.int64), np.empty(len(order), np.int64)

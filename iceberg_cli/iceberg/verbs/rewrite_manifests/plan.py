@@ -18,14 +18,14 @@ from iceberg_cli.iceberg.spec.manifest import open_manifest
 from iceberg_cli.iceberg.spec.manifest_writer import BLOCK_BYTES
 from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.branch import Head, head_of, with_lengths
+from iceberg_cli.iceberg.verbs.branch import BranchHead, head_of, with_lengths
 from iceberg_cli.iceberg.verbs.manifest_headers import Losses, losses
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
-from iceberg_cli.iceberg.verbs.rewrite_manifests.build import Building
+from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.groups import Group, groups
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy, Settings, settings_of
-from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite, Shown
-from iceberg_cli.plan.plan import Change, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy, RewriteSettings, settings_of
+from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import EarlierRewrite, Rewrite
+from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task, Verdict
 
 _SUBJECT: Final = "manifest"
 _LISTS_WITHOUT_COUNTS: Final = 1  # the last format version in which a manifest list may lack them
@@ -40,7 +40,7 @@ class RewriteManifests:
     columns: Final = rules.COLUMNS
 
     def plan(
-        self, table: IcebergTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+        self, table: IcebergTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
     ) -> Plan:
         """One step, if the layout is not good already.
 
@@ -48,16 +48,16 @@ class RewriteManifests:
             UsageError: the policy makes no sense for this table.
             CorruptFile: the manifest list, or a manifest that must be read, cannot be read whole.
         """
-        asked = RewritePolicy.from_json(policy)
+        policy = RewritePolicy.from_json(document)
         base = table.load()
-        settings = settings_of(table.metadata, asked)
+        settings = settings_of(table.metadata, policy)
         plan = Plan(
             operation=self.operation,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
             options=settings.options,
-            policy=asked.to_json(),
+            policy=policy.to_json(),
         )
         snapshot = table.metadata.current_snapshot()
         if snapshot is not None and snapshot.manifest_list is None:
@@ -67,22 +67,22 @@ class RewriteManifests:
             )
             plan = replace(plan, not_applicable=reason)
         elif snapshot is not None:
-            plan = _planned(table, plan, asked, settings, shown)
+            plan = _planned(table, plan, policy, settings, shown)
         else:
             plan = replace(plan, not_applicable="main has no snapshot")
         return table.resolve(table.blocked(plan))
 
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Write new manifests, and read them back.
 
         Raises:
             CorruptFile: a manifest cannot be read whole, or what was written is not what was read.
         """
-        staged: dict[Task, Staged] = {}
+        staged: dict[Task, StagedFile] = {}
         for each in step.work:
-            wanted = {index: paths[task] for index, task in enumerate(each.tasks) if task in paths}
-            if wanted:
-                staged |= Building(table=table, rewrite=each, paths=wanted).run()
+            own_paths = {index: paths[task] for index, task in enumerate(each.tasks) if task in paths}
+            if own_paths:
+                staged |= ManifestBuild(table=table, rewrite=each, paths=own_paths).run()
         return staged
 
 
@@ -90,7 +90,7 @@ VERB: Final = RewriteManifests()
 
 
 def _planned(
-    table: IcebergTable, plan: Plan, asked: RewritePolicy, settings: Settings, shown: Plan | None
+    table: IcebergTable, plan: Plan, policy: RewritePolicy, settings: RewriteSettings, shown: Plan | None
 ) -> Plan:
     head, stale = with_lengths(table, head_of(table, MAIN))
     if table.metadata.format_version > _LISTS_WITHOUT_COUNTS:
@@ -99,8 +99,8 @@ def _planned(
     before = None if shown is None else {v.id: v for v in shown.verdicts if v.subject == _SUBJECT}
     allowed = None if before is None else _still(paths, before)
     rewrites, lost, reasons = [], [], {}
-    for group in groups(head.rows, table.metadata, asked, settings):
-        found = _rewrite(table, group, allowed, every=asked.all_manifests)
+    for group in groups(head.rows, table.metadata, policy, settings):
+        found = _rewrite(table, group, allowed, every=policy.all_manifests)
         if found is not None:
             rewrites.append(found[0])
             lost.append(found[1])
@@ -126,11 +126,11 @@ def _planned(
     )
 
 
-def _still(paths: Sequence[str], before: Mapping[str, Verdict]) -> Shown:
+def _still(paths: Sequence[str], before: Mapping[str, Verdict]) -> EarlierRewrite:
     """What was shown to go and is still listed."""
     going = {path: verdict.reason for path, verdict in before.items() if not verdict.keep}
     reasons = {place: going[path] for place, path in enumerate(paths) if path in going}
-    return Shown(reasons=reasons, complete=len(reasons) == len(going))
+    return EarlierRewrite(reasons=reasons, complete=len(reasons) == len(going))
 
 
 def _why_kept(group: Group) -> str:
@@ -143,7 +143,7 @@ def _why_kept(group: Group) -> str:
 
 
 def _rewrite(
-    table: IcebergTable, group: Group, shown: Shown | None, *, every: bool
+    table: IcebergTable, group: Group, shown: EarlierRewrite | None, *, every: bool
 ) -> tuple[Rewrite, Losses] | None:
     """What is due of a group, and what the new manifests would not have."""
     reasons = rules.due(group, every=every, shown=shown)
@@ -172,7 +172,9 @@ def _rehearsed(table: IcebergTable, found: Rewrite) -> Rewrite:
 
 
 def _rows(table: IcebergTable, found: Rewrite) -> Sequence[Mapping[str, Any]]:
-    return Building(table=table, rewrite=found, paths=dict.fromkeys(range(len(found.tasks)), "")).rehearse()
+    return ManifestBuild(
+        table=table, rewrite=found, paths=dict.fromkeys(range(len(found.tasks)), "")
+    ).rehearse()
 
 
 def _growth(table: IcebergTable, group: Group, reasons: Mapping[int, str]) -> float:
@@ -203,7 +205,7 @@ def _read(table: IcebergTable, path: str) -> bytes:
         raise CorruptFile(path, None, "the table needs this file and it is not there") from None
 
 
-def _step(head: Head, rewrites: Sequence[Rewrite], gone: Mapping[int, str]) -> Step:
+def _step(head: BranchHead, rewrites: Sequence[Rewrite], gone: Mapping[int, str]) -> Step:
     kept = head.rows.filter(
         pa.array([number not in gone for number in range(head.rows.num_rows)], pa.bool_())
     )

@@ -72,7 +72,7 @@ class RewritePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RewriteSettings:
     """The policy with its gaps filled, each with its source."""
 
     target_size_bytes: Option
@@ -81,7 +81,7 @@ class Settings:
     options: Mapping[str, Option] = field(default_factory=dict)
 
 
-def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> Settings:
+def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> RewriteSettings:
     """The policy with its gaps filled from table properties and documented defaults.
 
     Raises:
@@ -114,7 +114,9 @@ def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> Settings:
         ),
         "sort_by": Option(value=list(policy.sort_by), source="--sort-by" if policy.sort_by else "default"),
     }
-    return Settings(target_size_bytes=target, min_manifests=least, codec=_CODECS[codec], options=options)
+    return RewriteSettings(
+        target_size_bytes=target, min_manifests=least, codec=_CODECS[codec], options=options
+    )
 
 
 def _check_names(metadata: TableMetadata, policy: RewritePolicy) -> None:

@@ -43,7 +43,7 @@ Encode = Callable[[Ints], pa.Array]  # the new encodings of some entries, by the
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class ManifestPart:
     """Some blocks of a new manifest, and what they hold."""
 
     output: int
@@ -66,11 +66,11 @@ class Regroup:
     first: int
     last: int
 
-    def __call__(self, batch: Opened) -> list[Part]:
+    def __call__(self, batch: Opened) -> list[ManifestPart]:
         """What the entries of a batch become."""
         return [part for numbers, sources in by_schema(batch) for part in self._parts(numbers, sources)]
 
-    def _parts(self, numbers: Sequence[int], sources: Sequence[ManifestSource]) -> Iterator[Part]:
+    def _parts(self, numbers: Sequence[int], sources: Sequence[ManifestSource]) -> Iterator[ManifestPart]:
         text, _ = self.target.header()
         avro = record_type(sources[0])
         found = recipe(avro, parse_schema(text.encode())[1])
@@ -114,10 +114,10 @@ class Regroup:
         ranks = np.empty(len(order), np.int64)
         ranks[order] = own + (np.repeat(np.concatenate(firsts), lengths) if firsts else 0)
         outputs = np.searchsorted(self.placement.cuts, ranks, side="right") - 1
-        wanted = np.flatnonzero((outputs >= self.first) & (outputs <= self.last))
-        ordered = [] if self.placement.sorted_runs else [ranks_of(key)[wanted] for key in chosen]
-        wanted = wanted[np.lexsort((ranks[wanted], *reversed(ordered), outputs[wanted]))]
-        return live[wanted], outputs[wanted]
+        chosen_rows = np.flatnonzero((outputs >= self.first) & (outputs <= self.last))
+        ordered = [] if self.placement.sorted_runs else [ranks_of(key)[chosen_rows] for key in chosen]
+        chosen_rows = chosen_rows[np.lexsort((ranks[chosen_rows], *reversed(ordered), outputs[chosen_rows]))]
+        return live[chosen_rows], outputs[chosen_rows]
 
     def _part(
         self,
@@ -127,7 +127,7 @@ class Regroup:
         keys: Sequence[pa.Array],
         encode: Encode,
         at_once: int,
-    ) -> Part:
+    ) -> ManifestPart:
         """The blocks of entries that go to one new manifest, so many entries at a time."""
         blocks: list[bytes] = []
         for first in range(0, len(rows), at_once):
@@ -136,7 +136,7 @@ class Regroup:
         mine = array_of(rows)
         taken = entries.select(IDENTITY).take(mine)
         typed = zip(keys, self.target.types, strict=True)
-        return Part(
+        return ManifestPart(
             output=output,
             blocks=b"".join(blocks),
             files=len(rows),

@@ -52,7 +52,7 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class EarlierRewrite:
     """What a plan before this one would have written anew, as far as it is still there.
 
     Args:
@@ -64,7 +64,7 @@ class Shown:
     complete: bool
 
 
-def due(group: Group, *, every: bool = False, shown: Shown | None = None) -> dict[int, str]:
+def due(group: Group, *, every: bool = False, shown: EarlierRewrite | None = None) -> dict[int, str]:
     """The manifests of a group that are written anew, by row of the list, with the reason.
 
     Args:

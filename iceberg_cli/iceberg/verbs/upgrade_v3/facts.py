@@ -56,7 +56,7 @@ class ListFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class PreflightReads:
     """What was read to find out: manifest lists by snapshot id; `missing` are ids whose list is gone."""
 
     lists: Mapping[int, ListFacts] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def snapshots_to_read(metadata: TableMetadata) -> list[Snapshot]:
     ]
 
 
-def obstructing(metadata: TableMetadata, looked: Looked) -> dict[int, str]:
+def obstructing(metadata: TableMetadata, looked: PreflightReads) -> dict[int, str]:
     """The snapshots that no later version can hold, by id, in the order of the metadata; with the reason.
 
     Once the table is upgraded, Iceberg's Java library cannot write to a branch with such a head any more.

@@ -21,25 +21,25 @@ from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import plan as assign_row_ids
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules as row_ids
-from iceberg_cli.iceberg.verbs.assign_row_ids.plan import Parts
+from iceberg_cli.iceberg.verbs.assign_row_ids.plan import AssignmentParts
 from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy
 from iceberg_cli.iceberg.verbs.branch import branches
 from iceberg_cli.iceberg.verbs.merge_dvs import plan as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules
-from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, Looked, snapshots_to_read
+from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, PreflightReads, snapshots_to_read
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.iceberg.verbs.upgrade_v3.repair import Repair, repair
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ASSIGN, MERGE, REPAIR, UpgradePolicy
 from iceberg_cli.operation.apply import Verb
-from iceberg_cli.plan.plan import Base, Change, Option, Plan, Staged, Step, Task, Verdict
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.plan.preflight import BLOCKING, WARNING, Finding, Preflight, blocking
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 
 _POSITION_DELETES: Final = 1  # content of a file
 
 
-def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+def preflight(table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
     """All findings on the table as it is now, as they are once the recipe's repair is done.
 
     Raises:
@@ -50,10 +50,10 @@ def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> Pr
     if table.metadata.format_version >= rules.TARGET:
         looked = _with_positions(table, looked)
     mending = Repair()
-    if REPAIR in asked.recipe:
-        mending = repair(table, looked, tags=asked.tags, shown=None)
+    if REPAIR in policy.recipe:
+        mending = repair(table, looked, tags=policy.tags, shown=None)
     found = findings_on(table, looked, mending, as_of_ms=as_of_ms)
-    remedy = f"iceberg-cli upgrade-v3 {shlex.quote(table.name)} --dry-run --with {','.join(asked.recipe)}"
+    remedy = f"iceberg-cli upgrade-v3 {shlex.quote(table.name)} --dry-run --with {','.join(policy.recipe)}"
     blocked = [
         Finding(
             id="repair-blocked", severity=BLOCKING, where="repair-manifests", message=reason, remedy=remedy
@@ -65,11 +65,11 @@ def preflight(table: IcebergTable, asked: UpgradePolicy, *, as_of_ms: int) -> Pr
         table=table.describe(),
         base=base.to_json(),
         target={"format_version": rules.TARGET},
-        recipe=asked.recipe,
+        recipe=policy.recipe,
     )
 
 
-def look(table: IcebergTable) -> Looked:
+def look(table: IcebergTable) -> PreflightReads:
     """Read the manifest lists that decide.
 
     Raises:
@@ -103,11 +103,11 @@ def look(table: IcebergTable) -> Looked:
     ):
         lists |= dict(facts)
         missing.update(gone)
-    return Looked(lists=lists, missing=frozenset(missing))
+    return PreflightReads(lists=lists, missing=frozenset(missing))
 
 
 def findings_on(
-    table: IcebergTable, looked: Looked, mending: Repair, *, as_of_ms: int
+    table: IcebergTable, looked: PreflightReads, mending: Repair, *, as_of_ms: int
 ) -> tuple[Finding, ...]:
     """The findings on the table as a repair leaves it; `looked` is from before."""
     return findings(
@@ -143,7 +143,7 @@ def applied(
     )
 
 
-def _with_positions(table: IcebergTable, looked: Looked) -> Looked:
+def _with_positions(table: IcebergTable, looked: PreflightReads) -> PreflightReads:
     """What was read, and of each head which of its delete files are position delete files.
 
     Raises:
@@ -155,13 +155,13 @@ def _with_positions(table: IcebergTable, looked: Looked) -> Looked:
         facts = None if snapshot is None else lists.get(snapshot.snapshot_id)
         if snapshot is None or facts is None or facts.encrypted or facts.position_files is not None:
             continue
-        read = table.liveness.manifests(
+        read = table.reachability.manifests(
             [snapshot_files(snapshot)], phase="reading manifest lists", required=False
         )
         rows = read.rows.filter(pc.equal(read.rows["content"], DELETES))
         columns = ("status", "content", "file_format", "record_count")
         counts = [
-            *table.liveness.from_entries(
+            *table.reachability.from_entries(
                 rows, columns, _positions, phase="counting position deletes", missing_ok=True
             )
         ]
@@ -197,38 +197,38 @@ class UpgradeV3:
     )
 
     def plan(
-        self, table: IcebergTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
+        self, table: IcebergTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
     ) -> Plan:
         """The remaining steps of the recipe, blocked where the preflight finds an obstacle.
 
         Raises:
             UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
         """
-        asked = UpgradePolicy.from_json(policy)
+        policy = UpgradePolicy.from_json(document)
         base = table.load()
-        planning = _Planning(table=table, base=base, asked=asked, as_of_ms=as_of_ms, shown=shown)
-        planning.run()
+        planner = _UpgradePlanner(table=table, base=base, policy=policy, as_of_ms=as_of_ms, shown=shown)
+        planner.run()
         plan = Plan(
             operation=self.operation,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
             options={
-                "with": Option(value=list(asked.recipe), source="--with" if asked.recipe else "default"),
+                "with": Option(value=list(policy.recipe), source="--with" if policy.recipe else "default"),
                 "tags": Option(
-                    value=asked.tags,
-                    source="default" if asked.tags == rules.REFUSE else f"--unsafe-{asked.tags}-tags",
+                    value=policy.tags,
+                    source="default" if policy.tags == rules.REFUSE else f"--unsafe-{policy.tags}-tags",
                 ),
             },
-            policy=asked.to_json(),
-            verdicts=tuple(planning.verdicts),
-            warnings=tuple(planning.warnings),
-            blocked_by=tuple(dict.fromkeys(planning.blocked_by)),
-            steps=tuple(planning.steps),
+            policy=policy.to_json(),
+            verdicts=tuple(planner.verdicts),
+            warnings=tuple(planner.warnings),
+            blocked_by=tuple(dict.fromkeys(planner.blocked_by)),
+            steps=tuple(planner.steps),
         )
         return table.resolve(table.blocked(plan))
 
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Staged]:
+    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Let the verb that a step comes from write its files."""
         verb: Verb = merge_dvs.VERB if step.name == merge_dvs.STEP else assign_row_ids.VERB
         return verb.build(table, step, paths)
@@ -259,10 +259,10 @@ def check(table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Prefl
 
 
 @dataclass(kw_only=True)
-class _Planning:
+class _UpgradePlanner:
     table: IcebergTable
     base: Base
-    asked: UpgradePolicy
+    policy: UpgradePolicy
     as_of_ms: int
     shown: Plan | None
     verdicts: list[Verdict] = field(default_factory=list)
@@ -274,25 +274,27 @@ class _Planning:
         """Every part of the recipe that is still due, in order."""
         table, metadata = self.table, self.table.metadata
         looked = (
-            look(table) if metadata.format_version < rules.TARGET or REPAIR in self.asked.recipe else Looked()
+            look(table)
+            if metadata.format_version < rules.TARGET or REPAIR in self.policy.recipe
+            else PreflightReads()
         )
         mending = Repair()
-        if REPAIR in self.asked.recipe:
-            mending = repair(table, looked, tags=self.asked.tags, shown=self.shown)
+        if REPAIR in self.policy.recipe:
+            mending = repair(table, looked, tags=self.policy.tags, shown=self.shown)
             self._take(mending)
         after = self._upgrade(looked, mending)
-        if MERGE in self.asked.recipe:
+        if MERGE in self.policy.recipe:
             self._merge(after)
-        if ASSIGN in self.asked.recipe:
+        if ASSIGN in self.policy.recipe:
             self._assign(after)
 
-    def _take(self, parts: Repair | Parts) -> None:
+    def _take(self, parts: Repair | AssignmentParts) -> None:
         self.verdicts += parts.verdicts
         self.warnings += parts.warnings
         self.blocked_by += parts.blocked_by
         self.steps += parts.steps
 
-    def _upgrade(self, looked: Looked, mending: Repair) -> TableMetadata:
+    def _upgrade(self, looked: PreflightReads, mending: Repair) -> TableMetadata:
         """The upgrade itself, if it is due; the metadata as it is then."""
         table, metadata = self.table, self.table.metadata
         version = metadata.format_version
@@ -325,7 +327,7 @@ class _Planning:
         }
         if finding.id == "position-deletes" and finding.where != f"branch {MAIN}":
             return False
-        return part.get(finding.id) in self.asked.recipe
+        return part.get(finding.id) in self.policy.recipe
 
     def _assign(self, after: TableMetadata) -> None:
         """The steps of assign-row-ids, for as much as the steps before leave without ids."""
@@ -352,13 +354,13 @@ class _Planning:
             shown=self.shown,
         )
         self._take(
-            Parts(
+            AssignmentParts(
                 verdicts=made.verdicts, warnings=made.warnings, blocked_by=made.blocked_by, steps=made.steps
             )
         )
 
 
-def _after_merge(parts: Parts) -> Parts:
+def _after_merge(parts: AssignmentParts) -> AssignmentParts:
     """What assigns row ids after a merge: its commit lists main's manifests again, which reserves main's ids."""
     name, reason = f"{row_ids.OPERATION} {MAIN}", f"; {merge_dvs.STEP} commits before, and reserves them"
     requires = f"main still lacks ids after {merge_dvs.STEP}"

@@ -14,7 +14,7 @@ from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN, TAG
 from iceberg_cli.iceberg.spec.transforms import parse
 from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
-from iceberg_cli.iceberg.verbs.upgrade_v3.facts import Looked, counted, ids_of, obstructing, some
+from iceberg_cli.iceberg.verbs.upgrade_v3.facts import PreflightReads, counted, ids_of, obstructing, some
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import TARGET
 from iceberg_cli.plan.preflight import BLOCKING, WARNING, Finding, blocking, info, warning, worst_first
 
@@ -29,7 +29,7 @@ _COPY: Final = "CREATE TABLE copy AS SELECT * FROM <catalog.db.table>"
 
 def findings(
     metadata: TableMetadata,
-    looked: Looked,
+    looked: PreflightReads,
     *,
     table: str,
     as_of_ms: int,
@@ -71,7 +71,7 @@ def findings(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Preflight:
     metadata: TableMetadata
-    looked: Looked
+    looked: PreflightReads
     table: str
     as_of_ms: int
     repaired: frozenset[int]
@@ -112,9 +112,9 @@ class _Preflight:
         signs = []
         if metadata.encryption_keys:
             signs.append(counted(len(metadata.encryption_keys), "encryption key"))
-        keyed = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
-        if keyed:
-            signs.append(f"{counted(len(keyed), 'snapshot')} with a key-id")
+        with_key = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
+        if with_key:
+            signs.append(f"{counted(len(with_key), 'snapshot')} with a key-id")
         if _ENCRYPTION in metadata.properties:
             signs.append(f"table property {_ENCRYPTION}")
         encrypted = sum(facts.encrypted for facts in self.looked.lists.values())

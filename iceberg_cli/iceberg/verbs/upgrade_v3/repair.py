@@ -27,9 +27,9 @@ from iceberg_cli.iceberg.spec.manifest import (
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import TAG
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.branch import Head, branches, head_of, with_lengths
+from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of, with_lengths
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
-from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, Looked, counted, obstructing, some
+from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, PreflightReads, counted, obstructing, some
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import DROP, KEEP, REFUSE, REPAIR
 from iceberg_cli.plan.plan import Change, Plan, SnapshotFiles, Step, Verdict
 
@@ -54,7 +54,7 @@ class Repair:
     counted: Mapping[int, ListFacts] = field(default_factory=dict)  # by the id of the head that is replaced
 
 
-def repair(table: IcebergTable, looked: Looked, *, tags: str, shown: Plan | None) -> Repair:
+def repair(table: IcebergTable, looked: PreflightReads, *, tags: str, shown: Plan | None) -> Repair:
     """What is due on the table as loaded last.
 
     Args:
@@ -112,7 +112,7 @@ def repair(table: IcebergTable, looked: Looked, *, tags: str, shown: Plan | None
     )
 
 
-def _heads(table: IcebergTable, reasons: Mapping[int, str]) -> tuple[list[Head], Mapping[str, str]]:
+def _heads(table: IcebergTable, reasons: Mapping[int, str]) -> tuple[list[BranchHead], Mapping[str, str]]:
     """The heads of branches whose list is written again; and by branch why.
 
     One that only has wrong lengths obstructs nothing, and its snapshot stays.
@@ -135,7 +135,7 @@ def _heads(table: IcebergTable, reasons: Mapping[int, str]) -> tuple[list[Head],
 
 def _verdicts(
     metadata: TableMetadata,
-    heads: Sequence[Head],
+    heads: Sequence[BranchHead],
     why: Mapping[str, str],
     reasons: Mapping[int, str],
     gone: set[int],
@@ -186,7 +186,7 @@ def _tag_verdicts(metadata: TableMetadata, tagged: Mapping[str, int], tags: str)
     return verdicts
 
 
-def _repair_step(table: IcebergTable, head: Head) -> Step:
+def _repair_step(table: IcebergTable, head: BranchHead) -> Step:
     rows = head.rows if head.snapshot.manifest_list is not None else _completed(table, head)
     draft = SnapshotDraft(
         ref=head.ref,
@@ -207,7 +207,7 @@ def _repair_step(table: IcebergTable, head: Head) -> Step:
 
 
 def _expire_step(
-    metadata: TableMetadata, gone: set[int], dropped: Sequence[str], heads: Sequence[Head]
+    metadata: TableMetadata, gone: set[int], dropped: Sequence[str], heads: Sequence[BranchHead]
 ) -> Step:
     kept = {snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone}
     question = expire_snapshots.reach(metadata, kept, content=True)
@@ -236,7 +236,7 @@ def _expire_step(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _ManifestHeader:
     """What a manifest says of itself."""
 
     path: str
@@ -245,13 +245,15 @@ class _Found:
     added_snapshot_id: int | None
 
 
-def _completed(table: IcebergTable, head: Head) -> pa.Table:
+def _completed(table: IcebergTable, head: BranchHead) -> pa.Table:
     """Rows of a manifest list for manifests that a snapshot names itself, in their order."""
 
     def load(source: ManifestSource, data: bytes) -> tuple[ManifestSource, int]:
         return open_manifest(source, data), len(data)
 
-    def parse(batch: Sequence[tuple[ManifestSource, tuple[ManifestSource, int] | None]]) -> list[_Found]:
+    def parse(
+        batch: Sequence[tuple[ManifestSource, tuple[ManifestSource, int] | None]],
+    ) -> list[_ManifestHeader]:
         return [_found(*loaded) for _, loaded in batch if loaded is not None]
 
     found = {
@@ -278,11 +280,11 @@ def _completed(table: IcebergTable, head: Head) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=MANIFEST_LIST_SCHEMA)
 
 
-def _found(source: ManifestSource, length: int) -> _Found:
+def _found(source: ManifestSource, length: int) -> _ManifestHeader:
     assert source.container is not None
     (batch,) = read_entries([source], columns=("status", "snapshot_id"))
     own = batch.table.filter(pc.not_equal(batch.table["status"], EXISTING))["snapshot_id"]
-    return _Found(
+    return _ManifestHeader(
         path=source.path,
         length=length,
         header=manifest_metadata(source.container),
@@ -290,7 +292,7 @@ def _found(source: ManifestSource, length: int) -> _Found:
     )
 
 
-def _spec_id(found: _Found, metadata: TableMetadata) -> int:
+def _spec_id(found: _ManifestHeader, metadata: TableMetadata) -> int:
     """The id of a manifest's partition spec; where it does not say it, of the table's spec with the same fields."""
     header = found.header
     if header.partition_spec_id is not None:
