@@ -24,6 +24,7 @@ from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
+from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
@@ -41,6 +42,7 @@ from tests.delta_builders import (
     an_add,
 )
 from tests.delta_opened import opened
+from tests.journals import append
 from tests.servers import S3Server
 
 TXN = "0e6c94a9-3fb9-4212-b606-a634b83221fc"
@@ -312,13 +314,20 @@ def test_the_bytes_of_a_commit_are_kept_until_its_outcome_is_known(tmp_path: Pat
     table = opened(a_root(tmp_path, []))
     step = step_of(draft=CommitDraft(adds=adds(an_add())))
     attempt = attempt_of(table, step)
-    intent = {
-        "updates": [update.to_json() for update in attempt.commit.updates],
-        "timestamp_ms": attempt.commit.timestamp_ms,
-        "commit_uuid": attempt.commit.commit_uuid,
-        "digest": attempt.digest,
-        "scratch": list(attempt.temporary_files),
-    }
+    intent = CommitIntent(
+        step=step.name,
+        base_location=attempt.base_location,
+        metadata_location=attempt.metadata_location,
+        digest=attempt.digest,
+        timestamp_ms=attempt.commit.timestamp_ms,
+        commit_uuid=attempt.commit.commit_uuid,
+        updates=tuple(update.to_json() for update in attempt.commit.updates),
+        counts={},
+        removals_file=None,
+        grace_ms=0,
+        scratch=attempt.temporary_files,
+        own_files=(),
+    )
     table.put(attempt.files)
     again = table.rebind(step, intent)
     assert again is not None
@@ -495,7 +504,7 @@ def test_a_table_in_an_object_store_is_committed_to_and_keeps_its_journals_there
 def test_journals_are_kept_in_the_tables_folder(tmp_path: Path) -> None:
     table = opened(a_root(tmp_path, []))
     journal = table.journal("an-operation")
-    journal.append("begin", {"version": 1})
+    append(journal, "begin", {"version": 1})
     assert table.open_operations() == ["an-operation"]
     assert Path(table.location, "_iceberg_cli/ops/an-operation/000000.json").is_file()
     table.forget("an-operation")

@@ -13,6 +13,7 @@ import pytest
 from iceberg_cli.errors import CorruptFile, TakenOver
 from iceberg_cli.operation.journal import Journal, open_operations, prune_folders
 from iceberg_cli.storage.local import LocalStorage
+from tests.journals import append, bodies
 
 BEGIN = {
     "version": 1,
@@ -25,7 +26,7 @@ BEGIN = {
     "process_id": 3,
     "process_started": "s",
 }
-RESUME = {"host": "other", "process_id": 4, "process_started": "t"}
+RESUME = {"at_ms": 9, "host": "other", "process_id": 4, "process_started": "t"}
 
 
 class WatchedStorage(LocalStorage):
@@ -62,9 +63,9 @@ def table(tmp_path: Path) -> Path:
 
 def begun(storage: LocalStorage, table: Path, *, resumes: int = 1) -> Journal:
     journal = Journal.create(storage, f"{table}/", "op")
-    journal.append("begin", BEGIN)
+    append(journal, "begin", BEGIN)
     for _ in range(resumes):
-        journal.append("resume", RESUME)
+        append(journal, "resume", RESUME)
     return journal
 
 
@@ -87,7 +88,7 @@ def test_records_are_lines_that_carry_the_digests_of_the_one_before_and_their_ow
     storage: WatchedStorage, table: Path
 ) -> None:
     empty = Journal.create(storage, str(table), "op")
-    assert (empty.next_number, empty.operation(), empty.bodies("begin")) == (0, None, [])
+    assert (empty.next_number, empty.operation(), bodies(empty, "begin")) == (0, None, [])
     journal = begun(storage, table)
     first = record("begin", None, BEGIN)
     assert (folder(table) / "000000.json").read_bytes() == first
@@ -102,13 +103,13 @@ def test_what_was_appended_is_read_back_and_goes_on(storage: WatchedStorage, tab
     (folder(table) / "000002").write_text("")
     journal = Journal.load(storage, str(table), "op")
     assert journal.next_number == 2
-    assert journal.bodies("begin") == [BEGIN]
-    assert journal.bodies("resume") == [RESUME]
+    assert bodies(journal, "begin") == [BEGIN]
+    assert bodies(journal, "resume") == [RESUME]
     operation = journal.operation()
     assert operation is not None
     assert (operation.started_ms, operation.host) == (7, "other")
-    journal.append("resume", RESUME)
-    assert journal.bodies("resume") == [RESUME, RESUME]
+    append(journal, "resume", RESUME)
+    assert bodies(journal, "resume") == [RESUME, RESUME]
     assert Journal.load(storage, str(table), "op").next_number == 3
 
 
@@ -122,12 +123,12 @@ def test_the_clock_is_that_of_the_newest_record(storage: WatchedStorage, table: 
 def test_of_two_that_write_one_record_one_goes_on(storage: WatchedStorage, table: Path) -> None:
     one = begun(storage, table)
     other = Journal.load(storage, str(table), "op")
-    one.append("resume", RESUME)
+    append(one, "resume", RESUME)
     with pytest.raises(TakenOver):
-        other.append("resume", RESUME)
+        append(other, "resume", RESUME)
     assert other.next_number == 2
     assert storage.deletions == []
-    one.append("resume", RESUME)
+    append(one, "resume", RESUME)
 
 
 def test_who_appends_to_a_journal_that_another_one_deleted_leaves_nothing(
@@ -136,7 +137,7 @@ def test_who_appends_to_a_journal_that_another_one_deleted_leaves_nothing(
     journal = begun(storage, table)
     (folder(table) / "000000.json").unlink()
     with pytest.raises(TakenOver):
-        journal.append("resume", RESUME)
+        append(journal, "resume", RESUME)
     assert storage.deletions == [["000001.json", "000002.json"]]
     assert [path.name for path in table.iterdir()] == ["data"]
 
@@ -260,7 +261,7 @@ def test_a_half_deleted_journal_reads_as_closed_and_is_cleaned_up(
     assert names(table) == ["000001.json", "000002.json"]
     journal = Journal.load(storage, str(table), "op")
     assert journal.next_number == 3
-    assert journal.bodies("begin") == [BEGIN]
+    assert bodies(journal, "begin") == [BEGIN]
     operation = journal.operation()
     assert operation is not None
     assert operation.closed == "done"
@@ -284,7 +285,7 @@ def test_a_file_beside_the_records_is_put_once(storage: WatchedStorage, table: P
 def test_open_operations_are_the_folders_by_name(storage: WatchedStorage, table: Path) -> None:
     assert open_operations(storage, str(table)) == []
     for operation_id in ("b", "a"):
-        Journal.create(storage, str(table), operation_id).append("begin", BEGIN)
+        append(Journal.create(storage, str(table), operation_id), "begin", BEGIN)
     (folder(table).parent / ".hidden").write_text("")
     (folder(table).parent / "a" / "removals").mkdir()
     (folder(table).parent / "a" / "removals" / "one.parquet").write_text("")

@@ -11,7 +11,18 @@ import pytest
 
 from iceberg_cli.formats.open import verbs_of
 from iceberg_cli.operation.apply import Runtime, abandon, apply, resume
-from iceberg_cli.operation.records import Record, fold
+from iceberg_cli.operation.records import (
+    Begin,
+    CommitIntent,
+    CommitOutcome,
+    Discard,
+    Leave,
+    Record,
+    Resume,
+    Stage,
+    SweepOnly,
+    fold,
+)
 from iceberg_cli.operation.recovery import operations, recover_all
 from iceberg_cli.plan.report import RecoveredOperation
 from iceberg_cli.storage.local import LocalStorage
@@ -125,35 +136,53 @@ def test_meanwhile_other_runs_commit_and_their_files_stay(
     assert live_entries(of_folder(root)) == entries
 
 
-STAGE = Record(kind="stage", body={"step": "s", "paths": ["a", "b"], "by_workers": True})
-OWN = Record(kind="stage", body={"step": "s", "paths": ["own"], "by_workers": False})
-INTENT = Record(
-    kind="commit-intent", body={"step": "s", "removals_file": None, "scratch": [], "own_files": []}
+STAGE = Stage(step="s", paths=("a", "b"), by_workers=True)
+OWN = Stage(step="s", paths=("own",), by_workers=False)
+INTENT = CommitIntent(
+    step="s",
+    base_location="",
+    metadata_location="",
+    digest="",
+    timestamp_ms=0,
+    commit_uuid="",
+    updates=(),
+    counts={},
+    removals_file=None,
+    grace_ms=0,
+    scratch=(),
+    own_files=(),
 )
-SWEEP_ONLY = Record(
-    kind="sweep-only", body={"step": "s", "removals_file": None, "sweep_after_ms": None, "counts": []}
-)
+SWEEP_ONLY = SweepOnly(step="s", removals_file=None, sweep_after_ms=None, counts=())
 
 
-def outcome(text: str) -> Record:
-    body = {"step": "s", "outcome": text, "metadata_location": None, "sweep_after_ms": None}
-    return Record(kind="commit-outcome", body=body)
-
-
-def gone(kind: str, *paths: str) -> Record:
-    return Record(kind=kind, body={"step": "s", "paths": [*paths]})
+def outcome(text: str) -> CommitOutcome:
+    return CommitOutcome(step="s", outcome=text, metadata_location=None, sweep_after_ms=None)
 
 
 @pytest.mark.parametrize(
     ("before", "late"),
     [
         ([STAGE, OWN], ("a", "b")),
-        ([STAGE, gone("discard", "a")], ("b",)),
+        ([STAGE, Discard(step="s", paths=("a",))], ("b",)),
         ([STAGE, INTENT], ()),
         ([STAGE, INTENT, outcome("unknown")], ()),
         ([STAGE, INTENT, outcome("committed")], ()),
         ([STAGE, INTENT, outcome("conflict")], ("a", "b")),
-        ([STAGE, INTENT, gone("leave", "a", "b"), outcome("conflict")], ()),
+        (
+            [
+                STAGE,
+                INTENT,
+                Leave(
+                    step="s",
+                    paths=(
+                        "a",
+                        "b",
+                    ),
+                ),
+                outcome("conflict"),
+            ],
+            (),
+        ),
         ([STAGE, INTENT, outcome("conflict"), INTENT], ()),
         ([STAGE, SWEEP_ONLY], ()),
     ],
@@ -161,10 +190,19 @@ def gone(kind: str, *paths: str) -> Record:
 def test_late_are_files_of_workers_that_no_commit_can_name_any_more(
     before: list[Record], late: tuple[str, ...]
 ) -> None:
-    who = {"at_ms": 0, "host": "here", "process_id": 1, "process_started": ""}
-    begin = {"version": 1, "operation": VERB, "table_uuid": "", "plan_digest": "", "steps": ["s"], **who}
-    resume_record = Record(kind="resume", body=who)
-    records = [Record(kind="begin", body=begin), *before]
+    resume_record = Resume(at_ms=0, host="here", process_id=1, process_started="")
+    begin = Begin(
+        version=1,
+        operation=VERB,
+        table_uuid="",
+        at_ms=0,
+        plan_digest="",
+        steps=("s",),
+        host="here",
+        process_id=1,
+        process_started="",
+    )
+    records: list[Record] = [begin, *before]
     assert fold("1", records).late == ()
     assert fold("1", [*records, resume_record]).late == late
     assert fold("1", [*records, resume_record, resume_record]).late == late

@@ -7,17 +7,35 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.operation.records import Operation, Record, StepState, fold
+from iceberg_cli.operation.records import CommitIntent, Line, Operation, StepState, fold, records_of
 from tests.test_journal import BEGIN, RESUME
 
-INTENT = {"step": "a", "removals_file": "r", "scratch": ["s1", "s2"], "own_files": ["o1", "o2"]}
+INTENT = {
+    "step": "a",
+    "base_location": "v1",
+    "metadata_location": "m",
+    "digest": "d",
+    "timestamp_ms": 8,
+    "commit_uuid": "c",
+    "updates": [],
+    "counts": {},
+    "removals_file": "r",
+    "grace_ms": 0,
+    "scratch": ["s1", "s2"],
+    "own_files": ["o1", "o2"],
+}
 COMMITTED = {"step": "a", "outcome": "committed", "metadata_location": "m", "sweep_after_ms": None}
+TRIED: dict[str, Any] = {"by_kind": {}, "reasons": []}
 CONFLICT = {**COMMITTED, "outcome": "conflict", "metadata_location": None}
 
 
 def of_records(*records: tuple[str, dict[str, Any]]) -> Operation:
     begin = {**BEGIN, "steps": ["a", "b"]}
-    return fold("op", [Record(kind="begin", body=begin), *(Record(kind=k, body=body) for k, body in records)])
+    return folded(Line(kind="begin", body=begin), *(Line(kind=k, body=body) for k, body in records))
+
+
+def folded(*lines: Line) -> Operation:
+    return fold("op", records_of("op", lines))
 
 
 def step(*records: tuple[str, dict[str, Any]]) -> StepState:
@@ -35,16 +53,16 @@ def test_an_operation_is_what_its_first_record_says_and_belongs_to_who_took_it_o
     assert (taken.started_ms, taken.host, taken.process_id, taken.process_started) == (7, "other", 4, "t")
 
 
-@pytest.mark.parametrize("records", [[], [Record(kind="resume", body=BEGIN)]])
-def test_a_journal_that_does_not_start_with_its_begin_is_refused(records: list[Record]) -> None:
+@pytest.mark.parametrize("lines", [[], [Line(kind="resume", body=BEGIN)]])
+def test_a_journal_that_does_not_start_with_its_begin_is_refused(lines: list[Line]) -> None:
     with pytest.raises(CorruptFile, match="does not start with a begin record"):
-        fold("op", records)
+        folded(*lines)
 
 
 @pytest.mark.parametrize("version", [0, 2, None])
 def test_the_journal_of_another_version_is_left_to_it(version: int | None) -> None:
     with pytest.raises(Refused, match=f"it has version {version}, and 1 is known here"):
-        fold("op", [Record(kind="begin", body={**BEGIN, "version": version})])
+        folded(Line(kind="begin", body={**BEGIN, "version": version}))
 
 
 def test_records_that_lack_a_field_or_are_of_no_known_kind_are_refused() -> None:
@@ -72,7 +90,10 @@ def test_records_that_lack_a_field_or_are_of_no_known_kind_are_refused() -> None
         ([("step-done", {"step": "a"}), ("stage", {"step": "b", "paths": ["f"]})], "go-on"),
         ([("step-done", {"step": "a"}), ("commit-intent", {**INTENT, "step": "b"})], "ask-the-catalog"),
         ([("look-again", {"at_ms": 9, "status": "done"})], "look-again"),
-        ([("look-again", {"at_ms": 9, "status": "done"}), ("close", {"status": "done"})], "clean-up"),
+        (
+            [("look-again", {"at_ms": 9, "status": "done"}), ("close", {"status": "done", "begin": BEGIN})],
+            "clean-up",
+        ),
     ],
 )
 def test_what_to_do_first_follows_from_the_last_record(records: Any, action: str) -> None:
@@ -81,7 +102,7 @@ def test_what_to_do_first_follows_from_the_last_record(records: Any, action: str
 
 def test_a_grace_counts_until_the_first_file_is_about_to_go() -> None:
     waiting = [("commit-intent", INTENT), ("commit-outcome", {**COMMITTED, "sweep_after_ms": 9})]
-    swept = {"step": "a", "start": 0, "stop": 2, "failed": [], "bytes": 1}
+    swept = {"step": "a", "start": 0, "stop": 2, "by_kind": {}, "bytes": 1, "failed": [], "reasons": []}
     assert of_records(*waiting).steps["a"].sweep_after_ms == 9
     assert of_records(*waiting, ("sweep-intent", {"step": "a"})).next_action() == "sweep"
     assert of_records(*waiting, ("sweep-outcome", swept)).next_action() == "sweep"
@@ -120,7 +141,7 @@ def test_a_swap_leaves_its_scratch_and_its_own_files_only_once_it_is_refused() -
 
 def test_an_attempt_begins_anew_after_a_refusal() -> None:
     state = step(("commit-intent", INTENT), ("commit-outcome", CONFLICT), ("commit-intent", INTENT))
-    assert (state.outcome, state.intent) == (None, INTENT)
+    assert (state.outcome, state.intent) == (None, CommitIntent.from_json(INTENT))
 
 
 def test_what_only_is_swept_counts_as_committed() -> None:
@@ -130,9 +151,9 @@ def test_what_only_is_swept_counts_as_committed() -> None:
 
 
 def test_rows_that_fail_stay_failed_until_they_are_tried_again() -> None:
-    first = ("sweep-outcome", {"start": 0, "stop": 4, "failed": [1, 3], "bytes": 20})
-    again = ("sweep-outcome", {"rows": [1, 3], "failed": [3], "bytes": 5})
-    state = step(first, ("sweep-outcome", {"start": 4, "stop": 6, "failed": [5], "bytes": 1}), again)
+    first = ("sweep-outcome", {"start": 0, "stop": 4, "failed": [1, 3], "bytes": 20, **TRIED})
+    again = ("sweep-outcome", {"rows": [1, 3], "failed": [3], "bytes": 5, **TRIED})
+    state = step(first, ("sweep-outcome", {"start": 4, "stop": 6, "failed": [5], "bytes": 1, **TRIED}), again)
     assert (state.swept, state.failed, state.deleted_bytes) == (((0, 4), (4, 6)), (5, 3), 26)
     assert (StepState().deleted_bytes, StepState().done) == (0, False)
     assert step(first, first).failed == (1, 3)

@@ -23,7 +23,7 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
-from iceberg_cli.operation.records import StepState
+from iceberg_cli.operation.records import CommitIntent, Line, StepState
 from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime
@@ -31,6 +31,7 @@ from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.local import LocalStorage
+from tests.journals import append, bodies
 from tests.test_journal import BEGIN
 from tests.test_plan import a_plan, a_verdict
 
@@ -65,11 +66,11 @@ class WatchedJournal(Journal):
     trace: list[str]
     taken_over_at = ""
 
-    def append(self, kind: str, body: Mapping[str, Any]) -> None:
-        if kind == self.taken_over_at:
+    def _append(self, line: Line) -> None:
+        if line.kind == self.taken_over_at:
             raise TakenOver("Cannot go on: another process has taken it over")
-        super().append(kind, body)
-        self.trace.append(f"[{kind}]")
+        super()._append(line)
+        self.trace.append(f"[{line.kind}]")
 
 
 class RunTable:
@@ -166,11 +167,11 @@ class RunTable:
         self.asked_for = step
         return self.visible
 
-    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
+    def rebind(self, step: Step, intent: CommitIntent) -> Attempt | None:
         if not self.base_is_there:
             return None
         made = self.bind(step, {}, timestamp_ms=0, commit_uuid="", operation_id="op", mark="again")
-        return replace(made, metadata_location=intent["metadata_location"])
+        return replace(made, metadata_location=intent.metadata_location)
 
     def not_live(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         assert plan.operation == "expire-snapshots"
@@ -294,7 +295,7 @@ def a_run(
     journal = WatchedJournal.create(LocalStorage(), str(folder), "op")
     assert isinstance(journal, WatchedJournal)
     journal.trace = trace
-    journal.append("begin", {**BEGIN, "steps": [step.name for step in steps]})
+    append(journal, "begin", {**BEGIN, "steps": [step.name for step in steps]})
     trace.clear()
     table: Any = RunTable(trace)
     verb: Any = RunVerb(trace)
@@ -353,11 +354,11 @@ def test_each_effect_comes_after_the_record_that_intends_it_and_before_the_one_t
         *("[commit-intent]", "commit", "[commit-outcome]", "discard scratch"),
         *("[sweep-intent]", "delete /t/1 /t/2", "[sweep-outcome]", "[step-done]", "[close]"),
     ]
-    assert run.journal.bodies("stage") == [
+    assert bodies(run.journal, "stage") == [
         {"step": "one", "paths": ["op-1-a", "op-1-b"], "by_workers": False},
         {"step": "one", "paths": ["op-2-list"]},
     ]
-    assert run.journal.bodies("commit-intent") == [
+    assert bodies(run.journal, "commit-intent") == [
         {
             "step": "one",
             "base_location": "v1",
@@ -373,7 +374,7 @@ def test_each_effect_comes_after_the_record_that_intends_it_and_before_the_one_t
             "own_files": ["op-2.json"],
         }
     ]
-    assert run.journal.bodies("commit-outcome") == [
+    assert bodies(run.journal, "commit-outcome") == [
         {"step": "one", "outcome": "committed", "metadata_location": "new", "sweep_after_ms": None}
     ]
     assert run.table.discarded == [(["scratch"], ["uuid-0"])]
@@ -397,9 +398,9 @@ def test_a_commit_without_files_of_its_own_puts_none(tmp_path: Path) -> None:
     run = a_run(tmp_path, a_step("one"))
     run.table.own, run.table.own_name = (), False
     assert finish(run).status == "done"
-    assert run.journal.bodies("stage") == []
+    assert bodies(run.journal, "stage") == []
     assert [each for each in run.trace if each.startswith("put")] == []
-    assert run.journal.bodies("commit-intent")[0]["own_files"] == []
+    assert bodies(run.journal, "commit-intent")[0]["own_files"] == []
 
 
 def test_a_step_that_changes_nothing_is_only_swept_and_tells_what_it_built(tmp_path: Path) -> None:
@@ -408,8 +409,8 @@ def test_a_step_that_changes_nothing_is_only_swept_and_tells_what_it_built(tmp_p
     run.verb.rows = {"counts": {"written": 2}, "notes": ["a note"]}
     report = finish(run)
     assert records(run)[:2] == ["stage", "sweep-only"]
-    assert run.journal.bodies("stage")[0]["by_workers"] is True
-    assert run.journal.bodies("sweep-only") == [
+    assert bodies(run.journal, "stage")[0]["by_workers"] is True
+    assert bodies(run.journal, "sweep-only") == [
         {
             "step": "one",
             "removals_file": "shown",
@@ -437,7 +438,7 @@ def test_a_refused_attempt_keeps_what_it_staged_and_discards_what_was_its_own(tm
     ]
     assert run.table.discarded[:2] == [(["scratch", "op-2.json"], ["uuid-0"]), (["op-2-list"], ["op"])]
     assert [bound[1] for bound in run.table.bound] == [("op-1-a", "op-1-b")] * 2
-    (first, second) = run.journal.bodies("commit-outcome")
+    (first, second) = bodies(run.journal, "commit-outcome")
     assert first == {
         "step": "one",
         "outcome": "conflict",
@@ -463,7 +464,7 @@ def test_a_new_plan_is_built_as_far_as_it_lacks_files_and_the_others_go(tmp_path
         *("[stage]", "build op-7-c", "bind"),
     ]
     assert [bound[1] for bound in run.table.bound] == [("op-1-a", "op-1-b"), ("op-1-b", "op-7-c")]
-    first, second = run.journal.bodies("commit-intent")
+    first, second = bodies(run.journal, "commit-intent")
     assert (first["removals_file"], first["base_location"]) == ("shown", "v1")
     assert second["removals_file"].startswith("removals-")
     assert second["base_location"] == "v2"
@@ -550,7 +551,7 @@ def test_a_swap_whose_files_were_taken_before_it_is_sent_is_not_sent(tmp_path: P
     with pytest.raises(CommitConflict, match="op-2-list, which it names, is not there any more"):
         finish(run)
     assert run.table.sent == []
-    assert run.journal.bodies("commit-outcome")[0]["outcome"] == "conflict"
+    assert bodies(run.journal, "commit-outcome")[0]["outcome"] == "conflict"
 
 
 def test_who_is_taken_over_before_the_intent_discards_its_files_and_sends_nothing(tmp_path: Path) -> None:
@@ -611,7 +612,7 @@ def test_a_step_that_is_not_due_any_more_is_left_out_where_another_is(tmp_path: 
     run.table.version = "v2"
     run.verb.plans = [replace(run.shown, steps=(TWO,))]
     assert finish(run).status == "done"
-    assert run.journal.bodies("sweep-only") == [
+    assert bodies(run.journal, "sweep-only") == [
         {"step": "one", "removals_file": None, "sweep_after_ms": None}
     ]
     assert [bound[0] for bound in run.table.bound] == ["two"]
@@ -832,7 +833,7 @@ def test_an_unconditional_step_is_carried_out_as_shown_after_a_commit(tmp_path: 
     assert finish(run).status == "done"
     assert run.trace.count("plan") == 0
     assert [bound[0] for bound in run.table.bound] == ["one", "two"]
-    assert run.journal.bodies("commit-intent")[1]["removals_file"] == "shown"
+    assert bodies(run.journal, "commit-intent")[1]["removals_file"] == "shown"
 
 
 def test_an_unconditional_step_is_left_out_where_the_one_before_it_committed_nothing(tmp_path: Path) -> None:
@@ -846,7 +847,7 @@ def test_an_unconditional_step_is_left_out_where_the_one_before_it_committed_not
         assert finish(run).status == "done"
         left = next(step.name for step in steps if step.unconditional)
         assert left not in [bound[0] for bound in run.table.bound], name
-        assert run.journal.bodies("sweep-only")[-1] == {
+        assert bodies(run.journal, "sweep-only")[-1] == {
             "step": left,
             "removals_file": None,
             "sweep_after_ms": None,
@@ -858,7 +859,7 @@ def test_an_unconditional_step_is_left_out_where_the_one_before_it_committed_not
 
 def test_what_a_run_before_staged_is_discarded_and_built_anew(tmp_path: Path) -> None:
     run = a_run(tmp_path, ONE, TWO, removals=Removals.none())
-    run.journal.append("stage", {"step": "one", "paths": ["old"]})
+    append(run.journal, "stage", {"step": "one", "paths": ["old"]})
     run.trace.clear()
     again = run.go_on()
     assert finish(again).status == "done"
@@ -901,7 +902,7 @@ def test_a_commit_that_was_refused_is_planned_again(tmp_path: Path) -> None:
     assert run.table.discarded[0] == (["scratch", "op-2.json"], ["uuid-0"])
     assert run.table.discarded[1] == (["op-1-a", "op-1-b", "op-2-list"], ["op"])
     assert [attempt.commit.commit_uuid for attempt in run.table.sent] == ["uuid-0", "uuid-1"]
-    assert run.journal.bodies("leave") == []
+    assert bodies(run.journal, "leave") == []
 
 
 def test_a_commit_whose_base_is_current_is_sent_again_as_it_was(tmp_path: Path) -> None:
@@ -943,7 +944,7 @@ def test_a_commit_whose_files_are_gone_is_not_sent_again_and_leaves_what_may_be_
         "It cannot be proved that nothing references 4 files of its own, such as op-1-a; they stay.",
         "Its commit was not sent again, for op-1-b, which it names, is not there any more; it was planned again.",
     )
-    assert run.journal.bodies("leave") == [
+    assert bodies(run.journal, "leave") == [
         {"step": "one", "paths": ["op-1-a", "op-1-b", "op-2-list", "op-2.json"]}
     ]
     assert run.table.discarded[0] == ([], ["uuid-0"])
@@ -998,7 +999,7 @@ def test_a_commit_whose_base_has_moved_happened_where_its_effects_show(tmp_path:
     assert run.table.asked_for.change.updates == ({"action": "one"},)
     assert state_of(run).metadata_location == "op-2.json"
     assert "commit" not in run.trace
-    assert run.journal.bodies("leave") == []
+    assert bodies(run.journal, "leave") == []
 
 
 def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_again(tmp_path: Path) -> None:
@@ -1007,7 +1008,7 @@ def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_
     notes = finish(run).notes
     assert notes[-1] == "Its commit had been refused; it was planned again."
     # It may be a version of the past, which names these.
-    (left,) = run.journal.bodies("leave")
+    (left,) = bodies(run.journal, "leave")
     assert left["paths"] == ["op-1-a", "op-1-b", "op-2-list", "op-2.json"]
     assert run.table.discarded[0] == (["scratch"], ["uuid-0"])
     assert [bound[1] for bound in run.table.bound[-1:]] == [("op-7-a", "op-7-b")]
@@ -1022,7 +1023,7 @@ def test_a_commit_that_left_no_file_leaves_no_record_of_files(tmp_path: Path) ->
     again = run.go_on()
     run.table.version = "v2"
     assert finish(again).notes == ("Its commit had been refused; it was planned again.",)
-    assert run.journal.bodies("leave") == []
+    assert bodies(run.journal, "leave") == []
 
 
 def test_a_commit_whose_base_is_gone_stays_open_until_the_table_moves(tmp_path: Path) -> None:
@@ -1114,7 +1115,7 @@ def test_an_operation_that_does_not_sweep_is_never_unchanged(tmp_path: Path) -> 
     assert finish(waits).status == "waiting"
     assert waits.unchanged(NOW_MS) is None
     left_out = a_run(tmp_path / "left out")
-    left_out.journal.append("sweep-only", {"step": "one", "removals_file": None, "sweep_after_ms": None})
+    append(left_out.journal, "sweep-only", {"step": "one", "removals_file": None, "sweep_after_ms": None})
     assert left_out.unchanged(NOW_MS) is None
     assert finish(left_out).status == "done"
     assert records(left_out)[-2:] == ["step-done", "close"]

@@ -19,6 +19,7 @@ from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.local import LocalStorage
+from tests.journals import append, bodies
 from tests.test_journal import BEGIN
 from tests.test_plan import a_plan
 
@@ -65,8 +66,8 @@ def some_removals(files: int) -> Removals:
 
 def a_sweep(folder: Path, files: int = 5, **limits: Any) -> Sweep:
     journal = Journal.create(LocalStorage(), str(folder), "op")
-    journal.append("begin", BEGIN)
-    journal.append("sweep-only", {"step": "main", "removals_file": "r", "sweep_after_ms": None})
+    append(journal, "begin", BEGIN)
+    append(journal, "sweep-only", {"step": "main", "removals_file": "r", "sweep_after_ms": None})
     table: Any = SweptTable()
     runtime = Runtime(
         now_ms=lambda: NOW_MS,
@@ -105,8 +106,8 @@ def test_files_go_in_batches_each_between_its_two_records(tmp_path: Path) -> Non
     assert table_of(sweep).asked == [[2, 3], [4, 5], [6]]
     ranges = [{"step": "main", "start": 2, "stop": 4}, {"step": "main", "start": 4, "stop": 6}]
     ranges.append({"step": "main", "start": 6, "stop": 7})
-    assert sweep.journal.bodies("sweep-intent") == ranges
-    assert sweep.journal.bodies("sweep-outcome") == [
+    assert bodies(sweep.journal, "sweep-intent") == ranges
+    assert bodies(sweep.journal, "sweep-outcome") == [
         {**asked, "by_kind": {"data_file": count}, "bytes": size, "failed": [], "reasons": []}
         for asked, count, size in zip(ranges, [2, 2, 1], [5, 9, 6], strict=True)
     ]
@@ -145,14 +146,14 @@ def test_what_the_table_reaches_again_stays(tmp_path: Path) -> None:
     assert sweep.run(StepState())
     assert [row for rows in table_of(sweep).asked for row in rows] == [2, 4, 5]
     assert sweep.kept_again == 2
-    assert [body["bytes"] for body in sweep.journal.bodies("sweep-outcome")] == [2, 9, 0]
+    assert [body["bytes"] for body in bodies(sweep.journal, "sweep-outcome")] == [2, 9, 0]
 
 
 def test_what_fails_is_recorded_and_tried_again_before_the_rest(tmp_path: Path) -> None:
     sweep = a_sweep(tmp_path, limit_deletes=4)
     table_of(sweep).stuck = {2: "denied", 5: "busy"}
     assert not sweep.run(StepState())
-    first, second = sweep.journal.bodies("sweep-outcome")
+    first, second = bodies(sweep.journal, "sweep-outcome")
     assert (first["failed"], first["reasons"], first["bytes"]) == ([2], ["denied"], 3)
     assert (second["failed"], second["by_kind"], second["bytes"]) == ([5], {"data_file": 1}, 4)
     table_of(sweep).stuck = {}
@@ -160,7 +161,7 @@ def test_what_fails_is_recorded_and_tried_again_before_the_rest(tmp_path: Path) 
     table_of(sweep).asked = []
     assert sweep.run(state_of(sweep))
     assert table_of(sweep).asked == [[2, 5], [6]]
-    assert sweep.journal.bodies("sweep-intent")[-2:] == [
+    assert bodies(sweep.journal, "sweep-intent")[-2:] == [
         {"step": "main", "rows": [2, 5]},
         {"step": "main", "start": 6, "stop": 7},
     ]
@@ -178,7 +179,7 @@ def test_a_record_keeps_five_reasons(tmp_path: Path) -> None:
     sweep = a_sweep(tmp_path, 7, sweep_batch=7)
     table_of(sweep).stuck = dict(zip(range(2, 9), "gfedcba", strict=True))
     assert not sweep.run(StepState())
-    assert sweep.journal.bodies("sweep-outcome")[0]["reasons"] == list("abcde")
+    assert bodies(sweep.journal, "sweep-outcome")[0]["reasons"] == list("abcde")
 
 
 # -- where it stops --------------------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ def test_a_file_that_goes_now_or_stays_for_another_reason_is_for_the_record(
 ) -> None:
     sweep = failed_before(tmp_path)
     other_step = {"step": "a", "start": 0, "stop": 2, "by_kind": {}, "bytes": 0, "failed": [0]}
-    sweep.journal.append("sweep-outcome", {**other_step, "reasons": ["of a"]})
+    append(sweep.journal, "sweep-outcome", {**other_step, "reasons": ["of a"]})
     table_of(sweep).stuck = stuck
     assert not sweep.fails_as_before(state_of(sweep))
     assert table_of(sweep).asked == [[3, 5]]

@@ -39,6 +39,7 @@ from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.operation.nested_tables import NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.operation.records import CommitIntent, SweepOutcome
 from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.workspace import OpenTable
 from iceberg_cli.paths import Roots, scheme_of
@@ -235,28 +236,28 @@ class DeltaTable(OpenTable):
         """How many files the operation has deleted before a step that tells of it."""
         if not step.unconditional:
             return 0
-        swept = self.journal(operation_id).bodies("sweep-outcome")
-        return sum(count for body in swept for count in body["by_kind"].values())
+        swept = self.journal(operation_id).records(SweepOutcome)
+        return sum(count for record in swept for count in record.by_kind.values())
 
-    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:  # noqa: ARG002 - the port's signature
+    def rebind(self, step: Step, intent: CommitIntent) -> Attempt | None:  # noqa: ARG002 - the port's signature
         """The attempt of an intent, from the bytes that were kept.
 
         Where these are gone it still can be looked up, by its digest and its txnId, but not sent.
         """
-        kept = intent["scratch"][0]
+        kept = intent.scratch[0]
         try:
             data = self.storage.read(kept)
         except FileNotFoundError:
             data = b""
-        (update,) = intent["updates"]
+        (update,) = intent.updates
         commit = LogCommit(
             version=update["version"],
             data=data,
-            timestamp_ms=intent["timestamp_ms"],
-            commit_uuid=intent["commit_uuid"],
+            timestamp_ms=intent.timestamp_ms,
+            commit_uuid=intent.commit_uuid,
             updates=(CommitSummary(version=update["version"], operation=update["operation"]),),
         )
-        return replace(self.committer.prepare(commit), digest=intent["digest"], temporary_files=(kept,))
+        return replace(self.committer.prepare(commit), digest=intent.digest, temporary_files=(kept,))
 
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
         """Create the next version's file."""

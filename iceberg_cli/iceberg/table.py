@@ -39,6 +39,7 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.workspace import OpenTable
 from iceberg_cli.paths import Roots, canonical
@@ -360,7 +361,7 @@ class IcebergTable(OpenTable):
         attempt = self.committer.prepare(bound.commit, base_location=self.metadata_location)
         return replace(attempt, files=bound.files, counts=bound.counts)
 
-    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
+    def rebind(self, step: Step, intent: CommitIntent) -> Attempt | None:
         """The attempt that an intent of the journal describes, byte for byte; None if its base is not there any more.
 
         Raises:
@@ -368,21 +369,21 @@ class IcebergTable(OpenTable):
         """
         from iceberg_cli.iceberg.commit.update import Commit, requirements_for, updates_from_json
 
-        base_location = intent["base_location"]
+        base_location = intent.base_location
         try:
             base = self.read_metadata(base_location)
         except TableNotFound:
             return None
-        updates = updates_from_json(intent["updates"])
+        updates = updates_from_json(intent.updates)
         commit = Commit(
             updates=updates,
             requirements=requirements_for(updates, base),
             base=base,
-            timestamp_ms=intent["timestamp_ms"],
-            commit_uuid=intent["commit_uuid"],
+            timestamp_ms=intent.timestamp_ms,
+            commit_uuid=intent.commit_uuid,
         )
         attempt = self.committer.prepare(commit, base_location=base_location)
-        if attempt.digest != intent["digest"]:
+        if attempt.digest != intent.digest:
             raise Refused(
                 f"Cannot settle step {step.name}: its commit cannot be made again with the same content",
                 state="The commit's outcome is unknown. Nothing was deleted.",

@@ -25,7 +25,7 @@ from iceberg_cli.operation.clocks import check_before_commit, check_before_sweep
 from iceberg_cli.operation.journal import PLAN_FILE, keep, load_plan
 from iceberg_cli.operation.late_files import close, look_again, take_over
 from iceberg_cli.operation.ports import Table, Verb
-from iceberg_cli.operation.records import VERSION, Operation
+from iceberg_cli.operation.records import VERSION, Begin, CommitIntent, Operation
 from iceberg_cli.operation.removal_parts import in_parts
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime, system_runtime
@@ -81,16 +81,15 @@ def apply(plan: Plan, table: Table, verb: Verb, runtime: Runtime) -> Report:
     plan, files = replace(plan, removals=removals), as_files(removals)
     document = encode(plan.to_json(removals_file=files.name), indent=None)  # programs read it, not people
     journal.append(
-        "begin",
-        {
-            "version": VERSION,
-            "operation": plan.operation,
-            "table_uuid": base.table_uuid,
-            "at_ms": started_ms,
-            "plan_digest": hashlib.sha256(document).hexdigest(),
-            "steps": [step.name for step in plan.steps],
+        Begin(
+            version=VERSION,
+            operation=plan.operation,
+            table_uuid=base.table_uuid,
+            at_ms=started_ms,
+            plan_digest=hashlib.sha256(document).hexdigest(),
+            steps=tuple(step.name for step in plan.steps),
             **runtime.process(),
-        },
+        )
     )
     check_before_commit(plan, journal, runtime, before_ms=started_ms)
     keep(files, journal)
@@ -148,7 +147,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
     for state in operation.steps.values():
         if state.sweep_after_ms is not None and not state.done:
             check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
-    marks = [operation_id, *(body["commit_uuid"] for body in journal.bodies("commit-intent"))]
+    marks = [operation_id, *(intent.commit_uuid for intent in journal.records(CommitIntent))]
     table.discard([path for state in operation.steps.values() for path in state.leftovers], marks=marks)
     if loaded is None or operation.next_action() == "discard":
         table.discard([path for state in operation.steps.values() for path in state.staged], marks=marks)

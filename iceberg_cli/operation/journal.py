@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile, TakenOver
-from iceberg_cli.operation.records import Operation, Record, fold
+from iceberg_cli.operation.records import Begin, Close, Line, Operation, Record, fold, records_of
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import RemovalFiles, Removals, load
@@ -27,6 +26,7 @@ from iceberg_cli.storage import Storage
 FOLDER = "_iceberg_cli/ops"
 PLAN_FILE = "plan.json"
 _SUFFIX = ".json"
+Kind = TypeVar("Kind", bound=Record)
 _READS = 3  # another process may be deleting a closed journal
 
 
@@ -35,7 +35,8 @@ class Journal:
 
     def __init__(self, storage: Storage, folder: str, operation_id: str) -> None:
         self._storage = storage
-        self._records: list[Record] = []
+        self._lines: list[Line] = []
+        self._parsed: tuple[Record, ...] = ()
         self._next = 0
         self._digest = ""
         self.folder = folder
@@ -61,7 +62,7 @@ class Journal:
             try:
                 return self._read_all()
             except (FileNotFoundError, CorruptFile):
-                self._records, self._next, self._digest = [], 0, ""
+                self._lines, self._parsed, self._next, self._digest = [], (), 0, ""
         try:
             return self._read_all()
         except FileNotFoundError as error:
@@ -75,43 +76,46 @@ class Journal:
             if name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX).isdigit()
         )
         if numbers and numbers != list(range(len(numbers))):
-            record, _, _ = self._read(numbers[-1])
-            if record.kind != "close":
+            line, _, _ = self._read(numbers[-1])
+            if line.kind != Close.kind:
                 raise CorruptFile(self.folder, None, "a record of this journal is missing")
-            self._records = [Record(kind="begin", body=record.body["begin"]), record]
+            self._lines, self._parsed = [Line(kind=Begin.kind, body=line.body["begin"]), line], ()
             self._next = numbers[-1] + 1
             return self
         for number in numbers:
-            record, previous, digest = self._read(number)
+            line, previous, digest = self._read(number)
             if previous != self._digest:
                 raise CorruptFile(self._path(number), "previous", "the journal's chain of digests is broken")
-            self._records.append(record)
+            self._lines.append(line)
             self._next, self._digest = number + 1, digest
         return self
 
     def _path(self, number: int) -> str:
         return f"{self.folder}/{number:06d}{_SUFFIX}"
 
-    def _read(self, number: int) -> tuple[Record, str, str]:
+    def _read(self, number: int) -> tuple[Line, str, str]:
         """A record, the digest it names and its own digest."""
         data = self._storage.read(self._path(number))
         try:
             value = json.loads(data)
-            record = Record(kind=value["kind"], body=value["body"])
+            line = Line(kind=value["kind"], body=value["body"])
             previous = value["previous"]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFile(self._path(number), None, f"not a journal record: {error}") from error
-        if data != _encode(record.kind, record.body, previous):
+        if data != _encode(line, previous):
             raise CorruptFile(self._path(number), "digest", "the record is not as it was written")
-        return record, previous, hashlib.sha256(data).hexdigest()
+        return line, previous, hashlib.sha256(data).hexdigest()
 
-    def append(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Record `kind`, durable when this returns.
+    def append(self, record: Record) -> None:
+        """Add a record, durable when this returns.
 
         Raises:
             TakenOver: another process has written this record, or has closed the operation and deleted its journal.
         """
-        data = _encode(kind, body, self._digest)
+        self._append(Line(kind=record.kind, body=record.to_json()))
+
+    def _append(self, line: Line) -> None:
+        data = _encode(line, self._digest)
         try:
             self._storage.put_if_absent(self._path(self._next), data)
         except FileExistsError:
@@ -119,7 +123,7 @@ class Journal:
         if self._next and not self._is_there(0):
             self._delete_all()
             raise self._taken_over()
-        self._records.append(Record(kind=kind, body=dict(body)))
+        self._lines.append(line)
         self._next += 1
         self._digest = hashlib.sha256(data).hexdigest()
 
@@ -149,17 +153,26 @@ class Journal:
             raise
 
     def operation(self) -> Operation | None:
-        """The state of the operation; None if its begin record was never written."""
-        return fold(self.operation_id, self._records) if self._records else None
+        """The state of the operation; None if its begin record was never written.
+
+        Raises:
+            CorruptFile, Refused: see `records_of`.
+        """
+        return fold(self.operation_id, self._records()) if self._lines else None
+
+    def _records(self) -> tuple[Record, ...]:
+        if len(self._parsed) != len(self._lines):
+            self._parsed = records_of(self.operation_id, self._lines)
+        return self._parsed
 
     @property
     def next_number(self) -> int:
         """The number of the record that is appended next. Only one process can append it."""
         return self._next
 
-    def bodies(self, kind: str) -> list[Mapping[str, Any]]:
-        """The bodies of all records of a kind, in order."""
-        return [record.body for record in self._records if record.kind == kind]
+    def records(self, kind: type[Kind]) -> list[Kind]:
+        """All records of a kind, in order."""
+        return [record for record in self._records() if isinstance(record, kind)]
 
     def put(self, name: str, data: bytes) -> None:
         """A file beside the records, such as the plan; the same bytes may be there already."""
@@ -188,7 +201,7 @@ class Journal:
 
     def close(self, status: str) -> None:
         """Record that nothing is left to do, then delete this operation's files."""
-        self.append("close", {"status": status, "begin": dict(self._records[0].body)})
+        self.append(Close(status=status, begin=self._lines[0].body))
         self.clean_up()
 
     def clean_up(self) -> None:
@@ -210,9 +223,9 @@ class Journal:
         self._storage.prune(self.folder.rsplit("/", 2)[0])
 
 
-def _encode(kind: str, body: Mapping[str, Any], previous: str) -> bytes:
+def _encode(line: Line, previous: str) -> bytes:
     """A record's file: one line of JSON that ends with the SHA-256 of what stands before."""
-    text = json.dumps({"kind": kind, "previous": previous, "body": body})[:-1]
+    text = json.dumps({"kind": line.kind, "previous": previous, "body": line.body})[:-1]
     return f'{text}, "digest": "{hashlib.sha256(text.encode()).hexdigest()}"}}\n'.encode()
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.ports import Table
-from iceberg_cli.operation.records import Operation
+from iceberg_cli.operation.records import LookAgain, Operation, Resume
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import iso
@@ -16,7 +16,7 @@ _LATE_MS: Final = 86_400_000
 
 def take_over(journal: Journal, runtime: Runtime) -> None:
     """From now on no other process can append to the journal, nor have an effect that an append precedes."""
-    journal.append("resume", {"at_ms": runtime.now_ms(), **runtime.process()})
+    journal.append(Resume(at_ms=runtime.now_ms(), **runtime.process()))
 
 
 def close(journal: Journal, status: str, runtime: Runtime) -> None:
@@ -29,16 +29,16 @@ def close(journal: Journal, status: str, runtime: Runtime) -> None:
     if operation is None or not operation.late:
         journal.close(status)
     else:
-        journal.append("look-again", {"status": status, "at_ms": runtime.now_ms() + _LATE_MS})
+        journal.append(LookAgain(status=status, at_ms=runtime.now_ms() + _LATE_MS))
 
 
 def look_again(table: Table, journal: Journal, operation: Operation, runtime: Runtime) -> Report:
     """Delete what workers wrote late, and close the operation if its day is over."""
     assert operation.look_again is not None
     table.discard(operation.late, marks=[operation.operation_id])
-    at_ms = operation.look_again["at_ms"]
+    at_ms = operation.look_again.at_ms
     if runtime.now_ms() >= at_ms:
-        journal.close(operation.look_again["status"])
+        journal.close(operation.look_again.status)
         note = "What Spark's executors wrote after it had ended is deleted, if there was any."
     else:
         note = (

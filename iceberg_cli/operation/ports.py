@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.operation.retries import Retries
 from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removals import Removals
@@ -102,7 +103,7 @@ class Table(Protocol):
         """Whether the table as loaded last already is as the step would leave it."""
         ...
 
-    def rebind(self, step: Step, intent: Mapping[str, Any]) -> Attempt | None:
+    def rebind(self, step: Step, intent: CommitIntent) -> Attempt | None:
         """The attempt that an intent of the journal describes, byte for byte; None if its base is gone."""
         ...
 

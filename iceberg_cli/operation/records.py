@@ -1,22 +1,268 @@
-"""What an operation's records say of it: folded into its state. Pure; the answer to "what is safe now?"."""
+"""The records of a journal, and the state of the operation that they tell. Pure; the answer to "what is safe now?"."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Final, Self, TypeAlias, assert_never
 
 from iceberg_cli.errors import CorruptFile, Refused
 
 VERSION = 1  # of the records; a newer program's journal is left to it
 
 
+class _Wire:
+    """A record whose JSON object has its fields by name and in order; those of `optional` are left out where None."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    optional: ClassVar[frozenset[str]] = frozenset()
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of the record."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+            if value is not None or name not in self.optional
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; fields that are not known are left out.
+
+        Raises:
+            KeyError, TypeError, ValueError: a field is missing or of another type.
+        """
+        values = {}
+        for each in fields(cls):  # type: ignore[arg-type]
+            value = body.get(each.name) if each.name in cls.optional else body[each.name]
+            values[each.name] = _of_type(value, str(each.type), each.name)
+        return cls(**values)
+
+
+def _of_type(value: Any, type_: str, name: str) -> Any:
+    """A value of a record as its field has it; `type_` is the field's annotation."""
+    if value is None and type_.endswith("| None"):
+        return None
+    kind = next(kind for prefix, kind in _JSON_TYPES.items() if type_.startswith(prefix))
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"{name} is {value!r:.40}")
+    return tuple(value) if isinstance(value, list) else value
+
+
+_JSON_TYPES: Final[Mapping[str, type]] = {
+    "tuple": list,
+    "Mapping": dict,
+    "int": int,
+    "str": str,
+    "bool": bool,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One line of an operation's life."""
+class Begin(_Wire):
+    """An operation begins: the first record."""
+
+    kind = "begin"
+    version: int
+    operation: str  # the verb, by its name on the command line
+    table_uuid: str
+    at_ms: int
+    plan_digest: str  # SHA-256 of the plan's file, hexadecimal
+    steps: tuple[str, ...]  # names, in order
+    host: str
+    process_id: int
+    process_started: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(_Wire):
+    """Another process goes on with the operation: the one before it can append nothing more."""
+
+    kind = "resume"
+    at_ms: int
+    host: str
+    process_id: int
+    process_started: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage(_Wire):
+    """New files are about to be written; `by_workers`: by other processes too, which may outlive this one."""
+
+    kind = "stage"
+    optional = frozenset({"by_workers"})
+    step: str
+    paths: tuple[str, ...]
+    by_workers: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discard(_Wire):
+    """Staged files that nothing references and nothing will are about to be deleted."""
+
+    kind = "discard"
+    step: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave(_Wire):
+    """Files of ours stay for good: a version of the past may name them."""
+
+    kind = "leave"
+    step: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitIntent(_Wire):
+    """A commit is about to be sent; see `Attempt`."""
+
+    kind = "commit-intent"
+    step: str
+    base_location: str
+    metadata_location: str
+    digest: str
+    timestamp_ms: int
+    commit_uuid: str
+    updates: tuple[Mapping[str, Any], ...]  # in the format's wire form
+    counts: Mapping[str, int]  # result columns
+    removals_file: str | None
+    grace_ms: int
+    scratch: tuple[str, ...]  # temporary files of the commit
+    own_files: tuple[str, ...]  # the metadata file, where nobody else can have written it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOutcome(_Wire):
+    """What came of a commit: committed, conflict or unknown."""
+
+    kind = "commit-outcome"
+    step: str
+    outcome: str
+    metadata_location: str | None
+    sweep_after_ms: int | None  # the end of the grace, in ms since the epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOnly(_Wire):
+    """A step without a commit is done but for its sweep; `counts` and `notes` are of the files that it wrote."""
+
+    kind = "sweep-only"
+    optional = frozenset({"counts", "notes"})
+    step: str
+    removals_file: str | None
+    sweep_after_ms: int | None
+    counts: tuple[Mapping[str, int], ...] | None = None
+    notes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepIntent(_Wire):
+    """Files are about to be deleted: rows `[start, stop)` of the step's removals, or `rows`, tried once more."""
+
+    kind = "sweep-intent"
+    optional = frozenset({"start", "stop", "rows"})
+    step: str
+    start: int | None = None
+    stop: int | None = None
+    rows: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOutcome(_Wire):
+    """What became of the rows of a `SweepIntent`; `failed` are those whose files are still there, and why."""
+
+    kind = "sweep-outcome"
+    optional = frozenset({"start", "stop", "rows"})
+    step: str
+    start: int | None = None
+    stop: int | None = None
+    rows: tuple[int, ...] | None = None
+    by_kind: Mapping[str, int]  # files that were deleted
+    bytes: int
+    failed: tuple[int, ...]
+    reasons: tuple[str, ...]  # each once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDone(_Wire):
+    """Nothing of a step is left to do."""
+
+    kind = "step-done"
+    step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAgain(_Wire):
+    """All is done, but workers may still write: at `at_ms` their files are looked for, and the operation closed."""
+
+    kind = "look-again"
+    status: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close(_Wire):
+    """Nothing is left to do: the last record. `begin` is the body of the first one, which is deleted before it."""
+
+    kind = "close"
+    status: str
+    begin: Mapping[str, Any]
+
+
+StepRecord: TypeAlias = (
+    Stage | Discard | Leave | CommitIntent | CommitOutcome | SweepOnly | SweepIntent | SweepOutcome | StepDone
+)
+Record: TypeAlias = Begin | Resume | StepRecord | LookAgain | Close
+_KINDS: Final[Mapping[str, type[Record]]] = {
+    each.kind: each
+    for each in (
+        Begin, Resume, Stage, Discard, Leave, CommitIntent, CommitOutcome, SweepOnly, SweepIntent, SweepOutcome,
+        StepDone, LookAgain, Close,
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A record as a journal has it: its kind, and its body, perhaps of a newer program."""
 
     kind: str
     body: Mapping[str, Any]
+
+
+def records_of(operation_id: str, lines: Iterable[Line]) -> tuple[Record, ...]:
+    """The records of a journal, each by its kind.
+
+    Raises:
+        CorruptFile: they do not start with `begin`, one lacks a field, or one is of no known kind.
+        Refused: a newer version of this program wrote them.
+    """
+    lines = tuple(lines)
+    if not lines or lines[0].kind != Begin.kind:
+        raise CorruptFile(operation_id, None, "the journal does not start with a begin record")
+    version = lines[0].body.get("version")
+    if version != VERSION:
+        raise Refused(
+            f"Cannot read the journal of operation {operation_id}: it has version "
+            f"{version!r}, and {VERSION} is known here",
+            next_step="Resume it with the version of iceberg-cli that began it.",
+        )
+    if any(line.kind == Begin.kind for line in lines[1:]):
+        raise CorruptFile(operation_id, None, "the journal has two begin records")
+    try:
+        return tuple(_record_of(line) for line in lines)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptFile(operation_id, None, f"a record of the journal lacks a field: {error}") from error
+
+
+def _record_of(line: Line) -> Record:
+    if line.kind not in _KINDS:
+        raise CorruptFile(line.body["step"], None, f"the journal has a record of unknown kind {line.kind!r}")
+    return _KINDS[line.kind].from_json(line.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +280,7 @@ class StepState:
     by_workers: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    intent: Mapping[str, Any] | None = None
+    intent: CommitIntent | None = None
     outcome: str | None = None  # committed, conflict, unknown; None while the intent has no answer
     metadata_location: str | None = None
     removals_file: str | None = None
@@ -56,8 +302,7 @@ class Operation:
     """An operation as its journal tells it: the answer to "what is safe now?".
 
     `late` are files that workers may still write for a process from which another one took over, and that nothing will
-    ever reference. `look_again` says that all is done but for these: `at_ms`, the time of the last look, and the
-    `status` to close with.
+    ever reference. `look_again` says that all is done but for these.
     """
 
     operation_id: str
@@ -71,7 +316,7 @@ class Operation:
     step_names: tuple[str, ...] = ()  # all of the plan's, in order
     steps: Mapping[str, StepState] = field(default_factory=dict)  # those that have begun
     late: tuple[str, ...] = ()
-    look_again: Mapping[str, Any] | None = None
+    look_again: LookAgain | None = None
     closed: str | None = None
 
     def uncommitted(self) -> tuple[str, ...]:
@@ -99,54 +344,42 @@ class Operation:
 
 
 def fold(operation_id: str, records: Sequence[Record]) -> Operation:
-    """An operation from its records. Pure.
+    """The state of an operation after its records. Pure.
 
-    Raises:
-        CorruptFile: the records do not start with `begin`, or one lacks a field.
-        Refused: a newer version of this program wrote them.
+    Args:
+        operation_id: its id.
+        records: see `records_of`; the first one is `Begin`.
     """
-    if not records or records[0].kind != "begin":
-        raise CorruptFile(operation_id, None, "the journal does not start with a begin record")
-    if records[0].body.get("version") != VERSION:
-        raise Refused(
-            f"Cannot read the journal of operation {operation_id}: it has version "
-            f"{records[0].body.get('version')!r}, and {VERSION} is known here",
-            next_step="Resume it with the version of iceberg-cli that began it.",
-        )
-    try:
-        return _fold(operation_id, records)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFile(operation_id, None, f"a record of the journal lacks a field: {error}") from error
-
-
-def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
-    begin = owner = records[0].body
+    begin, *rest = records
+    assert isinstance(begin, Begin)
+    owner: Begin | Resume = begin
     steps: dict[str, StepState] = {}
     late: dict[str, None] = {}
-    look_again = closed = None
-    for record in records[1:]:
-        body = record.body
-        match record.kind:
-            case "close":
-                closed = body["status"]
-            case "resume":
-                owner = body
+    look_again: LookAgain | None = None
+    closed: str | None = None
+    for record in rest:
+        match record:
+            case Begin():
+                pass
+            case Close(status=closed):
+                pass
+            case Resume():
+                owner = record
                 late |= dict.fromkeys(path for state in steps.values() for path in state.orphaned())
-            case "look-again":
-                look_again = body
+            case LookAgain():
+                look_again = record
             case _:
-                known = steps.get(body["step"], StepState())
-                steps[body["step"]] = _fold_step(known, record.kind, body)
+                steps[record.step] = _after(steps.get(record.step, StepState()), record)
     return Operation(
         operation_id=operation_id,
-        operation=begin["operation"],
-        table_uuid=begin["table_uuid"],
-        started_ms=begin["at_ms"],
-        plan_digest=begin["plan_digest"],
-        step_names=tuple(begin["steps"]),
-        host=owner["host"],
-        process_id=int(owner["process_id"]),
-        process_started=str(owner["process_started"]),
+        operation=begin.operation,
+        table_uuid=begin.table_uuid,
+        started_ms=begin.at_ms,
+        plan_digest=begin.plan_digest,
+        step_names=begin.steps,
+        host=owner.host,
+        process_id=owner.process_id,
+        process_started=owner.process_started,
         steps=steps,
         late=tuple(late),
         look_again=look_again,
@@ -154,59 +387,70 @@ def _fold(operation_id: str, records: Sequence[Record]) -> Operation:
     )
 
 
-def _fold_step(state: StepState, kind: str, body: Mapping[str, Any]) -> StepState:
-    values = {name: getattr(state, name) for name in StepState.__dataclass_fields__}
-    match kind:
-        case "stage":
-            values["staged"] = (*state.staged, *body["paths"])
-            if body.get("by_workers"):
-                values["by_workers"] = (*state.by_workers, *body["paths"])
-        case "discard":
-            gone = set(body["paths"])
-            values["staged"] = tuple(path for path in state.staged if path not in gone)
-            values["leftovers"] = (*state.leftovers, *body["paths"])
-        case "leave":
-            values["left"] = (*state.left, *body["paths"])
-            values["staged"] = tuple(path for path in state.staged if path not in set(body["paths"]))
-        case "commit-intent":
-            values.update(intent=body, outcome=None, removals_file=body["removals_file"])
-        case "commit-outcome":
-            values.update(
-                outcome=body["outcome"],
-                metadata_location=body["metadata_location"],
-                sweep_after_ms=body["sweep_after_ms"],
-                leftovers=(*state.leftovers, *_leftovers_of(state, body["outcome"])),
+def _after(state: StepState, record: StepRecord) -> StepState:
+    """The state of a step after one more record of it."""
+    match record:
+        case Stage(paths=paths):
+            by_workers = paths if record.by_workers else ()
+            return replace(state, staged=(*state.staged, *paths), by_workers=(*state.by_workers, *by_workers))
+        case Discard(paths=paths):
+            return replace(state, staged=_without(state.staged, paths), leftovers=(*state.leftovers, *paths))
+        case Leave(paths=paths):
+            return replace(state, staged=_without(state.staged, paths), left=(*state.left, *paths))
+        case CommitIntent():
+            return replace(state, intent=record, outcome=None, removals_file=record.removals_file)
+        case CommitOutcome():
+            return replace(
+                state,
+                outcome=record.outcome,
+                metadata_location=record.metadata_location,
+                sweep_after_ms=record.sweep_after_ms,
+                leftovers=(*state.leftovers, *_leftovers_of(state, record.outcome)),
             )
-        case "sweep-only":
-            values.update(
+        case SweepOnly():
+            return replace(
+                state,
                 outcome="committed",
-                removals_file=body["removals_file"],
-                sweep_after_ms=body["sweep_after_ms"],
+                removals_file=record.removals_file,
+                sweep_after_ms=record.sweep_after_ms,
             )
-        case "sweep-intent":
-            values["sweep_after_ms"] = None
-        case "sweep-outcome":
-            if "rows" in body:
-                retried = set(body["rows"])
-            else:
-                retried = set(range(body["start"], body["stop"]))
-                values["swept"] = (*state.swept, (body["start"], body["stop"]))
-            values["failed"] = (*(row for row in state.failed if row not in retried), *body["failed"])
-            values["deleted_bytes"] = state.deleted_bytes + body["bytes"]
-        case "step-done":
-            values["done"] = True
-        case other:
-            raise CorruptFile(body["step"], None, f"the journal has a record of unknown kind {other!r}")
-    return StepState(**values)
+        case SweepIntent():
+            return replace(state, sweep_after_ms=None)
+        case SweepOutcome():
+            return _swept(state, record)
+        case StepDone():
+            return replace(state, done=True)
+        case _:
+            assert_never(record)
+
+
+def _without(paths: tuple[str, ...], gone: Sequence[str]) -> tuple[str, ...]:
+    return tuple(path for path in paths if path not in set(gone))
+
+
+def _swept(state: StepState, record: SweepOutcome) -> StepState:
+    if record.rows is not None:
+        tried, swept = set(record.rows), state.swept
+    else:
+        assert record.start is not None
+        assert record.stop is not None
+        tried = set(range(record.start, record.stop))
+        swept = (*state.swept, (record.start, record.stop))
+    return replace(
+        state,
+        swept=swept,
+        failed=(*(row for row in state.failed if row not in tried), *record.failed),
+        deleted_bytes=state.deleted_bytes + record.bytes,
+    )
 
 
 def _leftovers_of(state: StepState, outcome: str) -> Sequence[str]:
     """What a swap leaves behind: its scratch files, and its own new files once it is refused."""
     match outcome:
         case "conflict" if state.intent is not None:
-            paths = [*state.intent["scratch"], *state.intent["own_files"]]
+            paths = [*state.intent.scratch, *state.intent.own_files]
             return [path for path in paths if path not in state.left]
         case "committed" if state.intent is not None:
-            return list(state.intent["scratch"])
+            return list(state.intent.scratch)
         case _:
             return []

@@ -136,7 +136,7 @@ def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | Non
         case "look-again":
             assert operation.look_again is not None
             message = "over; its journal stays for a day, for files that Spark's executors may still write"
-            return "look_again", message, operation.look_again["at_ms"]
+            return "look_again", message, operation.look_again.at_ms
         case "ask-the-catalog":
             return "asking", "stopped inside its commit; resume finds out whether it happened", None
         case "wait" if ends_ms > now_ms:
@@ -293,5 +293,5 @@ def _failed(listed: OpenOperation, error: IcebergCliError) -> RecoveredOperation
 def _waits(operation: Operation, now_ms: int) -> bool:
     ends_ms = [state.sweep_after_ms or 0 for state in operation.steps.values()]
     if operation.look_again is not None:
-        ends_ms.append(operation.look_again["at_ms"])
+        ends_ms.append(operation.look_again.at_ms)
     return any(end_ms > now_ms for end_ms in ends_ms)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from iceberg_cli.operation.journal import Journal
-from iceberg_cli.operation.records import StepState
+from iceberg_cli.operation.records import CommitIntent, StepState, SweepOnly, SweepOutcome
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
@@ -55,7 +55,7 @@ def report_of(
         failed_deletes=tuple(failed),
         notes=(
             *(note for intent in intents for note in _reserved_row_ids(intent)),
-            *(note for body in journal.bodies("sweep-only") for note in body.get("notes", ())),
+            *(note for record in journal.records(SweepOnly) for note in record.notes or ()),
         ),
     )
 
@@ -63,9 +63,9 @@ def report_of(
 def _reasons(journal: Journal, step: str, rows: Sequence[int]) -> list[str]:
     """Why each of some rows is still there; several reasons where files that were tried together had several."""
     found: dict[int, str] = {}
-    for body in journal.bodies("sweep-outcome"):
-        if body["step"] == step:
-            found |= dict.fromkeys(body["failed"], "; or ".join(body["reasons"]))
+    for record in journal.records(SweepOutcome):
+        if record.step == step:
+            found |= dict.fromkeys(record.failed, "; or ".join(record.reasons))
     return [found[row] for row in rows]
 
 
@@ -73,39 +73,39 @@ def _last(values: Sequence[Any]) -> Any:
     return next((value for value in reversed(values) if value is not None), None)
 
 
-def _counts(columns: Sequence[str], intents: Sequence[Mapping[str, Any]], journal: Journal) -> dict[str, int]:
+def _counts(columns: Sequence[str], intents: Sequence[CommitIntent], journal: Journal) -> dict[str, int]:
     """What the commits count, what steps without a commit wrote, and what the sweeps deleted."""
     counts = dict.fromkeys(columns, 0)
     swept = [
-        {f"deleted_{kind}s_count": count for kind, count in body["by_kind"].items()}
-        for body in journal.bodies("sweep-outcome")
+        {f"deleted_{kind}s_count": count for kind, count in record.by_kind.items()}
+        for record in journal.records(SweepOutcome)
     ]
-    made = [part for body in journal.bodies("sweep-only") for part in body.get("counts", ())]
-    for part in [*(intent["counts"] for intent in intents), *made, *swept]:
+    made = [part for record in journal.records(SweepOnly) for part in record.counts or ()]
+    for part in [*(intent.counts for intent in intents), *made, *swept]:
         for column, count in part.items():
             counts[column] = counts.get(column, 0) + count
     return counts
 
 
-def _added(intent: Mapping[str, Any]) -> Mapping[str, Any]:
+def _added(intent: CommitIntent) -> Mapping[str, Any]:
     """The snapshot that a commit adds, in its wire form; empty if none."""
-    added = [update["snapshot"] for update in intent["updates"] if update["action"] == "add-snapshot"]
+    added = [update["snapshot"] for update in intent.updates if update["action"] == "add-snapshot"]
     return added[-1] if added else {}
 
 
-def _version(intent: Mapping[str, Any]) -> int | None:
+def _version(intent: CommitIntent) -> int | None:
     """The version of a Delta table that a commit made."""
-    made = [update["version"] for update in intent["updates"] if update["action"] == "delta-commit"]
+    made = [update["version"] for update in intent.updates if update["action"] == "delta-commit"]
     return made[-1] if made else None
 
 
-def _reserved_row_ids(intent: Mapping[str, Any]) -> list[str]:
+def _reserved_row_ids(intent: CommitIntent) -> list[str]:
     """Which row ids a commit reserved, in words; nothing if none."""
     snapshot = _added(intent)
     rows = snapshot.get("added-rows") or 0
     if not rows:
         return []
-    branches = [u["ref-name"] for u in intent["updates"] if u["action"] == "set-snapshot-ref"]
+    branches = [u["ref-name"] for u in intent.updates if u["action"] == "set-snapshot-ref"]
     first = snapshot["first-row-id"]
     free = first + rows
     where = f"Row ids {first} to {free - 1} were reserved on {', '.join(branches)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from iceberg_cli.errors import (
     BackendUnavailable,
@@ -20,7 +20,17 @@ from iceberg_cli.operation.journal import Journal, keep, load_removals
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.operation.ports import Table, Verb
-from iceberg_cli.operation.records import Operation, StepState
+from iceberg_cli.operation.records import (
+    CommitIntent,
+    CommitOutcome,
+    Discard,
+    Leave,
+    Operation,
+    Stage,
+    StepDone,
+    StepState,
+    SweepOnly,
+)
 from iceberg_cli.operation.removal_parts import in_parts
 from iceberg_cli.operation.reporting import report_of
 from iceberg_cli.operation.runtime import Runtime
@@ -75,7 +85,7 @@ class OperationRun:
             if not self._sweep(step):
                 waiting = self._state(step).sweep_after_ms is not None
                 return self._report("waiting" if waiting else "partial", started_ms)
-            self.journal.append("step-done", {"step": step.name})
+            self.journal.append(StepDone(step=step.name))
         report = self._report("done", started_ms)
         close(self.journal, "done", self.runtime)
         return report
@@ -123,7 +133,7 @@ class OperationRun:
         """
         first = step is self.shown.steps[0]
         if step.unconditional and not self._follows_a_commit(step):
-            self.journal.append("sweep-only", self._no_sweep(step))
+            self.journal.append(_no_sweep(step))
             return True
         self.table.load()
         retries = self.table.retries()
@@ -153,18 +163,20 @@ class OperationRun:
                 if first and not current.due:
                     close(self.journal, "nothing to do any more", self.runtime)
                     return False
-                self.journal.append("sweep-only", self._no_sweep(step))
+                self.journal.append(_no_sweep(step))
                 return True
             removals_file = self._keep_removals(current)
             if now_step.change is None:
                 rows = [file.row for file in staged.values()]
-                done = {
-                    **self._no_sweep(step),
-                    "removals_file": removals_file,
-                    "counts": [row.get("counts", {}) for row in rows],
-                    "notes": [note for row in rows for note in row.get("notes", ())],
-                }
-                self.journal.append("sweep-only", done)
+                self.journal.append(
+                    SweepOnly(
+                        step=step.name,
+                        removals_file=removals_file,
+                        sweep_after_ms=None,
+                        counts=tuple(row.get("counts", {}) for row in rows),
+                        notes=tuple(note for row in rows for note in row.get("notes", ())),
+                    )
+                )
                 return True
             outcome = self._attempt(now_step, removals_file, current.grace_ms, staged)
             match outcome:
@@ -190,9 +202,6 @@ class OperationRun:
         """Whether the step before this one has committed something."""
         place = [each.name for each in self.shown.steps].index(step.name)
         return place > 0 and self._state(self.shown.steps[place - 1]).metadata_location is not None
-
-    def _no_sweep(self, step: Step) -> dict[str, Any]:
-        return {"step": step.name, "removals_file": None, "sweep_after_ms": None}
 
     def _replanned(self, step: Step, base: Base, *, first: bool) -> tuple[Plan, Step | None]:
         """The plan for the base at hand and the step's place in it."""
@@ -255,8 +264,8 @@ class OperationRun:
             self.staged_ms = self.runtime.now_ms()
         if missing:
             paths = {task: self.table.staging_path(self._mark(), task) for task in missing}
-            body = {"step": step.name, "paths": list(paths.values()), "by_workers": self.table.workers_write}
-            self.journal.append("stage", body)
+            by_workers = self.table.workers_write
+            self.journal.append(Stage(step=step.name, paths=tuple(paths.values()), by_workers=by_workers))
             files |= self.verb.build(self.table, step, paths)
         return files
 
@@ -284,30 +293,30 @@ class OperationRun:
             operation_id=self.journal.operation_id,
             mark=self._mark(),
         )
-        own = list(attempt.files)
+        own = tuple(attempt.files)
         why_stale = partial(
             self._why_stale, [*_paths(staged), *own], attempt.commit.timestamp_ms, self.staged_ms
         )
         attempt = replace(attempt, fresh=True, why_stale=why_stale)
-        intent = {
-            "step": step.name,
-            "base_location": attempt.base_location,
-            "metadata_location": attempt.metadata_location,
-            "digest": attempt.digest,
-            "timestamp_ms": attempt.commit.timestamp_ms,
-            "commit_uuid": attempt.commit.commit_uuid,
-            "updates": [update.to_json() for update in attempt.commit.updates],
-            "counts": {**attempt.counts, **step.change.counts},
-            "removals_file": removals_file,
-            "grace_ms": grace_ms,
-            "scratch": list(attempt.temporary_files),
-            "own_files": [attempt.metadata_location] if attempt.own_name else [],
-        }
+        intent = CommitIntent(
+            step=step.name,
+            base_location=attempt.base_location,
+            metadata_location=attempt.metadata_location,
+            digest=attempt.digest,
+            timestamp_ms=attempt.commit.timestamp_ms,
+            commit_uuid=attempt.commit.commit_uuid,
+            updates=tuple(update.to_json() for update in attempt.commit.updates),
+            counts={**attempt.counts, **step.change.counts},
+            removals_file=removals_file,
+            grace_ms=grace_ms,
+            scratch=attempt.temporary_files,
+            own_files=(attempt.metadata_location,) if attempt.own_name else (),
+        )
         try:
             if own:
-                self.journal.append("stage", {"step": step.name, "paths": own})
+                self.journal.append(Stage(step=step.name, paths=own))
                 self.table.put(attempt.files)
-            self.journal.append("commit-intent", intent)
+            self.journal.append(intent)
         except TakenOver:
             # No commit that names them was ever about to be sent.
             self.table.discard([*_paths(staged), *own], marks=[self.journal.operation_id])
@@ -320,25 +329,24 @@ class OperationRun:
         return outcome
 
     def _record_outcome(
-        self, step: Step, intent: Mapping[str, Any], outcome: Committed | Conflict | Unknown
+        self, step: Step, intent: CommitIntent, outcome: Committed | Conflict | Unknown
     ) -> None:
         """Record what came of a swap, then delete what it left behind and nobody can reference."""
         committed = isinstance(outcome, Committed)
-        grace_ms = int(intent["grace_ms"])
+        waits = committed and intent.grace_ms
         self.journal.append(
-            "commit-outcome",
-            {
-                "step": step.name,
-                "outcome": type(outcome).__name__.lower(),
-                "metadata_location": outcome.metadata_location if isinstance(outcome, Committed) else None,
-                "sweep_after_ms": self.runtime.now_ms() + grace_ms if committed and grace_ms else None,
-            },
+            CommitOutcome(
+                step=step.name,
+                outcome=type(outcome).__name__.lower(),
+                metadata_location=outcome.metadata_location if isinstance(outcome, Committed) else None,
+                sweep_after_ms=self.runtime.now_ms() + intent.grace_ms if waits else None,
+            )
         )
         match outcome:
             case Committed():
-                self.table.discard(intent["scratch"], marks=[intent["commit_uuid"]])
+                self.table.discard(intent.scratch, marks=[intent.commit_uuid])
             case Conflict():
-                self.table.discard([*intent["scratch"], *intent["own_files"]], marks=[intent["commit_uuid"]])
+                self.table.discard([*intent.scratch, *intent.own_files], marks=[intent.commit_uuid])
             case Unknown():
                 pass  # whatever it wrote may be the table's
 
@@ -348,25 +356,25 @@ class OperationRun:
         assert intent is not None
         base = self.table.load()
         attempt = self.table.rebind(step, intent)
-        location = intent["metadata_location"]
+        location = intent.metadata_location
         stated, refused = "Its commit had happened.", "Its commit had been refused"
         outcome = (
             Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)
         )
-        if isinstance(outcome, Unknown) and base.version != intent["base_location"]:
+        if isinstance(outcome, Unknown) and base.version != intent.base_location:
             # The base has moved, so the swap cannot happen any more; had it happened, its effects would show. The
             # sweep recomputes what is live in any case.
-            sent = replace(step, change=Change(updates=tuple(intent["updates"])))
+            sent = replace(step, change=Change(updates=intent.updates))
             if self.table.effects_visible(sent):
                 outcome = Committed(metadata_location=location)
             else:
                 # Where the log was trimmed it may have come in all the same, and be a version of the past.
                 outcome = Conflict(reason="the table has moved, and no effect of this commit shows")
-                intent = {**intent, "own_files": []}
+                intent = replace(intent, own_files=())
                 self._leave(step, state)
         elif isinstance(outcome, Unknown) and attempt is not None:
             # The base is still current, so the same swap, with the same content, can be sent again.
-            decided_ms = int(intent["timestamp_ms"])
+            decided_ms = intent.timestamp_ms
             stale = self._why_stale(state.staged, decided_ms, 0, []) or self._damage(step)
             if stale is None:
                 why_stale = partial(self._why_stale, state.staged, decided_ms, decided_ms)
@@ -375,7 +383,7 @@ class OperationRun:
             else:
                 # Whatever of it still arrives is refused once the base has moved. Until then its files stay.
                 outcome, refused = Conflict(reason=stale), f"Its commit was not sent again, for {stale}"
-                intent = {**intent, "scratch": [], "own_files": []}
+                intent = replace(intent, scratch=(), own_files=())
                 self._leave(step, state)
         self._record_outcome(step, intent, outcome)
         match outcome:
@@ -425,9 +433,9 @@ class OperationRun:
     def _leave(self, step: Step, state: StepState) -> None:
         """Keep what a swap wrote and named for good: it may have come in, and others name it."""
         assert state.intent is not None
-        paths = [*state.staged, *state.intent["own_files"]]
+        paths = (*state.staged, *state.intent.own_files)
         if paths:
-            self.journal.append("leave", {"step": step.name, "paths": paths})
+            self.journal.append(Leave(step=step.name, paths=paths))
             self.notes.append(
                 f"It cannot be proved that nothing references {len(paths)} files of its own, such as {paths[0]}; "
                 "they stay."
@@ -436,7 +444,7 @@ class OperationRun:
     def _discard(self, step: Step, paths: Sequence[str]) -> None:
         """Delete staged files that nothing references, once it is recorded that nothing ever will."""
         if paths:
-            self.journal.append("discard", {"step": step.name, "paths": list(paths)})
+            self.journal.append(Discard(step=step.name, paths=tuple(paths)))
             self.table.discard(paths, marks=[self.journal.operation_id])
 
     # -- sweep -------------------------------------------------------------------------------------------------
@@ -484,6 +492,10 @@ class OperationRun:
         if sweep.note:
             self.notes.append(sweep.note)
         return swept
+
+
+def _no_sweep(step: Step) -> SweepOnly:
+    return SweepOnly(step=step.name, removals_file=None, sweep_after_ms=None)
 
 
 def _paths(staged: Mapping[Task, StagedFile]) -> list[str]:

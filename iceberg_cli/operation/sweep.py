@@ -11,7 +11,7 @@ from iceberg_cli.engines import Event
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.ports import Table
-from iceberg_cli.operation.records import StepState
+from iceberg_cli.operation.records import StepState, SweepIntent, SweepOutcome
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import of_kinds
@@ -113,9 +113,9 @@ class Sweep:
             return False
         known = {
             reason
-            for body in self.journal.bodies("sweep-outcome")
-            if body["step"] == self.step
-            for reason in body["reasons"]
+            for record in self.journal.records(SweepOutcome)
+            if record.step == self.step
+            for reason in record.reasons
         }
         for first in range(0, len(state.failed), PART_ROWS):
             if self.runtime.stop_requested() or self.runtime.out_of_time():
@@ -136,8 +136,13 @@ class Sweep:
 
     def _rows(self, batch: Sequence[int]) -> None:
         whole = isinstance(batch, range)
-        rows_of_batch = {"start": batch[0], "stop": batch[-1] + 1} if whole else {"rows": list(batch)}
-        self.journal.append("sweep-intent", {"step": self.step, **rows_of_batch})
+        tried = SweepIntent(
+            step=self.step,
+            start=batch[0] if whole else None,
+            stop=batch[-1] + 1 if whole else None,
+            rows=None if whole else tuple(batch),
+        )
+        self.journal.append(tried)
         # After the record, so that as little as possible can happen between the look and the deletion.
         rows = self.table.not_live(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
@@ -146,15 +151,16 @@ class Sweep:
         gone = [path not in failures for path in table["path"].to_pylist()]
         deleted = Removals.held(table.filter(pa.array(gone)) if failures else table)
         self.journal.append(
-            "sweep-outcome",
-            {
-                "step": self.step,
-                **rows_of_batch,
-                "by_kind": {kind: total["count"] for kind, total in deleted.by_kind.items()},
-                "bytes": deleted.size_bytes,
-                "failed": [row for row, is_gone in zip(rows, gone, strict=True) if not is_gone],
-                "reasons": _some(failures),
-            },
+            SweepOutcome(
+                step=self.step,
+                start=tried.start,
+                stop=tried.stop,
+                rows=tried.rows,
+                by_kind={kind: total["count"] for kind, total in deleted.by_kind.items()},
+                bytes=deleted.size_bytes,
+                failed=tuple(row for row, is_gone in zip(rows, gone, strict=True) if not is_gone),
+                reasons=tuple(_some(failures)),
+            )
         )
         if self.runtime.deletes_left >= 0:
             self.runtime.deletes_left -= len(batch)

@@ -23,6 +23,7 @@ from tests.crash.budget import few_or_many, some
 from tests.crash.scenes import Scene, a_scene, few_rows_in_a_part, finish
 from tests.crash.simulation import Process, Script, crash
 from tests.crash.test_outcomes import journal_files
+from tests.journals import append
 
 
 @pytest.fixture(scope="module", params=["one file of removals", "removals in parts"])
@@ -52,7 +53,7 @@ def test_a_journal_that_another_process_has_closed_is_taken_over_and_not_damaged
     tmp_path: Path, look: Callable[[Journal], object]
 ) -> None:
     ours = Journal.create(LocalStorage(), str(tmp_path), "a")
-    ours.append("begin", {})
+    append(ours, "begin", {})
     ours.put("plan.json", b"{}")
     look(ours)
     Journal.load(LocalStorage(), str(tmp_path), "a").close("done")
@@ -144,8 +145,8 @@ def test_journal_of_a_newer_version_is_refused(interrupted: Scene) -> None:
         del here.world.files[path]
     process = Process(world=here.world)
     journal = process.table.journal(folder.rpartition("/")[2])
-    journal.append("begin", {"version": 2, "whatever": "a newer version has"})
-    journal.append("a kind that is not known here", {})
+    append(journal, "begin", {"version": 2, "whatever": "a newer version has"})
+    append(journal, "a kind that is not known here", {})
     refuses_and_deletes_nothing(here)
 
 
@@ -153,7 +154,7 @@ def test_record_of_an_unknown_kind_is_refused(interrupted: Scene) -> None:
     here = interrupted.copy()
     process = Process(world=here.world)
     (operation_id,) = process.table.open_operations()
-    process.table.journal(operation_id).append("vacuum", {"step": "expire"})
+    append(process.table.journal(operation_id), "vacuum", {"step": "expire"})
     refuses_and_deletes_nothing(here)
 
 

@@ -465,6 +465,6 @@ def test_hint_file_that_was_half_written_when_the_process_died_is_cleaned_up() -
     assert operation is not None
     intent = operation.steps["expire"].intent
     assert intent is not None
-    (temporary,) = intent["scratch"]
+    (temporary,) = intent.scratch
     scene.world.files[temporary] = b"2"
     finish(scene)
