@@ -316,8 +316,8 @@ def test_the_bytes_of_a_commit_are_kept_until_its_outcome_is_known(tmp_path: Pat
     attempt = attempt_of(table, step)
     intent = CommitIntent(
         step=step.name,
-        base_location=attempt.base_location,
-        metadata_location=attempt.metadata_location,
+        base_location=attempt.base,
+        metadata_location=attempt.target,
         digest=attempt.digest,
         timestamp_ms=attempt.commit.timestamp_ms,
         commit_uuid=attempt.commit.commit_uuid,
@@ -337,8 +337,8 @@ def test_the_bytes_of_a_commit_are_kept_until_its_outcome_is_known(tmp_path: Pat
     assert bare is not None
     assert isinstance(table.commit(bare), Unknown)
     assert table.load().version == "0"
-    assert table.commit(attempt) == Committed(metadata_location=attempt.metadata_location)
-    assert table.settle(bare) == Committed(metadata_location=attempt.metadata_location)
+    assert table.commit(attempt) == Committed(metadata_location=attempt.target)
+    assert table.settle(bare) == Committed(metadata_location=attempt.target)
 
 
 def test_an_attempt_on_a_version_that_another_writer_has_passed_is_a_conflict(tmp_path: Path) -> None:

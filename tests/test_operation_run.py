@@ -88,7 +88,7 @@ class RunTable:
         self.attempts = 4
         self.gone: set[str] = set()
         self.own = ("list",)  # files that each attempt makes
-        self.own_name = True
+        self.name_is_unique = True
         self.sent: list[Attempt] = []
         self.bound: list[tuple[str, tuple[str, ...], str]] = []  # step, staged files, mark
         self.outcomes: list[Outcome | Exception] = []  # of the commits, first to last
@@ -133,11 +133,11 @@ class RunTable:
             commit=SomeCommit(
                 updates=(Word(word=step.name),), timestamp_ms=timestamp_ms, commit_uuid=commit_uuid
             ),
-            base_location=self.version,
-            metadata_location=f"{mark}.json",
+            base=self.version,
+            target=f"{mark}.json",
             data=b"",
             digest="d",
-            own_name=self.own_name,
+            name_is_unique=self.name_is_unique,
             temporary_files=("scratch",),
             files={f"{mark}-{name}": b"" for name in self.own},
             counts={"bound": 1},
@@ -160,7 +160,7 @@ class RunTable:
         return outcome
 
     def settle(self, attempt: Attempt) -> Outcome:
-        self.trace.append(f"settle {attempt.metadata_location}")
+        self.trace.append(f"settle {attempt.target}")
         return self.answer
 
     def effects_visible(self, step: Step) -> bool:
@@ -171,7 +171,7 @@ class RunTable:
         if not self.base_is_there:
             return None
         made = self.bind(step, {}, timestamp_ms=0, commit_uuid="", operation_id="op", mark="again")
-        return replace(made, metadata_location=intent.metadata_location)
+        return replace(made, target=intent.metadata_location)
 
     def not_live(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         assert plan.operation == "expire-snapshots"
@@ -396,7 +396,7 @@ def test_an_attempt_of_ours_is_fresh_and_one_that_is_sent_again_is_not(tmp_path:
 
 def test_a_commit_without_files_of_its_own_puts_none(tmp_path: Path) -> None:
     run = a_run(tmp_path, a_step("one"))
-    run.table.own, run.table.own_name = (), False
+    run.table.own, run.table.name_is_unique = (), False
     assert finish(run).status == "done"
     assert bodies(run.journal, "stage") == []
     assert [each for each in run.trace if each.startswith("put")] == []
@@ -917,7 +917,7 @@ def test_a_commit_whose_base_is_current_is_sent_again_as_it_was(tmp_path: Path) 
     ]
     run.trace.clear()
     sent = run.table.sent[-1]
-    assert (sent.metadata_location, sent.why_stale(["m"])) == ("op-2.json", None)
+    assert (sent.target, sent.why_stale(["m"])) == ("op-2.json", None)
     assert run.trace == []
     run.runtime.now_ms = lambda: NOW_MS + SAFE_MS + 1
     assert sent.why_stale(["m"]) is None
@@ -1016,7 +1016,7 @@ def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_
 
 def test_a_commit_that_left_no_file_leaves_no_record_of_files(tmp_path: Path) -> None:
     run = a_run(tmp_path, a_step("one"))
-    run.table.own, run.table.own_name = (), False
+    run.table.own, run.table.name_is_unique = (), False
     run.table.outcomes = [Unknown(cause="no answer")]
     with pytest.raises(CommitStateUnknown):
         finish(run)

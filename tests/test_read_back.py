@@ -30,9 +30,7 @@ def an_attempt() -> Attempt:
     base = TableMetadata.from_json(a_table_document() | {"last-updated-ms": HOUR_AGO_MS}, path=BASE)
     commit = Commit(updates=(), requirements=(), base=base, timestamp_ms=NOW_MS, commit_uuid="b")
     digest = hashlib.sha256(b"ours").hexdigest()
-    return Attempt(
-        commit=commit, base_location=BASE, metadata_location=OURS, data=b"ours", digest=digest, own_name=True
-    )
+    return Attempt(commit=commit, base=BASE, target=OURS, data=b"ours", digest=digest, name_is_unique=True)
 
 
 def a_storage(files: Mapping[str, bytes]) -> SimStorage:
@@ -100,7 +98,7 @@ def test_a_current_version_that_cannot_be_read_proves_nothing(files: Mapping[str
 
 
 def test_a_file_under_the_name_that_all_writers_use_is_told_by_its_content() -> None:
-    attempt = replace(an_attempt(), own_name=False)
+    attempt = replace(an_attempt(), name_is_unique=False)
     ours = settle_file(attempt, failing(AssertionError()), a_storage({OURS: b"ours"}))
     theirs = settle_file(attempt, failing(AssertionError()), a_storage({OURS: b"theirs"}))
     assert ours == Committed(metadata_location=OURS)

@@ -60,36 +60,36 @@ class DeltaLogCommitter:
         """The attempt to become the commit's version. Writes nothing."""
         return Attempt(
             commit=commit,
-            base_location=str(commit.version - 1),
-            metadata_location=self._path(commit.version),
+            base=str(commit.version - 1),
+            target=self._path(commit.version),
             data=commit.data,
             digest=digest_of(commit.data),
-            own_name=False,
+            name_is_unique=False,
         )
 
     def commit(self, attempt: Attempt) -> Outcome:
         """Create the version's file where the base is the newest version and there is no file yet."""
         first = self._sent.first(attempt)
         if digest_of(attempt.data) != attempt.digest:
-            return Unknown(cause=f"the content of {attempt.metadata_location} is not at hand any more")
+            return Unknown(cause=f"the content of {attempt.target} is not at hand any more")
         try:
             now = self.current()
         except (BackendUnavailable, TableNotFound) as error:
             if first:
                 raise
             return Unknown(cause=error.message)
-        if now != attempt.base_location:
+        if now != attempt.base:
             # Before the file: where the log was cleaned up, the name of an old version can be free again.
             settled = self.settle(attempt)
-            moved = Conflict(reason=f"the table has moved from version {attempt.base_location} to {now}")
+            moved = Conflict(reason=f"the table has moved from version {attempt.base} to {now}")
             return moved if first and isinstance(settled, Unknown) else settled
         try:
-            self._storage.put_if_absent(attempt.metadata_location, attempt.data)
+            self._storage.put_if_absent(attempt.target, attempt.data)
         except FileExistsError:
             return self.settle(attempt)
         except BackendUnavailable as error:
             # A request to an object store that had no answer may still be carried out; a system call may not.
-            if first and self._folder.startswith("/") and self._is_absent(attempt.metadata_location):
+            if first and self._folder.startswith("/") and self._is_absent(attempt.target):
                 raise
             settled = self.settle(attempt)
             return Unknown(cause=error.message) if isinstance(settled, Unknown) else settled
@@ -98,41 +98,39 @@ class DeltaLogCommitter:
     def settle(self, attempt: Attempt) -> Outcome:
         """Compare the file of the attempt's version with ours."""
         try:
-            found = self._storage.read(attempt.metadata_location)
+            found = self._storage.read(attempt.target)
         except FileNotFoundError:
             return self._settle_absent(attempt)
         except BackendUnavailable as error:
             return Unknown(cause=f"the table could not be read back: {error.message}")
         if digest_of(found) == attempt.digest:
-            return Committed(metadata_location=attempt.metadata_location)
+            return Committed(metadata_location=attempt.target)
         try:
             transaction = transaction_of(found)
         except ValueError as error:
-            return Unknown(cause=f"{attempt.metadata_location} cannot be read: {error}")
+            return Unknown(cause=f"{attempt.target} cannot be read: {error}")
         if transaction == attempt.commit.commit_uuid:
-            return Committed(metadata_location=attempt.metadata_location)
-        return Conflict(reason=f"another writer made {attempt.metadata_location}")
+            return Committed(metadata_location=attempt.target)
+        return Conflict(reason=f"another writer made {attempt.target}")
 
     def _settle_absent(self, attempt: Attempt) -> Outcome:
         try:
             now = self.current()
         except (BackendUnavailable, TableNotFound) as error:
             return Unknown(cause=f"the table could not be read back: {error.message}")
-        if now == attempt.base_location:
+        if now == attempt.base:
             return Unknown(cause=f"the table is still at version {now}")
-        return Unknown(cause=f"the table is at version {now}, and {attempt.metadata_location} is gone")
+        return Unknown(cause=f"the table is at version {now}, and {attempt.target} is gone")
 
     def _created(self, attempt: Attempt) -> Outcome:
         """Our file is there. Did it follow the base, or did a cleanup take the base away meanwhile?"""
         try:
-            followed = int(attempt.base_location) in self._versions()
+            followed = int(attempt.base) in self._versions()
         except (BackendUnavailable, TableNotFound) as error:
             return Unknown(cause=f"the table could not be read back: {error.message}")
         if not followed:
-            return Unknown(
-                cause=f"version {attempt.base_location} went while {attempt.metadata_location} was made"
-            )
-        return Committed(metadata_location=attempt.metadata_location)
+            return Unknown(cause=f"version {attempt.base} went while {attempt.target} was made")
+        return Committed(metadata_location=attempt.target)
 
     def _versions(self) -> set[int]:
         """The versions that have a commit or a checkpoint.

@@ -146,7 +146,7 @@ class _Copy:
         raise Refused(f"Cannot commit to {self.folder}: {self.read_only_reason()}")
 
     def commit(self, attempt: Attempt) -> Outcome:
-        raise Refused(f"Cannot commit {attempt.metadata_location}: {self.read_only_reason()}")
+        raise Refused(f"Cannot commit {attempt.target}: {self.read_only_reason()}")
 
     def settle(self, attempt: Attempt) -> Outcome:
-        return Unknown(cause=f"{attempt.metadata_location} cannot be looked up: {self.read_only_reason()}")
+        return Unknown(cause=f"{attempt.target} cannot be looked up: {self.read_only_reason()}")

@@ -47,11 +47,11 @@ class Attempt:
     """One try of one commit, decided before any byte is written, so that it can be journalled first."""
 
     commit: AnyCommit
-    base_location: str  # metadata location that the swap expects to find; Delta: the table's version
-    metadata_location: str  # metadata location that the swap puts in its place; Delta: the commit's file
+    base: str  # metadata location that the swap expects to find; Delta: the table's version
+    target: str  # metadata location that the swap puts in its place; Delta: the commit's file
     data: bytes  # content of the new metadata file, encoded as its name says
     digest: str  # SHA-256 of data, hexadecimal
-    own_name: bool  # the metadata location carries a UUID of ours: nobody else can have written it
+    name_is_unique: bool  # the metadata location carries a UUID of ours: nobody else can have written it
     temporary_files: tuple[
         str, ...
     ] = ()  # files that may stay behind after a crash and that nobody ever references
@@ -103,6 +103,6 @@ class SentAttempts:
 
     def first(self, attempt: Attempt) -> bool:
         """Is it certain that nobody sent this attempt before? From now on it is not."""
-        first = attempt.fresh and attempt.metadata_location not in self._locations
-        self._locations.add(attempt.metadata_location)
+        first = attempt.fresh and attempt.target not in self._locations
+        self._locations.add(attempt.target)
         return first

@@ -300,8 +300,8 @@ class OperationRun:
         attempt = replace(attempt, fresh=True, why_stale=why_stale)
         intent = CommitIntent(
             step=step.name,
-            base_location=attempt.base_location,
-            metadata_location=attempt.metadata_location,
+            base_location=attempt.base,
+            metadata_location=attempt.target,
             digest=attempt.digest,
             timestamp_ms=attempt.commit.timestamp_ms,
             commit_uuid=attempt.commit.commit_uuid,
@@ -310,7 +310,7 @@ class OperationRun:
             removals_file=removals_file,
             grace_ms=grace_ms,
             scratch=attempt.temporary_files,
-            own_files=(attempt.metadata_location,) if attempt.own_name else (),
+            own_files=(attempt.target,) if attempt.name_is_unique else (),
         )
         try:
             if own:

@@ -35,7 +35,7 @@ class MemoryCommitter(SwapCommitter):
 
     def _swap(self, attempt: Attempt) -> bool:
         with self._catalog.lock:
-            if self._catalog.locations.get(self._name) != attempt.base_location:
+            if self._catalog.locations.get(self._name) != attempt.base:
                 return False
-            self._catalog.locations[self._name] = attempt.metadata_location
+            self._catalog.locations[self._name] = attempt.target
             return True

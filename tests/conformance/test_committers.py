@@ -59,10 +59,10 @@ def test_a_commit_moves_the_table_to_the_location_that_was_prepared(catalog: Cat
     attempt = an_attempt(committer, STORAGE, colour="red")
     assert committer.current() == base
     with pytest.raises(FileNotFoundError):
-        STORAGE.stat(attempt.metadata_location)
-    assert committer.commit(attempt) == Committed(metadata_location=attempt.metadata_location)
-    assert committer.current() == catalog.open().current() == attempt.metadata_location
-    after = load(STORAGE, attempt.metadata_location)
+        STORAGE.stat(attempt.target)
+    assert committer.commit(attempt) == Committed(metadata_location=attempt.target)
+    assert committer.current() == catalog.open().current() == attempt.target
+    after = load(STORAGE, attempt.target)
     assert after.properties == {"colour": "red"}
     assert [(entry.metadata_file, entry.timestamp_ms) for entry in after.metadata_log] == [(base, CREATED_MS)]
     assert after.last_updated_ms == attempt.commit.timestamp_ms
@@ -71,10 +71,10 @@ def test_a_commit_moves_the_table_to_the_location_that_was_prepared(catalog: Cat
 def test_the_digest_is_the_files_and_the_bytes_do_not_depend_on_when_they_are_made(catalog: Catalog) -> None:
     committer = catalog.open()
     attempt = an_attempt(committer, STORAGE, colour="red")
-    again = committer.prepare(attempt.commit, base_location=attempt.base_location)
+    again = committer.prepare(attempt.commit, base_location=attempt.base)
     assert dataclasses.replace(again, fresh=True) == attempt
     committer.commit(attempt)
-    written = Path(attempt.metadata_location).read_bytes()
+    written = Path(attempt.target).read_bytes()
     assert hashlib.sha256(written).hexdigest() == attempt.digest
     assert written == attempt.data
 
@@ -191,13 +191,13 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_done_twice(catalog: Cat
     committer = FaultyCommitter(catalog.open(), "lost after")
     attempt = an_attempt(committer, STORAGE, ours="yes")
     assert isinstance(committer.commit(attempt), Unknown)
-    found = Committed(metadata_location=attempt.metadata_location)
+    found = Committed(metadata_location=attempt.target)
     resumed = dataclasses.replace(attempt, fresh=False)
     assert committer.settle(attempt) == found
     assert committer.commit(attempt) == found
     assert catalog.open().settle(resumed) == found
     assert catalog.open().commit(resumed) == found
-    assert committer.current() == attempt.metadata_location
+    assert committer.current() == attempt.target
 
 
 def test_a_commit_that_others_have_built_upon_is_still_ours(catalog: Catalog) -> None:
@@ -206,7 +206,7 @@ def test_a_commit_that_others_have_built_upon_is_still_ours(catalog: Catalog) ->
     committer.commit(attempt)
     for number in range(3):
         set_property(catalog.open(), STORAGE, f"theirs{number}")
-    found = Committed(metadata_location=attempt.metadata_location)
+    found = Committed(metadata_location=attempt.target)
     resumed = dataclasses.replace(attempt, fresh=False)
     assert committer.settle(attempt) == catalog.open().settle(resumed) == found
     assert committer.commit(attempt) == catalog.open().commit(resumed) == found
@@ -219,7 +219,7 @@ def test_a_request_that_was_lost_stays_unknown_until_it_is_sent_again(catalog: C
     assert isinstance(committer.settle(attempt), Unknown)
     assert isinstance(catalog.open().settle(attempt), Unknown)
     resumed = dataclasses.replace(attempt, fresh=False)
-    assert catalog.open().commit(resumed) == Committed(metadata_location=attempt.metadata_location)
+    assert catalog.open().commit(resumed) == Committed(metadata_location=attempt.target)
     assert properties_of(STORAGE, committer) == {"ours": "yes"}
 
 
@@ -293,9 +293,9 @@ def test_a_kill_at_the_write_leaves_the_table_at_the_old_or_the_new_version(
     resumed = dataclasses.replace(attempt, fresh=False)
     committed = when == "killed after" and catalog.kind == "filesystem"
     reopened = catalog.open()
-    assert reopened.current() == (attempt.metadata_location if committed else attempt.base_location)
+    assert reopened.current() == (attempt.target if committed else attempt.base)
     assert isinstance(reopened.settle(resumed), Committed if committed else Unknown)
-    assert reopened.commit(resumed) == Committed(metadata_location=attempt.metadata_location)
+    assert reopened.commit(resumed) == Committed(metadata_location=attempt.target)
     assert properties_of(STORAGE, reopened) == {"ours": "yes"}
 
 
@@ -304,11 +304,11 @@ def test_a_write_that_fails_is_not_called_a_conflict(catalog: Catalog, when: str
     committer = catalog.open(FaultyStorage(LocalStorage(), put=when))  # type: ignore[arg-type]
     attempt = an_attempt(committer, STORAGE, ours="yes")
     if catalog.kind == "filesystem" and when == "failed after":
-        assert committer.commit(attempt) == Committed(metadata_location=attempt.metadata_location)
+        assert committer.commit(attempt) == Committed(metadata_location=attempt.target)
         return
     with pytest.raises(BackendUnavailable):
         committer.commit(attempt)
-    assert catalog.open().current() == attempt.base_location
+    assert catalog.open().current() == attempt.base
     assert isinstance(
         catalog.open(FaultyStorage(LocalStorage(), put="failed before")).commit(
             dataclasses.replace(attempt, fresh=False)

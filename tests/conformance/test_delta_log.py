@@ -66,7 +66,7 @@ class Losing:
 def test_a_commit_makes_the_version_after_the_newest(log: Log) -> None:
     committer = committer_of(log)
     attempt = an_attempt(committer, "one")
-    assert (committer.current(), attempt.base_location) == ("0", "0")
+    assert (committer.current(), attempt.base) == ("0", "0")
     assert committer.commit(attempt) == Committed(metadata_location=path_of(log[0], 1))
     assert committer.current() == committer_of(log).current() == "1"
     assert log[1].read(path_of(log[0], 1)) == attempt.data
@@ -166,14 +166,14 @@ def test_a_lost_request_is_a_conflict_once_another_has_made_the_version(log: Log
 
 def test_a_commit_is_ours_by_its_transaction_where_another_tool_wrote_its_bytes_anew(log: Log) -> None:
     attempt = an_attempt(committer_of(log), "ours")
-    log[1].put_if_absent(attempt.metadata_location, attempt.data.replace(b"\n", b"\r\n"))
+    log[1].put_if_absent(attempt.target, attempt.data.replace(b"\n", b"\r\n"))
     assert isinstance(committer_of(log).settle(attempt), Committed)
     assert transaction_of(attempt.data) == attempt.commit.commit_uuid
 
 
 def test_a_version_that_is_no_commit_proves_nothing(log: Log) -> None:
     attempt = an_attempt(committer_of(log), "ours")
-    log[1].put_if_absent(attempt.metadata_location, attempt.data[: len(attempt.data) // 2])
+    log[1].put_if_absent(attempt.target, attempt.data[: len(attempt.data) // 2])
     assert isinstance(committer_of(log).settle(attempt), Unknown)
 
 

@@ -128,8 +128,8 @@ def test_two_spellings_of_a_location_are_one_when_history_is_read(sqlite: Catalo
     attempt = an_attempt(committer, STORAGE, fresh=False, ours="yes")
     committer.commit(attempt)
     set_property(committer, STORAGE, "later")
-    other = f"file://{attempt.metadata_location}".replace("/metadata/", "//metadata/./")
-    assert isinstance(committer.settle(dataclasses.replace(attempt, metadata_location=other)), Committed)
+    other = f"file://{attempt.target}".replace("/metadata/", "//metadata/./")
+    assert isinstance(committer.settle(dataclasses.replace(attempt, target=other)), Committed)
 
 
 # Databases that do not answer
@@ -342,10 +342,10 @@ def test_a_writer_that_waits_for_anothers_row_lock_is_refused_when_that_one_comm
     committer = postgres.open()
     attempt = an_attempt(committer, STORAGE, ours="yes")
     theirs = an_attempt(postgres.open(), STORAGE, theirs="yes")
-    STORAGE.put_if_absent(theirs.metadata_location, theirs.data)
+    STORAGE.put_if_absent(theirs.target, theirs.data)
     outcomes: list[object] = []
     with sa.create_engine(postgres.uri).begin() as other:
-        location = theirs.metadata_location
+        location = theirs.target
         other.execute(sa.text("UPDATE iceberg_tables SET metadata_location = :l"), {"l": location})
         waiting = threading.Thread(target=lambda: outcomes.append(committer.commit(attempt)))
         waiting.start()
@@ -353,7 +353,7 @@ def test_a_writer_that_waits_for_anothers_row_lock_is_refused_when_that_one_comm
         assert not outcomes
     waiting.join()
     assert isinstance(outcomes[0], Conflict)
-    assert committer.current() == theirs.metadata_location
+    assert committer.current() == theirs.target
 
 
 def test_a_row_that_stays_locked_is_not_waited_for_without_end(postgres: Catalog) -> None:

@@ -243,15 +243,15 @@ class SimCommitter(SwapCommitter):
         done: list[bool] = []
 
         def shuffle() -> None:
-            done.append(fate != "lost" and world.pointer == attempt.base_location)
+            done.append(fate != "lost" and world.pointer == attempt.base)
             if done[-1]:
-                world.pointer = attempt.metadata_location
+                world.pointer = attempt.target
 
         if fate == "refused":
             return False
         if fate == "down":
             raise BackendUnavailable("Cannot reach the catalog: connection refused")
-        self._world_storage.effect(f"swap {attempt.metadata_location}", shuffle)
+        self._world_storage.effect(f"swap {attempt.target}", shuffle)
         if fate in ("lost", "lost after"):
             return Unknown(cause="no answer")
         return done[-1]

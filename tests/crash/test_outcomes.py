@@ -149,7 +149,7 @@ def test_attempt_that_two_processes_send_is_a_success_for_both(scene: Scene, num
     outcomes: list[Outcome] = []
     one.storage.script = Script(before={number: lambda: outcomes.append(other.committer.commit(attempt))})
     outcomes.append(one.committer.commit(replace(attempt, fresh=True)))
-    assert outcomes == [Committed(metadata_location=attempt.metadata_location)] * 2
+    assert outcomes == [Committed(metadata_location=attempt.target)] * 2
 
 
 def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> None:

@@ -89,13 +89,13 @@ def commit_by_swap(
     """
     try:
         now = current()
-        if now != attempt.base_location:
-            reason = f"the table has moved from {attempt.base_location} to {now}"
+        if now != attempt.base:
+            reason = f"the table has moved from {attempt.base} to {now}"
             return _refused(attempt, reason, first=first, current=current, storage=storage)
         # A file that is there already was written by a process that resumed this one's operation meanwhile; one that
         # is absent says nothing of the process that was resumed: it may be about to write and swap.
         first = _written_now(attempt, storage) and first
-        if stale := attempt.why_stale([attempt.metadata_location]):
+        if stale := attempt.why_stale([attempt.target]):
             return Conflict(reason=stale) if first else Unknown(cause=stale)
     except (BackendUnavailable, TableNotFound) as error:
         if first:
@@ -109,9 +109,9 @@ def commit_by_swap(
         swapped = Unknown(cause=error.message)
     match swapped:
         case True:
-            return Committed(metadata_location=attempt.metadata_location)
+            return Committed(metadata_location=attempt.target)
         case False:
-            reason = f"another writer moved the table from {attempt.base_location}"
+            reason = f"another writer moved the table from {attempt.base}"
             return _refused(attempt, reason, first=first, current=current, storage=storage)
         case Unknown(cause=cause):
             settled = settle_pointer(attempt, current, storage)
@@ -133,11 +133,9 @@ def _written_now(attempt: Attempt, storage: Storage) -> bool:
         BackendUnavailable: the storage said so, or another file has the name.
     """
     try:
-        storage.put_if_absent(attempt.metadata_location, attempt.data)
+        storage.put_if_absent(attempt.target, attempt.data)
     except FileExistsError:
-        if digest_of(storage.read(attempt.metadata_location)) == attempt.digest:
+        if digest_of(storage.read(attempt.target)) == attempt.digest:
             return False
-        raise BackendUnavailable(
-            f"Cannot write {attempt.metadata_location}: another file is there."
-        ) from None
+        raise BackendUnavailable(f"Cannot write {attempt.target}: another file is there.") from None
     return True

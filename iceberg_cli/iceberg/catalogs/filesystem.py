@@ -87,17 +87,17 @@ class FilesystemCommitter:
             if first:
                 raise
             return Unknown(cause=str(error))
-        if now != attempt.base_location:
+        if now != attempt.base:
             # Checked before the link: where old versions are deleted, the next name can be free again.
             settled = self.settle(attempt)
-            moved = Conflict(reason=f"the table has moved from {attempt.base_location} to {now}")
+            moved = Conflict(reason=f"the table has moved from {attempt.base} to {now}")
             return moved if first and isinstance(settled, Unknown) else settled
         try:
-            self._storage.put_if_absent(attempt.metadata_location, attempt.data)
+            self._storage.put_if_absent(attempt.target, attempt.data)
         except FileExistsError:
             return self.settle(attempt)
         except BackendUnavailable as error:
-            if first and self._is_absent(attempt.metadata_location):
+            if first and self._is_absent(attempt.target):
                 raise
             settled = self.settle(attempt)
             return Unknown(cause=str(error)) if isinstance(settled, Unknown) else settled
@@ -115,18 +115,18 @@ class FilesystemCommitter:
     def _linked(self, attempt: Attempt) -> Outcome:
         """Our version is there. Was it the next one, and the only one of its number?"""
         try:
-            self._storage.stat(attempt.base_location)
+            self._storage.stat(attempt.base)
             other = self._other_spelling(attempt)
         except (FileNotFoundError, BackendUnavailable):
-            return Unknown(cause=f"{attempt.base_location} went while the version after it was made")
+            return Unknown(cause=f"{attempt.base} went while the version after it was made")
         if other:
             return Unknown(cause=f"another writer made {other} at the same time")
         self._write_hint(attempt)
-        return Committed(metadata_location=attempt.metadata_location)
+        return Committed(metadata_location=attempt.target)
 
     def _write_hint(self, attempt: Attempt) -> None:
         """Let the hint file name our version; a hint that is behind does no harm."""
-        version = str(version_of(attempt.metadata_location)).encode()
+        version = str(version_of(attempt.target)).encode()
         # The first try removes what a process that was killed here left in the temporary file's place.
         for _ in range(2):
             try:
@@ -139,7 +139,7 @@ class FilesystemCommitter:
 
     def _is_newest(self, attempt: Attempt) -> bool:
         try:
-            return self.current() == attempt.metadata_location
+            return self.current() == attempt.target
         except (BackendUnavailable, TableNotFound):
             return False
 
@@ -154,9 +154,9 @@ class FilesystemCommitter:
 
     def _other_spelling(self, attempt: Attempt) -> str | None:
         """A metadata file of the attempt's version under another of its possible names."""
-        version = version_of(attempt.metadata_location)
+        version = version_of(attempt.target)
         assert version is not None
-        return spelling_of(self._folder, version, self._storage, besides=attempt.metadata_location)
+        return spelling_of(self._folder, version, self._storage, besides=attempt.target)
 
 
 class PinnedCommitter:
@@ -189,11 +189,11 @@ class PinnedCommitter:
 
     def commit(self, attempt: Attempt) -> Outcome:
         """Always refused."""
-        raise Refused(f"Cannot commit {attempt.metadata_location}: {self.read_only_reason()}.")
+        raise Refused(f"Cannot commit {attempt.target}: {self.read_only_reason()}.")
 
     def settle(self, attempt: Attempt) -> Outcome:
         """Always unknown."""
-        return Unknown(cause=f"{attempt.metadata_location} cannot be looked up: {self.read_only_reason()}")
+        return Unknown(cause=f"{attempt.target} cannot be looked up: {self.read_only_reason()}")
 
 
 def open_folder(path: str, storage: Storage) -> FilesystemCommitter | PinnedCommitter:

@@ -41,7 +41,7 @@ def prepare_named(commit: Commit, *, base_location: str) -> Attempt:
     match = _CATALOG_NAME.fullmatch(base_location.rpartition("/")[2])
     version = int(match[1]) + 1 if match else 0
     name = f"{version:05d}-{commit.commit_uuid}{extension(after, base_location)}"
-    return _attempt(commit, after, base_location, f"{metadata_folder(after)}/{name}", own_name=True)
+    return _attempt(commit, after, base_location, f"{metadata_folder(after)}/{name}", name_is_unique=True)
 
 
 def prepare_versioned(commit: Commit, *, base_location: str, version: int) -> Attempt:
@@ -58,7 +58,7 @@ def prepare_versioned(commit: Commit, *, base_location: str, version: int) -> At
     after = _after(commit, base_location)
     folder = base_location.rpartition("/")[0]
     location = f"{folder}/v{version}{extension(commit.base, base_location)}"
-    return _attempt(commit, after, base_location, location, own_name=False)
+    return _attempt(commit, after, base_location, location, name_is_unique=False)
 
 
 def metadata_folder(metadata: TableMetadata) -> str:
@@ -90,14 +90,14 @@ def _after(commit: Commit, base_location: str) -> TableMetadata:
 
 
 def _attempt(
-    commit: Commit, after: TableMetadata, base_location: str, metadata_location: str, *, own_name: bool
+    commit: Commit, after: TableMetadata, base_location: str, metadata_location: str, *, name_is_unique: bool
 ) -> Attempt:
     data = encode_metadata_file(dumps(after.to_json()), metadata_location.rpartition("/")[2])
     return Attempt(
         commit=commit,
-        base_location=base_location,
-        metadata_location=metadata_location,
+        base=base_location,
+        target=metadata_location,
         data=data,
         digest=digest_of(data),
-        own_name=own_name,
+        name_is_unique=name_is_unique,
     )

@@ -12,7 +12,7 @@ from iceberg_cli.storage import Storage
 
 
 def settle_pointer(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
-    """Look for a metadata location that only this attempt can have written: `own_name` is true.
+    """Look for a metadata location that only this attempt can have written: `name_is_unique` is true.
 
     Args:
         attempt: what was, or may have been, sent.
@@ -26,10 +26,10 @@ def settle_pointer(attempt: Attempt, current: Callable[[], str], storage: Storag
     """
     try:
         now = current()
-        if _same(storage, now, attempt.metadata_location):
-            return Committed(metadata_location=attempt.metadata_location)
-        if _same(storage, now, attempt.base_location):
-            return Unknown(cause=f"the table is still at {attempt.base_location}")
+        if _same(storage, now, attempt.target):
+            return Committed(metadata_location=attempt.target)
+        if _same(storage, now, attempt.base):
+            return Unknown(cause=f"the table is still at {attempt.base}")
         metadata = decode_metadata_file(storage.read(now), now)
     except (BackendUnavailable, CorruptFile, FileNotFoundError, TableNotFound) as error:
         return Unknown(cause=f"the table could not be read back: {error}")
@@ -44,14 +44,14 @@ def settle_file(attempt: Attempt, current: Callable[[], str], storage: Storage) 
         read.
     """
     try:
-        found = digest_of(storage.read(attempt.metadata_location))
+        found = digest_of(storage.read(attempt.target))
     except FileNotFoundError:
         return _settle_absent(attempt, current, storage)
     except BackendUnavailable as error:
         return Unknown(cause=f"the table could not be read back: {error}")
     if found == attempt.digest:
-        return Committed(metadata_location=attempt.metadata_location)
-    return Conflict(reason=f"another writer made {attempt.metadata_location}")
+        return Committed(metadata_location=attempt.target)
+    return Conflict(reason=f"another writer made {attempt.target}")
 
 
 def _settle_absent(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
@@ -59,18 +59,18 @@ def _settle_absent(attempt: Attempt, current: Callable[[], str], storage: Storag
         now = current()
     except (BackendUnavailable, TableNotFound) as error:
         return Unknown(cause=f"the table could not be read back: {error}")
-    if _same(storage, now, attempt.base_location):
-        return Unknown(cause=f"the table is still at {attempt.base_location}")
-    return Unknown(cause=f"the table is at {now}, and {attempt.metadata_location} is gone")
+    if _same(storage, now, attempt.base):
+        return Unknown(cause=f"the table is still at {attempt.base}")
+    return Unknown(cause=f"the table is at {now}, and {attempt.target} is gone")
 
 
 def _settle_from_log(attempt: Attempt, now: str, metadata: Mapping[str, Any], storage: Storage) -> Outcome:
     entries = [entry for entry in metadata.get("metadata-log") or () if isinstance(entry, Mapping)]
     files = {_canonical(storage, str(entry.get("metadata-file"))) for entry in entries}
-    if _canonical(storage, attempt.metadata_location) in files:
-        return Committed(metadata_location=attempt.metadata_location)
-    reason = f"the table has moved from {attempt.base_location} to {now}"
-    if _canonical(storage, attempt.base_location) in files:
+    if _canonical(storage, attempt.target) in files:
+        return Committed(metadata_location=attempt.target)
+    reason = f"the table has moved from {attempt.base} to {now}"
+    if _canonical(storage, attempt.base) in files:
         return Conflict(reason=reason)
     # A log that does not reach back to the base was trimmed, and ours may have been in what was cut off. Times are no
     # proof: of two writers one may have a clock that is far behind.

@@ -87,10 +87,10 @@ class SqlCommitter(SwapCommitter):
 
     def _swap(self, attempt: Attempt) -> bool | Unknown:
         """One transaction. Before its COMMIT is sent an error changes nothing; after that, nobody can tell."""
-        values = {_location: attempt.metadata_location, _previous: attempt.base_location}
+        values = {_location: attempt.target, _previous: attempt.base}
         try:
             with self._engine.connect() as connection:
-                where = self._key & self._of_tables(connection) & (_location == attempt.base_location)
+                where = self._key & self._of_tables(connection) & (_location == attempt.base)
                 # What the inspection began must not hold an old view of the row.
                 connection.rollback()
                 self._begin(connection)
