@@ -22,7 +22,7 @@ from iceberg_cli.testing.iceberg_writer import TableBuilder
 
 DAY_MS = 86_400_000
 HISTORY_MS = 40 * DAY_MS
-# No folder of that name can be there, whatever room and rights there are.
+# No folder of that name can exist, whatever space and permissions there are.
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST)
 _KINDS = ("click", "view", "purchase", "search")
 _CUSTOMERS = ("Ada", "Grace", "Edsger", "Barbara", "Donald")
@@ -56,7 +56,7 @@ ORDERS_SPEC: dict[str, Any] = {"spec-id": 0, "fields": []}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoTables:
-    """Where the tables are: folders with `metadata/version-hint.text`."""
+    """The locations of the demo tables: folders with `metadata/version-hint.text`."""
 
     events: str
     orders: str
@@ -91,7 +91,7 @@ def create_demo(folder: str, *, now_ms: int) -> DemoTables:
 
 
 def _not_written(error: OSError, database: str) -> IcebergCliError:
-    """Why the warehouse is not there, or not all of it."""
+    """The error that the warehouse could not be written, or not all of it."""
     message = f"Cannot write {error.filename or database}: {error.strerror}"
     raised: IcebergCliError
     if error.errno in _NO_FOLDER:
@@ -104,7 +104,7 @@ def _not_written(error: OSError, database: str) -> IcebergCliError:
 
 
 class _History:
-    """A table, the time of its next commit, and the files of each append in order."""
+    """The history of a demo table: its builder, the time of its next commit, and the files of each append in order."""
 
     def __init__(self, table: TableBuilder, *, now_ms: int, steps: int) -> None:
         self.table = table
@@ -115,7 +115,7 @@ class _History:
         self.next_id = 1
 
     def tick(self) -> None:
-        """Go on by one interval; the last one ends now."""
+        """Advance the time by one interval; the last one ends now."""
         self.left -= 1
         self.table.time_ms = self.now_ms - self.left * self.step_ms
 
@@ -130,7 +130,7 @@ class _History:
 
 
 class _Events(_History):
-    """Table `events`."""
+    """The history of table `events`."""
 
     def __init__(self, location: str, now_ms: int) -> None:
         table = TableBuilder(
@@ -182,7 +182,7 @@ class _Events(_History):
         return self.table.commit("append", self.appends[-1], ref=ref)
 
     def file(self, ids: Sequence[int], day: int | None = None) -> Entry:
-        """A file of rows of `day` (from 1970), none of them later than now."""
+        """A data file with rows of `day` (in days since 1970), none of them later than now."""
         today, passed_ms = divmod(self.table.time_ms, DAY_MS)
         day, until_ms = (today, passed_ms) if day is None else (day, DAY_MS)
         at = [1000 * (day * DAY_MS + until_ms * i // len(ids)) for i in range(len(ids))]
@@ -219,7 +219,7 @@ class _Events(_History):
 
 
 class _Orders(_History):
-    """Table `orders`."""
+    """The history of table `orders`."""
 
     def __init__(self, location: str, now_ms: int) -> None:
         table = TableBuilder(
@@ -269,7 +269,7 @@ class _Orders(_History):
         return [entry["file_path"] for entry in files]
 
     def file(self, ids: Sequence[int]) -> Entry:
-        """A file of orders of today."""
+        """A data file with orders of today."""
         columns = {
             "order_id": pa.array(ids, pa.int64()),
             "customer": pa.array([_CUSTOMERS[i % len(_CUSTOMERS)] for i in ids]),
@@ -299,7 +299,7 @@ class _Orders(_History):
         self.table.commit("delete", removed=self.keys_of_data(path))
 
     def keys_of_data(self, path: str) -> list[Key]:
-        """A data file and its deletion vector, which must go together."""
+        """The keys of a data file and its deletion vector, which must be removed together."""
         return [
             key_of(e) for e in self.table.live() if path in {e["file_path"], e.get("referenced_data_file")}
         ]

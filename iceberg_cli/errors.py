@@ -1,4 +1,4 @@
-"""Every error an operator can meet; each class knows its exit code.
+"""Errors that operators can meet, each class with its exit code.
 
     IcebergCliError            1   a bug
     +- UsageError              2   the command line cannot be carried out as written
@@ -48,11 +48,11 @@ class IcebergCliError(Exception):
 
     @property
     def general(self) -> bool:
-        """Whether its next step is that of its class: who knows more of the operation may put another in its place."""
+        """Whether its next step is that of its class, which a caller that knows the operation may replace."""
         return self.next_step == self.default_next_step
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by its fields: a subclass's constructor asks for others than `args` holds."""
+        """Pickle the error by its fields: constructors of subclasses take other arguments than `args`."""
         return _restored, (type(self), self.args, self.__dict__)
 
 
@@ -62,7 +62,7 @@ def _restored(kind: type[IcebergCliError], args: tuple[Any, ...], fields: dict[s
     return error
 
 
-# What to install for a module that is not there, where its name alone is not it.
+# The requirement to install for a module, where it is not the module's name.
 _REQUIREMENTS = {
     "psycopg": "psycopg[binary]",
     "psycopg2": "psycopg2-binary",
@@ -201,11 +201,11 @@ class StorageFull(BackendUnavailable):
 
 
 def unavailable(message: str, cause: OSError | UnicodeError, *, next_step: str = "") -> BackendUnavailable:
-    """The error that names why the operating system refused, by its number.
+    """The error of the class that fits the operating system's error number, with its reason.
 
     Args:
         message: see `IcebergCliError`.
-        cause: what the operating system said.
+        cause: the operating system's error.
         next_step: see `IcebergCliError`.
     """
     number = cause.errno if isinstance(cause, OSError) else None

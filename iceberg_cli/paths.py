@@ -1,4 +1,4 @@
-"""Which object does a path name, and does it belong to a table? Strings only; nothing is looked up.
+"""Paths as tables record them: their canonical spelling, path keys, and a table's own folders. Strings only, no I/O.
 
 Paths are the literal strings that manifests record. They are never percent-decoded: `k=50%25` is a folder's
 real name. Three questions have three answers:
@@ -17,17 +17,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# Of a file that holds an Iceberg table's metadata.
+# Of an Iceberg table's metadata file.
 METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//([^/]*))?")
 _SCHEME_PATTERN = r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
 _S3_ALIASES = frozenset({"s3", "s3a", "s3n"})
-# Local disks resolve dot segments, as may what stands before an object store: clients send them as they are, all else
-# of a key encoded once more. So %2F, a backslash or a U+FF0F parts nothing there. No local name has a NUL.
+# Local disks resolve dot segments, as may a proxy before an object store: clients send them as they are, all else of
+# a key encoded once more. So %2F, a backslash or a U+FF0F separates nothing there. No local name has a NUL.
 _DOT_SEGMENT = r"(?:^|/)\.{1,2}(?:/|END)|\x00"
 _LITERAL_SCHEMES = frozenset({"file", "s3"})
-_ODD = r"|[\\\x01-\x1f\x7f]"  # what a storage makes of these that is not known here: Azure's a slash of a backslash
+_ODD = r"|[\\\x01-\x1f\x7f]"  # how other storages read these is not known here: Azure's reads a backslash as a slash
 _SUSPICIOUS_PATTERN = _DOT_SEGMENT.replace("END", r"\z")
 _SUSPICIOUS = re.compile(_DOT_SEGMENT.replace("END", r"\Z"))
 _SUSPICIOUS_ELSEWHERE = re.compile(_SUSPICIOUS.pattern + _ODD)
@@ -68,12 +68,12 @@ def canonical(path: str) -> str:
 
 
 def path_key(path: str) -> str:
-    """`path` without scheme and authority, repeated slashes and `/./` collapsed, nor any of these at its end."""
+    """`path` without scheme and authority, with repeated slashes and `/./` collapsed, and none of these at its end."""
     return _END_NOISE.sub("", _LOCAL_NOISE.sub("/", _SCHEME.sub("", path)))
 
 
 def is_suspicious(path: str) -> bool:
-    """Whether the path's storage could take it for another place than the key that it spells."""
+    """Whether the path's storage could resolve it to another object than the key that it spells."""
     match = _SCHEME.match(path)
     odd = _SUSPICIOUS if scheme_of(path) in _LITERAL_SCHEMES else _SUSPICIOUS_ELSEWHERE
     return odd.search(path[match.end() :] if match else path) is not None
@@ -133,14 +133,14 @@ def _may_be_noisy(paths: Any) -> bool:
 
 
 def folder_column(paths: Any) -> Any:
-    """What stands before the last slash of n strings; all of one that has none."""
+    """The part before the last slash of each of n strings; all of one that has none."""
     import pyarrow.compute as pc
 
     return pc.list_element(pc.split_pattern(paths, "/", max_splits=1, reverse=True), 0)
 
 
 def common_folders(folders: Sequence[str]) -> tuple[str, ...]:
-    """For each bucket or disk that canonical folders are in, the deepest folder that holds all of those, in order."""
+    """For each bucket or disk of canonical folders, the deepest folder that contains all of its folders, in order."""
     common: dict[str, list[str]] = {}
     for folder in folders:
         match = _SCHEME.match(folder)
@@ -160,7 +160,7 @@ def may_have(paths: Any, characters: bytes) -> bool:
 
 
 def may_begin_with(paths: Any, characters: bytes) -> bool:
-    """False only if none of the names that slashes part in n strings begins with one of some ASCII characters."""
+    """False only if no name between slashes in n strings begins with one of some ASCII characters."""
     import pyarrow.compute as pc
 
     for character in characters:
@@ -191,7 +191,7 @@ def _bytes_of(paths: Any) -> Iterator[Any]:
 
 
 def whole_store(location: str) -> str | None:
-    """The bucket that a location is all of, such as `s3://bucket`, or `/` for a local disk; None for a folder."""
+    """The whole bucket that a location names, such as `s3://bucket`, or `/` for a local disk; None for a folder."""
     folder = canonical(location).rstrip("/")
     if not folder and location:
         return "/"

@@ -1,4 +1,4 @@
-"""The command line: flags in, exit code out. One module for each command."""
+"""The entry point of the command line: from arguments to an exit code. Each command has a module of its own."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _MODULES = {
 
 
 def make_app(commands: Iterable[str] = _MODULES) -> typer.Typer:
-    """The command line with these commands, all by default: what is not registered need not be imported."""
+    """The typer application with these commands, all by default; modules of others are not imported."""
     app = typer.Typer(
         name="iceberg-cli",
         cls=PlainGroup,
@@ -134,7 +134,7 @@ def run(argv: list[str]) -> int:
 
 
 def _outcome(argv: list[str], *, as_json: bool) -> int:
-    """Run one command line and say why where it fails; its exit code."""
+    """Run one command line, print the error where it fails, and return its exit code."""
     try:
         return _invoke(argv)
     except OutputLost as error:
@@ -159,7 +159,7 @@ def _outcome(argv: list[str], *, as_json: bool) -> int:
 
 
 def _cancelled(stopped: stopping.Stopped) -> Cancelled:
-    """What a signal ended, in words."""
+    """The error of a command that a signal ended."""
     by = stopping.name_of(stopped.number)
     if stopping.at_once():
         error = Cancelled(f"Stopped at once by {by}", state="", next_step=stopping.RESUMABLE)
@@ -170,7 +170,7 @@ def _cancelled(stopped: stopping.Stopped) -> Cancelled:
 
 
 def _refuse_other_encodings(argv: list[str]) -> None:
-    """Refuse a name that is no UTF-8, or that is looked for in a folder of such a name: no table can name it."""
+    """Refuse a name that is no UTF-8, or that is relative to a folder of such a name: no table can have it."""
     try:
         place = os.getcwd()
     except OSError as error:
@@ -207,12 +207,12 @@ def _invoke(argv: list[str]) -> int:
 
 
 def _reader_left() -> int:
-    """Leave as programs do that write to a closed pipe: not with 0, for what follows the output was not done."""
+    """The exit code of programs that write to a closed pipe: not 0, for what follows the output was not done."""
     give_up_output()
     return 141
 
 
 def _nowhere_to_write(error: OutputLost) -> int:
-    """Say on standard error what the state is: the document that should say it cannot be written."""
+    """Print the state on standard error, since the document that should have it cannot be written."""
     give_up_output()
     return leave_with(error, as_json=False)

@@ -1,7 +1,7 @@
-"""What the completion scripts ask while a command line is typed: refs, snapshots and the like of a table.
+"""Completion candidates for the shell's completion scripts: refs, snapshots, versions and the like of a table.
 
-It looks at tables in folders of this machine only, takes a second at most, and answers nothing where it cannot answer:
-the shell waits for it, with a person in front. It does not open tables as commands do, for that loads libraries.
+It reads tables in local folders only, takes a second at most, and prints nothing where it fails: the shell waits for
+it, with a person in front. It does not open tables as commands do, for that loads libraries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_ANSWER = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeEr
 
 
 def answer(arguments: Sequence[str]) -> None:
-    """Print what fits, one a line, each with what it is after a tab; then end the process, whatever happened.
+    """Print the candidates, one a line, each with a description after a tab; then end the process in any case.
 
     Args:
         arguments: the kind and the words that are typed, see `candidates`.
@@ -126,5 +126,5 @@ def _metadata(place: str) -> dict[str, Any]:
 
 
 def _is_one_line(line: str) -> bool:
-    """A name with control characters would be several, or move the cursor."""
+    """Whether a line has no control characters, which would break it or move the cursor."""
     return all(part.isprintable() for part in line.split("\t", 1))

@@ -1,4 +1,4 @@
-"""What every command shares: options, opening the table, asking, and leaving with the right exit code."""
+"""The shared part of all commands: options, opening the table, confirmation, and exit codes of errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHARED = "Options of every command"
 
 @dataclass(kw_only=True)
 class Run:
-    """The options that every command shares, and what follows from them."""
+    """The options that every command shares, and the consoles, table and runtime made from them."""
 
     output_format: Annotated[
         str, typer.Option("--format", metavar="text|json", help="json: one document on standard output.")
@@ -98,7 +98,7 @@ class Run:
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on standard error.")] = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be carried out before anything is opened."""
+        """Refuse options that contradict each other before anything is opened."""
         if self.output_format not in ("text", "json"):
             raise UsageError(f"--format must be text or json, not {self.output_format!r}")
         self.engine_choice = EngineChoice(
@@ -115,9 +115,9 @@ class Run:
         )
 
     def spelled(self) -> list[str]:
-        """The shared options that say what a table is and when it is, as words of another command line.
+        """The shared options that decide which table and which time are meant, as words of another command line.
 
-        What a storage option says itself is left out: it may be a secret.
+        Values of storage options are left out: they may be secrets.
         """
         given = Run(
             catalog_config=self.catalog_config,
@@ -135,26 +135,26 @@ class Run:
 
     @property
     def json(self) -> bool:
-        """Whether one JSON document is asked for."""
+        """Whether the output is one JSON document."""
         return self.output_format == "json"
 
     @functools.cached_property
     def progress(self) -> Progress:
-        """Draws on standard error."""
+        """The progress display on standard error."""
         from iceberg_cli.cli.render import Progress
 
         return Progress(sys.stderr, enabled=not (self.no_progress or self.quiet))
 
     @functools.cached_property
     def out(self) -> Console:
-        """Where text goes."""
+        """The console for text, on standard output unless that has the JSON document."""
         from iceberg_cli.cli.render import console
 
         return console(sys.stderr if self.json else sys.stdout, color="NO_COLOR" not in os.environ)
 
     @property
     def err(self) -> Console:
-        """Where text goes that nothing silences."""
+        """The console for messages, on standard error."""
         from iceberg_cli.cli.render import console
 
         return console(sys.stderr, color="NO_COLOR" not in os.environ)
@@ -189,7 +189,7 @@ class Run:
         return table
 
     def _cache(self) -> tuple[Path, int] | None:
-        """Where runs keep what they learn, and how much of it."""
+        """The folder and the limit in bytes of the cache; None without a cache."""
         from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
 
         limit_bytes = size_bytes(self.cache_size, "--cache-size")
@@ -197,9 +197,9 @@ class Run:
         return None if self.no_cache or folder is None else (folder, limit_bytes)
 
     def save_cache(self) -> None:
-        """Keep for later runs what this one learnt of tables' immutable files; a run does not fail for it.
+        """Save the cache of tables' immutable files for later runs; a run does not fail for it.
 
-        What was noticed of them and is in no plan is told now.
+        Findings about these files that are in no plan are printed now.
         """
         for table in self._opened:
             for notice in table.notices():
@@ -209,7 +209,7 @@ class Run:
                 self.warn(f"what this run learnt is not kept: {reason}")
 
     def warn(self, text: str) -> None:
-        """A warning on standard error."""
+        """Print a warning on standard error."""
         self._say(f"warning: {text}")
 
     def _say(self, text: str) -> None:
@@ -217,7 +217,7 @@ class Run:
             self.tell(text)
 
     def tell(self, text: str) -> None:
-        """One line on standard error that nothing silences."""
+        """Print one line on standard error, also with --quiet."""
         self.progress.close()
         typer.echo(text, err=True)
 
@@ -239,7 +239,7 @@ class Run:
             yield key, value
 
     def runtime(self, *, limit_deletes: int | None = None, deadline: str | None = None) -> Runtime:
-        """Clock, ids, limits and the signals of this run."""
+        """The runtime of this run: clock, ids, limits and signals."""
         import socket
 
         from iceberg_cli.operation.apply import system_runtime
@@ -258,11 +258,11 @@ class Run:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether somebody can be asked."""
+        """Whether the run is on a terminal, so that a question can be answered."""
         return sys.stdin.isatty()
 
     def confirm(self, question: str, *, yes: bool) -> bool:
-        """Ask on the terminal. Without one, and without --yes, refuse: no answer can come."""
+        """Ask for confirmation on the terminal; without one, and without --yes, refuse."""
         if yes:
             return True
         if not self.on_terminal:
@@ -274,7 +274,7 @@ class Run:
         return typer.confirm(question, default=False, err=True)
 
     def show_report(self, report: Report, table: IcebergTable | DeltaTable) -> None:
-        """Print what happened to a table."""
+        """Print the report of a run on a table."""
         from iceberg_cli.cli import render
 
         self.progress.close()
@@ -288,10 +288,10 @@ class Run:
 
 
 def now_ms() -> int:
-    """The clock of the surface, in ms since the epoch."""
+    """The time by the system's clock, in ms since the epoch."""
     import time
 
-    return time.time_ns() // 1_000_000  # noqa: TID251 - this is the shell
+    return time.time_ns() // 1_000_000  # noqa: TID251 - the one clock
 
 
 def command(
@@ -299,8 +299,8 @@ def command(
 ) -> Callable[[Command], Command]:
     """Register a command whose parameter `run` stands for all shared options, or `only` for these fields of them.
 
-    What it learns is kept where it comes to an end, whatever its exit code, also where nobody reads its output; not
-    where an error stops it.
+    The cache is saved where the command comes to an end, whatever its exit code, also where nobody reads its output;
+    not where an error stops it.
     """
 
     def register(function: Command) -> Command:

@@ -1,4 +1,4 @@
-"""What `--help` and the manual pages say beside the commands' own words: groups of options, and examples."""
+"""Texts of `--help` and the manual pages beside the commands' docstrings: groups of options, and examples."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("For zsh, in a folder of $fpath:", "completion zsh > ~/.zfunc/_iceberg-cli"),
     ),
 }  # fmt: skip
-"""By command, the empty name being the program itself: what an example does, and its words after `iceberg-cli`."""
+"""The examples of each command, "" being the program itself: a description, and the words after `iceberg-cli`."""
 
 
 def group_of(names: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ def spread(
     Args:
         parameter: name of the command's parameter of type `options`.
         options: a dataclass; each field is annotated as typer wants it and has a default.
-        only: the names of the fields that are meant; others keep their defaults. None: all.
+        only: the names of the fields to replace it by; others keep their defaults. None: all.
 
     Returns:
         A decorator. The fields come after the command's other parameters.

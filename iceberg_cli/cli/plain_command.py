@@ -1,8 +1,8 @@
-"""Commands that read their texts and flags themselves.
+"""Typer commands that parse texts and flags without pydantic.
 
-Typer hands every value that is not a flag, also one that nobody gave, to pydantic, and importing pydantic takes longer
-than importing typer. A text needs no conversion and a number has its parser, so pydantic is asked only where typer
-would have more to say: a mistake, a value that must be there and is not, a type that no option here has.
+Typer passes every value that is not a flag, also one that is absent, to pydantic, and importing pydantic takes longer
+than importing typer. A text needs no conversion and a number has its parser, so pydantic is used only where typer
+does more: for a mistake, a required value that is missing, a type that no option here has.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _off(flag: TyperOption | None) -> TyperOption | None:
 
 
 def _read(parameter: Any, value: Any) -> Any:
-    """What typer would make of a value, or that it must be asked."""
-    described = getattr(parameter, "type_descriptor", None)  # typer 0.28 has none, and does not ask pydantic
+    """The value as typer would convert it, or `_ASK_TYPER` where typer itself has to."""
+    described = getattr(parameter, "type_descriptor", None)  # typer 0.28 has none, and does not use pydantic
     if described is None or parameter.callback is not None:
         return _ASK_TYPER
     many = parameter.multiple or parameter.nargs == -1

@@ -1,11 +1,11 @@
-"""What Ctrl-C and SIGTERM do, by what the process is about.
+"""The handling of Ctrl-C and SIGTERM, by the phase of the process.
 
-While it starts nothing has to be put in order: it ends there and then. While it looks and plans, an exception ends it,
-so that what is open is closed. While it changes a table, the first signal asks to stop at the next safe point and the
-second one is that exception. What follows is short, and is done before the end. One more signal than that ends it there
-and then, wherever it is.
+While it starts there is nothing to clean up: it ends at once. While it reads and plans, an exception ends it, so that
+what is open is closed. While it changes a table, the first signal requests a stop at the next safe point and the
+second one is that exception. What follows is short, and is done before the end. One more signal than that ends it at
+once, wherever it is.
 
-Little is imported here, for this is what the program begins with.
+Little is imported here, for the program imports this first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(BaseException):
-    """A signal ends the command. Not an `Exception`: nothing that goes on after an error goes on after this.
+    """The end of the command by a signal. Not an `Exception`: nothing that handles errors may go on after it.
 
     Args:
         number: of the signal.
@@ -45,7 +45,7 @@ class _Phase(Enum):
 
 @dataclass
 class _Process:
-    """What this process is about, and what it was told."""
+    """The phase and state of this process, and the signals that it received."""
 
     phase: _Phase = _Phase.STARTING
     state: str = UNCHANGED
@@ -57,7 +57,7 @@ _process = _Process()
 
 
 def hear() -> None:
-    """Take the signals from now on; those that whoever started the process lets it ignore stay ignored."""
+    """Handle the signals from now on; those that the process was started to ignore stay ignored."""
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_signal)
@@ -65,27 +65,27 @@ def hear() -> None:
 
 
 def begin() -> None:
-    """A command begins, and has changed nothing."""
+    """Record that a command begins, and has changed nothing."""
     _process.phase, _process.state = _Phase.LOOKING, UNCHANGED
     _process.heard, _process.raised = 0, False
 
 
 def end() -> None:
-    """The command has ended, but for what it still prints."""
+    """Record that the command has ended, but for what it still prints."""
     _process.phase = _Phase.ENDING
 
 
 def changed(state: str) -> None:
-    """Something is changed.
+    """Record that something is changed.
 
     Args:
-        state: what, in a sentence: what is true if a signal ends the command from now on.
+        state: a sentence on what is changed, true if a signal ends the command from now on.
     """
     _process.state = state
 
 
 def state() -> str:
-    """What state things are in, in a sentence."""
+    """The state of the table, in a sentence."""
     return _process.state
 
 
@@ -95,7 +95,7 @@ def heard() -> int:
 
 
 def ended_by(error: BaseException) -> Stopped | None:
-    """The signal that an error is or comes of, or None.
+    """The signal that an error is or was caused by, or None.
 
     An exception that strikes inside an import can come out of it as another one.
     """
@@ -107,16 +107,16 @@ def ended_by(error: BaseException) -> Stopped | None:
 
 
 def at_once() -> bool:
-    """Whether a signal ended what was under way, rather than looking and planning."""
+    """Whether a signal ended a change that was under way, rather than reading and planning."""
     return _process.phase is _Phase.WORKING
 
 
 @contextlib.contextmanager
 def at_safe_points(*, last: bool) -> Iterator[None]:
-    """Work that the first signal stops at a safe point only: see `heard`.
+    """Run a block that the first signal stops at a safe point only: see `heard`.
 
     Args:
-        last: nothing follows it but what is printed.
+        last: nothing follows the block but output.
 
     Raises:
         Stopped: a second signal came; or one did and the work had no safe point any more, and it was not the last.
@@ -149,14 +149,14 @@ def _on_signal(number: int, frame: object) -> None:  # noqa: ARG001 - the signat
 
 
 def _on_unraisable(unraisable: Any) -> None:
-    """Where Python cannot pass an exception on, as in a destructor, a signal is not lost."""
+    """Keep a signal where Python cannot pass its exception on, as in a destructor."""
     if isinstance(unraisable.exc_value, Stopped):
         _leave(unraisable.exc_value.number)
     sys.__unraisablehook__(unraisable)
 
 
 def _leave(number: int) -> NoReturn:
-    """End the process here, without putting anything in order."""
+    """End the process at once, without any cleanup."""
     sentence = {_Phase.WORKING: RESUMABLE, _Phase.ENDING: ""}.get(_process.phase, _process.state)
     if sentence:
         with contextlib.suppress(OSError):
@@ -165,5 +165,5 @@ def _leave(number: int) -> NoReturn:
 
 
 def name_of(number: int) -> str:
-    """What an operator calls a signal."""
+    """The name of a signal for operators."""
     return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name

@@ -1,4 +1,4 @@
-"""Standard streams that may be closed or full: no traceback, and no operation stops because nobody can be told."""
+"""Standard streams that may be closed or full: no traceback, and no operation stops for a lost message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATES = {
 
 
 class OutputLost(BackendUnavailable):
-    """Standard output cannot be written."""
+    """The error that standard output cannot be written."""
 
     default_next_step = "Give it room, or another place to write to, then run the same command again."
 
@@ -41,7 +41,7 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Standard error: what cannot be written is lost, and nothing else is."""
+    """Standard error, where what cannot be written is dropped without an error."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -51,9 +51,9 @@ class _Messages(io.FileIO):
 
 
 def guard_streams() -> None:
-    """Replace the standard streams by such whose failures are known as theirs.
+    """Replace the standard streams by ones that raise errors of their own.
 
-    One that is closed gets its number back first, lest a table's file be opened under it and be written into.
+    The descriptor of a closed one is opened again first, lest a table's file get it and be written into.
     """
     while (number := os.open(os.devnull, os.O_RDONLY)) < 3:
         pass
@@ -75,13 +75,13 @@ def _text(raw: io.FileIO, old: TextIO | None) -> io.TextIOWrapper:
 
 
 def give_up_output() -> None:
-    """Let what is still to be written go: the interpreter flushes standard output once more at its end."""
+    """Drop output that is still to be written: the interpreter flushes standard output once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 @contextmanager
 def after(report: Report) -> Iterator[None]:
-    """What cannot be written in here comes after what the report says."""
+    """Have an `OutputLost` of the block tell the state of the report."""
     try:
         yield
         sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""The table that a command line is about, and what was settled on it so far: an error's document tells of both.
+"""The table of a command line, and the operations recovered on it so far, for the document of an error.
 
-Few modules are imported here, for this is what the program begins with.
+Few modules are imported here, for the program imports this first.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _subject = _Subject()
 
 
 def begin() -> None:
-    """A command line begins, which names no table yet."""
+    """Record that a command line begins, which names no table yet."""
     _subject.table, _subject.settled = None, []
 
 
 def named(name: str) -> None:
-    """The command line names this table, which is not opened yet."""
+    """Record the table that the command line names, which is not opened yet."""
     _subject.table = {"name": name, "location": None, "format": None}
 
 
 def opened(identity: Mapping[str, str]) -> None:
-    """The table is opened.
+    """Record that the table is opened.
 
     Args:
         identity: its `name`, `location` and `format`.
@@ -42,10 +42,10 @@ def opened(identity: Mapping[str, str]) -> None:
 
 
 def settled(done: RecoveredOperation) -> None:
-    """An operation that an earlier run had left open was gone on with."""
+    """Record that an operation that an earlier run had left open was recovered."""
     _subject.settled.append(done)
 
 
 def document() -> dict[str, Any]:
-    """The fields of an error's document that tell of it."""
+    """The table and its recovered operations as fields of an error's document."""
     return {"table": _subject.table, "settled": [done.to_json() for done in _subject.settled]}

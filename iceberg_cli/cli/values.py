@@ -1,4 +1,4 @@
-"""Durations, times and sizes as operators write them. An unreadable one says what was read."""
+"""Parsers of option values: durations, times, sizes, numbers and key-value pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_DURATION_MS = 1_000 * 365 * 86_400_000
 
 
 def duration_ms(text: str, option: str) -> int:
-    """`7d`, `12h`, `30m`, `1w`, `90s`, or ISO 8601 such as `P7D` and `PT12H`, in ms.
+    """A duration in ms: `7d`, `12h`, `30m`, `1w`, `90s`, or ISO 8601 such as `P7D` and `PT12H`.
 
     Raises:
         UsageError: anything else, or more than a thousand years.
@@ -68,7 +68,7 @@ def time_ms(text: str, option: str, *, now_ms: int) -> int:
 
 
 def size_bytes(text: str, option: str) -> int:
-    """`8MiB`, `512MB` or plain bytes.
+    """A size in bytes: `8MiB`, `512MB` or plain bytes.
 
     Raises:
         UsageError: unreadable or zero.
@@ -81,10 +81,10 @@ def size_bytes(text: str, option: str) -> int:
 
 
 def target_bytes(text: str | None, option: str) -> int | None:
-    """About how large new files are, or None where nothing was said.
+    """The target size of new files in bytes, or None where none is given.
 
     Raises:
-        UsageError: unreadable, or outside what any file should have: mostly a size whose unit was forgotten.
+        UsageError: unreadable, or no plausible file size: mostly one whose unit was forgotten.
     """
     if text is None:
         return None

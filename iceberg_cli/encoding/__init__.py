@@ -1,1 +1,1 @@
-"""Bytes and columns that both formats share."""
+"""Encodings of bytes and columns that both formats share."""

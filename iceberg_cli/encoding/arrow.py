@@ -15,7 +15,7 @@ def array_of(values: npt.NDArray[Any], valid: Bools | None = None) -> pa.Array:
     """The numbers or booleans of `values`, null where they are not `valid`; numbers are not copied.
 
     `pa.array` would do the same, but for an array of numpy's it imports `numpy.ma` first, which takes longer than
-    all that a small table asks for.
+    all the work on a small table.
     """
     data = (
         np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
@@ -25,5 +25,5 @@ def array_of(values: npt.NDArray[Any], valid: Bools | None = None) -> pa.Array:
 
 
 def bitmap_of(valid: Bools | None) -> pa.Buffer | None:
-    """Arrow's validity bitmap; None where all is valid."""
+    """Arrow's validity bitmap of n booleans; None where all is valid."""
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))

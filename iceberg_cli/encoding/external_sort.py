@@ -1,4 +1,4 @@
-"""Rows that are too many for memory, put in order: sorted runs of them go to a file of this machine and are merged."""
+"""External merge sort of rows that do not fit in memory: sorted runs go to a local file and are merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Place = tuple[int, int]  # [start, stop)
 
 
 class SpillFile:
-    """Bytes, piece by piece. They are not mapped: what was mapped counts as this process's memory."""
+    """A temporary file of blocks of bytes. It is not mapped: what was mapped counts as this process's memory."""
 
     def __init__(self) -> None:
         import tempfile  # with what it imports it takes longer than most commands have for it
@@ -24,10 +24,10 @@ class SpillFile:
         self._size_bytes = 0
 
     def add(self, data: bytes) -> Place:
-        """Write a piece; where it is.
+        """Write a block, and return its byte range.
 
         Raises:
-            BackendUnavailable: the disk is full, say.
+            BackendUnavailable: the disk is full, for example.
         """
         start = self._size_bytes
         view = memoryview(data)
@@ -44,7 +44,7 @@ class SpillFile:
         return start, self._size_bytes
 
     def read(self, place: Place) -> bytes:
-        """A piece."""
+        """The block at a byte range."""
         start, stop = place
         return os.pread(self._file.fileno(), stop - start, start)
 
@@ -53,12 +53,12 @@ Key = tuple[int, str]
 
 
 class SortedRuns:
-    """Rows on their way through runs, each of which is written in blocks.
+    """An external sort of rows by sorted runs, each of which is written in blocks.
 
-    In memory is a run while it is made; then, of each run, up to a block, and the keys of the first rows of all blocks.
+    Memory has one run while it is made; then, of each run, up to a block, and the keys of the first rows of all blocks.
 
     Args:
-        keys: two columns, one of integers and one of strings, by which rows are to be ascending.
+        keys: two columns, one of integers and one of strings, by which rows are sorted ascending.
         rows: about how many come out at a time; a run has twice as many, a block a 128th.
     """
 
@@ -69,7 +69,7 @@ class SortedRuns:
         self._block_rows = max(1, rows >> 7)
         self._file = SpillFile()
         self._waiting: list[pa.Table] = []  # for a run
-        # Of each run, a row for each block: the keys of its first row, and its place.
+        # Of each run, a row for each block: the keys of its first row, and its byte range.
         self._blocks: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
@@ -79,7 +79,7 @@ class SortedRuns:
             self._write_run()
 
     def merged(self) -> Iterator[pa.Table]:
-        """All rows in their order, some at a time."""
+        """All rows in order, about `rows` at a time."""
         self._write_run()
         if not self._blocks:
             return
@@ -87,7 +87,7 @@ class SortedRuns:
         self._blocks.clear()
         places = zip(*(blocks[end].to_pylist() for end in ("start", "stop")), strict=True)
         waiting: list[pa.Table] = []
-        new = 0  # rows that came since some went
+        new = 0  # rows read since the last output
         for number, place in enumerate(places):
             waiting.append(from_ipc(self._file.read(place)))
             new += len(waiting[-1])
@@ -120,5 +120,5 @@ class SortedRuns:
         return first, second
 
     def _place(self, rows: pa.Table, key: Key) -> int:
-        """How many rows come before a key."""
+        """The number of rows before a key."""
         return bisect_left(range(len(rows)), key, key=lambda number: self._key(rows, number))

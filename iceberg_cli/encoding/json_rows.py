@@ -32,7 +32,7 @@ def json_rows(
     Args:
         table: n rows of integers, booleans, strings, binary values (base64), lists of those, maps to those, and
             structs of those.
-        ids: integer columns that are written as strings, because they hold 64-bit ids.
+        ids: integer columns that are written as strings, because they are 64-bit ids.
         bare: for a column of maps to strings, the keys whose strings are numbers or booleans already.
         texts: columns of strings that are JSON already.
         before: goes before each object.
@@ -78,14 +78,14 @@ def _characters(values: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def _each(values: pa.Array, text: Callable[[Any], str]) -> pa.Array:
-    """Each distinct value once through `text`."""
+    """`text` of each value, called once for each distinct one."""
     encoded = values.dictionary_encode()
     texts = [text(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 
 def _scalars(values: pa.Array, *, as_text: bool = False) -> pa.Array:
-    """JSON values."""
+    """The JSON text of each value."""
     kind = values.type
     if pa.types.is_string(kind):
         shown = quoted(values)

@@ -1,4 +1,4 @@
-"""The number of rows of a Parquet file, from the end of the file."""
+"""The number of rows of a Parquet file, from its footer."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ENCRYPTED_MAGIC: Final = b"PARE"
 
 @dataclass(frozen=True, slots=True)
 class Uncounted:
-    """Why the rows of a Parquet file are not known: a finding, by its rule and in words."""
+    """The reason why the rows of a Parquet file are not known: a finding's rule and message."""
 
     rule: str
     reason: str
 
 
 def parquet_footer_bytes(tail: bytes, size: int, path: str) -> int | None:
-    """How many bytes at the end of a Parquet file its footer takes; None where it is encrypted.
+    """The length of a Parquet file's footer in bytes; None where it is encrypted.
 
     Args:
         tail: the last bytes of the file, at least 8.

@@ -1,4 +1,4 @@
-"""Row ids: disjoint ranges, handed out upward from the first id that is free.
+"""Allocation of row ids: disjoint ranges, upward from the first id that is free.
 
 Each format converts its own counter: Iceberg's `next-row-id` is the first free id, Delta's high-water mark the last
 used one.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 def allocate(next_id: int, counts: Sequence[int]) -> tuple[list[int], int]:
-    """One range for each count.
+    """Allocate one range of row ids for each count.
 
     Args:
         next_id: the first free id.

@@ -1,4 +1,4 @@
-"""JSON from storage, read strictly: whole, bounded, and with one meaning only.
+"""A strict reader of JSON from storage: whole, bounded, and with one meaning only.
 
 The standard parser accepts more than JSON (NaN, duplicate keys, half a surrogate pair) and can be made to
 recurse or to spend minutes on one number. All of that is refused with `CorruptFile` naming path and place;
@@ -47,7 +47,7 @@ _SCANNED_BYTES: Final = 2**19  # the scan for depth needs ten times as much memo
 
 
 class _RefusedError(ValueError):
-    """What a parser hook found; `place` is a key or None."""
+    """A parser hook's refusal; `place` is a key or None."""
 
     def __init__(self, place: str | None, reason: str) -> None:
         super().__init__(reason)
@@ -97,9 +97,9 @@ class Lines(NamedTuple):
 
     Args:
         values: one dict for each line that is not blank.
-        numbers: of those lines, the first is 1.
+        numbers: line numbers of the values, the first line being 1.
         fractions: whether any number was written with a fraction or an exponent.
-        repeated: numbers of the lines where the last of several equal keys counts.
+        repeated: line numbers where the last of several equal keys counts.
     """
 
     values: list[dict[str, Any]]
@@ -185,7 +185,7 @@ def dumps(value: Mapping[str, Any]) -> bytes:
 
 
 def _check_bounds(data: bytes | bytearray, path: str) -> None:
-    """Refuse what the parser must not even see: its memory and its stack are not ours to lose."""
+    """Refuse text that could exhaust the parser's memory or stack."""
     if len(data) > MAX_BYTES:
         raise CorruptFile(path, MAX_BYTES, f"{len(data)} bytes of JSON; at most {MAX_BYTES} are read")
     if data.startswith(b"\xef\xbb\xbf"):
@@ -214,7 +214,7 @@ def _without_escapes(data: bytes | bytearray) -> bytes | bytearray:
 
 
 def _first_too_deep(structure: bytes | bytearray) -> int | None:
-    """Which of the quotes and brackets goes too deep; None if none does. Looks at one chunk at a time."""
+    """The index of the quote or bracket that goes too deep; None if none does. Reads one chunk at a time."""
     depth_before, quotes_before = 0, 0
     for start in range(0, len(structure), _SCANNED_BYTES):
         chunk = np.frombuffer(structure, np.uint8, min(_SCANNED_BYTES, len(structure) - start), start)
@@ -240,7 +240,7 @@ def _offset_of_structure(plain: bytes | bytearray, index: int) -> int:
 
 
 class _SharedValues:
-    """Builds objects of one file; equal leaves become one object, equal short strings one string."""
+    """A builder of the objects of one file: equal leaves become one object, equal short strings one string."""
 
     __slots__ = ("objects", "strings")
 

@@ -1,4 +1,4 @@
-"""A 64-bit hash of strings, many at a time, straight from the bytes of a decoded buffer.
+"""A vectorised 64-bit hash of strings, straight from the bytes of a decoded buffer.
 
 Equal strings hash equally wherever they come from. Different ones may collide: a collision may only ever keep a file,
 or make who uses the hashes compare the strings themselves.
@@ -29,7 +29,7 @@ def hash_strings(
 
     Args:
         buffer: all bytes, with at least 8 more behind the last string.
-        starts: n positions in `buffer`.
+        starts: n offsets in `buffer`.
         lengths: n lengths in bytes.
 
     Returns:
@@ -51,7 +51,7 @@ def hash_column(column: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def words_of(buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """The little-endian 64-bit word at every byte position of `buffer`; no copy."""
+    """The little-endian 64-bit word at every byte offset of `buffer`; no copy."""
     return np.ndarray((len(buffer) - _WORD_BYTES + 1,), "<u8", buffer=buffer, strides=(1,))
 
 

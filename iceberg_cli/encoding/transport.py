@@ -1,4 +1,4 @@
-"""Errors and tables on their way between processes: from those that work to the one that waits, or to each other."""
+"""Pickles of errors and tables that processes send each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iceberg_cli.errors import IcebergCliError
 
 
 def pickled_error(error: BaseException, where: str) -> bytes:
-    """The error with its fields, and for a bug the text of its traceback, which itself cannot travel.
+    """A pickle of an error with its fields, and for a bug the text of its traceback, which cannot be pickled.
 
     Args:
         error: that was caught.
@@ -32,7 +32,7 @@ def pickled_error(error: BaseException, where: str) -> bytes:
 
 
 def pickled_data(value: Any) -> bytes:
-    """A pickle in which each table has its own rows only: Arrow's pickle of a slice has all that it was cut from."""
+    """A pickle in which each table has its own rows only: Arrow's pickle of a slice has those of the whole table."""
     data = io.BytesIO()
     _Pickler(data, 5).dump(value)
     return data.getvalue()
@@ -45,7 +45,7 @@ class _Pickler(pickle.Pickler):
 
 
 def to_ipc(table: pa.Table) -> bytes:
-    """A table as bytes, its own rows only."""
+    """A table in Arrow's IPC format, its own rows only."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

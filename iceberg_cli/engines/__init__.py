@@ -1,4 +1,4 @@
-"""The engine port: run pure functions over many files. Engines never commit and never delete."""
+"""The engine interface: pure functions run over many files. Engines never commit and never delete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """How far a phase is. `total` is None where it is not known yet."""
+    """The progress of a phase. `total` is None where it is not known yet."""
 
     phase: str
     done: int
@@ -34,12 +34,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class BuiltFile:
-    """A new file of a task.
+    """A new file that a task built.
 
     Args:
         path: unique; it is created there once, and read back.
         data: its bytes, which stay where they were made; equal runs of a task make equal bytes.
-        result: what is handed to the caller once it is written; picklable, the smaller the better.
+        result: returned to the caller once the file is written; picklable, the smaller the better.
     """
 
     path: str
@@ -51,11 +51,11 @@ OnEvent = Callable[[Event], None]
 
 
 class Engine(Protocol):
-    """Runs pure functions over whole collections of files."""
+    """An engine, which runs pure functions over many files."""
 
     @property
     def name(self) -> str:
-        """As in `--engine`."""
+        """The engine's name, as in `--engine`."""
         ...
 
     def scan(
@@ -72,17 +72,17 @@ class Engine(Protocol):
     ) -> Iterator[Parsed]:
         """Read each file once, whole, and parse them in batches of a bounded number of bytes.
 
-        `load` and `parse` may run in other processes, and on other machines: what they change is lost, they must hold
-        values only, the items that they get are copies, and what `parse` returns must be picklable, the smaller the
-        better.
+        `load` and `parse` may run in other processes, and on other machines: what they change is lost, they may close
+        over values only, the items that they get are copies, and what `parse` returns must be picklable, the smaller
+        the better.
 
         Args:
             items: one per file.
             source: the file of an item.
-            load: pure; one file's bytes, made ready for `parse` (inflated, say).
+            load: pure; prepares one file's bytes for `parse`, for example inflates them.
             parse: pure; gets items with what `load` made of them, in the order of `items`.
             phase: name for progress.
-            missing_ok: hand a file that is gone to `parse` as None instead of stopping.
+            missing_ok: give a file that is gone to `parse` as None instead of stopping.
             batch_bytes: about so many bytes of files are parsed at once, or fewer.
             on_event: progress.
 
@@ -98,7 +98,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class ShuffleEngine(Engine, Protocol):
-    """An engine with workers that hand parts of what they read to each other, so that it need not pass through here."""
+    """An engine whose workers shuffle what they read among each other, so that it need not pass through the driver."""
 
     def shuffle(
         self,
@@ -114,7 +114,7 @@ class ShuffleEngine(Engine, Protocol):
         phase: str,
         on_event: OnEvent,
     ) -> Iterator[Any]:
-        """Read each file once, share out what is parsed among buckets, and combine each bucket in one task.
+        """Read each file once, assign what is parsed to buckets, and combine each bucket in one task.
 
         `combine` and `then` run in other processes, as `load` and `parse` do. A file that the last of them gives as
         `BuiltFile` is written there. A task may run twice, side by side even.
@@ -124,17 +124,17 @@ class ShuffleEngine(Engine, Protocol):
             source: the file of an item.
             load: see `scan`.
             parse: see `scan`; a file that is gone is None; gives what goes into some buckets.
-            combine: gets a bucket's number and everything that is in it, in no order.
-            then: combines once more: `combine` gives what goes into some buckets of a second exchange, as `parse`
+            combine: gets a bucket's index and all its contents, in no order.
+            then: combines once more: `combine` gives what goes into some buckets of a second shuffle, as `parse`
                 does, and this one gets each of those.
-            buckets: how many there are: their numbers are below.
-            then_buckets: how many the second exchange has.
+            buckets: how many there are: their indices are below.
+            then_buckets: how many the second shuffle has.
             phase: name for progress.
             on_event: progress.
 
         Returns:
-            What the last function returned for each bucket that anything is in, in no order; of a
-            `BuiltFile` its result.
+            What the last function returned for each bucket that is not empty, in no order; of a `BuiltFile` its
+            result.
 
         Raises:
             What the functions raise, and BackendUnavailable; whatever came before must not be used.

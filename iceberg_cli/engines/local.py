@@ -23,18 +23,18 @@ _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
 _HANDFUL_FILES = 16  # local ones that a thread reads at once
 _HANDFUL_BYTES = 1 << 20
-_WORKER_BATCH_BYTES = 6 << 20  # each worker holds one while the other workers hold theirs
+_WORKER_BATCH_BYTES = 6 << 20  # each worker has one in memory at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Reads and loads in `threads` threads, a bounded number of files and bytes ahead of the parser.
+    """The engine that reads and loads in `threads` threads, a bounded number of files and bytes ahead of the parser.
 
     Args:
         storage: of the files.
         threads: that read side by side.
-        workers: processes that large scans are divided among; more than one only for a storage that survives a fork.
-        lanes_from_bytes: the size of a scan below which forking costs more than it saves.
+        workers: processes that large scans are split among; more than one only for a storage that survives a fork.
+        workers_from_bytes: the size of a scan below which forking costs more than it saves.
     """
 
     storage: Storage
@@ -67,7 +67,7 @@ class LocalEngine:
                 raise CorruptFile(path, None, "the table needs this file and it is not there") from None
             return len(data), load(item, data)
 
-        # Closes what is drawn of the phase before, whose thread must be gone before workers are forked.
+        # Closes the display of the phase before, whose thread must be gone before workers are forked.
         on_event(Event(phase=phase, done=0, total=len(items)))
         if self.workers > 1 and self._pays([source(item) for item in items]):
             parts = self._in_processes(items, source, read, parse, batch_bytes)
@@ -81,7 +81,7 @@ class LocalEngine:
                 on_event(Event(phase=phase, done=done, total=len(items)))
 
     def _pays(self, sources: Sequence[Source]) -> bool:
-        """Whether workers would be done sooner. What they share out must have known sizes, and be local."""
+        """Whether worker processes would be done sooner: only for local files of known sizes."""
         sizes = [source.size_bytes for source in sources]
         enough = len(sizes) > 1 and sum(sizes) >= self.workers_from_bytes
         return enough and all(sizes) and all(scheme_of(source.path) == "file" for source in sources)
@@ -94,7 +94,7 @@ class LocalEngine:
         parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
         batch_bytes: int,
     ) -> Generator[tuple[int, Parsed], None, None]:
-        """Numbers of files and what was parsed, batch by batch."""
+        """The number of files and the parsed value of each batch, in this process."""
         batch: list[tuple[Item, Loaded | None]] = []
         bytes_read = 0
         for item, (size_bytes, loaded) in self._read_ahead(items, source, read):
@@ -114,7 +114,7 @@ class LocalEngine:
         parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
         batch_bytes: int,
     ) -> Generator[tuple[int, Parsed], None, None]:
-        """The same, divided among processes."""
+        """The number of files and the parsed value of each batch, split among worker processes."""
         from iceberg_cli.engines.process_pool import started
 
         sizes = [source(item).size_bytes for item in items]
@@ -138,7 +138,7 @@ class LocalEngine:
         source: Callable[[Item], Source],
         read: Callable[[Item], tuple[int, Loaded | None]],
     ) -> Iterator[tuple[Item, tuple[int, Loaded | None]]]:
-        """Items in their order with what was read, a bounded number of files and bytes ahead."""
+        """Items in their order with their files, read a bounded number of files and bytes ahead."""
 
         def read_all(some: Sequence[Item]) -> list[tuple[int, Loaded | None]]:
             return [read(item) for item in some]
@@ -167,9 +167,9 @@ class LocalEngine:
 def _handfuls(
     items: Sequence[Item], source: Callable[[Item], Source]
 ) -> Iterator[tuple[Sequence[Item], int]]:
-    """Items in their order, as many at a time as one thread reads, and their bytes.
+    """Groups of items in their order, as many as one thread reads at once, with their size in bytes.
 
-    Handing a small local file to a thread takes longer than reading it.
+    Passing a small local file to a thread takes longer than reading it.
     """
     start = size_bytes = 0
     for index, item in enumerate(items):
@@ -182,7 +182,7 @@ def _handfuls(
 
 
 def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, workers: int) -> list[Sequence[Item]]:
-    """Items in their order, at most about `batch_bytes` of them at a time, and about as many for each worker."""
+    """Batches of items in their order, at most about `batch_bytes` each, and about as many for each worker."""
     rounds = max(1, math.ceil(sum(sizes) / (batch_bytes * workers)))
     split = sum(sizes) / (rounds * workers)
     batches: list[Sequence[Item]] = []
@@ -197,7 +197,7 @@ def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, workers:
 
 
 def engine_of(storage: Storage, *, local: bool) -> LocalEngine:
-    """Workers for files of local disks only: other storages have threads, which do not survive a fork."""
+    """The local engine of a storage. Only local disks get workers: other storages' threads do not survive a fork."""
     if not local:
         return LocalEngine(storage, threads=_REMOTE_THREADS)
     # On other systems their own libraries may not be used after a fork.

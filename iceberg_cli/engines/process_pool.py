@@ -1,4 +1,4 @@
-"""Workers: forked processes that work on batches side by side, and hand results back in the order of the batches.
+"""Forked worker processes that work on batches side by side, and return results in the order of the batches.
 
 A worker is a copy of this process as it is at the fork, so closures need not be pickled; only results travel, each in a
 frame that names its batch. A full pipe holds a worker back: none gets further ahead than a batch or two. A worker never
@@ -40,7 +40,7 @@ class _Worker:
     pipe: BinaryIO
 
     def result(self, index: int) -> Any:
-        """What became of batch `index`, which is the next one of this worker."""
+        """The result of batch `index`, which is the next one of this worker."""
         failed, found, size, count = _FRAME.unpack(self._exactly(_FRAME.size))
         data = self._exactly(size)
         buffers = [self._exactly(_SIZE.unpack(self._exactly(_SIZE.size))[0]) for _ in range(count)]
@@ -139,7 +139,7 @@ def _fork(number: int, workers: int, split: Callable[[int], Iterable[Any]], othe
 def _run(
     number: int, workers: int, split: Callable[[int], Iterable[Any]], writer: int, not_ours: Sequence[int]
 ) -> NoReturn:
-    """All that a worker does. Whether to stop is its parent's decision: it hears neither Ctrl-C nor SIGTERM."""
+    """The main function of a worker. Its parent decides when to stop: it ignores Ctrl-C and SIGTERM."""
     code = 1
     try:
         for number_of_signal in _STOP_SIGNALS:
@@ -147,7 +147,7 @@ def _run(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
         bytearray(_KEPT_BYTES)
         gc.freeze()  # looking for garbage among the parent's objects would copy the memory they are in
-        # While a worker held the reading end of a pipe, nobody who writes to it would notice that the parent is gone.
+        # While a worker had the reading end of a pipe open, no writer to it would notice that the parent is gone.
         for descriptor in not_ours:
             os.close(descriptor)
         index = number

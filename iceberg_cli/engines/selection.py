@@ -1,4 +1,4 @@
-"""What the operator says about engines."""
+"""The operator's choice of an engine, and the Spark sessions that exist."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _HERE = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")  # masters that are this 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineChoice:
-    """Which engine reads, and which Spark.
+    """The engine that is to read, and the Spark that is to run it.
 
     Args:
         engine: `auto`, `local` or `spark`.
         master: of a Spark cluster.
         remote: of a Spark Connect server.
         conf: of Spark.
-        say: gets one line that tells what was chosen and why, where there was a choice.
+        say: gets one line with what was chosen and why, where there was a choice.
     """
 
     engine: str = "auto"
@@ -47,7 +47,7 @@ class EngineChoice:
 
     @property
     def may_be_spark(self) -> bool:
-        """Whether Spark is asked for, or is there to be chosen: a master, a remote or a running session is known."""
+        """Whether Spark is named, or can be chosen: a master, a remote or a running session is known."""
         if self.engine != "auto":
             return self.engine == "spark"
         named = self.master or self.remote or any(name in self.conf for name in _CONF)
@@ -78,7 +78,7 @@ class EngineChoice:
 
 
 def active_session() -> Any:
-    """The Spark session that runs in this process, if any; asking does not import Spark."""
+    """The Spark session that runs in this process, if any; does not import Spark."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession

@@ -1,1 +1,1 @@
-"""Which format, storage and engine a table has."""
+"""The choice of a table's format, storage and engine."""

@@ -1,4 +1,4 @@
-"""Local or Spark: by what the operator says, or by how much there is to read."""
+"""The choice of the local or the Spark engine, by the operator's options or by how much there is to read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine
                 read = "the newest version's log holds"
                 size_bytes = log_bytes(segment, table.log.last_checkpoint())
         except CorruptFile:
-            # The command itself will say what is wrong, and may be the one that looks for it.
+            # The command itself will report what is wrong, and may be the one that checks it.
             return table.engine
         large = size_bytes >= CROSSOVER_BYTES
         cores = choice.cores_here if large else None
@@ -64,7 +64,7 @@ def engine_for(table: IcebergTable | DeltaTable, choice: EngineChoice) -> Engine
 
 
 def log_bytes(segment: Segment, hint: CheckpointHint | None) -> int:
-    """How long the files are that a version of a Delta table is read from, by names and hints alone."""
+    """The size in bytes of the files that a version of a Delta table is read from, by names and hints alone."""
     commits = sum(file.size_bytes for file in segment.commits)
     if segment.checkpoint is None:
         return commits
@@ -81,7 +81,7 @@ def _newest_file(segment: Segment) -> str:
 
 
 def manifest_bytes(table: IcebergTable) -> int:
-    """How long the manifests of the current snapshot are together: about what a scan of the whole table reads."""
+    """The size in bytes of the current snapshot's manifests: about what a scan of the whole table reads."""
     from iceberg_cli.iceberg.reachability.question import snapshot_files
 
     snapshot = table.metadata.current_snapshot()

@@ -1,4 +1,4 @@
-"""From what the operator typed to an open table: storage, committer and engine are picked here."""
+"""The opening of a table by the name that the operator typed, with its storage, catalog and engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.apply import Verb
 
 _LOG_FOLDER = "_delta_log"
-_LOG_WORKERS_FROM_BYTES = 32 << 20  # Arrow reads JSON as fast as workers hand it over
+_LOG_WORKERS_FROM_BYTES = 32 << 20  # Arrow reads JSON as fast as workers return it
 _FILE_ENDINGS = (".json", ".json.gz")  # of names that could be a catalog's too
 _LEVELS = ("CATALOG", "NAMESPACE", "TABLE")
 _CATALOG_NAME = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
@@ -49,12 +49,11 @@ def open_table(
     Args:
         name: a folder or URI, a metadata file, or `catalog.namespace.table`.
         storage_options: for the storage adapters.
-        catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own places.
+        catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own locations of it.
         allow_roots: folders outside the table's own in which files may be deleted too.
         trust_lists: believe manifest lists that look cut short.
-        engine: what the operator says about engines, or None for the local one.
-        cache: folder and limit in bytes of what runs learn of immutable files, see `iceberg/reachability/cache.py`, or
-            None.
+        engine: the operator's choice of an engine, or None for the local one.
+        cache: folder and limit in bytes of the cache of immutable files, see `iceberg/reachability/cache.py`, or None.
         on_event: progress.
 
     Returns:
@@ -92,7 +91,7 @@ def open_table(
 
 
 def _check_parts(name: str) -> None:
-    """Refuse the name of a catalog's table that lacks a part, where no folder or file has that name."""
+    """Refuse a catalog table's name without all its parts, where no folder or file has that name."""
     if not _TOO_FEW_PARTS.fullmatch(name) or name.endswith(_FILE_ENDINGS) or os.path.lexists(name):
         return
     raise TableNotFound(
@@ -134,12 +133,12 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
     from iceberg_cli.delta.log_commit import DeltaLogCommitter
     from iceberg_cli.delta.table import DeltaTable
 
-    # Arrow's own allocator keeps what it was given once: of a large log, half as much again as the system's.
+    # Arrow's own allocator keeps freed memory: with a large log, half as much again as the system's.
     pa.set_memory_pool(pa.system_memory_pool())
     root = storage.canonical(opened).rstrip("/")
     local = scheme_of(root) == "file"
     if local:
-        # One name, whatever links lead to it: a journal's files are found again, and are known as the table's own.
+        # One path, whatever links lead to it: a journal's files are found again, and are known as the table's own.
         root = os.path.realpath(root or "/")
         # The log may be a link: it is this table's wherever it is, and old versions go from there.
         storage = storage.trusting(root, f"{root}/{_LOG_FOLDER}")
@@ -161,9 +160,9 @@ def _delta_table(opened: str, storage: RoutedStorage, on_event: OnEvent) -> Delt
 
 
 def _refuse_iceberg_options(overrides: UnsafeOverrides, name: str, root: str) -> None:
-    """Refuse both for a Delta table, but for its own root where that is a whole bucket.
+    """Refuse options of Iceberg tables for a Delta table; `root` may be named where it is a whole bucket.
 
-    Of a shallow clone's files in another table's folder nobody can tell who else needs them.
+    From which other tables a shallow clone's files in another table's folder are reachable cannot be known.
     """
     for option, given in (
         ("--unsafe-trust-lists", overrides.trust_lists),
@@ -174,14 +173,14 @@ def _refuse_iceberg_options(overrides: UnsafeOverrides, name: str, root: str) ->
 
 
 def iceberg_files(log: DeltaLog) -> UniformFiles:
-    """What Iceberg metadata in a Delta table's folder reaches: read with the storage and engine of the log."""
+    """The files reachable from Iceberg metadata in a Delta table's folder, by the storage and engine of the log."""
     from iceberg_cli.iceberg.shared_folders import UniformFiles
 
     return UniformFiles(storage=log.storage, engine=log.engine, root=log.root, on_event=log.on_event)
 
 
 def _choose_engine(table: IcebergTable | DeltaTable, engine: EngineChoice | None) -> None:
-    """Take Spark where the operator asks for it, or where there is enough to read."""
+    """Set the Spark engine where the operator chose it, or where there is enough to read."""
     if engine is not None and engine.may_be_spark:
         from iceberg_cli.formats.engine import engine_for
 

@@ -1,1 +1,1 @@
-"""Values: what a verb would change, and what it changed. No format, no input or output."""
+"""Values of what a verb would change, and of what it changed. No format, no input or output."""

@@ -1,4 +1,4 @@
-"""Reading back the `plan/2` document that `plan -o` and the journal keep, and `plan/1` of the first release."""
+"""The reader of the `plan/2` document that `plan -o` and the journal save, and of `plan/1` of the first release."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
 
 
 def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path: str) -> Plan:
-    """Inverse of `Plan.to_json`.
+    """The plan of a document, the inverse of `Plan.to_json`.
 
     Args:
         value: the document.
@@ -87,7 +87,7 @@ def _from_first(value: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **value,
         "base": {**base, "last_sequence_number": str(base["last_sequence_number"])},
-        # It does not say which warnings are lasting: none is kept quiet.
+        # It does not record which warnings are lasting: none is kept quiet.
         "lasting": value["warnings"],
     }
 

@@ -1,4 +1,4 @@
-"""What a check found: of each rule the first examples, and how often it is broken in all.
+"""Findings of a check: for each rule the first examples, and how often it is broken in all.
 
 A rule is an error where readers may fail or give other rows, or where this tool's own verbs rely on it; a warning where
 the specification is broken and readers do without; information where nothing is wrong.
@@ -30,7 +30,7 @@ Example = tuple[str, str]  # where, what
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What holds for a sound table."""
+    """A rule that a sound table keeps."""
 
     severity: str
     section: str  # of the specification
@@ -39,21 +39,21 @@ class Rule:
 
 @dataclass(slots=True)
 class RuleFindings:
-    """A growing set, small enough to go from process to process; each format's has the rules of its own."""
+    """Findings by rule, small enough to be sent between processes; each format's subclass has the rules of its own."""
 
     RULES: ClassVar[Mapping[str, Rule]]
     examples: dict[str, list[Example]] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
 
     def add(self, rule: str, where: str, message: str, *, times: int = 1) -> None:
-        """Take one finding, or one that stands for `times`."""
+        """Add one finding, or one that stands for `times`."""
         examples = self.examples.setdefault(rule, [])
         if len(examples) < EXAMPLES:
             examples.append((where, message))
         self.totals[rule] = self.totals.get(rule, 0) + times
 
     def add_rows(self, rule: str, bad: Bools, tell: Callable[[int], Example]) -> None:
-        """Take every row that is bad; `tell` is asked for the first ones only."""
+        """Add a finding for every bad row; `tell` is called for the first ones only."""
         total = int(np.count_nonzero(bad))
         if not total:
             return
@@ -62,21 +62,21 @@ class RuleFindings:
         self.totals[rule] = self.totals.get(rule, 0) + total
 
     def merge(self, other: Self) -> None:
-        """Take what another one has, after what is here."""
+        """Add the findings of another one after these."""
         for rule, examples in other.examples.items():
             mine = self.examples.setdefault(rule, [])
             mine.extend(examples[: EXAMPLES - len(mine)])
             self.totals[rule] = self.totals.get(rule, 0) + other.totals[rule]
 
     def counts(self) -> dict[str, int]:
-        """How many there are of each severity."""
+        """The number of findings of each severity."""
         counts = dict.fromkeys(SEVERITIES, 0)
         for rule, total in self.totals.items():
             counts[self.RULES[rule].severity] += total
         return counts
 
     def left_out(self) -> dict[str, int]:
-        """By rule, how many are not among the rows."""
+        """By rule, the number of findings that are not among `rows`."""
         more = {rule: total - len(self.examples[rule]) for rule, total in self.totals.items()}
         return {rule: more[rule] for rule in self.RULES if more.get(rule)}
 
@@ -99,7 +99,7 @@ class RuleFindings:
 
 
 def reason_of(error: CorruptFile) -> str:
-    """What is wrong in a file, without its path."""
+    """The message of an error in a file, without the file's path."""
     if error.offset is None:
         return error.reason
     place = f"byte {error.offset}" if isinstance(error.offset, int) else error.offset

@@ -1,4 +1,4 @@
-"""Names that are written nearly like one that is not there."""
+"""Suggestions for a mistyped name."""
 
 from __future__ import annotations
 

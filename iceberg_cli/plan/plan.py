@@ -1,6 +1,6 @@
-"""Plan, Verdict, Task, Reach, Step, Base, Report: plain values that can be printed, saved, compared and refused.
+"""Plans and their parts: plain values that can be printed, saved, compared and refused.
 
-JSON forms are `plan/2` and `report/1` of the command line. Snapshot ids and other 64-bit ids are strings there.
+The JSON form is `plan/2` of the command line. Snapshot ids and other 64-bit ids are strings there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A value that decided something, and where it came from."""
+    """The value of an option, and where it came from."""
 
     value: Any
     source: str
@@ -53,7 +53,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One candidate, keep or not, and why."""
+    """The decision to keep one candidate or not, and the reason."""
 
     subject: str  # snapshot, branch, tag, schema, partition-spec
     id: str
@@ -88,9 +88,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A file that was written for a task and that nobody references yet.
+    """A file that was written for a task and that nothing references yet.
 
-    `row` says of it what its parent must record, by the format's own field names; what exists only once the base is
+    `row` has what its parent must record of it, by the format's own field names; what exists only once the base is
     known is absent.
     """
 
@@ -102,24 +102,24 @@ class Draft(Protocol):
     """A snapshot without the numbers that exist only once the base is known; the format's own type."""
 
     def to_json(self) -> dict[str, Any]:
-        """What an operator may want to know of it."""
+        """JSON form, for operators."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedDraft:
-    """What a saved plan tells of a draft. To be carried out, the draft is made again."""
+    """The JSON form of a draft in a saved plan. To be carried out, the draft is made again."""
 
     document: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As it was saved."""
+        """The JSON form as it was saved."""
         return dict(self.document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a commit does, in the wire form of the format: Iceberg's REST updates, Delta's draft actions.
+    """The content of a commit, in the wire form of the format: Iceberg's REST updates, Delta's draft actions.
 
     `draft` is the snapshot that the commit makes after its updates, if it makes one. Neither carries a number that
     exists only once the base is known. `counts` are the result columns that the commit adds to the report.
@@ -140,7 +140,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFiles:
-    """Where to start reading what one snapshot reaches."""
+    """A snapshot's manifest list and counts, from which a reachability scan starts."""
 
     snapshot_id: int
     manifest_list: str | None
@@ -164,7 +164,7 @@ class NamedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachQuestion:
-    """A question: which files do `expired` reach that `kept` do not?"""
+    """The input of a reachability scan: which files are reachable from `expired` and not from `kept`?"""
 
     expired: tuple[SnapshotFiles, ...]
     kept: tuple[SnapshotFiles, ...]
@@ -175,12 +175,12 @@ class ReachQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One stage -> bind -> commit -> sweep, any part absent."""
+    """One step of a plan: stage, bind, commit and sweep, any part absent."""
 
     name: str
     requires: str | None = None  # what must hold when it starts, in words
-    # Carried out as it was shown, without planning again, right after the commit of the step before it: it tells of
-    # that step, as the end of a VACUUM does. Where that step committed nothing, it is left out.
+    # Carried out as it was shown, without planning again, right after the commit of the step before it: it records
+    # that step, as VACUUM END does. Where that step committed nothing, it is left out.
     unconditional: bool = False
     tasks: tuple[Task, ...] = ()
     change: Change | None = None
@@ -189,7 +189,7 @@ class Step:
 
     @property
     def saved(self) -> bool:
-        """Whether it was read from a document, which does not hold what carrying it out needs."""
+        """Whether it was read from a document, which lacks what is needed to carry it out."""
         drafted = self.change is not None and isinstance(self.change.draft, SavedDraft)
         return drafted or (bool(self.tasks) and self.work is None)
 
@@ -206,24 +206,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one verb would do to one table, and why."""
+    """The plan of one verb for one table: what it would do, and why."""
 
     operation: str
     table: Mapping[str, Any]  # name as typed, location, format, format_version
     base: Base
     as_of_ms: int
     options: Mapping[str, Option]
-    policy: Mapping[str, Any]  # what the operator asked for; planning again starts from it
+    policy: Mapping[str, Any]  # the operator's; planning again starts from it
     verdicts: tuple[Verdict, ...] = ()
     warnings: tuple[str, ...] = ()
     lasting: tuple[
         str, ...
-    ] = ()  # those warnings that tell of files which stay for ever: --quiet prints them too
+    ] = ()  # those warnings that are about files which stay for ever: --quiet prints them too
     blocked_by: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     grace_ms: int = 0
     removals: Removals | None = None  # None until `reach` is answered
-    early: str | None = None  # why the table does not ask for it yet, in words
+    early: str | None = None  # why it does not count as due yet, in words
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
 
     @property
@@ -233,12 +233,12 @@ class Plan:
 
     @property
     def by_age(self) -> bool:
-        """Whether what goes follows from a clock: snapshots and files that are old, tombstones that have expired."""
+        """Whether it removes by age: old snapshots and files, expired tombstones."""
         return (self.table["format"], self.operation) in _BY_AGE
 
     @property
     def offer(self) -> str | None:
-        """Why it does not count as due among others, though it can be carried out; None where it does."""
+        """Why it does not count as due, though it can be carried out; None where it does."""
         decision = self.format_version is not None or self.new_protocol
         return "a decision with no way back" if decision else self.early
 

@@ -13,7 +13,7 @@ from iceberg_cli.errors import UsageError
 
 
 def check_shape(value: Any, shape: Any, where: str) -> None:
-    """Refuse with KeyError or TypeError what has another type, or lacks a field; more fields are let through."""
+    """Refuse with KeyError or TypeError a value of another type or without a field; additional fields pass."""
     match shape:
         case (first, None):
             if value is not None:

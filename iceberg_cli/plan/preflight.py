@@ -1,4 +1,4 @@
-"""What an upgrade's preflight finds, one by one and as the `preflight/2` document of both formats."""
+"""Findings of an upgrade's preflight, and the `preflight/2` document of both formats."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ SECTIONS: Final[Mapping[str, str]] = {
     "client-unknown": "Table Features",
     "client-knows-features": "Table Features",
 }
-"""By rule the section of the format's specification that it is about."""
+"""The section of the format's specification that each rule is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing to know before an upgrade.
+    """A finding of an upgrade's preflight.
 
     `id` is one of `SECTIONS`. `remedy` is the command that gets it out of the way, or shows more of it.
     """
@@ -77,17 +77,17 @@ class Finding:
 
 
 def blocking(id_: str, where: str, message: str, remedy: str) -> Finding:
-    """A finding of this severity."""
+    """A finding that blocks the upgrade."""
     return Finding(id=id_, severity=BLOCKING, where=where, message=message, remedy=remedy)
 
 
 def warning(id_: str, where: str, message: str, remedy: str) -> Finding:
-    """A finding of this severity."""
+    """A finding that is a warning."""
     return Finding(id=id_, severity=WARNING, where=where, message=message, remedy=remedy)
 
 
 def info(id_: str, where: str, message: str, remedy: str) -> Finding:
-    """A finding of this severity."""
+    """A finding that only informs."""
     return Finding(id=id_, severity=INFO, where=where, message=message, remedy=remedy)
 
 
@@ -98,14 +98,14 @@ def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What was found on a table.
+    """The findings on one table.
 
     Args:
         findings: the blocking ones first.
         table: its `name`, `location`, `format` and `format_version`.
-        base: the version of the table that was looked at, in its JSON form.
+        base: the version of the table that was checked, in its JSON form.
         target: {`format_version`}, or of a Delta table {`min_reader_version`, `min_writer_version`, `features`}.
-        recipe: what is done together with the upgrade.
+        recipe: the steps that are done together with the upgrade.
     """
 
     findings: tuple[Finding, ...]
@@ -116,7 +116,7 @@ class Preflight:
 
     @property
     def blocking(self) -> tuple[Finding, ...]:
-        """Those that block the upgrade."""
+        """The findings that block the upgrade."""
         return tuple(each for each in self.findings if each.severity == BLOCKING)
 
     def to_json(self) -> dict[str, Any]:

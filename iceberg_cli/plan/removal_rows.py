@@ -1,11 +1,11 @@
-"""Rows of removals, the files that a plan removes, as Arrow tables.
+"""Rows of removals (the files that a plan removes) as Arrow tables and Parquet files.
 
 Columns: `step` string (name of the step), `path` large_string (canonical storage key), `as_written` large_string
 (the manifest's or log's own spelling), `kind` string, `size_bytes` int64 (null where nothing records it), `reason`
 large_string. Rows are in delete order: by step, then bottom-up by kind, then by path, of commits the last one first.
 Parents enumerate children, so a half-done deletion can be derived again.
 
-In memory, `step`, `kind` and `reason` are dictionary-encoded, for they have few values, and `as_written` shares the
+In memory, `step`, `kind` and `reason` are dictionary-encoded, for they have few values, and `as_written` uses the
 memory of `path` where both are the same: a row takes its path and some 30 bytes.
 """
 
@@ -42,7 +42,7 @@ DELTA_KINDS = (
     "sidecar_file",
 )
 KINDS = tuple(dict.fromkeys((*ICEBERG_KINDS, *DELTA_KINDS)))
-_LAST_FIRST = "commit_file"  # each stands on those before it, which must outlive it
+_LAST_FIRST = "commit_file"  # each builds on those before it, which must outlive it
 FILE_SCHEMA = pa.schema(
     [
         pa.field("step", pa.string(), nullable=False),
@@ -60,12 +60,12 @@ SCHEMA = pa.schema(
         for field in FILE_SCHEMA
     ]
 )
-_SLICE_ROWS = 1 << 16  # of what is written at once
-_HASHED_ROWS = 1 << 13  # of what is text at once
+_SLICE_ROWS = 1 << 16  # written at once
+_HASHED_ROWS = 1 << 13  # converted to text at once
 
 
 def in_delete_order(table: pa.Table) -> pa.Table:
-    """Rows in any order, each path once. Rows in delete order already are not copied."""
+    """Sort rows, of which each path is in one, into delete order; rows in that order already are not copied."""
     if _in_order(table):
         return _sharing(table.select(SCHEMA.names).cast(SCHEMA).unify_dictionaries())
     columns = {name: table[name].cast(SCHEMA.field(name).type).combine_chunks() for name in SCHEMA.names}
@@ -89,7 +89,7 @@ def in_delete_order(table: pa.Table) -> pa.Table:
 
 
 def of_kinds(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """Some columns of the rows of each kind that is there, in delete order."""
+    """Each kind that occurs and some columns of its rows, in delete order."""
     kinds = table["kind"]
     present = pc.unique(kinds).to_pylist()
     some = table.select(columns)
@@ -123,7 +123,7 @@ def to_parquet(table: pa.Table) -> bytes:
 
 
 def from_parquet(data: bytes, path: str) -> pa.Table:
-    """Read `to_parquet`.
+    """The rows of a Parquet file that `to_parquet` wrote.
 
     Raises:
         CorruptFile: `path` is no such file.
@@ -141,7 +141,7 @@ def from_parquet(data: bytes, path: str) -> pa.Table:
 
 
 def _sharing(table: pa.Table) -> pa.Table:
-    """The same rows, in which `as_written` takes no memory where it is `path`."""
+    """The same rows, with `as_written` in the memory of `path` where both are equal."""
     if not table["as_written"].equals(table["path"]):
         return table
     place = SCHEMA.get_field_index("as_written")
@@ -149,7 +149,7 @@ def _sharing(table: pa.Table) -> pa.Table:
 
 
 def _places(kinds: pa.Array, paths: pa.Array) -> pa.Array:
-    """What n rows of a kind are in order by: their paths, the last one first where that is the kind's order."""
+    """The sort keys of n rows within their kind: their paths, reversed for the kind that goes last first."""
     last_first = pc.equal(kinds, _LAST_FIRST)
     if not pc.any(last_first).as_py():
         return paths
@@ -158,7 +158,7 @@ def _places(kinds: pa.Array, paths: pa.Array) -> pa.Array:
 
 
 def _in_order(table: pa.Table) -> bool:
-    """Whether rows of one step are in delete order, as far as that can be told without decoding them."""
+    """Whether rows of one step are in delete order, as far as that is known without decoding them."""
     kinds = table["kind"]
     if not pa.types.is_dictionary(kinds.type) or len(pc.unique(table["step"])) > 1:
         return False

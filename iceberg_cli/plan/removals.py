@@ -1,7 +1,7 @@
-"""The files that a plan removes, whatever their number: rows in delete order, see `removal_rows.py`, in parts.
+"""Removals, the files that a plan removes: rows in delete order (see `removal_rows.py`) in parts; and their files.
 
-Few rows are one part, in memory. Many are parts in Parquet files, each read when its rows are asked for, of which is
-held what can be added up: counts, bytes, digests.
+Few rows are one part, in memory. Many are parts in Parquet files, each read when its rows are needed; their counts,
+bytes and digests are in memory, and in the index file that names the parts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HELD_ROWS = 8 * PART_ROWS  # so many are few: one part in memory, one file
 
 
 class RemovalPart(Protocol):
-    """Some rows, at least one unless there are none at all."""
+    """A range of the rows, at least one unless there are none at all."""
 
     @property
     def count(self) -> int:
@@ -49,7 +49,7 @@ class RemovalPart(Protocol):
 
     @property
     def by_kind(self) -> Mapping[str, tuple[int, int]]:
-        """Of each kind, rows and bytes; files of unknown size count no bytes."""
+        """Rows and bytes of each kind; files of unknown size count no bytes."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class RemovalPart(Protocol):
 
     @property
     def paths(self) -> tuple[str, str]:
-        """The least and the greatest one, as the bytes of UTF-8 compare."""
+        """The least and the greatest path, as the bytes of UTF-8 compare."""
         ...
 
     def read(self) -> pa.Table:
@@ -113,7 +113,7 @@ class ParquetPart:
     """A part in a Parquet file, which `removal_rows.to_parquet` wrote.
 
     Args:
-        file: name that says what the file holds, see `removal_files.file_name`.
+        file: name that is derived from the content, see `file_name`.
         data: reads the file; one that others can change is checked against its name.
     """
 
@@ -132,7 +132,7 @@ class ParquetPart:
 
 @dataclass(frozen=True)
 class Removals:
-    """All rows, and what is derived from them.
+    """All rows that a plan removes, and what is derived from them.
 
     Args:
         parts: in delete order, one after the other.
@@ -143,17 +143,17 @@ class Removals:
 
     @classmethod
     def none(cls) -> Removals:
-        """No row."""
+        """Removals without a row."""
         return cls.held(SCHEMA.empty_table())
 
     @classmethod
     def held(cls, table: pa.Table) -> Removals:
-        """Rows in delete order."""
+        """Removals of rows that are in delete order."""
         return cls((MemoryPart(table),))
 
     @classmethod
     def of(cls, table: pa.Table) -> Removals:
-        """Rows in any order, each path once. Rows in delete order already are not copied."""
+        """Removals of rows in any order, each path once. Rows in delete order already are not copied."""
         return cls.held(in_delete_order(table))
 
     @property
@@ -189,7 +189,7 @@ class Removals:
         return f"{sum(part.digest for part in self.parts) % 2**256:064x}"
 
     def rows(self, numbers: Sequence[int]) -> pa.Table:
-        """The rows of these numbers, which may be none."""
+        """The rows with these indices, which may be none."""
         if isinstance(numbers, range) and numbers.step == 1:
             return pa.concat_tables(self._slices(numbers.start, numbers.stop))
         row_numbers = np.array(numbers, np.int64)
@@ -206,7 +206,7 @@ class Removals:
 
     @cached_property
     def _ends(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """The number after the last row of each part."""
+        """The index after the last row of each part."""
         return np.cumsum(np.array([part.count for part in self.parts], np.int64))
 
     def _slices(self, start: int, stop: int) -> Iterator[pa.Table]:
@@ -219,7 +219,7 @@ class Removals:
             yield self._read(number).slice(low - first, min(stop, int(self._ends[number])) - low)
 
     def _read(self, number: int) -> pa.Table:
-        """A part's rows. Those that were read last are kept: rows are asked for one after the other."""
+        """A part's rows. Those read last are kept: callers read the rows in order."""
         if number not in self._last_read:
             self._last_read.clear()
             self._last_read[number] = self.parts[number].read()
@@ -233,10 +233,10 @@ class Removals:
         return (start, start + count) if count else (0, 0)
 
     def paths_outside(self, shown: Removals) -> Iterator[str]:
-        """Canonical paths that are here and not in `shown`."""
+        """Canonical paths in these removals that are not in `shown`."""
         for part in self.parts:
             rows = part.read()
-            # Which metadata files drop out of the log is for the table's own properties and every commit in between.
+            # Which metadata files drop out of the log depends on the table's properties and every commit in between.
             rows = rows.filter(pc.not_equal(rows["kind"].cast(pa.string()), "metadata_file"))
             low, high = part.paths
             for number, other in enumerate(shown.parts):
@@ -256,11 +256,11 @@ _SHAPE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class RemovalFiles:
-    """What is to be written.
+    """The files to be written for removals.
 
     Args:
-        name: of the file that stands for all of them.
-        files: each with its name, the one of `name` last; made as they are asked for.
+        name: of the main file: the rows, or the index of the parts.
+        files: each with its name, the one of `name` last; made as they are consumed.
     """
 
     name: str
@@ -273,7 +273,7 @@ class RemovalFiles:
 
 
 def as_files(removals: Removals) -> RemovalFiles:
-    """The files of removals, whose parts are in memory where there is one, and in files where there are several."""
+    """The files of removals: one Parquet file where the rows are in memory, else the parts and their index."""
     stored = [part for part in removals.parts if isinstance(part, ParquetPart)]
     if not stored:
         data = to_parquet(removals.table)
@@ -293,12 +293,12 @@ def as_files(removals: Removals) -> RemovalFiles:
 
 
 def file_name(data: bytes, suffix: str = ".parquet") -> str:
-    """The name that says what the file holds."""
+    """The file name that the content's hash gives."""
     return f"removals-{hashlib.sha256(data).hexdigest()[:32]}{suffix}"
 
 
 def stored_part(rows: MemoryPart, data: bytes, read: Callable[[], bytes]) -> ParquetPart:
-    """A part whose file is `data`, and is read by `read`."""
+    """A part whose file has the bytes `data`, and is read by `read`."""
     return ParquetPart(
         file=file_name(data),
         count=rows.count,
@@ -311,7 +311,7 @@ def stored_part(rows: MemoryPart, data: bytes, read: Callable[[], bytes]) -> Par
 
 
 def load(name: str, read: Callable[[str], bytes], folder: str) -> Removals:
-    """Removals by the name of the file that stands for all of theirs.
+    """Removals by the name of their main file.
 
     Args:
         name: see `RemovalFiles`.
@@ -319,7 +319,7 @@ def load(name: str, read: Callable[[str], bytes], folder: str) -> Removals:
         folder: for errors.
 
     Raises:
-        CorruptFile: it is not what it was named after.
+        CorruptFile: the content does not match the name.
     """
     data = _checked(name, read, folder)
     if name.endswith(_INDEX_SUFFIX):
@@ -328,7 +328,7 @@ def load(name: str, read: Callable[[str], bytes], folder: str) -> Removals:
 
 
 def from_index(data: bytes, read: Callable[[str], bytes], folder: str, *, path: str) -> Removals:
-    """Removals by their index. Every part is read once, so that nothing is begun where one is damaged; see `load`.
+    """Removals by their index, see `load`. Every part is read once, so that nothing is begun where one is damaged.
 
     Raises:
         CorruptFile: `path` is no such index, or a part is not as it was written.
@@ -345,7 +345,7 @@ def from_index(data: bytes, read: Callable[[str], bytes], folder: str, *, path: 
 
 
 def _checked(name: str, read: Callable[[str], bytes], folder: str) -> bytes:
-    """A file's bytes, which are what its name says."""
+    """A file's bytes, checked against its name."""
     path = f"{folder}/{name}"
     try:
         data = read(name)
@@ -368,7 +368,7 @@ def _entry(part: ParquetPart) -> dict[str, Any]:
 
 
 def _part(value: Mapping[str, Any], read: Callable[[str], bytes], folder: str) -> ParquetPart:
-    """KeyError, TypeError or ValueError where it is none."""
+    """The part of an entry of the index; KeyError, TypeError or ValueError where it is none."""
     name = value["file"]
     if "/" in name or not name.startswith("removals-"):
         raise ValueError(f"{name!r} is no name of a part")

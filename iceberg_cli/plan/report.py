@@ -1,4 +1,4 @@
-"""What happened: the value that a run ends with, and its `report/1` form."""
+"""The report of a run, and its `report/1` form."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ REPORT_SCHEMA = "iceberg-cli/report/1"
 class OrphanFiles:
     """The files that an operation leaves when it is closed without being finished: nothing deletes them any more.
 
-    `files` are the first of them, each with `path`, `kind` and `size_bytes`. `checked` says that the table was asked
-    and needs none; where it was not, `note` says why.
+    `files` are the first of them, each with `path`, `kind` and `size_bytes`. `checked`: the table was read and
+    references none; where it was not, `note` has the reason.
     """
 
     count: int = 0
@@ -28,9 +28,9 @@ class OrphanFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonedOperation:
-    """An operation that was closed without being finished; `orphans` is None where nothing tells what it leaves."""
+    """An operation that was closed without being finished; `orphans` is None where its leftovers are not known."""
 
-    state: str  # see `settling.Listed`
+    state: str  # see `recovery.OpenOperation`
     message: str  # the same in words
     started_ms: int | None
     orphans: OrphanFiles | None
@@ -53,7 +53,7 @@ class AbandonedOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredOperation:
-    """What came of one operation that an earlier run had left open.
+    """The outcome of one operation that an earlier run had left open.
 
     `exit_code` is 0 unless something of it is left to worry about.
     """
@@ -75,7 +75,7 @@ class RecoveredOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What happened."""
+    """The report of a run of one verb."""
 
     operation: str
     operation_id: str | None
@@ -86,7 +86,7 @@ class Report:
     counts: Mapping[str, int] = field(default_factory=dict)
     reclaimed_bytes: int = 0
     failed_deletes: tuple[Mapping[str, str], ...] = ()
-    kept_again: int = 0  # removals that this table, or one in a folder below, needs by now
+    kept_again: int = 0  # removals that are reachable by now, from this table or one in a folder below
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
     abandoned: AbandonedOperation | None = None

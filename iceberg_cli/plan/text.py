@@ -20,14 +20,14 @@ def iso(timestamp_ms: int | None) -> str | None:
 
 
 def old(duration_ms: int) -> str:
-    """How old something is, in words; what is dated later than ages are counted from is said to be."""
+    """An age in words; a negative one is the time that something is dated ahead."""
     return f"{age(duration_ms)} old" if duration_ms >= 0 else f"dated {age(duration_ms)} ahead"
 
 
 def age(duration_ms: int) -> str:
     """A duration in words, without its sign: the two largest units that matter, such as "9 d 4 h" or "35 s".
 
-    What is longer than a million years stands for no bound.
+    A duration of a million years or more stands for no bound.
     """
     duration_ms = abs(duration_ms)
     if duration_ms >= _FOR_EVER_MS:

@@ -1,4 +1,4 @@
-"""The storage port: bytes at a path.
+"""The storage interface: bytes at a path.
 
 An adapter is chosen by the path's scheme. Paths are the literal strings that tables record: they are
 never percent-decoded, and only `canonical` decides when two spellings name one object.
@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileInfo:
-    """One stored object."""
+    """The path, size and modification time of one stored object."""
 
     path: str  # canonical storage key
     size_bytes: int
@@ -21,10 +21,10 @@ class FileInfo:
 
 
 class Storage(Protocol):
-    """Bytes at a path. Every sentence below is a test of `tests/conformance`.
+    """A storage of bytes at paths. Every sentence below is a test of `tests/conformance`.
 
-    Errors: `FileNotFoundError` (gone), `FileExistsError` (put_if_absent), `BackendUnavailable` (anything
-    else that the backend says).
+    Errors: `FileNotFoundError` (gone), `FileExistsError` (put_if_absent), `BackendUnavailable` (any other
+    error of the backend).
     """
 
     def canonical(self, path: str) -> str:
@@ -54,8 +54,8 @@ class Storage(Protocol):
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
         """An opaque text for each of n objects, in their order, that is another one once other bytes are stored there.
 
-        As fine as the storage tells it: local files by device, inode, size and the tick of the clock at which they
-        were written, unless the writer sets that time back. None where there is no object, or nothing tells.
+        As fine as the storage has it: local files by device, inode, size and the tick of the clock at which they
+        were written, unless the writer sets that time back. None where there is no object or no version.
         """
         ...
 
@@ -67,7 +67,7 @@ class Storage(Protocol):
         ...
 
     def replace(self, path: str, data: bytes) -> None:
-        """Put `data` in the place of the object, whole and durable, or create it. For advisory files only.
+        """Replace the object by `data`, whole and durable, or create it. For advisory files only.
 
         A reader sees the old object or the new one, also after a crash; of two writers the last one wins. Parent
         folders are made. Hadoop's hidden checksum file beside a local file goes.
@@ -79,17 +79,17 @@ class Storage(Protocol):
         ...
 
     def paths(self, folder: str) -> Iterator[str]:
-        """The paths of `list` in its order; cheaper where sizes and times must be asked for."""
+        """The paths of `list` in its order; cheaper where sizes and times take requests of their own."""
         ...
 
     def holds_any(self, folder: str) -> bool:
-        """Whether `list` would find an object, told as soon as there is one."""
+        """Whether `list` would find an object; returns at the first one."""
         ...
 
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Which of some names are folders directly in each of n folders, in their order; of a folder not there, none.
 
-        Told without listing what else is there. A local link to a folder counts; an empty folder, or an object store's
+        Nothing else in the folders is listed. A local link to a folder counts; an empty folder, or an object store's
         marker of one, may count.
         """
         ...

@@ -1,4 +1,4 @@
-"""The storage of a table that is opened, and what the operator answers for."""
+"""The storage of a table that is opened, and the safety checks that the operator overrides."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from iceberg_cli.storage.router import RoutedStorage
 
 @dataclass(frozen=True, kw_only=True)
 class UnsafeOverrides:
-    """What the operator answers for, of Iceberg tables; see `formats/open.py`."""
+    """The safety checks of Iceberg tables that the operator overrides; see `formats/open.py`."""
 
     allow_roots: tuple[str, ...]
     trust_lists: bool
 
     def local_folders(self, opened: str) -> tuple[str, ...]:
-        """Those that the operator named, the table's among them: a folder or a file in one."""
+        """The local folders that the operator named, the table's among them: a folder or a file in one."""
         return tuple(path for path in (opened, *self.allow_roots) if scheme_of(path) == "file")
 
 
 def located(name: str) -> str:
-    """A table's folder or metadata file as the system finds it.
+    """A table's folder or metadata file as an absolute path.
 
     Args:
         name: as the operator typed it.

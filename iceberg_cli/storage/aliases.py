@@ -1,4 +1,4 @@
-"""The other names of local files: symbolic links to folders give one file several, and links to files another one."""
+"""Aliases of local files: the further paths that symbolic links to folders and to files give them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_HOPS = 40  # as the system follows
 
 
 class OtherNames:
-    """Tells under which other names a table could list the same files.
+    """The paths under which a table could list the same files.
 
     Args:
         folders: canonical local folders in which the table may delete, as the table spells them.
@@ -29,14 +29,14 @@ class OtherNames:
         self._linked = [(real, spelled) for real, spelled in pairs if real != spelled]
 
     def of(self, keys: pa.Array) -> list[pa.Array]:
-        """The names that n files may have too.
+        """The other paths that n files may have.
 
         Args:
-            keys: n liveness keys, such as `/a/b`.
+            keys: n path keys, such as `/a/b`.
 
         Returns:
             Arrays of n keys: first with every link to a folder resolved, then as each of the table's folders that is
-            reached through a link spells the file; where that folder does not hold it, the resolved one again.
+            behind a link spells the file; where the file is not in that folder, the resolved one again.
             None at all where no link is on the way.
         """
         folders = folder_column(keys).dictionary_encode()
@@ -55,7 +55,7 @@ class OtherNames:
         return found
 
     def resolved(self, paths: pa.Array) -> pa.Array:
-        """The liveness keys of n paths with every link to a folder resolved: one file has one key.
+        """The path keys of n paths with every link to a folder resolved: one file has one key.
 
         Args:
             paths: n strings without nulls.
@@ -65,16 +65,16 @@ class OtherNames:
         return others[0] if others else keys
 
     def behind_links(self, keys: pa.Array) -> pa.Array:
-        """The files that stand behind those of n files that are symbolic links: each link on the way, and its end.
+        """The targets of those of n files that are symbolic links: each link on the way, and its end.
 
         Args:
-            keys: n liveness keys. Their folders are looked through, each once.
+            keys: n path keys. Their folders are listed, each once.
 
         Returns:
-            Liveness keys by all names, of no file where there is no such link.
+            Path keys by all names, empty where there is no such link.
 
         Raises:
-            BackendUnavailable: a folder cannot be looked through.
+            BackendUnavailable: a folder cannot be listed.
         """
         links = [link for folder in self.folders(keys) for link in self._links_in(folder)]
         linked = pc.is_in(keys, value_set=pa.array(links, keys.type)) if links else None
@@ -85,7 +85,7 @@ class OtherNames:
         return pa.concat_arrays([found, *self.of(found)])
 
     def _links_in(self, folder: str) -> list[str]:
-        """The symbolic links directly in a folder; none where no folder is."""
+        """The symbolic links directly in a folder; none where there is no folder."""
         if folder not in self._links:
             try:
                 with os.scandir(folder or "/") as entries:
@@ -98,7 +98,7 @@ class OtherNames:
         return self._links[folder]
 
     def _hops(self, link: str) -> list[str]:
-        """Where a link leads, link by link."""
+        """The targets of a link, link by link."""
         found: list[str] = []
         at = link
         while os.path.islink(at) and len(found) < _MOST_HOPS:
@@ -112,7 +112,7 @@ class OtherNames:
         """The folders of n files, each once.
 
         Args:
-            keys: n liveness keys.
+            keys: n path keys.
         """
         found: list[str] = pc.unique(folder_column(keys)).to_pylist()
         return found
@@ -125,6 +125,6 @@ class OtherNames:
         if folder not in self._real_folders:
             resolvable = folder.startswith("/") and "\0" not in folder
             real = os.path.realpath(folder) if resolvable else folder
-            # A folder's name may be no text; it only has to be the same text each time.
+            # A folder's name may be no valid UTF-8; it only has to give the same text each time.
             self._real_folders[folder] = os.fsencode(real).decode("utf-8", "backslashreplace").rstrip("/")
         return self._real_folders[folder]

@@ -1,4 +1,4 @@
-"""Temporary files of this tool that a killed run left in local folders: told by their names and their age."""
+"""Temporary files of this tool that a killed run left in local folders, known by their names and their age."""
 
 from __future__ import annotations
 

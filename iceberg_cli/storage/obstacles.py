@@ -1,4 +1,4 @@
-"""What stands in the way of deleting local files, found out before a commit gives them up."""
+"""Obstacles to the deletion of local files, found before a commit makes them unreachable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from iceberg_cli.paths import folder_column
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why no file of a folder can be deleted; `target` is where a symbolic link on the way leads."""
+    """The reason why no file of a folder can be deleted; `target` is that of a symbolic link on the way."""
 
     reason: str
     target: str | None = None
@@ -22,15 +22,15 @@ class Obstacle:
 
 @runtime_checkable
 class ObstructedStorage(Protocol):
-    """A storage that knows of some obstacles without trying."""
+    """A storage that knows some obstacles without trying to delete."""
 
     def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
-        """Those of some canonical local folders, `/a/b`, in which no file can be deleted, each with the reason."""
+        """Those of n canonical local folders, `/a/b`, in which no file can be deleted, each with the reason."""
         ...
 
 
 def local_folders(paths: pa.ChunkedArray) -> list[str]:
-    """The folders of those of n canonical paths that are local, each once."""
+    """The folders of the local paths among n canonical ones, each once."""
     local = paths.filter(pc.starts_with(paths, "/"))
     found: list[str] = pc.unique(folder_column(local)).to_pylist() if len(local) else []
     return found

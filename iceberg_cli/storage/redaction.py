@@ -1,4 +1,4 @@
-"""Secrets out of text that operators, logs and journals will see."""
+"""The removal of secrets from text for operators, logs and journals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """`text` without the given secrets, values of secret-looking names, signed query parts and URL users.
 
     Args:
-        text: anything that a backend, a driver or a configuration file said.
+        text: of a backend, a driver or a configuration file.
         secrets: values known to be secret; those under four characters are too short to be found safely.
     """
     for secret in sorted((value for value in secrets if len(value) >= 4), key=len, reverse=True):

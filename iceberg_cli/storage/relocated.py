@@ -1,4 +1,4 @@
-"""A copy of a table in another place than its metadata says: paths of the original are read from the copy."""
+"""A copy of a table in another place than its metadata states: paths of the original are read from the copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from iceberg_cli.storage import FileInfo, Storage
 
 
 class RelocatedStorage:
-    """Reads below `original` come from `copy`; everything else goes where it says. Never written to.
+    """A read-only storage that reads paths below `original` from `copy`, and all others from where they are.
 
     Args:
         storage: that has the copy.

@@ -1,4 +1,4 @@
-"""One storage for all paths: each goes to the adapter of its scheme.
+"""A storage for all paths, which routes each to the adapter of its scheme.
 
 Adapters of other packages join by the entry point group `iceberg_cli.storage`: the entry's name is the
 scheme, its object is called with the mapping of storage options and returns a `Storage`.
@@ -23,7 +23,7 @@ _S3 = ("s3", "s3a", "s3n")
 
 
 class RoutedStorage:
-    """Every scheme there is, each adapter made when its first path arrives.
+    """A storage of all schemes, each adapter made when its first path arrives.
 
     Args:
         options: passed to every adapter, which takes what it knows.
@@ -45,12 +45,12 @@ class RoutedStorage:
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process, maybe on another machine, makes the same storage of; credentials go along."""
+        """The state from which another process, maybe on another machine, makes the same storage; with credentials."""
         options = with_environment(self._options, os.environ)
         return {"_options": options, "_link_targets": self._link_targets, "_local": self._local}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The same storage, whose adapters are yet to be made."""
+        """Restore the storage; its adapters are yet to be made."""
         self._options, self._link_targets, self._local = (
             state[name] for name in ("_options", "_link_targets", "_local")
         )
@@ -130,7 +130,7 @@ class RoutedStorage:
     def _each(
         self, paths: Sequence[str], ask: Callable[[Storage, Sequence[str]], list[Value | None]]
     ) -> list[Value | None]:
-        """What the adapters tell of objects of any schemes, in the order of the paths."""
+        """The answers of the adapters for objects of any schemes, in the order of the paths."""
         if all(path.startswith("/") for path in paths):
             return ask(self._local, paths)
         adapters = [self.adapter(path) for path in paths]
@@ -146,7 +146,7 @@ class RoutedStorage:
         self.adapter(path).put_if_absent(path, data)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Put other bytes in the object's place, or create it."""
+        """Replace the object's bytes, or create it."""
         self.adapter(path).replace(path, data)
 
     def list(self, folder: str) -> Iterator[FileInfo]:
@@ -184,7 +184,7 @@ class RoutedStorage:
         return kept
 
     def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
-        """Those of some local folders in which no file can be deleted, each with the reason."""
+        """Those of n local folders in which no file can be deleted, each with the reason."""
         return self._local.obstacles(folders)
 
     def prune(self, folder: str) -> None:
@@ -206,7 +206,7 @@ _KEY_OPTIONS |= {name.replace("client.", "s3.") for name in _KEYS.values()}
 
 
 def with_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The options, completed by what only this process's environment says.
+    """The options, completed from this process's environment.
 
     Keys are taken together or not at all: a token belongs to its key.
     """

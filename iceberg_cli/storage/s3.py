@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 THREADS = 32
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
-_LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than are asked for
+_LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than are requested
 
 
 def look_at_many(
@@ -38,12 +38,12 @@ def look_at_many(
     ask: Callable[[str], Value],
     listing: Callable[[str], Iterable[tuple[str, Value]]],
 ) -> list[Value | None]:
-    """What is told of each of n objects, None where there is none.
+    """A value for each of n objects, such as its size; None where there is none.
 
     Args:
         keys: canonical.
-        ask: what is told of the object with a key; `FileNotFoundError` where there is none.
-        listing: keys of the objects under a folder, each with what is told of it.
+        ask: gives the value of the object with a key; `FileNotFoundError` where there is none.
+        listing: keys of the objects under a folder, each with its value.
     """
     known = _listed(keys, listing) if len(keys) >= _LIST_FROM else {}
 
@@ -62,7 +62,7 @@ def look_at_many(
 
 
 def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[tuple[str, Value]]]) -> dict[str, Value]:
-    """What a listing of the folder that all keys share says of them; nothing where they share no folder."""
+    """The values of keys by a listing of their common folder; nothing where they have none."""
     first, last = min(keys).split("/")[:-1], max(keys).split("/")[:-1]
     shared = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
     folder = "/".join(shared)
@@ -104,7 +104,7 @@ _OPTIONS = ("endpoint_url", "key", "secret", "token", "region", "anon")
 
 
 class S3Storage:
-    """Objects of S3; canonical paths look like `s3://bucket/key`.
+    """A storage of objects in S3; canonical paths look like `s3://bucket/key`.
 
     Args:
         options: `endpoint_url`, `key`, `secret`, `token`, `region`, `anon`, or PyIceberg's names of these
@@ -177,7 +177,7 @@ class S3Storage:
         )
 
     def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        """Sizes and modification times, asked for as `stat_many` asks for sizes."""
+        """Sizes and modification times, requested as `stat_many` requests sizes."""
 
         def size_and_time(info: FileInfo) -> tuple[int, int]:
             return info.size_bytes, info.modified_ms
@@ -189,7 +189,7 @@ class S3Storage:
         )
 
     def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        """Endpoint, ETag and size, asked for as `stat_many` asks for sizes."""
+        """Endpoint, ETag and size, requested as `stat_many` requests sizes."""
         if not paths:
             return []
         endpoint = sync(self._files.loop, self._files.set_session).meta.endpoint_url
@@ -232,7 +232,7 @@ class S3Storage:
                 return
 
     def replace(self, path: str, data: bytes) -> None:
-        """One PUT, which takes the place of what is there; it may safely be sent again."""
+        """Replace the object with one PUT, which may safely be sent again."""
         bucket, key = self._split(path)
         try:
             self._call("put_object", Bucket=bucket, Key=key, Body=data)
@@ -257,7 +257,7 @@ class S3Storage:
             return list(pool.map(lambda folder: self._subfolders(folder, names), folders))
 
     def _subfolders(self, folder: str, names: Sequence[str]) -> frozenset[str]:
-        """The page that begins where the first name would stand; of a name behind its end, a page of its own."""
+        """The names that are folders: by the page that begins at the first one; a name behind its end has its own."""
         bucket, key = self._split(folder, may_be_bucket=True)
         prefix = f"{key}/" if key else ""
         request = {
@@ -278,7 +278,7 @@ class S3Storage:
         return frozenset(found)
 
     def _items(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every object under the folder, by its path, with what a listing says of it."""
+        """The path and the listing's entry of every object under the folder."""
         bucket, key = self._split(folder, may_be_bucket=True)
         prefix = f"{key.removesuffix('/')}/" if key else ""
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
@@ -314,7 +314,7 @@ class S3Storage:
                 continue
             buckets.setdefault(bucket, {})[key] = path
         for bucket, keys in buckets.items():
-            # The request is XML, which cannot say some characters.
+            # The request is XML, which cannot have some characters.
             alone = [key for key in keys if _NOT_IN_XML.search(key)]
             together = [key for key in keys if not _NOT_IN_XML.search(key)]
             reasons = self._delete_alone(bucket, alone)
@@ -379,7 +379,7 @@ class S3Storage:
         return answer
 
     def _call(self, method: str, *, waits_s: Sequence[float] = _WAITS_S, **request: Any) -> dict[str, Any]:
-        """One request and its whole answer, asked again after each wait when the failure may pass."""
+        """One request and its whole response, sent again after each wait when the failure may pass."""
         answer: dict[str, Any] = sync(self._files.loop, self._ask, method, waits_s, request)
         return answer
 
@@ -417,7 +417,7 @@ class S3Storage:
 
 
 def _status(error: BaseException | None) -> int | None:
-    """The HTTP status of an answer, or None when there was no answer."""
+    """The HTTP status of a response, or None when there was none."""
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return status if isinstance(status, int) else None
@@ -425,7 +425,7 @@ def _status(error: BaseException | None) -> int | None:
 
 
 def _transient(error: Exception) -> bool:
-    """May the same request succeed, or have succeeded, without anything being changed here?"""
+    """Whether the same request may succeed, or have succeeded, without anything being changed here."""
     status = _status(error)
     if status is None:
         return not isinstance(error, ClientError) and type(error).__name__ not in {

@@ -1,4 +1,4 @@
-"""New files: created once under their unique names, and read back."""
+"""The creation of new files, once under their unique names, with a check that reads them back."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _RANGE_BYTES = 8 << 20
 
 
 def put_checked(storage: Storage, path: str, data: bytes) -> None:
-    """Create a file and read it back, or find that it holds these bytes already.
+    """Create a file and read it back, or find that it has these bytes already.
 
-    A task that runs twice, because a worker died or another was faster, puts twice under one name, and both times
-    the same bytes. Other bytes there are another's file, which stays.
+    A task that runs twice, because a worker died or another was faster, puts the same bytes twice under one name.
+    Other bytes there are another's file, which stays.
 
     Raises:
-        FileExistsError: it holds other bytes.
+        FileExistsError: it has other bytes.
         CorruptFile: it was created, and other bytes are read.
         BackendUnavailable: it was created, and was gone when it was read back.
     """
@@ -36,7 +36,7 @@ def put_checked(storage: Storage, path: str, data: bytes) -> None:
 
 
 def _other_from(storage: Storage, path: str, data: bytes) -> int | None:
-    """The first place from which a file of other bytes was read, None where they are these and no more."""
+    """The first offset at which the file differs from `data`, None where it is equal."""
     at = 0
     while True:
         found = storage.read_range(path, at, _RANGE_BYTES)

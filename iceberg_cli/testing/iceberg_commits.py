@@ -1,4 +1,4 @@
-"""What one commit of a demo table makes of the parent's manifests: rewritten ones, row ids, a summary.
+"""The manifests, row ids and summary of one commit of a demo table, from its parent's manifests.
 
 Spec: Iceberg v3, "Manifests", "Row Lineage", "Optional Snapshot Summary Fields".
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Entry = dict[str, Any]  # a flat manifest entry
-Key = tuple[str, int | None]  # what identifies a live file: path, and offset of a deletion vector
+Key = tuple[str, int | None]  # identifies a live file: path, and offset of a deletion vector
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, DELETES = 0, 1
@@ -18,14 +18,14 @@ DATA, DELETES = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A row of a manifest list, and the manifest's entries with nothing left to inherit."""
+    """A row of a manifest list, and the manifest's entries with inherited values filled in."""
 
     row: Mapping[str, Any]
     entries: tuple[Entry, ...]
 
 
 def key_of(entry: Entry) -> Key:
-    """What tells a live file from others: deletion vectors share their path."""
+    """The key of a live file: its path, and a deletion vector's offset, since vectors may be in one Puffin file."""
     return entry["file_path"], entry.get("content_offset")
 
 
@@ -101,12 +101,12 @@ def assign_row_ids(manifests: Sequence[Manifest], next_row_id: int) -> tuple[lis
 
 
 def _size(entry: Entry) -> int:
-    """Bytes that count in summaries: of a deletion vector its blob, not the whole Puffin file."""
+    """The file size for summaries in bytes: of a deletion vector its blob, not the whole Puffin file."""
     return int(entry.get("content_size_in_bytes") or entry["file_size_in_bytes"])
 
 
 def summarise(manifests: Sequence[Manifest], snapshot_id: int, counts: Mapping[str, int]) -> dict[str, str]:
-    """Give the metrics of a snapshot; those that are 0 are left out except totals.
+    """The metrics of a snapshot's summary; those that are 0 are left out except totals.
 
     Args:
         manifests: all of the snapshot.

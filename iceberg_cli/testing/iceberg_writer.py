@@ -1,4 +1,4 @@
-"""Build small Iceberg tables commit by commit: real data files, manifests and metadata in a local folder.
+"""A writer of small Iceberg tables, commit by commit: real data files, manifests and metadata in a local folder.
 
 A builder stands in for an engine. It keeps every snapshot's manifests with all numbers resolved, so that
 each commit writes what the specification asks of a writer: inherited numbers stay null in the files.
@@ -73,7 +73,7 @@ def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
 
 
 def parquet_file(rows: pa.Table, types: Mapping[int, str]) -> tuple[bytes, dict[str, Any]]:
-    """Encode rows.
+    """Encode rows as a Parquet file.
 
     Args:
         rows: in a schema of `arrow_schema`.
@@ -116,7 +116,7 @@ def _bounds(type_: str, column: pa.ChunkedArray) -> tuple[bytes, bytes]:
 
 
 class TableBuilder:
-    """A table that grows; `time_ms` is the time of what is done next."""
+    """A table that is built commit by commit; `time_ms` is the time of the next commit."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class TableBuilder:
         self._publish()
 
     def _publish(self) -> None:
-        """Write the next version of the metadata, and name it as the current one."""
+        """Write the next metadata file, and point the version hint at it."""
         if self.version:
             former = {
                 "timestamp-ms": self.metadata["last-updated-ms"],
@@ -300,7 +300,7 @@ class TableBuilder:
         return uuid.uuid5(self._namespace, str(self._named))
 
     def _write(self, name: str, data: bytes) -> str:
-        """Create a file below the table, as old as the time of the commit; return its path."""
+        """Create a file below the table with the time of the commit as modification time, and return its path."""
         path = f"{self.location}/{name}"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "xb") as file:

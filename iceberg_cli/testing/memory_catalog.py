@@ -1,4 +1,4 @@
-"""A catalog in memory: the shortest correct committer, and the one that tests of other parts use."""
+"""A catalog in memory, for tests: the shortest correct committer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iceberg_cli.storage import Storage
 
 
 class MemoryCatalog:
-    """Table names and their metadata locations, shared by the committers that are given it."""
+    """Table names and their metadata locations, shared by the committers of one catalog."""
 
     def __init__(self) -> None:
         self.locations: dict[str, str] = {}
@@ -19,7 +19,7 @@ class MemoryCatalog:
 
 
 class MemoryCommitter(SwapCommitter):
-    """One table of a `MemoryCatalog`; its metadata files are in `storage`."""
+    """The committer of one table of a `MemoryCatalog`; its metadata files are in `storage`."""
 
     def __init__(self, catalog: MemoryCatalog, name: str, storage: Storage) -> None:
         super().__init__(storage)

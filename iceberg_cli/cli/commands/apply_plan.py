@@ -22,7 +22,7 @@ _AGAIN = "The file is not as `plan --output` wrote it: plan again."
 
 
 def load(path: str) -> Plan:
-    """A plan that `plan --output` wrote, whole or not at all.
+    """A plan that `plan --output` wrote.
 
     Raises:
         UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
@@ -96,7 +96,7 @@ def register(app: typer.Typer) -> None:
         runtime = run.runtime(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
         looking = replan or carry.dry_run
         recovered = [] if looking or carry.no_resume else recover_open(run, opened, runtime)
-        # What is carried out is planned now, from the file's question: the file says what may go, never what goes.
+        # A new plan by the file's policy is carried out: the file limits what may go, and never decides what goes.
         verb = verbs_of(opened)[shown.operation]
         fresh = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
         if fresh.base.table_uuid != shown.base.table_uuid:
@@ -111,7 +111,7 @@ def register(app: typer.Typer) -> None:
         if replan:
             return
         if more and carry.dry_run and run.json:
-            raise typer.Exit(StalePlan.exit_code)  # the document says it
+            raise typer.Exit(StalePlan.exit_code)  # the document has the reason
         _refuse_more(more)
         if carry.dry_run:
             leave_if_due(fresh, exit_code=carry.exit_code)
@@ -125,7 +125,7 @@ def register(app: typer.Typer) -> None:
 def _show_difference(
     run: Run, table: Mapping[str, str], more: Sequence[str], plan: Plan, *, only: bool
 ) -> None:
-    """Print what would go beyond the file, after the plan unless `only` the difference is wanted."""
+    """Print what would go beyond the file, after the plan unless `only` is set."""
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import plan as render_plan
 

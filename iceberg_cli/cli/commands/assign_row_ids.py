@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AssignOptions:
-    """What an operator can say about row ids."""
+    """The options of `assign-row-ids`."""
 
     ref: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="This branch; default: main, then every other.")
@@ -56,7 +56,7 @@ class AssignOptions:
         return AssignPolicy(refs=tuple(dict.fromkeys(self.ref or ())), share_ids=self.share_ids)
 
     def delta_policy(self, *, now_ms: int) -> policies.AssignPolicy:  # noqa: ARG002 - no age decides here
-        """The same for a Delta table.
+        """The policy for a Delta table.
 
         Raises:
             UsageError: an option has no meaning.

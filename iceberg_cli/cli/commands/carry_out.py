@@ -1,4 +1,4 @@
-"""Show, ask, do: the second half of every verb that writes."""
+"""The run of every verb that writes: recover, plan, show, confirm, apply, report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyOptions:
-    """The options of commands that carry something out."""
+    """The options of commands that carry out a plan."""
 
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Show the plan, write nothing.")] = False
     exit_code: Annotated[
@@ -46,14 +46,14 @@ class ApplyOptions:
 
 
 def carry_out(run: Run, carry: ApplyOptions, operation: str, name: str, options: VerbOptions) -> None:
-    """Settle what is open, plan, show, ask, do, report.
+    """Recover open operations, then plan, show, confirm, apply and report one verb.
 
     Args:
-        run: what all commands share.
-        carry: what all verbs share.
+        run: the options of all commands.
+        carry: the options of all verbs.
         operation: the verb.
         name: the table as it was typed.
-        options: what the operator asked for.
+        options: the verb's own.
 
     Raises:
         UsageError: an option has no meaning, or none for the table's format.
@@ -79,7 +79,7 @@ def carry_out(run: Run, carry: ApplyOptions, operation: str, name: str, options:
 
 
 def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
-    """Show what is about to be done, and ask.
+    """Show a plan that is about to be carried out, and ask for confirmation.
 
     Raises:
         Refused: it is blocked. UsageError: see `agreed`. typer.Exit: 0 where the answer is no.
@@ -88,7 +88,7 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
 
     if not run.json and not run.quiet:
         render_plan.show_plan(run.out, plan, verbose=run.verbose, refused=True)
-        # What cannot be shown is not done.
+        # A plan that cannot be shown is not carried out.
         sys.stdout.flush()
     elif not plan.blocked_by:
         tell_what_stays(run, plan)
@@ -103,7 +103,7 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
 
 
 def tell_what_stays(run: Run, plan: Plan) -> None:
-    """Say on standard error what a plan that is not shown would leave behind for ever, or why nothing comes of it."""
+    """Print on standard error what a plan that is not shown would leave behind for ever, or why it does nothing."""
     from iceberg_cli.cli.render import printable
 
     for warning in plan.lasting:
@@ -156,7 +156,7 @@ def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
 
 
 def leave_if_due(plan: Plan, *, exit_code: bool) -> None:
-    """Leave with 3 where that is asked for and the plan is due; one that is blocked would be due run after run.
+    """Leave with 3 where `exit_code` is set and the plan is due; one that is blocked would be due run after run.
 
     Raises:
         typer.Exit: 3.
@@ -171,10 +171,10 @@ def finish(
     """Print the report; leave with 14 where a deletion failed, or with what an earlier operation left.
 
     Args:
-        run: what all commands share.
-        report: of what was carried out.
+        run: the options of all commands.
+        report: of the plan that was carried out.
         table: of both.
-        recovered: the earlier operations that were gone on with before.
+        recovered: earlier operations that were finished or closed before.
 
     Raises:
         typer.Exit: 14, or the first exit code among `recovered` that is not 0.

@@ -1,4 +1,4 @@
-"""`expire-snapshots`: forget snapshots by refs, ages and counts; then delete what nothing reaches."""
+"""`expire-snapshots`: expire snapshots by refs, ages and counts; then delete unreachable files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpireOptions:
-    """What an operator can say about an expiry."""
+    """The options of `expire-snapshots`."""
 
     older_than: Annotated[
         str | None,
@@ -142,7 +142,7 @@ class ExpireOptions:
         )
 
     def delta_policy(self, *, now_ms: int) -> policies.ExpirePolicy:  # noqa: ARG002 - durations, not times
-        """The same for a Delta table.
+        """The policy for a Delta table.
 
         Raises:
             UsageError: an option has no meaning.

@@ -1,4 +1,4 @@
-"""Options that only tables of one format have: an operator's words become the policy of the table's own format."""
+"""The policy of a table's format from a verb's options, and the refusal of options of the other format."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 ICEBERG, DELTA = "Iceberg", "Delta"
 _A = {ICEBERG: "an Iceberg", DELTA: "a Delta"}
 Foreign = Mapping[str, Mapping[str, str]]
-"""By format, the options that its tables do not have; each with the one that an operator may mean, or nothing."""
+"""By format, the options that its tables do not have; each with the one that an operator may mean, or ""."""
 
 
 class VerbPolicy(Protocol):
-    """What a verb is asked to do."""
+    """The policy of a verb: what it is to do."""
 
     def to_json(self) -> dict[str, Any]:
-        """As `Plan.policy` holds it."""
+        """JSON form, as in `Plan.policy`."""
         ...
 
 
@@ -32,11 +32,11 @@ class VerbOptions(Protocol):
     FOREIGN: ClassVar[Foreign]
 
     def policy(self, *, now_ms: int) -> VerbPolicy:
-        """For an Iceberg table."""
+        """The policy for an Iceberg table."""
         ...
 
     def delta_policy(self, *, now_ms: int) -> VerbPolicy:
-        """For a Delta table."""
+        """The policy for a Delta table."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""`inspect`: what a table is made of. Never writes to the table."""
+"""`inspect`: the metadata of a table. Never writes to the table."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def register(app: typer.Typer) -> None:
 def _look(
     run: Run, opened: IcebergTable | DeltaTable, what: str, named: StateSelector, *, recount: bool
 ) -> TableInspector | DeltaTableInspector:
-    """What is to be shown, by the rules of the table's format.
+    """The inspector of the table's format, for the state that is named.
 
     Raises:
         UsageError: an argument has no meaning for it, or the table has no such state.

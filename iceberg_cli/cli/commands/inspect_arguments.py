@@ -1,4 +1,4 @@
-"""What `inspect` can be asked for, by format, and what is refused with the name of what was meant."""
+"""The arguments of `inspect` by format; refusals name the argument that may be meant."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _OF_TABLE = ("snapshots", "refs", "history", "schemas", "specs", "properties", "
 
 
 def what_of(table_format: str) -> tuple[str, ...]:
-    """What can be asked for in a table of this format, `iceberg` or `delta`."""
+    """The values of WHAT for a table of this format, `iceberg` or `delta`."""
     others = _OF_DELTA if table_format == "iceberg" else _OF_ICEBERG
     return tuple(what for what in WHAT if what not in others)
 
 
 class StateSelector(NamedTuple):
-    """What the operator says about which state of the table is meant."""
+    """The options that select a snapshot (Iceberg) or a version (Delta) of the table."""
 
     snapshot_id: int | None
     ref: str | None
@@ -55,13 +55,13 @@ class StateSelector(NamedTuple):
     version: int | None
 
     def given(self) -> list[str]:
-        """The options, as they are spelled."""
+        """The options that are given, as they are spelled."""
         spelled = ("--snapshot", "--ref", "--at", "--version")
         return [option for option, value in zip(spelled, self, strict=True) if value is not None]
 
 
 def check_iceberg(what: str, named: StateSelector) -> None:
-    """Refuse what has no meaning for an Iceberg table.
+    """Refuse arguments that have no meaning for an Iceberg table.
 
     Raises:
         UsageError: naming what was meant.
@@ -85,7 +85,7 @@ def check_iceberg(what: str, named: StateSelector) -> None:
 
 
 def check_delta(what: str, named: StateSelector, *, recount: bool) -> None:
-    """Refuse what has no meaning for a Delta table.
+    """Refuse arguments that have no meaning for a Delta table.
 
     Raises:
         UsageError: naming what was meant.
@@ -111,7 +111,7 @@ def check_delta(what: str, named: StateSelector, *, recount: bool) -> None:
 
 
 def refuse_beside_check(what: str, *, check: bool, deep: bool, others: Mapping[str, object]) -> None:
-    """Refuse what has no meaning together with --check, and --deep without it.
+    """Refuse arguments that have no meaning together with --check, and --deep without it.
 
     Raises:
         UsageError: naming the option.

@@ -1,4 +1,4 @@
-"""How `inspect` puts rows out: as a table, as one JSON document, or into a file."""
+"""The output of rows by `inspect`: as a table, as one JSON document, or into a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUFFER_BYTES = 32 << 20
 
 
 class Rows(Protocol):
-    """What is shown of a table of either format."""
+    """The inspected rows of a table of either format."""
 
     @property
     def location(self) -> str:
@@ -29,7 +29,7 @@ class Rows(Protocol):
         ...
 
     def header(self, what: str) -> dict[str, Any]:
-        """How the document begins."""
+        """The first fields of the document."""
         ...
 
     def newest_last(self, what: str) -> bool:
@@ -37,7 +37,7 @@ class Rows(Protocol):
         ...
 
     def rows(self, what: str, *, limit: int | None) -> list[dict[str, Any]]:
-        """Rows that are few."""
+        """The rows, where they do not stream."""
         ...
 
     def streams(self, what: str) -> bool:
@@ -45,7 +45,7 @@ class Rows(Protocol):
         ...
 
     def head(self, what: str) -> dict[str, Any]:
-        """What a document says beside streamed rows."""
+        """The fields of a document beside streamed rows."""
         ...
 
     def lines(self, what: str, *, limit: int | None, before: str = "", after: str = "") -> Iterator[pa.Array]:
@@ -67,7 +67,7 @@ Show = Callable[..., None]
 def show(run: Run, shown: Rows, what: str, show_rows: Show, *, limit: int | None) -> None:
     """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens.
 
-    `show_rows` is that of `render_inspection_rows`, or of another format's.
+    `show_rows` is that of `cli/render/iceberg_rows.py` or `cli/render/delta.py`.
     """
     most_rows = limit if limit is not None or run.verbose else _SHOWN_ROWS
     more = False
@@ -85,7 +85,7 @@ def show(run: Run, shown: Rows, what: str, show_rows: Show, *, limit: int | None
 
 
 def print_document(run: Run, shown: Rows, what: str, *, limit: int | None) -> None:
-    """One JSON document on standard output, and none if something cannot be read."""
+    """Print one JSON document on standard output, and none if a part of it cannot be read."""
     head = shown.header(what)
     if not shown.streams(what):
         from iceberg_cli.cli.render import print_json
@@ -112,7 +112,7 @@ def print_document(run: Run, shown: Rows, what: str, *, limit: int | None) -> No
 
 
 def _bytes_of(texts: pa.Array) -> memoryview:
-    """All strings one after the other, without a copy."""
+    """The concatenated bytes of all strings, without a copy."""
     _, offsets, data = texts.buffers()
     if not len(texts):
         return memoryview(b"")
@@ -143,7 +143,7 @@ def save(run: Run, shown: Rows, what: str, path: str, *, limit: int | None) -> N
 
 @contextmanager
 def _whole(path: str) -> Iterator[IO[bytes]]:
-    """A file beside `path` that takes its name when all went well."""
+    """Open a temporary file beside `path`, which is renamed to it if the block succeeds."""
     part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "xb") as file:
@@ -171,7 +171,7 @@ def _write_parquet(file: IO[bytes], shown: Rows, what: str, limit: int | None) -
     import pyarrow.parquet as pq
 
     if not shown.streams(what):
-        # Objects and lists have another shape in every row: they are JSON text in a file of columns.
+        # Objects and lists have another shape in every row: they are JSON text in a Parquet file.
         rows = [{key: _flat(value) for key, value in row.items()} for row in shown.rows(what, limit=limit)]
         pq.write_table(pa.Table.from_pylist(rows), file)
         return len(rows)

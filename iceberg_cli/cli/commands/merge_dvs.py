@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions:
-    """What an operator can say about a merge."""
+    """The options of `merge-dvs`."""
 
     target_size: Annotated[
         str | None,
@@ -70,7 +70,7 @@ class MergeOptions:
         return MergePolicy.from_json(policy.to_json())
 
     def delta_policy(self, *, now_ms: int) -> policies.MergePolicy:  # noqa: ARG002 - no age decides here
-        """The same for a Delta table.
+        """The policy for a Delta table.
 
         Raises:
             UsageError: an option has no meaning.

@@ -1,4 +1,4 @@
-"""`plan`: what is due, why, and what it would free; or one verb's plan, saved to a file."""
+"""`plan`: the maintenance that is due, why, and what it would free; or one verb's plan, saved to a file."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ def _worst(failed: Mapping[str, IcebergCliError]) -> IcebergCliError:
 
 
 def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
-    """Whether maintenance is due that can be carried out: what is blocked would stay due run after run.
+    """Whether maintenance is due that can be carried out: a blocked plan would stay due run after run.
 
-    What a survey only offers is due for an operator who asks for that verb.
+    A plan with an `offer` is due only where its verb is named (`alone`).
     """
     return any(made.due and not made.blocked_by and (alone or made.offer is None) for made in plans)
 
@@ -173,7 +173,7 @@ def _show(run: Run, made: Plan, output: str | None) -> None:
 def _show_survey(
     run: Run, name: str, plans: list[Plan], failed: Mapping[str, IcebergCliError], chosen: OptionGroups
 ) -> None:
-    """Every verb, the one that frees most first, and last those that cannot be planned."""
+    """Print a block for each verb, the one that frees most first, and last those that cannot be planned."""
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import plan as render_plan
 

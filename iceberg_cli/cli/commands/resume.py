@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _remove_leftovers(run: Run, opened: IcebergTable | DeltaTable) -> None:
-    """Delete the temporary files that killed runs left, and say so."""
+    """Delete the temporary files that killed runs left, and print how many."""
     from iceberg_cli.cli import render
 
     gone = opened.remove_leftovers(now_ms=run.started_ms)
@@ -102,7 +102,7 @@ def _show_settled(run: Run, opened: IcebergTable | DeltaTable, settled: list[Rec
 
 
 def _leaves_files(report: Report) -> bool:
-    """Whether files stay that no operation deletes any more, or may: --quiet does not keep that to itself."""
+    """Whether files stay, or may, that no operation deletes any more: printed also with --quiet."""
     return report.abandoned is not None and (
         report.abandoned.orphans is None or report.abandoned.orphans.count > 0
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteManifestsOptions:
-    """What an operator can say about a rewrite of manifests."""
+    """The options of `rewrite-manifests`."""
 
     target_size: Annotated[
         str | None,
@@ -113,7 +113,7 @@ class RewriteManifestsOptions:
         )
 
     def delta_policy(self, *, now_ms: int) -> policies.CheckpointPolicy:  # noqa: ARG002 - nothing here has an age
-        """The same for a Delta table.
+        """The policy for a Delta table.
 
         Raises:
             UsageError: an option has no meaning.
@@ -130,7 +130,7 @@ class RewriteManifestsOptions:
 
 
 def _versions(text: str) -> tuple[int, int]:
-    """`FROM..TO`, two versions, the first below the second.
+    """Two versions from `FROM..TO`, the first below the second.
 
     Raises:
         UsageError: anything else.

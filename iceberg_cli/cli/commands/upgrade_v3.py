@@ -25,7 +25,7 @@ _RECIPE = "repair-manifests,merge-dvs,assign-row-ids"
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeOptions:
-    """What an operator can say about an upgrade."""
+    """The options of `upgrade-v3`."""
 
     with_: Annotated[
         str | None,
@@ -88,7 +88,7 @@ class UpgradeOptions:
         return UpgradePolicy(recipe=tuple(part for part in RECIPE if part in requested), tags=tags)
 
     def delta_policy(self, *, now_ms: int) -> policies.UpgradePolicy:  # noqa: ARG002 - no age decides here
-        """The same for a Delta table."""
+        """The policy for a Delta table."""
         from iceberg_cli.delta.verbs.policies import UpgradePolicy
 
         return UpgradePolicy(features=tuple(dict.fromkeys(self.feature or ())))
@@ -127,7 +127,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _check(run: Run, name: str, options: UpgradeOptions) -> None:
-    """Print what was found.
+    """Print the findings of the preflight.
 
     Raises:
         typer.Exit: 11 where something blocks.
@@ -153,7 +153,7 @@ def _check(run: Run, name: str, options: UpgradeOptions) -> None:
 
 
 def _preflight(run: Run, opened: IcebergTable | DeltaTable, options: UpgradeOptions) -> tuple[Preflight, str]:
-    """What is found on a table, and why there is nothing to upgrade, or ""."""
+    """The preflight of a table, and why there is nothing to upgrade, or ""."""
     if opened.format == "delta":
         from iceberg_cli.delta.verbs.upgrade_v3 import preflight as delta
 

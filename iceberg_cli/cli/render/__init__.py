@@ -1,4 +1,4 @@
-"""What all output is made of, reports and errors as text; progress. The only importer of rich.
+"""The parts of all text output, reports and errors as text, and the progress display. The only importer of rich.
 
 Whatever comes from a table passes `printable`: no control character of it reaches the terminal.
 """
@@ -47,7 +47,7 @@ _QUIET_SECONDS = 1.0
 
 
 def printable(value: object) -> str:
-    """Text in which control and format characters, line separators and unassigned characters are spelled out."""
+    """Text with control and format characters, line separators and unassigned characters escaped."""
     text = str(value)
     if text.isascii() and text.isprintable():
         return text
@@ -115,12 +115,12 @@ def table_of(
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """The one document on standard output."""
+    """Print the one document on standard output."""
     sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 
 def show_report(target: Console, report: Report, table: str) -> None:
-    """What happened."""
+    """Print the report of a run."""
     if report.abandoned is not None:
         _show_abandoned(target, report, report.abandoned, table)
         return
@@ -162,7 +162,7 @@ def show_report(target: Console, report: Report, table: str) -> None:
 
 
 def _show_abandoned(target: Console, report: Report, abandoned: AbandonedOperation, table: str) -> None:
-    """What was given up, and every file of it that nothing deletes any more: this is told only once."""
+    """Print an abandoned operation, and every file of it that nothing deletes any more: it is shown only once."""
     what = f"operation {report.operation_id}"
     if abandoned.started_ms is None:  # its journal cannot be read: not even the verb is known
         what += f" of {table}"
@@ -192,7 +192,7 @@ def _show_abandoned(target: Console, report: Report, abandoned: AbandonedOperati
 
 
 def error_document(error: IcebergCliError) -> dict[str, Any]:
-    """The `error/2` document, but for the fields that tell of the table."""
+    """The `error/2` document, but for the fields about the table."""
     return {
         "schema": ERROR_SCHEMA,
         "exit_code": error.exit_code,
@@ -204,7 +204,7 @@ def error_document(error: IcebergCliError) -> dict[str, Any]:
 
 
 def show_error(target: Console, error: IcebergCliError) -> None:
-    """One line for what cannot be done, one for the state of things, one for what to do."""
+    """Print an error: a line for what cannot be done, one for the state of things, one for what to do."""
     target.print(printable(f"error: {error.message}"), style="bold red")
     for line in (error.state, error.next_step):
         if line:
@@ -213,7 +213,7 @@ def show_error(target: Console, error: IcebergCliError) -> None:
 
 @dataclass
 class Progress:
-    """Draws phases that take longer than a second: a bar on a terminal, a line every few seconds elsewhere."""
+    """The display of phases that take longer than a second: a bar on a terminal, elsewhere a line every few seconds."""
 
     stream: TextIO
     enabled: bool = True
@@ -225,7 +225,7 @@ class Progress:
     _task: Any = field(default=None)
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Show the progress of an event."""
         now = self.clock()
         if event.phase != self._phase:
             self.close()
@@ -263,7 +263,7 @@ class Progress:
         self._bar.update(self._task, completed=event.done, total=event.total)
 
     def close(self) -> None:
-        """Take the bar off the screen."""
+        """Remove the bar from the screen."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

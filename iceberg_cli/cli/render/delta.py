@@ -30,7 +30,7 @@ _RIGHT = (
 
 
 def show_summary(target: Console, document: Row) -> None:
-    """One screen about a version of a table."""
+    """Print the summary of a version of a table, on one screen."""
     for line in _identity(document):
         target.print(printable(line))
     _show_totals(target, document["totals"])
@@ -164,11 +164,11 @@ def _due(document: Row) -> list[str]:
 def show_rows(
     target: Console, what: str, rows: Sequence[Row], *, location: str, more: bool, verbose: bool
 ) -> None:
-    """Rows as one table.
+    """Print rows as one table.
 
     Args:
-        target: where to.
-        what: which rows.
+        target: the console.
+        what: the kind of rows.
         rows: as in the JSON document.
         location: of the table; paths below it are shown relative to it.
         more: whether rows were left out.

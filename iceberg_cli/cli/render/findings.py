@@ -1,4 +1,4 @@
-"""What `inspect --check` and `upgrade-v3 --check` found, as text. What comes from a table passes `printable`."""
+"""Findings of `inspect --check` and `upgrade-v3 --check` as text. What comes from a table passes `printable`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iceberg_cli.cli.render import count, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-_SHOWN = 5  # of each rule, unless all are asked for
+_SHOWN = 5  # of each rule, unless --verbose
 _DEEP = {
     "iceberg": "opens Puffin and Parquet files too",
     "delta": "reads every checkpoint and opens Parquet files too",
@@ -20,7 +20,7 @@ _STYLES = {"blocking": "bold red", "error": "bold red", "warning": "yellow", "in
 
 
 def show_findings(target: Console, document: Mapping[str, Any], *, verbose: bool) -> None:
-    """Rule by rule: what is wrong where, the section that says so, and what to do."""
+    """Print by rule what is wrong where, the section of the specification, and what to do."""
     for (rule, severity), group in groupby(document["findings"], lambda row: (row["id"], row["severity"])):
         rows = list(group)
         left_out = document["left_out"].get(rule, 0)
@@ -31,7 +31,7 @@ def show_findings(target: Console, document: Mapping[str, Any], *, verbose: bool
 
 
 def show_preflight(target: Console, found: Sequence[Mapping[str, str]], *, verbose: bool) -> None:
-    """Rule by rule: what is wrong where, and the commands that get it out of the way or show more of it."""
+    """Print by rule what is wrong where, and the commands that remove it or show more of it."""
     for (rule, severity), group in groupby(found, lambda row: (row["id"], row["severity"])):
         rows = list(group)
         _show_rows(target, f"{severity}: {rule}", rows, left_out=0, verbose=verbose)

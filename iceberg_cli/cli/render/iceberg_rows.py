@@ -22,11 +22,11 @@ _SHOWN_LENGTH = 60
 def show_rows(
     target: Console, what: str, rows: Sequence[Row], *, location: str, more: bool, verbose: bool
 ) -> None:
-    """Rows as one table.
+    """Print rows as one table.
 
     Args:
-        target: where to.
-        what: which rows.
+        target: the console.
+        what: the kind of rows.
         rows: as in the JSON document.
         location: of the table; paths below it are shown relative to it.
         more: whether rows were left out.
@@ -51,7 +51,7 @@ def _of(key: str) -> _Text:
 
 
 def _assigned(row: Row, _: str) -> object:
-    """Of a manifest with existing files, the list does not tell how many of them have ids of their own."""
+    """The assigned rows of a manifest: unknown with existing files, for the list does not count those with own ids."""
     unknown = row["assigned_rows"] is None and row["first_row_id"] is not None
     return "unknown" if unknown else _of("assigned_rows")(row, _)
 

@@ -17,7 +17,7 @@ _RIGHT = ("count", "bytes", "rows")
 
 
 def show_summary(target: Console, document: Row) -> None:
-    """One screen about a table."""
+    """Print the summary of a table, on one screen."""
     for line in _identity(document):
         target.print(printable(line))
     _show_refs(target, document["refs"])
@@ -67,7 +67,7 @@ def _show_refs(target: Console, refs: Sequence[Row]) -> None:
 
 
 def retention(ref: Row) -> str:
-    """What a ref itself says about retention."""
+    """The retention settings of a ref, as text."""
     stated = []
     if ref["min_snapshots_to_keep"] is not None:
         stated.append(f"at least {count(ref['min_snapshots_to_keep'], 'snapshots')}")

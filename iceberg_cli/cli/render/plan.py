@@ -1,4 +1,4 @@
-"""Plans as text: one verb's, or all of them side by side. What comes from a table passes `printable`."""
+"""Plans as text: one verb's, or a survey of all. What comes from a table passes `printable`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GROUPS = ("files", "versions")  # subjects of which a verdict is on many at onc
 
 
 def show_plan(target: Console, plan: Plan, *, verbose: bool = False, refused: bool = False) -> None:
-    """What would happen, candidate by candidate, then the totals; `refused`: the reason follows as an error."""
+    """Print a plan, candidate by candidate, then the totals; `refused`: the reason follows as an error."""
     table = plan.table
     target.print(
         printable(
@@ -62,7 +62,7 @@ def _option_text(name: str, value: object) -> str:
 
 
 def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
-    """One row for each verdict; long runs of equal reasons are cut unless asked for."""
+    """Print a row for each verdict; long runs of equal reasons are cut unless `verbose`."""
     verdicts = plan.verdicts
     goes = _goes(plan)
     cut = 0
@@ -89,7 +89,7 @@ def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
 
 
 def totals(plan: Plan, *, going_only: bool = False) -> list[str]:
-    """How many candidates of each subject go, or change, and how many stay; `going_only`: where any does."""
+    """The number of candidates of each subject that go, or change, and that stay; `going_only`: where any goes."""
     going: dict[str, int] = {}
     every: dict[str, int] = {}
     for verdict in plan.verdicts:
@@ -106,7 +106,7 @@ def totals(plan: Plan, *, going_only: bool = False) -> list[str]:
 
 
 def _goes(plan: Plan, *, one: bool = False) -> str:
-    """The word for verdicts that are not to keep, or for one."""
+    """The verb for candidates that are not kept, or for one."""
     if plan.operation == "expire-snapshots":
         return "goes" if one else "go"
     return "changes" if one else "change"
@@ -125,10 +125,10 @@ def show_survey(
     commands: Sequence[str],
     failed: Mapping[str, IcebergCliError] | None = None,
 ) -> None:
-    """A block for each verb: what is due, what stands in the way, and the command, on lines of their own.
+    """Print a block for each verb: what is due, what blocks it, and the command, on lines of their own.
 
     Args:
-        target: where to.
+        target: the console.
         plans: in the order in which they are shown.
         commands: as a shell reads them, one for each plan.
         failed: by verb, why it cannot be planned.
@@ -159,7 +159,7 @@ def show_survey(
 
 
 def _show_steps(target: Console, plan: Plan) -> None:
-    """What is committed, where it is more than the one change of metadata that an expiry makes."""
+    """Print the commits, where they are more than the one change of metadata that an expiry makes."""
     for number, step in enumerate(plan.steps, start=1):
         change = step.change
         if len(plan.steps) == 1 and (change is None or change.draft is None):
@@ -172,7 +172,7 @@ def _show_steps(target: Console, plan: Plan) -> None:
 
 
 def _uncommitted(step: Step) -> list[str]:
-    """What a step without a change does: files that no commit names, such as checkpoints, or none."""
+    """The lines for a step without a commit: files such as checkpoints, or none."""
     if not step.tasks:
         return ["no commit"]
     names = [task.name for task in step.tasks[:_NAMED]]
@@ -182,7 +182,7 @@ def _uncommitted(step: Step) -> list[str]:
 
 
 def _update_text(update: Mapping[str, Any]) -> str:
-    """What an update of Iceberg is called, or what an action of Delta is about."""
+    """The name of an update of Iceberg, or the kind of an action of Delta."""
     if "action" in update:
         return str(update["action"])
     ((kind, action),) = update.items()
@@ -197,7 +197,7 @@ def _draft_text(draft: Mapping[str, Any]) -> str:
 
 
 def show_removals(target: Console, plan: Plan) -> None:
-    """Files by kind, then the total."""
+    """Print the removals by kind, then the total."""
     removals = plan.removals
     if removals is None or not removals.count:
         target.print("No file is deleted.")

@@ -8,7 +8,7 @@ Layout of a blob, offsets in bytes, n = length of the vector:
                little-endian (the high half of the positions) and a 32-bit Roaring bitmap in portable format
     8 + n  4   CRC-32 of magic and vector, big-endian
 
-`framing` has the frame, `roaring` checks the bitmaps, `proof` checks the usual kind of blob many at a time.
+`framing` has the frame, `roaring` checks the bitmaps, `proof` checks many blobs of the usual kind at a time.
 
 Spec: Puffin "deletion-vector-v1 blob type"; Iceberg v3 "Deletion Vectors"; RoaringFormatSpec.
 """
@@ -111,12 +111,12 @@ def encode(positions: Positions | BitMap64 | DeletionVector) -> bytes:
 def decode(
     blob: bytes | memoryview, path: str, *, cardinality: int | None = None, max_position: int | None = None
 ) -> DeletionVector:
-    """Read a blob and check everything that can be checked about it.
+    """The deletion vector of a blob, fully checked.
 
     Args:
         blob: exactly the `content_size_in_bytes` bytes at `content_offset`.
         path: the file it comes from, for the message.
-        cardinality: number of positions the manifest (or footer) says it has; None if nothing says.
+        cardinality: number of positions that the manifest (or footer) records; None if unknown.
         max_position: the last position of the data file (`record_count - 1`); None if unknown.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Blobs that are sound, proved for many at a time.
+"""A vectorised check of the usual kind of deletion vector blobs.
 
 Spec: Puffin "deletion-vector-v1 blob type"; RoaringFormatSpec.
 """
@@ -16,13 +16,13 @@ from iceberg_cli.encoding.deletion_vector.roaring import ARRAY_LIMIT, NO_RUNS_CO
 
 
 def unproven(blobs: Sequence[bytes], cardinalities: Sequence[int], max_positions: Sequence[int]) -> list[int]:
-    """Which of n blobs must still be decoded to know that they are sound; all others are, in all that `decode` checks.
+    """Indices of those of n blobs that must still be decoded; all others are sound, in all that `decode` checks.
 
-    What most vectors are is proved for many at a time: one 32-bit bitmap of array containers.
+    Only what most vectors are is checked here: one 32-bit bitmap of array containers.
 
     Args:
         blobs: n blobs.
-        cardinalities: n numbers of positions that metadata says.
+        cardinalities: n cardinalities that metadata records.
         max_positions: n last positions of data files; -1 where it is not known.
     """
     chosen = [i for i, blob in enumerate(blobs) if _is_plain(blob, cardinalities[i])]

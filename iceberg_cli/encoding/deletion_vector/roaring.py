@@ -1,4 +1,4 @@
-"""Roaring bytes, checked in full before pyroaring sees them: it takes mutated container headers for another, valid set.
+"""A full check of Roaring bitmaps before pyroaring reads them: it takes mutated container headers for another set.
 
 Spec: RoaringFormatSpec; Puffin "deletion-vector-v1 blob type" for the 64-bit layout.
 """
@@ -28,7 +28,7 @@ _CONTAINERS_AT_ONCE = 1024  # bounds the memory of one vectorised check
 
 
 def decode_bitmap64(vector: bytes, path: str, *, offset: int = 0) -> BitMap64:
-    """Read a 64-bit bitmap without framing; `offset` is where it starts, for the message.
+    """The 64-bit bitmap of bytes without framing; `offset` is where it starts, for the message.
 
     Raises:
         CorruptFile: counts, keys or containers are wrong, or bytes are left over.
@@ -90,7 +90,7 @@ class Roaring32:
         return at + size
 
     def check(self) -> tuple[int, int]:
-        """The offset after the bitmap, and its number of members."""
+        """The offset after the bitmap, and its cardinality."""
         is_run, at, n, has_offsets = self.cookie()
         header = self.u16(at + 2 * np.arange(2 * n, dtype=np.int64))
         keys, members = header[::2], header[1::2] + 1
@@ -114,7 +114,7 @@ class Roaring32:
         return int(starts[-1] + sizes[-1]), int(members.sum())
 
     def cookie(self) -> tuple[npt.NDArray[np.bool_], int, int, bool]:
-        """Which containers are runs, where their headers start, how many there are, and are there offsets."""
+        """Which containers are runs, the offset of their headers, their number, and whether there are offsets."""
         at = self.room(self.start, 8) - 4
         word = int.from_bytes(self.data[self.start : at].tobytes(), "little")
         has_runs = word & 0xFFFF == _RUNS_COOKIE
@@ -134,7 +134,7 @@ class Roaring32:
         return is_run, end, n, not has_runs or n >= _OFFSETS_FROM
 
     def places(self, is_run: npt.NDArray[np.bool_], members: Ints, at: int) -> tuple[Ints, Ints]:
-        """Start and size in bytes of each container, all inside the data."""
+        """Offset and size in bytes of each container, all inside the data."""
         sizes = np.where(members > ARRAY_LIMIT, _BITSET_BYTES, 2 * members)
         # The size of a run container stands in its first two bytes, so each start depends on the runs before.
         sizes[is_run] = 0
@@ -150,7 +150,7 @@ class Roaring32:
         return ends - sizes, sizes
 
     def check_arrays(self, starts: Ints, members: Ints, chosen: npt.NDArray[np.bool_]) -> None:
-        """The values of array containers ascend."""
+        """Check that the values of array containers ascend."""
         starts, members = starts[chosen], members[chosen]
         values = self.u16(2 * _ragged(np.zeros_like(starts), members) + np.repeat(starts, members))
         owner = np.repeat(np.arange(len(starts)), members)
@@ -158,14 +158,14 @@ class Roaring32:
             raise self.bad(int(starts[0]), "values of an array container are not ascending")
 
     def check_bitsets(self, starts: Ints, members: Ints, chosen: npt.NDArray[np.bool_]) -> None:
-        """Bitset containers have as many values as their headers say."""
+        """Check that bitset containers have as many values as their headers state."""
         for start, expected in zip(starts[chosen].tolist(), members[chosen].tolist(), strict=True):
             found = int(np.bitwise_count(self.data[start : start + _BITSET_BYTES]).sum(dtype=np.int64))
             if found != expected:
                 raise self.bad(start, f"a bitset container has {found} values, its header says {expected}")
 
     def check_runs(self, starts: Ints, members: Ints, sizes: Ints, chosen: npt.NDArray[np.bool_]) -> None:
-        """Runs of a container lie apart and inside it, and have as many values as its header says."""
+        """Check that runs of a container are disjoint, inside it, and have as many values as its header states."""
         starts, members, runs = starts[chosen], members[chosen], (sizes[chosen] - 2) // 4
         if (runs == 0).any():
             raise self.bad(int(starts[0]), "a run container without runs")

@@ -1,15 +1,15 @@
-"""The Spark engine: shares of the items go to workers, results come back in the order of the items.
+"""The Spark engine: splits of the items go to workers, results come back in the order of the items.
 
-Each share runs the local engine on a worker, so both engines read and parse by the same code. Only DataFrames are used,
-for a Spark Connect session has nothing else. A share is one row, its items pickled, and its results come back as one
-binary value of an Arrow UDF; `mapInArrow` would do the same, but asks for pandas on the driver, and pyarrow imports
+Each split runs the local engine on a worker, so both engines read and parse by the same code. Only DataFrames are used,
+for a Spark Connect session has nothing else. A split is one row, its items pickled, and its results come back as one
+binary value of an Arrow UDF; `mapInArrow` would do the same, but needs pandas on the driver, and pyarrow imports
 pandas wherever it is installed, which costs every command half a second.
 
 Results of a large scan are first shuffled, which leaves them on the workers' disks, and are then fetched one partition
-after the other: neither all of them nor the work of one partition after the other is asked of the driver. Small scans
+after the other: the driver neither holds all of them nor waits while partitions are computed one by one. Small scans
 come back in one job.
 
-Functions travel inside the UDF, and so does what they hold; a large one is broadcast. Storage options, which may be
+Functions are pickled inside the UDF, with what they close over; a large one is broadcast. Storage options, which may be
 secrets, are in no SQL, configuration, description or log: see `Session.payload`.
 
 A task that runs again, or twice side by side, puts the same bytes under the same name, and workers never delete: they
@@ -47,7 +47,7 @@ _GATHERED_BYTES = (
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Runs on the workers of a Spark session.
+    """The engine that runs on the workers of a Spark session.
 
     Args:
         session: open, and its workers checked.
@@ -61,7 +61,7 @@ class SparkEngine:
     name: str = field(default="spark", init=False)
 
     def __reduce__(self) -> NoReturn:
-        """An engine stays on the driver: functions that workers run must hold values only."""
+        """Refuse to be pickled: an engine stays on the driver; functions for workers may close over values only."""
         raise TypeError("a function that workers are to run holds the engine")
 
     def scan(
@@ -125,7 +125,7 @@ class SparkEngine:
         phase: str,
         on_event: OnEvent,
     ) -> Iterator[Any]:
-        """See `Exchanging.shuffle`."""
+        """See `ShuffleEngine.shuffle`."""
         on_event(Event(phase=phase, done=0, total=len(items)))
         if not len(items):
             return
@@ -160,7 +160,7 @@ class SparkEngine:
         on_event(Event(phase=phase, done=len(items), total=len(items)))
 
     def _rows(self, items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[bytes]:
-        """Items in their order, pickled in shares as even as their bytes allow, at most a batch each."""
+        """Items in their order, pickled in splits as even as their bytes allow, at most a batch each."""
         even = sum(sizes) // (self.session.cores * _SPLITS_PER_CORE)
         splits = _cut(sizes, min(max(even, _LEAST_SPLIT_BYTES), batch_bytes))
         return [pickled_data([items[place] for place in split]) for split in splits]
@@ -171,7 +171,7 @@ def _sizes(items: Sequence[Item], source: Callable[[Item], Source]) -> list[int]
 
 
 def _cut(sizes: Sequence[int], split_bytes: int) -> list[range]:
-    """Places of items in their order, about `split_bytes` of them at a time."""
+    """Ranges of item indices, about `split_bytes` each."""
     splits: list[range] = []
     start = size_bytes = 0
     for place, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""A Spark session, classic or Connect: jobs over rows of bytes, whose answers come back in the order of the rows."""
+"""A Spark session, classic or Connect: jobs over rows of bytes, whose results come back in the order of the rows."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from iceberg_cli.storage.redaction import redact
 if TYPE_CHECKING:
     from iceberg_cli.engines.spark.worker import Payload
 
-_MOST_PARTITIONS = 1_000  # of answers that are fetched one partition after the other
-_INLINE_BYTES = 256 << 10  # of a parcel; above, it is broadcast where the session can
+_MOST_PARTITIONS = 1_000  # of results that are fetched one partition after the other
+_INLINE_BYTES = 256 << 10  # of a payload; above, it is broadcast where the session can
 
 _DRIVER_GONE = "Its driver may lack memory: --spark-conf spark.driver.memory=4g."
 _EXECUTORS_GONE = "Its executors may lack memory: --spark-conf spark.executor.memory=4g."
 
 _SPLITS = "array<struct<bucket:int,data:binary>>"
 
-# What is left of one that ended: the tasks it ran, and what it had for others.
+# Errors of an executor that ended: of the tasks it ran, and of those that read its shuffle data.
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|MetadataFetchFailed|FetchFailed|OutOfMemoryError")
 _RAISED = re.compile(r"[\w.]+(Error|Exception|Exit|Interrupt|Warning)\b")
 
@@ -39,7 +39,7 @@ OverColumns = Callable[[pa.Array, pa.Array], pa.Array]
 
 @dataclass(frozen=True)
 class Session:
-    """Runs functions on the workers of a Spark session.
+    """A Spark session, which runs functions on its workers.
 
     Args:
         spark: the session.
@@ -53,7 +53,7 @@ class Session:
 
     @cached_property
     def cores(self) -> int:
-        """How many tasks run side by side, as the session says it now."""
+        """How many tasks run side by side, by the session's current settings."""
         from pyspark.sql import functions
 
         with translated("ask how many cores there are"):
@@ -72,7 +72,7 @@ class Session:
 
         Args:
             data: the pickle.
-            secret: nobody else may see it.
+            secret: whether it must be hidden from others.
         """
         from iceberg_cli.engines.spark.worker import Broadcast, InlineBytes, Payload, SessionFile
 
@@ -91,7 +91,7 @@ class Session:
             yield Payload.of(data, InlineBytes)
 
     def _file(self, data: bytes) -> str:
-        """Send bytes to the workers as a file of the session, once; its name."""
+        """Send bytes to the workers as a file of the session, once, and return its name."""
         name = f"iceberg-cli-{hashlib.sha256(data).hexdigest()}"
         if name not in self._files:
             with tempfile.TemporaryDirectory(prefix="iceberg-cli-") as folder:
@@ -109,13 +109,13 @@ class Session:
     def answers(
         self, rows: Sequence[bytes], function: OverColumn, *, description: str, gather: bool
     ) -> Generator[bytes, None, None]:
-        """What `function` makes of each row, each in a task of its own.
+        """The result of `function` for each row, each in a task of its own.
 
         Args:
             rows: n values.
-            function: over a column of rows; annotated, for Spark looks.
+            function: over a column of rows; annotated, for Spark reads the annotations.
             description: for Spark's list of jobs.
-            gather: all answers are small enough for one job that hands them all over.
+            gather: all results are small enough for one job that returns them all.
 
         Raises:
             BackendUnavailable: Spark did not answer, or not for every row.
@@ -144,14 +144,14 @@ class Session:
         most_tasks: int,
         description: str,
     ) -> Generator[bytes, None, None]:
-        """What is made of all that `function` puts into each bucket, bucket by bucket in no order.
+        """The combined value of each bucket that `function` fills, in no order.
 
         Args:
             rows: n values, each in a task of its own.
-            function: over a column of rows; gives `spark_exchange.SPLITS_TYPE`.
+            function: over a column of rows; gives `shuffle.SPLITS_TYPE`.
             rounds: about how many buckets there are, and a function over a column of buckets and one of lists of
-                what is in them; each but the last gives `spark_exchange.SPLITS_TYPE` too, for the next one.
-            most_tasks: so many at most share the buckets of a round, each of them neighbouring ones.
+                their contents; each but the last gives `shuffle.SPLITS_TYPE` too, for the next one.
+            most_tasks: so many at most split the buckets of a round, each taking neighbouring ones.
             description: for Spark's list of jobs.
 
         Raises:
@@ -164,7 +164,7 @@ class Session:
     def _rows_of(
         self, found: Iterator[tuple[int, bytes]], description: str
     ) -> Generator[tuple[int, bytes], None, None]:
-        """The rows that jobs give, which end where the caller leaves early."""
+        """The rows that jobs give; the jobs are cancelled where the caller leaves early."""
         tag = f"iceberg-cli-{uuid.uuid4()}"
         finished = False
         try:
@@ -204,7 +204,7 @@ class Session:
         frame = self._frame(rows).select(functions.inline(split("row")))
         for number, (buckets, combine) in enumerate(rounds, start=1):
             frame = frame.groupBy("bucket").agg(functions.collect_list("data").alias("content"))
-            # What is in the buckets of a task passes to Python at once, so large ones have a task each.
+            # All buckets of a task pass to Python at once, so large ones have a task each.
             tasks = min(buckets + 1, most_tasks)
             group = functions.floor((functions.col("bucket") + 1) * tasks / (buckets + 1)).cast("int")
             frame = frame.repartitionById(tasks, group)
@@ -217,7 +217,7 @@ class Session:
         yield from self._streamed(frame, functions.col("bucket") + 1, rounds[-1][0] + 1, tasks)
 
     def _frame(self, rows: Sequence[bytes]) -> Any:
-        """Rows with their places, each in a partition of its own."""
+        """A frame of rows with their indices, each in a partition of its own."""
         places = pa.array(range(len(rows)), pa.int32())
         frame = self.spark.createDataFrame(pa.table({"place": places, "row": pa.array(rows, pa.binary())}))
         if len(rows) > self.cores:  # fewer are in partitions of their own
@@ -225,7 +225,7 @@ class Session:
         return frame
 
     def _streamed(self, frame: Any, place: Any, places: int, tasks: int) -> Iterator[tuple[int, bytes]]:
-        """Rows of a frame that `tasks` tasks make, in the order of their places where each has a partition."""
+        """Rows of a frame that `tasks` tasks make, in the order of `place` where each has a partition."""
         from pyspark.sql import functions
 
         if not self.connect:
@@ -237,7 +237,7 @@ class Session:
 
     @contextlib.contextmanager
     def _named(self, tag: str, description: str) -> Iterator[None]:
-        """Name the jobs that are started inside: for whoever looks at Spark's list, and to end them by the tag."""
+        """Describe the jobs started inside, for Spark's list of jobs, and tag them, to cancel them by the tag."""
         self.spark.addTag(tag)
         if not self.connect:
             self.spark.sparkContext.setJobDescription(f"iceberg-cli: {description}")
@@ -257,10 +257,10 @@ class Session:
 
 
 def pickled(value: Any) -> bytes:
-    """A pickle that functions of any module can be in; those of modules that workers can import go by name.
+    """A pickle of a value with functions of any module; those of modules that workers can import go by name.
 
     Raises:
-        TypeError: something in it belongs to this process.
+        TypeError: a part of it belongs to this process.
     """
     from pyspark import cloudpickle
 
@@ -270,7 +270,7 @@ def pickled(value: Any) -> bytes:
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Errors of Spark as one of ours that names the cause in one line."""
+    """Turn errors of Spark into `BackendUnavailable`, with the cause in one line."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
@@ -286,7 +286,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def cause_of(error: BaseException) -> str:
-    """The line of an error of Spark's that says most."""
+    """The most telling line of an error of Spark's."""
     text = str(error)
     java = getattr(error, "java_exception", None)
     if java is not None:

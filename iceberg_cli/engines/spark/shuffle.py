@@ -1,4 +1,4 @@
-"""What Spark's workers do with what they hand to each other: share it out, combine it, and write what is made of it.
+"""The shuffle of Spark's workers: assign parsed data to buckets, combine each bucket, and write the files built.
 
 Errors go through the same buckets, as values, for the caller to raise.
 """
@@ -24,7 +24,7 @@ Shares = list[tuple[int, bytes]]
 
 
 def sharer(storage: Payload, scan: Payload, threads: int) -> Callable[[pa.Array], pa.Array]:
-    """A function over a column of pickled items that gives for each what goes into which bucket."""
+    """A UDF over a column of pickled items: the contents of each bucket that they fill."""
 
     def over(column: pa.Array) -> pa.Array:
         try:
@@ -45,7 +45,7 @@ def _shared(storage: Payload, scan: Payload, threads: int, items: pa.Buffer) -> 
 
 
 def resharer(combine: Payload) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    """A function over buckets and their contents that gives for each what goes into which of the next buckets."""
+    """A UDF over buckets and their contents: the contents of each bucket of the next shuffle that they fill."""
 
     def one(bucket: int, content: pa.Array) -> Shares:
         if bucket == _NO_BUCKET:
@@ -60,7 +60,7 @@ def resharer(combine: Payload) -> Callable[[pa.Array, pa.Array], pa.Array]:
 
 
 def combiner(storage: Payload, combine: Payload) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    """A function over buckets and their contents that gives for each what `combine` returns, and the error, pickled.
+    """A UDF over buckets and their contents: the result of `combine` for each and the error, pickled.
 
     A new file is written here.
     """
@@ -82,7 +82,7 @@ def _of(combine: Payload, bucket: int, content: pa.Array) -> Any:
 
 
 def _written(storage: Payload, found: Any) -> Any:
-    """What the driver gets of what was combined: of a new file, once it is there, its result."""
+    """The value that the driver gets; a `BuiltFile` is written first, and gives its result."""
     if not isinstance(found, BuiltFile):
         return found
     to: Storage = storage.value()
@@ -93,7 +93,7 @@ def _written(storage: Payload, found: Any) -> Any:
 def _over(
     one: Callable[[int, pa.Array], Any], type_: pa.DataType
 ) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    """A function over two columns; the annotations tell Spark which kind."""
+    """`one` as a UDF over two columns; the annotations tell Spark which kind."""
 
     def over(buckets: pa.Array, contents: pa.Array) -> pa.Array:
         try:

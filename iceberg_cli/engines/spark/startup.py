@@ -1,4 +1,4 @@
-"""Opening a Spark session: the one that exists, or one by what the operator said; and getting its workers ready."""
+"""Start of a Spark session: the one that exists, or one by the operator's choice; and the setup of its workers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from iceberg_cli.storage.redaction import redact
 
 _NEEDED = ("isal", "mmh3", "numpy", "pyarrow", "pyroaring")
 _NEEDED_FOR = dict.fromkeys(("s3", "s3a", "s3n"), frozenset({"s3fs"}))
-_MOST_LOOKS = 64  # tasks that look what workers have
+_MOST_LOOKS = 64  # tasks that check which packages workers have
 _LOG_LINES = 3
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: equal sources are equal bytes
 
 
 @dataclass
 class _SentPackage:
-    """What a session's workers have got. The folder holds the archive for workers that join later."""
+    """The package as sent to a session's workers. The folder holds the archive for workers that join later."""
 
     folder: tempfile.TemporaryDirectory[str]
     found: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ def open_session(choice: EngineChoice) -> Session:
 
 
 def close_sessions() -> None:
-    """End what was started here."""
+    """End the sessions that were started here, and delete the archives sent to them."""
     while _started:
         _started.pop().close()
     for sent in list(_sent.values()):
@@ -106,7 +106,7 @@ def close_sessions() -> None:
 def prepare(
     session: Session, storage: Storage, path: str, *, needed: frozenset[str] = frozenset(_NEEDED)
 ) -> None:
-    """Bring the package to the workers, and look whether they have the rest and see the table.
+    """Send the package to the workers, and check that they have the rest and see the table.
 
     Args:
         session: open.
@@ -135,7 +135,7 @@ def prepare(
 
 
 def _choose_python(choice: EngineChoice, master: str | None) -> None:
-    """Which Python workers run. A classic session takes it from the environment, and else the first on the path."""
+    """Set the Python that workers run: a classic session takes it from the environment, else the first on the path."""
     python = choice.conf.get("spark.pyspark.python")
     if python is not None:
         os.environ["PYSPARK_PYTHON"] = python
@@ -144,7 +144,7 @@ def _choose_python(choice: EngineChoice, master: str | None) -> None:
 
 
 def _send_package(session: Session) -> None:
-    """Once in the life of a session."""
+    """Send the package to the workers, once in the life of a session."""
     if session.spark in _sent:
         return
     folder = tempfile.TemporaryDirectory(prefix="iceberg-cli-")
@@ -203,7 +203,7 @@ def _check_packages(session: Session, names: frozenset[str]) -> None:
 
 
 def _look_for(names: tuple[str, ...]) -> Callable[[Any], str]:
-    """A function that travels by itself: workers that lack packages cannot import the module it is from."""
+    """A self-contained function for workers: those that lack packages cannot import the module it is from."""
 
     def look(_: Any) -> str:
         import importlib
@@ -227,7 +227,7 @@ def _look_for(names: tuple[str, ...]) -> Callable[[Any], str]:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[io.BufferedRandom]:
-    """While the JVM starts, give it a file for what it prints: it keeps that for its life, and JSON stays whole."""
+    """Have the JVM print to a file while it starts, and so for its life: JSON on standard output stays whole."""
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as log:
@@ -244,7 +244,7 @@ def _quietly() -> Iterator[io.BufferedRandom]:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Spark's context would turn Ctrl-C into an exception at any point; here it asks to stop at the next safe one."""
+    """Keep our handler of Ctrl-C, which stops at the next safe point: Spark's would raise at any point."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -256,7 +256,7 @@ def _own_signals() -> Iterator[None]:
 
 
 def _tail(log: io.BufferedRandom) -> str:
-    """The last lines of what was printed that are no stack trace, for an error's message."""
+    """The last lines of the JVM's output without stack traces, for an error's message."""
     log.seek(0)
     lines = log.read().decode("utf-8", "replace").splitlines()
     shown_lines = [

@@ -1,7 +1,7 @@
-"""What runs on Spark's workers: the local engine on a share of the items.
+"""The code that runs on Spark's workers: the local engine on a split of the items.
 
-A worker makes its own storage from the same options. What a worker raises travels as a value: Spark would hand on a
-traceback as text, and try again what cannot succeed.
+A worker makes its own storage from the same options. What a worker raises is returned as a value: Spark would pass on
+a traceback as text, and retry what cannot succeed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Payload:
 
     Args:
         digest: of the pickle.
-        data: gives the pickle; asked only where the value is not there yet.
+        data: gives the pickle; called only where the value is not there yet.
     """
 
     digest: str
@@ -40,7 +40,7 @@ class Payload:
 
     @classmethod
     def of(cls, data: bytes, send: Callable[[bytes], Callable[[], bytes]]) -> Payload:
-        """The pickle `data`; `send` brings it to the workers and returns what gives it there."""
+        """A payload of the pickle `data`; `send` takes it to the workers and returns what reads it there."""
         return cls(hashlib.sha256(data).hexdigest(), send(data))
 
     def value(self) -> Any:
@@ -55,7 +55,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class InlineBytes:
-    """Bytes that travel inside the function."""
+    """Bytes that are pickled inside the function."""
 
     data: bytes
 
@@ -92,7 +92,7 @@ class SessionFile:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """See the arguments of `Engine.scan`."""
+    """The arguments of `Engine.scan` that a worker needs."""
 
     source: Callable[[Any], Any]
     load: Callable[[Any, bytes], Any]
@@ -102,7 +102,7 @@ class Scan:
 
 
 def scanner(storage: Payload, scan: Payload, threads: int) -> Callable[[pa.Array], pa.Array]:
-    """A function over a column of pickled items that gives what `scanned` says of each."""
+    """A UDF over a column of pickled items: the result of `scanned` for each."""
 
     def one(split: pa.Buffer) -> bytes:
         return scanned(storage, scan, threads, split)
@@ -111,7 +111,7 @@ def scanner(storage: Payload, scan: Payload, threads: int) -> Callable[[pa.Array
 
 
 def scanned(storage: Payload, scan: Payload, threads: int, items: pa.Buffer) -> bytes:
-    """Read and parse a share of the items.
+    """Read and parse a split of the items.
 
     Returns:
         A pickle of: what `parse` returned for each batch, with the number of its files; and the pickled error that
@@ -146,12 +146,12 @@ def _with_error(found: list[tuple[int, Any]], error: BaseException) -> bytes:
     data = pickled_error(error, WHERE)
     try:
         return pickled_data((found, data))
-    except Exception:  # noqa: BLE001 - the error is that what was parsed cannot travel
+    except Exception:  # noqa: BLE001 - the error is that what was parsed cannot be pickled
         return pickle.dumps(([], data), 5)
 
 
 def prober(storage: Payload, path: str) -> Callable[[pa.Array], pa.Array]:
-    """A function over any column that says for each row whether a worker sees a file: the error, or nothing."""
+    """A UDF over any column that checks for each row whether a worker sees a file: the error, or nothing."""
 
     def one(_: pa.Buffer) -> bytes:
         try:
@@ -164,7 +164,7 @@ def prober(storage: Payload, path: str) -> Callable[[pa.Array], pa.Array]:
 
 
 def _over(one: Callable[[pa.Buffer], bytes]) -> Callable[[pa.Array], pa.Array]:
-    """A function over a column; the annotations tell Spark which kind."""
+    """`one` as a UDF over a column; the annotations tell Spark which kind."""
 
     def over(column: pa.Array) -> pa.Array:
         try:
@@ -176,7 +176,7 @@ def _over(one: Callable[[pa.Buffer], bytes]) -> Callable[[pa.Array], pa.Array]:
 
 
 def forget_archives() -> None:
-    """Before each task Spark drops the caches of imports, and for each archive Python then reads all its names anew.
+    """Drop the importers of archives: before each task Spark drops the caches of imports, and Python reads each anew.
 
     PySpark is an archive of thousands of files, so this takes longer than a small task. What is forgotten here is found
     again when something is imported.

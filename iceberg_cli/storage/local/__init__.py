@@ -1,4 +1,4 @@
-"""Files of the machine's own file systems, by plain system calls.
+"""The storage of local files, by plain system calls.
 
 Not fsspec's local file system: it offers neither hard links, nor flushing of folders, nor a way to unlink
 inside a folder that is held open, and without these three a file cannot be created whole and durable, nor
@@ -36,7 +36,7 @@ _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
 
 class LocalStorage:
-    """Files below `/`; canonical paths look like `/a/b`.
+    """A storage of local files; canonical paths look like `/a/b`.
 
     Args:
         trusted_folders: folders that the operator named. `delete` accepts symbolic links in them and above
@@ -142,7 +142,7 @@ class LocalStorage:
         folder, _, name = key.rpartition("/")
         parent = os.open(folder or "/", FOLDER)
         try:
-            # Hadoop would hold the new content against the checksum of the file that had the name before.
+            # Hadoop would check the new content against the checksum of the file that had the name before.
             unlink_quietly(f".{name}.crc", parent)
             if not (self._unnamed and link_unnamed(parent, name, data)):
                 link_named(parent, name, data)
@@ -169,13 +169,13 @@ class LocalStorage:
                 yield _info(key, status)
 
     def paths(self, folder: str) -> Iterator[str]:
-        """Every file's path under the folder, as the folders name them; only links are looked at."""
+        """Every file's path under the folder, as the folders name them; only links take a call of their own."""
         root = self.canonical(folder)
         with _translated("list", folder):
             yield from _walk("" if root == "/" else root)
 
     def holds_any(self, folder: str) -> bool:
-        """Whether there is a file under the folder; of a large folder only the first entries are looked at."""
+        """Whether there is a file under the folder; of a large folder only the first entries are read."""
         root = self.canonical(folder)
         with _translated("list", folder):
             return _holds_any(root)
@@ -194,7 +194,7 @@ class LocalStorage:
         return self._deletions.delete(paths)
 
     def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
-        """Those of some folders in which no file can be deleted, each with the reason."""
+        """Those of n folders in which no file can be deleted, each with the reason."""
         found = ((folder, self._deletions.obstacle(self.canonical(folder))) for folder in folders)
         return {folder: obstacle for folder, obstacle in found if obstacle is not None}
 
@@ -216,7 +216,7 @@ class LocalStorage:
 
 @contextlib.contextmanager
 def _translated(verb: str, path: str, *, new: bool = False) -> Iterator[None]:
-    """The errors of the file system as the port names them; `new`: the path is about to be created."""
+    """Turn errors of the file system into those of `Storage`; `new`: the path is about to be created."""
     try:
         yield
     except FileExistsError:
@@ -270,7 +270,7 @@ def _info(key: str, status: os.stat_result) -> FileInfo:
 
 
 def _version(status: os.stat_result) -> str:
-    """Without the time of the last change of the inode, which a hard link to the file moves."""
+    """A file's version, without the time of the last change of the inode, which a hard link to the file moves."""
     return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
 

@@ -1,4 +1,4 @@
-"""Deleting local files, never through a symbolic link below the folders that the operator named."""
+"""Deletion of local files, never through a symbolic link below the folders that the operator named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from iceberg_cli.storage.obstacles import Obstacle
 _NO_NAMES = {"", ".", ".."}
 _A_FOLDER = "it is a folder"
 _UNCLEAR = "the path contains '..' or a NUL character"
-# Linux refuses to unlink a folder. Elsewhere it may be allowed to some, so it is looked at before.
+# Linux refuses to unlink a folder. Elsewhere it may be allowed to some, so its type is checked before.
 _UNLINKS_FOLDERS = sys.platform != "linux"
 # An attempt to unlink what is not there takes the time of some 16 entries of a listing.
 _LOOK_ENTRIES = 16
@@ -35,7 +35,7 @@ Kept = dict[str, str]
 
 
 class Deletions:
-    """Deletes files.
+    """A deleter of local files, which remembers which folders have checksum files.
 
     Args:
         canonical: of a path, see `LocalStorage.canonical`.
@@ -50,9 +50,7 @@ class Deletions:
         self._trusted = trusted
         self._targets = targets
         self._checksums: dict[str, bool] = {}
-        self._files_since_look = Counter[
-            str
-        ]()  # files of each folder, until a look has told of its checksums
+        self._files_since_look = Counter[str]()  # files of each folder, until its checksum files are known
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Unlink files and Hadoop's hidden checksum files beside them.
@@ -115,10 +113,10 @@ class Deletions:
             os.close(parent)
 
     def _may_hold_checksums(self, folder: str, parent: int, files: int) -> bool:
-        """Whether to try for a checksum file beside each of `files`: most folders hold none, as one look tells.
+        """Whether to try to delete a checksum file beside each of `files`: most folders have none, as a listing shows.
 
-        The answer is kept, for the files that are about to go are older than the look. A look ends where it would
-        take longer than as many attempts as there were; where the folder's size says that it will, it is not begun.
+        The result is cached, for the files that are about to go are older than the listing. A listing ends where it
+        would take longer than the attempts so far; where the folder's size shows that it will, it is not begun.
         """
         if folder not in self._checksums:
             self._files_since_look[folder] += files
@@ -156,7 +154,7 @@ class Deletions:
             raise
 
     def obstacle(self, folder: str) -> Obstacle | None:
-        """Why no file can be deleted in a canonical folder, as far as that can be seen; None where nothing is."""
+        """The obstacle to deleting files in a canonical folder that is known without trying, or None."""
         try:
             descriptor = self.open_folder(folder)
         except (FileNotFoundError, NotADirectoryError, ValueError):  # no file is there
@@ -207,7 +205,7 @@ def _first_link(folder: str, trusted: Sequence[str]) -> str | None:
 
 
 def reason_of(error: OSError | UnicodeEncodeError) -> str:
-    """What the system says, in words."""
+    """The reason of a system's error, in words."""
     text = error.strerror if isinstance(error, OSError) else error.reason
     return text or str(error)
 

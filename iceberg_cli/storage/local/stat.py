@@ -1,4 +1,4 @@
-"""Sizes and times of many local files, looked at side by side."""
+"""Sizes and times of many local files, read in several threads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from iceberg_cli.storage.local.delete import reason_of
 Seen = TypeVar("Seen")
 
 _FIRST_FILES = 64
-_SLOW_LOOK_S = 0.0002  # the folder is another machine's
+_SLOW_LOOK_S = 0.0002  # as on a network file system
 _SLOW_THREADS = 16
-_THREADS = 2  # for quick looks: the system answers two as fast as one
+_THREADS = 2  # for quick calls: the system answers two as fast as one
 _SLICE_FILES = 4_096
 
 
@@ -26,12 +26,12 @@ def side_by_side(
     look: Callable[[str], Seen],
     look_at_many: Callable[[Sequence[str]], Iterable[Seen]] | None = None,
 ) -> list[Seen]:
-    """What is told of n files, in as many threads as pays by what the first ones take.
+    """The result of `look` for n files, in as many threads as pay off by the time that the first files take.
 
     Args:
         paths: of the files.
-        look: at one.
-        look_at_many: at files in their order, without holding up Python's other threads, where there is such a way.
+        look: for one file.
+        look_at_many: for files in their order, without blocking Python's other threads; None where there is none.
     """
     seen: list[Seen] = []
     times = []
@@ -42,7 +42,7 @@ def side_by_side(
     rest = paths[_FIRST_FILES:]
     if not rest:
         return seen
-    # The median, because other programs may hold up one look or another.
+    # The median, because other programs may delay one call or another.
     slow = sorted(times)[len(times) // 2] >= _SLOW_LOOK_S
     threads = _SLOW_THREADS if slow else _THREADS if look_at_many is not None else 1
     if threads == 1:
@@ -61,13 +61,13 @@ def side_by_side(
 
 
 def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> list[tuple[int, int] | None]:
-    """Bytes and modification time in ms of n files; None where none is there.
+    """Size in bytes and modification time in ms of n files; None where there is no file.
 
-    Arrow looks at many. Of what is no file by its word the system is asked, which tells links that go round from
-    nothing at all.
+    Arrow reads many at once. What it does not report as a file is read again by a system call, which distinguishes
+    a cycle of links from no file.
 
     Raises:
-        BackendUnavailable: the system does not say.
+        BackendUnavailable: the system call failed.
     """
 
     def look(path: str) -> tuple[int, int] | None:
@@ -81,7 +81,7 @@ def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> li
             return [look(path) for path in some]
         try:
             infos = LocalFileSystem().get_file_info([*some])
-        except (OSError, UnicodeEncodeError):  # of one of them, it does not say which
+        except (OSError, UnicodeEncodeError):  # for one of them, it does not report which
             return [look(path) for path in some]
         a_file = FileType.File
         return [
@@ -93,10 +93,10 @@ def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> li
 
 
 def status_of(path: str, canonical: Callable[[str], str]) -> os.stat_result | None:
-    """What the system says of a file; None where none is there.
+    """The status of a file, after links; None where there is no file.
 
     Raises:
-        BackendUnavailable: it does not say.
+        BackendUnavailable: the system call failed.
     """
     try:
         status = os.stat(canonical(path) if _some_odd([path]) else path)
@@ -108,7 +108,7 @@ def status_of(path: str, canonical: Callable[[str], str]) -> os.stat_result | No
 
 
 def _some_odd(paths: Sequence[str]) -> bool:
-    """Whether one of some paths may have another spelling. Asked of all as one text, for there are very many."""
+    """Whether one of n paths may have another spelling. Checks them as one text, for there are very many."""
     text = "\0".join(["", *paths, ""])
     whole = text.count("\0") == text.count("\0/") + 1 == len(paths) + 1
     return not whole or any(noise in text for noise in ("//", "/.", "/\0"))

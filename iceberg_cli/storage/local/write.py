@@ -1,4 +1,4 @@
-"""Creating and replacing local files whole and durable: the steps under `LocalStorage`."""
+"""Whole and durable creation and replacement of local files: the steps under `LocalStorage`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 def replace_file(path: str, data: bytes, *, temporary: str) -> None:
-    """Put `data` in the place of the local file `path`, whole and durable. For advisory files only.
+    """Replace the local file `path` by `data`, whole and durable. For advisory files only.
 
     Args:
         path: of the file.
         data: its new content.
-        temporary: in the same folder, and nobody else's; a crash can leave it behind.
+        temporary: in the same folder, and of no other process; a crash can leave it behind.
 
     Raises:
         OSError: the file system's own error.
@@ -39,7 +39,7 @@ def replace_file(path: str, data: bytes, *, temporary: str) -> None:
 
 
 def make_folder(folder: str) -> None:
-    """Make the folder and those above it, each flushed into the one that holds it."""
+    """Make the folder and those above it, each flushed into its parent."""
     if os.path.isdir(folder):
         return
     above = os.path.dirname(folder)
@@ -100,7 +100,7 @@ def link_named(parent: int, name: str, data: bytes) -> None:
 
 
 def unlink_quietly(name: str, parent: int) -> None:
-    """Unlink what is only a companion or a leftover: failing does no harm."""
+    """Unlink a checksum or temporary file, without an error where that fails."""
     try:  # noqa: SIM105 - suppress() takes longer than the call itself
         os.unlink(name, dir_fd=parent)
     except OSError:
