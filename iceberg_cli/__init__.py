@@ -19,6 +19,11 @@ What grows with snapshots is a frozen dataclass; what grows with files is an Arr
 
 Where building showed something better than the first design:
 
+- A folder's `__init__.py` holds its port or nothing: what carries a plan out is `operation/apply.py` and a verb's shell
+  its `plan.py`, so that whoever imports an outcome or a rule loads only that. The storage of a table that is opened is
+  found in `storage/access.py`, below the formats, so that opening needs nothing handed in.
+- The rules by which versions of a Delta log go are the protocol's and stand in `delta/spec/log_cleanup.py`: the sweep
+  asks them again. What Iceberg metadata beside a Delta table reaches is handed to that table when it is opened.
 - Avro is decoded by a bounds-checked numpy decoder of our own that walks many blocks in lockstep. It needs no
   child process with a deadline, and small manifests take a scalar path over the same plan. So DataFusion is not
   needed for reading.

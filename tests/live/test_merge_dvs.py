@@ -264,7 +264,7 @@ def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_
     plan = verb.plan(opened, POLICY, as_of_ms=now_ms())
     assert plan.due
     runtime = system_runtime(
-        on_event=lambda _: None, host="here", process_id=1, process_started=None, limit_deletes=None,
+        on_event=lambda _: None, host="here", process_id=1, process_started="", limit_deletes=None,
         deadline_ms=None, stop_requested=lambda: False,
     )  # fmt: skip
     drawn: list[str] = []
