@@ -30,7 +30,7 @@ Where building showed something better than the first design:
 - Reachability is a set of 64-bit hashes of kept paths (`iceberg/reachability/keys.py`), not an anti join in SQL: 8
   bytes a file, and the second look before the sweep costs nothing for manifests that were read in the same run. The
   hash is of the path without scheme and authority, so that two spellings of one object keep it.
-- What a run learns of immutable files is kept for the next one (`iceberg/reachability/cache.py`), so a daily job costs
+- What a run reads of immutable files is kept for the next one (`iceberg/reachability/cache.py`), so a daily job costs
   what the day changed.
 - A verb that rewrites has `build` for all tasks of a step, not a function for each file: outputs share the inputs that
   were decoded. A saved plan does not hold that work; carrying it out plans again, bounded by what the file lists.

@@ -1,1 +1,1 @@
-"""The Delta transaction log protocol, sans-I/O: bytes and columns come in, values come out."""
+"""Delta Lake: everything that knows the transaction log protocol."""

@@ -1,4 +1,4 @@
-"""What is there below a Delta table's folder: listed, told by an inventory, or looked up name by name."""
+"""The files below a Delta table's folder: listed, from an inventory, or looked up name by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Delta table needs of its files: looked up for a plan, and again right before each deletion."""
+"""The files that versions of a Delta table still need, for a plan and again right before each deletion."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def oldest_of(actions: Actions, keys: pa.Array, *, root: str) -> int | None:
 
     Args:
         actions: of a range of commits.
-        keys: liveness keys of the files.
+        keys: path keys of the files.
         root: the table's folder.
     """
     removes, cdc = actions.removes, actions.cdc
@@ -208,7 +208,7 @@ KEPT_OPTION: Final = "oldest_checkpoint"  # of a plan: the version of the oldest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RemovedFiles:
-    """What commits removed that are not older than a cut-off: its files' liveness keys, and the commits read for it."""
+    """What commits removed that are not older than a cut-off: its files' path keys, and the commits read for it."""
 
     snapshot: Snapshot
     cut_ms: int
@@ -224,7 +224,7 @@ class IcebergReachability(Protocol):
         ...
 
     def reachable(self, keys: pa.Array) -> pa.Array:
-        """Which of n liveness keys are of files that one of these tables reaches.
+        """Which of n path keys are of files that one of these tables reaches.
 
         Raises:
             Refused: that cannot be told.
@@ -247,7 +247,7 @@ class DeltaReachability:
     _removed: _RemovedFiles | None = None
 
     def reachable(self, snapshot: Snapshot, keys: pa.Array, *, cut_ms: int) -> pa.Array:
-        """Which of n liveness keys are of files that are needed, by the table or by Iceberg metadata in its folder.
+        """Which of n path keys are of files that are needed, by the table or by Iceberg metadata in its folder.
 
         Raises:
             Refused: what that metadata reaches cannot be told.
@@ -260,7 +260,7 @@ class DeltaReachability:
         return hides_metadata(snapshot.metadata.configuration) or bool(self.iceberg.tables())
 
     def _needed(self, snapshot: Snapshot, cut_ms: int) -> tuple[KeySet, KeySet]:
-        """The liveness keys of `reachable_keys`, and of what commits removed since the cut-off.
+        """The path keys of `reachable_keys`, and of what commits removed since the cut-off.
 
         A checkpoint drops tombstones by the retention of its day, and a tombstone tells the clock of its writer; a
         commit that is there tells what it removed whatever became of these. What commits removed that are gone from
@@ -279,7 +279,7 @@ class DeltaReachability:
         return found, removed
 
     def _removed_since(self, snapshot: Snapshot, cut_ms: int) -> KeySet:
-        """The liveness keys of what commits removed that are not older than the cut-off; each commit is read once."""
+        """The path keys of what commits removed that are not older than the cut-off; each commit is read once."""
         known = self._removed
         if known is None or known.cut_ms != cut_ms:
             none = KeySet(pa.chunked_array([], pa.string()))
@@ -372,13 +372,13 @@ def _expired_sidecars(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table
 
 
 def reachable_keys(log: DeltaLog, snapshot: Snapshot, *, cut_ms: int) -> pa.ChunkedArray:
-    """The liveness keys of what a snapshot needs, by every name that links to local folders give it."""
+    """The path keys of what a snapshot needs, by every name that links to local folders give it."""
     commit_ms = commit_times_of_removes(log, snapshot)
     return _by_all_names(log, live_keys(snapshot, root=log.root, cut_ms=cut_ms, commit_ms=commit_ms))
 
 
 def _by_all_names(log: DeltaLog, keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Liveness keys, the same by every other name that links to local folders give them, and what links stand for."""
+    """Path keys, the same by every other name that links to local folders give them, and what links stand for."""
     if scheme_of(log.root) != "file":
         return keys
     names = OtherNames([log.root])

@@ -1,4 +1,4 @@
-"""A Delta table as the shell sees it: its log, its newest snapshot, and the answers that plans need.
+"""An open Delta table: its log, its newest snapshot, and its answers to what plans and operations ask.
 
 What another writer committed meanwhile is answered in one way: the newer commits are read, and the verb plans again on
 the new snapshot by the rules by which it planned first, bounded by what was shown. So there are no rules of their own

@@ -1,1 +1,1 @@
-"""The Iceberg specification, and Iceberg's half of every verb: bytes and columns in, values out."""
+"""Apache Iceberg: everything that knows the format."""

@@ -130,7 +130,7 @@ class UniformFiles:
         return self._files.newest(f"{self.root}/{METADATA}")
 
     def reachable(self, keys: pa.Array) -> pa.Array:
-        """Which of n liveness keys are of files that one of these tables reaches.
+        """Which of n path keys are of files that one of these tables reaches.
 
         Raises:
             Refused: that cannot be told.

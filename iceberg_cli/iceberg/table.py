@@ -1,4 +1,4 @@
-"""A table as the shell sees it: its pointer, its state, and the answers that plans need.
+"""An open Iceberg table: its catalog, its metadata, and its answers to what plans and operations ask.
 
 `open_table` picks storage and committer from what the operator typed; nothing below it knows how a table is found.
 """
@@ -97,7 +97,7 @@ class IcebergTable(OpenTable):
         self._reachability.other_names = OtherNames(self.roots().folders)
 
     def use_cache(self, folder: Path, *, limit_bytes: int) -> None:
-        """Take what earlier runs learnt of this table's immutable files, and keep what this one learns.
+        """Take what earlier runs read of this table's immutable files, and keep what this one reads.
 
         Args:
             folder: of all tables; see `ReachabilityCache`.
@@ -116,7 +116,7 @@ class IcebergTable(OpenTable):
         )
 
     def save_cache(self) -> str | None:
-        """Write what this run learnt, if anything, to the cache; why that failed, or None."""
+        """Write what this run read to the cache; why that failed, or None."""
         cache = self._reachability.cache
         return (
             None

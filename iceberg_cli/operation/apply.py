@@ -1,9 +1,9 @@
-"""stage -> bind -> commit -> sweep: the only place where things happen, and the only deleter.
+"""Carries plans out, stage -> bind -> commit -> sweep: the only place where things happen, and the only deleter.
 
 1. Write order: data and delete files, manifests, manifest list, metadata, pointer. Each references only what is
    already durable. Delete order: after the pointer, bottom-up.
 2. Outcomes are three. `Unknown` deletes nothing. Files are discarded only after a proved refusal.
-3. Deleted is a subset of shown AND of unreachable now. Liveness is by path.
+3. Deleted is a subset of shown AND of unreachable now. Reachability is by path.
 4. Before a commit, what it keeps has been read whole and counted (`iceberg/commit/verification.py`). Marking fails
    closed: a retained manifest list or manifest that cannot be read whole stops the run.
 5. One `as_of_ms` per run, stored in the plan, reused by every replan.

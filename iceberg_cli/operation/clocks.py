@@ -1,4 +1,4 @@
-"""Our clock held against the storage's: what goes by age must not go because a clock is wrong."""
+"""Our clock held against the storage's: nothing goes by age because a clock is wrong."""
 
 from __future__ import annotations
 

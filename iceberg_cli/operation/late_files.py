@@ -1,4 +1,4 @@
-"""The end of an operation, which waits where workers may still write for it."""
+"""The end of an operation, which waits for files that Spark's workers may still write."""
 
 from __future__ import annotations
 

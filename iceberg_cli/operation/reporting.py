@@ -1,4 +1,4 @@
-"""What an operation did, as its journal tells it."""
+"""The report of an operation, from its journal."""
 
 from __future__ import annotations
 

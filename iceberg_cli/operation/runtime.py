@@ -1,4 +1,4 @@
-"""Clock, ids, limits and the stop signal of one run: what a pure core must be given."""
+"""Clock, ids, limits and the stop signal of one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deletions of one step, batch by batch: intent, a look at what is live, deletion, outcome."""
+"""The deletions of one step, batch by batch: intent, reachability now, deletion, outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an opened table has whatever its format: its storage and engine, and the journals of its operations."""
+"""What an open table has whatever its format: storage, engine, and the journals of its operations."""
 
 from __future__ import annotations
 

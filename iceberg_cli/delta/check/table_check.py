@@ -1,4 +1,4 @@
-"""Reads what `inspect --check` needs of a Delta table and holds it against the rules. Nothing here writes to a table.
+"""One check of a Delta table: reads its log and files, and applies the rules. Nothing here writes to a table.
 
 The version that is checked has been read when the check begins. Any other file that cannot be read becomes a finding,
 and the check goes on with the others.

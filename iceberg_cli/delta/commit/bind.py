@@ -1,4 +1,4 @@
-"""draft actions + staged files + current snapshot -> the lines of a commit: what exists only once its version is known.
+"""The lines of a commit to the Delta log, made of draft actions, staged files and the current snapshot.
 
 Called again on every attempt, with the staged files kept. What is filled in:
 

@@ -1,4 +1,4 @@
-"""What a commit to the Delta log will say, but for what is known only when its version is.
+"""A commit to the Delta log without what is known only when its version is.
 
 `Change.updates` are small actions in their JSON form, each a mapping of one action: `{"commitInfo": {"operation": ...,
 "operationParameters": {...}}}`, `{"protocol": {...}}`, `{"metaData": {...}}`, `{"txn": {...}}`, `{"domainMetadata":

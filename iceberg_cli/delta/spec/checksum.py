@@ -1,4 +1,4 @@
-"""Reading version checksum files: what a writer says a version adds up to, held against what was read.
+"""Version checksum files: read and held against the log, and written.
 
 Spec: "Version Checksum File", "State Validation".
 """

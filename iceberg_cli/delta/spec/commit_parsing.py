@@ -1,4 +1,4 @@
-"""Commits and checkpoints in JSON: lines -> actions.
+"""Commits and checkpoints in JSON, parsed into actions.
 
 Spec: "Delta Log Entries", "Actions".
 """

@@ -1,4 +1,4 @@
-"""File actions in columns -> JSON lines, column by column."""
+"""File actions in columns, written as JSON lines."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _ABSOLUTE = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
 def live_keys(
     snapshot: Snapshot, *, root: str, cut_ms: int, commit_ms: pa.Array | None = None
 ) -> pa.ChunkedArray:
-    """The liveness keys of every file that the table needs: active, or removed at or after the cut-off.
+    """The path keys of every file that the table needs: active, or removed at or after the cut-off.
 
     Args:
         snapshot: the newest.
@@ -46,12 +46,12 @@ def live_keys(
 
 
 def active_keys(snapshot: Snapshot, *, root: str) -> pa.ChunkedArray:
-    """The liveness keys of the active files and their DV files, some more than once."""
+    """The path keys of the active files and their DV files, some more than once."""
     return _sliced_keys(root, snapshot.adds.select(_NAMES))
 
 
 def removed_keys(actions: Actions, *, root: str) -> pa.ChunkedArray:
-    """The liveness keys of what commits removed: data files and their DV files; and of the change data they name."""
+    """The path keys of what commits removed: data files and their DV files; and of the change data they name."""
     return _sliced_keys(root, actions.removes.select(_NAMES), actions.cdc.select(_NAMES[:1]))
 
 

@@ -1,4 +1,4 @@
-"""The verbs of Delta tables by name: how each reads what it plans on, and how it writes what it stages.
+"""The verbs of Delta tables by name.
 
 A verb's rules are pure and in `delta/`; here is the shell around them.
 """

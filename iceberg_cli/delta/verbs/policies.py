@@ -1,4 +1,4 @@
-"""What an operator asks of each verb on a Delta table: plain values, in a plan as its `policy`."""
+"""The policies of the verbs on Delta tables: plain values, in a plan as its `policy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to decode: a writer schema and wanted columns, compiled to one tree of nodes for both executors.
+"""Which fields of an Avro record are decoded, compiled to one tree of nodes for both decoders.
 
 Columns are chosen by field id (Iceberg spec, "Column Projection"), never by name. A node whose `out` is set leaves
 its values there; every other node is only stepped over.

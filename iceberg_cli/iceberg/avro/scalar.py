@@ -1,6 +1,6 @@
 """Scalar decoder: record after record. The faster one for a few blocks, and the second opinion for many.
 
-It runs the same plan as `avro_lockstep` and makes the same checks. A cursor that leaves its block is noticed at the
+It runs the same plan as `vectorized.py` and makes the same checks. A cursor that leaves its block is noticed at the
 end of the record at the latest: cursors only move forward, and lengths are checked where they are read.
 """
 

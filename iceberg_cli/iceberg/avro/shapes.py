@@ -25,7 +25,7 @@ _LOOKED_AT_BYTES = 64 << 20  # at once: one wide value must not widen the look a
 _SHAPES = 4  # known at once
 _FEW_CURSORS = 12  # are walked one by one sooner than side by side
 _CREDIT = (
-    4.0  # of a step: what is learnt in vain costs 1, a step that goes by what is known gives _REWARD back
+    4.0  # of a step: what is remembered in vain costs 1, a step that goes by what is known gives _REWARD back
 )
 _REWARD = 0.25
 

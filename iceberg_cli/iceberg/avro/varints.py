@@ -1,4 +1,4 @@
-"""Reading variable-length numbers at many positions at once: the arithmetic under `avro_lockstep`.
+"""Reading variable-length numbers at many positions at once: the arithmetic under `vectorized.py`.
 
 A lane is one block that is being walked. Positions and block ends are int64 arrays with one value per lane; every
 reader moves the positions on in place. A lane may leave its block: the caller notices at the end of the record. What

@@ -1,4 +1,4 @@
-"""Where `avro_lockstep` leaves values: slots and sinks, and the steps that read one value in every lane."""
+"""Where `vectorized.py` leaves values: slots and sinks, and the steps that read one value at every cursor."""
 
 from __future__ import annotations
 

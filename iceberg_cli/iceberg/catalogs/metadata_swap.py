@@ -1,4 +1,4 @@
-"""What a commit writes: the new metadata file, its name and its bytes. For all committers with a pointer.
+"""The metadata file that a commit writes: its name and its bytes. For all catalogs that hold a pointer to one.
 
 Nobody references the metadata file of a refused attempt; when its name is ours alone, the caller may delete
 it.

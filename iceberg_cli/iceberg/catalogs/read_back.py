@@ -1,4 +1,4 @@
-"""Was an earlier try of a commit ours? Asked after a lost answer and after a crash."""
+"""Whether an earlier try of a commit was ours, by what the table says now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what `inspect --check` needs and holds it against the rules. Nothing here writes to a table.
+"""One check of an Iceberg table: reads metadata, manifest lists, manifests and storage, and applies the rules.
 
 A file that cannot be read becomes a finding, and the check goes on with the others.
 """

@@ -1,4 +1,4 @@
-"""change + staged files + current base -> commit: what exists only once the base is known.
+"""A commit of an Iceberg table, made of a change, its staged files and the current metadata.
 
 Called again on every attempt, with the staged files kept.
 """

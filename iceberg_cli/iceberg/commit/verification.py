@@ -1,4 +1,4 @@
-"""What a commit keeps is read whole and counted before it is made: one rule for all verbs of Iceberg tables.
+"""Reads whole and counts, before a commit, every manifest list and manifest that the commit keeps.
 
 An expiry and an upgrade cannot be taken back, and keep every snapshot that they do not remove: the manifest lists and
 manifests of all of these. A commit that makes a snapshot keeps what its branch's head lists. A manifest that was read

@@ -1,4 +1,4 @@
-"""What earlier runs learnt of a table's immutable files, in the user's cache folder: keys of live paths, rows of lists.
+"""Keys of reachable files and rows of manifest lists that earlier runs read, in the user's cache folder.
 
 A false entry could make a live file deletable, so an entry is used only if all of this holds:
 
@@ -10,10 +10,10 @@ A false entry could make a live file deletable, so an entry is used only if all 
   storage's version of it now is the one from before it was read (`Storage.versions_many`: device, inode, time of
   writing and size of a local file; endpoint, ETag and size of an object; 64 bits of a digest are kept). A list that is
   gone, or a manifest that is, stops the run as it ever did;
-- it was learnt from a file that was read whole and passed every check: lists that are no shorter than their snapshot's
+- it was read from a file that was read whole and passed every check: lists that are no shorter than their snapshot's
   totals, manifests with all counts of files and live rows, and as many entries, rows and bytes as their list says.
   Whatever lacks one of these numbers is never kept, and read again in each run;
-- no link to a folder gives one of its files a second name, neither when it was learnt nor now.
+- no link to a folder gives one of its files a second name, neither when it was read nor now.
 
 Specification: such files never change under their name. Anything else is a miss, and the file is read. The content of
 a file is not looked at again: who writes other bytes into the same local file, as many, and sets its time back, or
@@ -163,7 +163,7 @@ class ReachabilityCache:
         Args:
             rows: of manifest lists.
             keys: by path of some of these manifests, sorted, each once; no link gives one of their files a second name.
-            folders: of the files, as liveness keys; need not be told where `one_name` is None.
+            folders: of the files, as path keys; need not be told where `one_name` is None.
         """
         self._index().add_keys(rows, keys, folders, self._versions)
 

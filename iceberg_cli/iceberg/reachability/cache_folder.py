@@ -1,4 +1,4 @@
-"""The folder that parts are kept in: the user's own, bounded, each file written whole under a name of its own."""
+"""The folder of cache entries: the user's own, bounded, each file written whole under a name of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file format of what was learnt of a table's immutable files: one part, whole or not at all.
+"""The file format of a cache entry: what was read of a table's manifests and manifest lists, whole or not at all.
 
 A part is a magic number, the SHA-256 of what follows, and one Arrow record batch of one row. It stands alone: the rows
 that its lists name are in it. The digest covers every byte, also the table's identity and the version, so a part that
@@ -71,12 +71,12 @@ _PROBES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """What was learnt of m manifests and l manifest lists.
+    """What was read of m manifests and l manifest lists.
 
     `manifest_facts` (m, 10) are `MANIFEST_FACTS`; `key_counts` (m) tell how many of `keys` are each
     manifest's, in their order, sorted; `NOT_CACHED` where it was not read. `manifest_versions` (m) and
     `list_versions` (l) are digests of the storage's version of each file before it was read; 0 for manifests
-    that were not read. `folders` are all folders of the files behind the keys, as liveness keys; none where
+    that were not read. `folders` are all folders of the files behind the keys, as path keys; none where
     the table is not on a local disk. `list_facts` (l, 7) are `LIST_FACTS`, -1 where the summary has no such
     total; `list_counts` (l) tell how many of `list_rows` are each list's, places among the m manifests.
     """

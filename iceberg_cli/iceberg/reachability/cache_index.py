@@ -1,4 +1,4 @@
-"""What is known of a table's immutable files, in memory; `cache.py` says when to believe it."""
+"""The cached manifests and manifest lists of one table, in memory; `cache.py` says when to believe them."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class CacheIndex:
         Args:
             rows: of manifest lists.
             keys: by path, of some of these manifests; sorted, each once.
-            folders: of the files, as liveness keys.
+            folders: of the files, as path keys.
             versions: by path, from before they were read; a manifest without one is not taken in.
         """
         self.folders.update(folders)

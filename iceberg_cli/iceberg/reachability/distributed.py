@@ -1,8 +1,8 @@
-"""Which files only expired snapshots reach, found on workers: the answer of `Liveness.answer` for very large tables.
+"""Files that only expired snapshots reach, found on Spark's workers: `Reachability.answer` for very large tables.
 
-Keys of kept files and rows of expired ones go to buckets by their keys, each bucket is sifted by one task, and what is
-left goes through a file of this machine's disk, which puts it in delete order. So neither kept keys nor removals are in
-this process's memory. What is sifted out is what the local engine sifts out, by the same functions.
+Keys of kept files and rows of expired ones go to buckets by their keys, each bucket is filtered by one task, and what
+is left goes through a file of this machine's disk, which puts it in delete order. So neither kept keys nor removals are
+in this process's memory. What is left is what the local engine finds, by the same functions.
 
 Marking fails closed here too: a kept manifest that is gone or cannot be read whole raises, and the kept files that all
 buckets together saw must be as many as the manifest lists say.
@@ -171,7 +171,7 @@ def reach_on_workers(
     Args:
         engine: with workers.
         question: what to look for.
-        bucket_bytes: about so much is sifted by one task.
+        bucket_bytes: about so much is filtered by one task.
         on_event: progress.
 
     Returns:

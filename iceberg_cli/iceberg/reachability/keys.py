@@ -1,6 +1,6 @@
-"""What does a snapshot reach? Pure parts: columns in, columns out.
+"""Reachable files as sets of 64-bit hashes of their paths. Pure: columns in, columns out.
 
-Kept paths are held as sorted 64-bit hashes of their liveness keys: equal paths hash equally, so a live file is never
+Kept paths are held as sorted 64-bit hashes of their path keys: equal paths hash equally, so a live file is never
 missed, and a collision only keeps a file that could have gone.
 """
 

@@ -1,4 +1,4 @@
-"""Rows of manifests, and rows of what goes, that are named one by one."""
+"""Rows of manifests and of removals for files that metadata names one by one."""
 
 from __future__ import annotations
 

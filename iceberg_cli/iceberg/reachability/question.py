@@ -1,4 +1,4 @@
-"""Where reading starts to find what snapshots reach, and what is found beside the files."""
+"""Where reading a snapshot's files starts, and which ids its manifests use."""
 
 from __future__ import annotations
 

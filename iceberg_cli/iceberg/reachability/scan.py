@@ -1,4 +1,4 @@
-"""Answers to reachability questions, read through an engine: what goes, and what is live now.
+"""Reachable and unreachable files of a table, read from manifest lists and manifests through an engine.
 
 Marking fails closed: a kept manifest list or manifest that is missing or cannot be read whole raises. One that an
 earlier run read whole is not read again while it is there; `cache.py` says why that is enough.
@@ -136,7 +136,7 @@ class ReachAnswer:
 class Reachability:
     """Reads of one run. A manifest that was read whole is not read again: manifests never change.
 
-    `cache` knows what earlier runs learnt. `stale_lengths` are the bytes that its list says of a manifest and those of
+    `cache` knows what earlier runs read. `stale_lengths` are the bytes that its list says of a manifest and those of
     its file, by path, where these differ and the list's counts prove the file whole.
     """
 
@@ -440,7 +440,7 @@ class Reachability:
         """The live files of manifests that only expired snapshots list, without those that stay."""
         last = dict(zip(rows["manifest_path"].to_pylist(), rows["snapshot_id"].to_pylist(), strict=True))
         counts = [live_count(rows, content) for content in (0, 1)]
-        # Few files can be asked for once all are known; with many, each batch is sifted where it is decoded.
+        # Few files can be asked for once all are known; with many, each batch is filtered where it is decoded.
         few = None not in counts and known.few(sum(count or 0 for count in counts))
         kept = NO_KEYS if few else known.whole()
 

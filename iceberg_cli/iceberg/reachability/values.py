@@ -1,4 +1,4 @@
-"""What passes between the steps of looking what is live: manifests of snapshots, keys of their files."""
+"""Manifests of snapshots, and the keys of the files that they list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""inspect: names and types of columns by field id, over all schemas of a table."""
+"""Names and types of a table's columns by field id, over all of its schemas."""
 
 from __future__ import annotations
 

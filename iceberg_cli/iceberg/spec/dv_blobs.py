@@ -1,4 +1,4 @@
-"""Deletion vectors in Puffin files: taken out with every check, joined, and written into new files.
+"""Deletion vectors in Puffin files: extracted with every check, merged, and written into new files.
 
 Spec: Puffin "deletion-vector-v1 blob type"; Iceberg v3 "Deletion Vectors".
 """

@@ -1,4 +1,4 @@
-"""The verbs of Iceberg tables by name: how each reads what it plans on, and how it writes what it stages.
+"""The verbs of Iceberg tables by name.
 
 A verb's rules are pure and in `iceberg/`; here is the shell around them.
 """

@@ -1,4 +1,4 @@
-"""The headers of manifests that a plan would replace: what of them a new manifest would lose."""
+"""What new manifests would lose of the Avro headers of those that they replace."""
 
 from __future__ import annotations
 

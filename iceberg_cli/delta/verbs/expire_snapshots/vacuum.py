@@ -3,7 +3,7 @@
 A file goes only when all of this holds: no active file is at its place; no tombstone younger than the cut-off names it,
 as a data file or by its deletion vector, nor does a commit that young which removed it, whatever time its tombstone
 tells; it was last written before the cut-off; no part of its name is hidden; it is not in the folder of another table
-below this one's. Files are told apart by place (`paths.liveness_key`), so scheme, authority and doubled slashes do not
+below this one's. Files are told apart by place (`paths.path_key`), so scheme, authority and doubled slashes do not
 matter, and what a log may mean by a path is taken twice, decoded and as it stands: both places are kept.
 
 A tombstone without a time has its commit's; where that is not known either it keeps its file. Change data is named by
@@ -95,7 +95,7 @@ def classify_files(
     Args:
         listing: `LISTING`, of files below `root` and of others, which are left out of account.
         root: the table's folder, canonical, without a trailing slash.
-        needed: which of n liveness keys are among `live_keys` and `removed_keys`.
+        needed: which of n path keys are among `live_keys` and `removed_keys`.
         removed: `removed_files`, for the reasons.
         cut_ms: files written at or after it stay.
         partition_columns: by their logical names.

@@ -1,4 +1,4 @@
-"""assign-row-ids: which heads have manifests without ids, and what they share."""
+"""assign-row-ids: which branch heads have manifests without row ids, and which ids branches share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids that main gave, written into the entries of another branch's manifests."""
+"""Row ids that main assigned, written into the entries of another branch's manifests."""
 
 from __future__ import annotations
 

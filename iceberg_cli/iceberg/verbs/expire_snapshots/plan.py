@@ -1,4 +1,4 @@
-"""expire-snapshots: what it reads to plan."""
+"""expire-snapshots: the plan, from metadata and what the kept snapshots' manifests use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshots and refs does a table keep? The specification's "Snapshot Retention Policy".
+"""Which snapshots and refs a table keeps: the specification's "Snapshot Retention Policy".
 
 Corner cases follow Iceberg Java: equality keeps; the walk along a branch stops at the first snapshot that fails;
 `main` is never removed; a tag holds one snapshot and not its ancestors; a snapshot outside every kept ref is kept

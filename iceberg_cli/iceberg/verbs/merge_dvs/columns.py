@@ -127,7 +127,7 @@ class EntryReader:
         """Live data files whose path, in this spelling or another, may be among those wanted.
 
         Args:
-            sources: see `Liveness.entries`.
+            sources: see `Reachability.entries`.
             batch: with `DATA_COLUMNS`.
             targets: hashes of `path_keys`, sorted.
             oldest: also find the lowest sequence number of each partition.
@@ -162,7 +162,7 @@ class EntryReader:
         """Key of each tuple, whether --where means it, and the tuple of each key, in the order of the spec's fields.
 
         Args:
-            sources: see `Liveness.entries`.
+            sources: see `Reachability.entries`.
             batch: from which the entries are.
             entries: one chunk of some of its rows.
             only_keys: nothing else is wanted.

@@ -1,4 +1,4 @@
-"""What merge-dvs does with each delete: rules of `iceberg/merge_choice`, in the order in which files must be read."""
+"""What merge-dvs does with each delete: the rules of `choice.py`, in the order in which files must be read."""
 
 from __future__ import annotations
 

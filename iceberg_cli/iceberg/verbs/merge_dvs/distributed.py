@@ -1,4 +1,4 @@
-"""What merge-dvs has workers do: so that no positions pass through this process.
+"""Deletion vectors merged and written on Spark's workers, so that no positions pass through this process.
 
 Position delete files and Puffin files are read where the workers are, and what they say goes to buckets by data file;
 of each deletion vector a few numbers come back, or the Puffin file is written there. A data file with most of the

@@ -1,4 +1,4 @@
-"""The delete manifests that a merge writes: added deletion vectors, entries that stay, entries that go.
+"""The entries of new delete manifests: added deletion vectors, entries that stay, entries that go.
 
 All by columns: new entries are encoded field by field, the others are spliced out of the manifests that they were in.
 

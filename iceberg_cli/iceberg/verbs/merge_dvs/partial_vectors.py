@@ -1,6 +1,6 @@
-"""Deletion vectors in the making, on their way between workers: parts of them, joined step by step.
+"""Partial deletion vectors on their way between workers, merged by data file.
 
-`partials_of` what one batch of files says, dealt into buckets; `merge_partials` or `missing_in_partials` of one bucket;
+`partials_of` what one batch of files says, by bucket; `merge_partials` or `missing_in_partials` of one bucket;
 `merge_ranges` what was cut into ranges; `numbers_of` what planning needs. None of them minds in which order it gets
 what others made.
 

@@ -1,4 +1,4 @@
-"""merge-dvs: what the operator asked for, with table properties and defaults where nothing was said."""
+"""merge-dvs: the policy, and its settings with table properties and defaults in the gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new Puffin file: its bytes, held against what was planned."""
+"""A new Puffin file of deletion vectors, held against what was planned."""
 
 from __future__ import annotations
 

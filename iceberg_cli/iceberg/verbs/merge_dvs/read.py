@@ -1,4 +1,4 @@
-"""What merge-dvs reads: delete manifests, position delete files, data manifests, Puffin files.
+"""Position deletes and deletion vectors of one snapshot, read from its manifests, delete files and Puffin files.
 
 Blobs are kept up to a limit and read again beyond it: planning needs them for sizes and checks, building to write. An
 engine with workers keeps them there, see `delete_apart`.

@@ -1,4 +1,4 @@
-"""Which files are read for which deletion vectors, and where each of these is joined."""
+"""Which delete files and Puffin files are read for which deletion vectors, and in which bucket each is merged."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class VectorRequests:
         return assign_buckets(weights, np.minimum(ends, self.records), self.limits)
 
     def _columns(self, at: Buckets, numbers: Ints) -> dict[str, Ints]:
-        """How some of the vectors are dealt."""
+        """The buckets of some of the vectors."""
         columns = {
             "place": self.places, "bucket": at.bucket, "width": at.width, "ranges": at.ranges, "records": self.records,
         }  # fmt: skip

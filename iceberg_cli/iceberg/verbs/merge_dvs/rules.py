@@ -1,4 +1,4 @@
-"""merge-dvs: files and numbers of the commit, from what was decided.
+"""merge-dvs: new files, manifests and counts of the commit, from what was decided for each delete.
 
 Position deletes become deletion vectors, small and mostly dead Puffin files become few, what nothing needs goes.
 

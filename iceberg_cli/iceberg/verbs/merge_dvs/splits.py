@@ -1,4 +1,4 @@
-"""Sets of positions that are shared out: dealt into buckets by their size, cut into ranges, put together again.
+"""Sets of positions assigned to buckets by their size; large ones are cut into ranges.
 
 A range begins at a multiple of 65,536 positions, so that each container of a Roaring bitmap is in one range.
 

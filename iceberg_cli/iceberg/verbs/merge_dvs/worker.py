@@ -1,4 +1,4 @@
-"""What workers do for merge-dvs: read position delete files and Puffin files, join deletion vectors, make Puffin files.
+"""The tasks of merge-dvs on workers: reading deletes, merging deletion vectors, writing Puffin files.
 
 All of this holds values only and travels to the workers; `delete_apart` sends it there.
 """
@@ -67,7 +67,7 @@ class DeleteFile:
 
 @dataclass(frozen=True, slots=True)
 class PuffinFile:
-    """A Puffin file with deletion vectors that are wanted: rows of `VECTOR_COLUMNS` and of how they are dealt."""
+    """A Puffin file, and the deletion vectors to read of it: rows of `VECTOR_COLUMNS` and of their buckets."""
 
     path: str
     size_bytes: int

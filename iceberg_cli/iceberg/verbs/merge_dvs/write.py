@@ -1,4 +1,4 @@
-"""What merge-dvs writes: Puffin files, then the delete manifests that name them. Everything is read back."""
+"""The Puffin files and delete manifests of a merge, written and read back."""
 
 from __future__ import annotations
 

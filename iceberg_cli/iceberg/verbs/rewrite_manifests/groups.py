@@ -1,4 +1,4 @@
-"""rewrite-manifests: a head's manifests by content and partition spec, and what each kind would be written as."""
+"""rewrite-manifests: the manifests of a branch head by content and partition spec, and how each group is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a set of live entries is, in a few numbers that do not depend on their order."""
+"""A fingerprint of a set of live entries: their number, and sums that do not depend on their order."""
 
 from __future__ import annotations
 

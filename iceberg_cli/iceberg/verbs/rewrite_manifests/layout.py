@@ -1,4 +1,4 @@
-"""When a branch's manifests are laid out well, and which of them to write anew where they are not.
+"""Whether a branch's manifests are laid out well, and which of them to write anew where they are not.
 
 A reader opens every manifest whose partitions may match. Few manifests of the target size are good, and on a
 partitioned table manifests whose partitions do not overlap. The limits below are wider than what a rewrite aims at,

@@ -1,4 +1,4 @@
-"""Where the live entries of many manifests go when these are regrouped into few.
+"""Which new manifest each live entry of the old ones goes to.
 
 `Runs` counts the entries of each partition in each manifest, batch by batch, maybe in other processes; from that,
 `place` cuts the sorted whole into the new manifests.

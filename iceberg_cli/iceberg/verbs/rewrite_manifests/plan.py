@@ -1,4 +1,4 @@
-"""rewrite-manifests: reads the head of main to plan, and the manifests that go to write the new ones."""
+"""rewrite-manifests: the plan for the head of main, and the building of its new manifests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rewrite-manifests: what the operator asked for, and what fills its gaps."""
+"""rewrite-manifests: the policy, and its settings with table properties and defaults in the gaps."""
 
 from __future__ import annotations
 

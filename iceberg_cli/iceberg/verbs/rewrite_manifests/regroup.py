@@ -1,4 +1,4 @@
-"""The live entries of many manifests, regrouped into few: the bytes of what they become.
+"""The Avro blocks of new manifests, made of the live entries of many old ones.
 
 `manifest_placement` says where each entry goes. `Regroup` runs over batches of manifests, maybe in other processes,
 and makes blocks of the new ones. The blocks of one new manifest come batch by batch: sorted by partition inside each,

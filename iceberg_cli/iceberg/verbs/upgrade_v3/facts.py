@@ -1,4 +1,4 @@
-"""What decides before an upgrade and must be read: manifest lists in sum, and which snapshots obstruct."""
+"""Manifest lists in sum, and the snapshots that obstruct an upgrade."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""upgrade-v3: what it reads beforehand, and its steps in order, those of other verbs among them."""
+"""upgrade-v3: its preflight, and its steps in order, those of other verbs among them."""
 
 from __future__ import annotations
 
