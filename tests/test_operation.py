@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.operation.records import CommitIntent, Line, Operation, StepState, fold, records_of
+from iceberg_cli.operation.records import (
+    Begin,
+    CommitIntent,
+    Discard,
+    Line,
+    Operation,
+    Stage,
+    StepState,
+    fold,
+    records_of,
+)
 from tests.test_journal import BEGIN, RESUME
 
 INTENT = {
@@ -70,6 +81,34 @@ def test_records_that_lack_a_field_or_are_of_no_known_kind_are_refused() -> None
         step(("stage", {}))
     with pytest.raises(CorruptFile, match="a record of unknown kind 'dance'"):
         step(("dance", {}))
+
+
+@pytest.mark.parametrize(("rows", "missing"), [({}, "start"), ({"start": 0}, "stop"), ({"stop": 1}, "start")])
+def test_an_outcome_of_a_sweep_has_its_rows(rows: dict[str, int], missing: str) -> None:
+    with pytest.raises(
+        CorruptFile, match=f"^Cannot read op: a record of the journal lacks a field: '{missing}'$"
+    ):
+        step(("sweep-outcome", {**TRIED, **rows, "failed": [], "bytes": 0}))
+
+
+class CountedPaths(tuple[str, ...]):
+    """Paths that count how often they are gone through."""
+
+    __slots__ = ()
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        CountedPaths.times += 1
+        return super().__iter__()
+
+
+def test_files_that_are_discarded_are_gone_through_a_few_times_and_not_once_for_each_staged_file() -> None:
+    paths = tuple(f"f{number}" for number in range(100))
+    begin, stage = Begin.from_json({**BEGIN, "steps": ["a"]}), Stage(step="a", paths=paths)
+    CountedPaths.times = 0
+    state = fold("op", [begin, stage, Discard(step="a", paths=CountedPaths(paths[1:]))]).steps["a"]
+    assert (state.staged, state.leftovers) == (("f0",), paths[1:])
+    assert CountedPaths.times < 5
 
 
 @pytest.mark.parametrize(

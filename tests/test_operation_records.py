@@ -66,10 +66,13 @@ def bodies() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_a_record_that_lacks_a_field_is_refused_by_the_field(kind: type[Record]) -> None:
     body = bodies()[kind.kind]
+    optional = (
+        frozenset() if kind is SweepOutcome else kind.optional
+    )  # this one has a range, and so both its ends
     for name in body:
         rest = {key: value for key, value in body.items() if key != name}
         lines = [Line(kind="begin", body=BEGIN), Line(kind=kind.kind, body=rest)]
-        if name in kind.optional:
+        if name in optional:
             assert len(records_of("op", lines)) == 2
             continue
         with pytest.raises(CorruptFile, match=f"a record of the journal lacks a field: '{name}'"):

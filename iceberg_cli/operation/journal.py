@@ -161,8 +161,11 @@ class Journal:
         return fold(self.operation_id, self._records()) if self._lines else None
 
     def _records(self) -> tuple[Record, ...]:
-        if len(self._parsed) != len(self._lines):
-            self._parsed = records_of(self.operation_id, self._lines)
+        new = self._lines[len(self._parsed) :]
+        if new and self._parsed:
+            self._parsed += records_of(self.operation_id, [self._lines[0], *new])[1:]
+        elif new:
+            self._parsed = records_of(self.operation_id, new)
         return self._parsed
 
     @property

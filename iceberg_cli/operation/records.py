@@ -262,7 +262,10 @@ def records_of(operation_id: str, lines: Iterable[Line]) -> tuple[Record, ...]:
 def _record_of(line: Line) -> Record:
     if line.kind not in _KINDS:
         raise CorruptFile(line.body["step"], None, f"the journal has a record of unknown kind {line.kind!r}")
-    return _KINDS[line.kind].from_json(line.body)
+    record = _KINDS[line.kind].from_json(line.body)
+    if isinstance(record, SweepOutcome) and record.rows is None and None in (record.start, record.stop):
+        raise KeyError("start" if record.start is None else "stop")
+    return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,7 +428,8 @@ def _after(state: StepState, record: StepRecord) -> StepState:
 
 
 def _without(paths: tuple[str, ...], gone: Sequence[str]) -> tuple[str, ...]:
-    return tuple(path for path in paths if path not in set(gone))
+    excluded = frozenset(gone)
+    return tuple(path for path in paths if path not in excluded)
 
 
 def _swept(state: StepState, record: SweepOutcome) -> StepState:
