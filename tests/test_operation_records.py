@@ -88,6 +88,9 @@ def test_a_field_of_another_type_is_refused_and_an_unknown_field_is_not(kind: ty
     for name in body:
         with pytest.raises(CorruptFile, match=rf"lacks a field: {name} is 1\.5"):
             records_of("op", [begin, Line(kind=kind.kind, body={**body, name: 1.5})])
+        if isinstance(body[name], list):
+            with pytest.raises(CorruptFile, match=rf"lacks a field: {name} is \[\]"):
+                records_of("op", [begin, Line(kind=kind.kind, body={**body, name: [*body[name], []]})])
 
 
 def test_an_operation_begins_once() -> None:

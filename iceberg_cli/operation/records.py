@@ -45,14 +45,19 @@ def _of_type(value: Any, type_: str, name: str) -> Any:
     """A value of a record as its field has it; `type_` is the field's annotation."""
     if value is None and type_.endswith("| None"):
         return None
+    if type_.startswith("tuple["):
+        if not isinstance(value, list):
+            raise TypeError(f"{name} is {value!r:.40}")
+        return tuple(
+            _of_type(item, type_.removeprefix("tuple[").removesuffix(" | None"), name) for item in value
+        )
     kind = next(kind for prefix, kind in _JSON_TYPES.items() if type_.startswith(prefix))
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TypeError(f"{name} is {value!r:.40}")
-    return tuple(value) if isinstance(value, list) else value
+    return value
 
 
 _JSON_TYPES: Final[Mapping[str, type]] = {
-    "tuple": list,
     "Mapping": dict,
     "int": int,
     "str": str,
