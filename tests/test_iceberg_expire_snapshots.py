@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
-from iceberg_cli.iceberg.reachability.question import ReferencedIds, snapshot_files
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, ReferencedIds, snapshot_files
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy, kept_snapshots, plan
-from iceberg_cli.plan.plan import Base, Plan, ReachQuestion
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy, kept_snapshots, plan, reach_of
+from iceberg_cli.plan.plan import Base, Plan
 from iceberg_cli.plan.text import iso
 from tests.builders import (
     DAY_MS,
@@ -43,10 +43,10 @@ def after(table: TableMetadata, **policy: Any) -> dict[str, Any]:
     return with_updates(table, changes, base_location=PATH, timestamp_ms=NOW_MS).to_json()
 
 
-def reach(made: Plan) -> ReachQuestion:
+def reach(table: TableMetadata, **policy: Any) -> ReachQuestion:
+    made = planned(table, **policy)
     [step] = made.steps
-    assert step.reach is not None
-    return step.reach
+    return reach_of(table, ExpirePolicy(**policy), made)[step.name]
 
 
 def ids(snapshots: Any) -> list[int]:
@@ -135,7 +135,7 @@ def test_the_plan_asks_what_expired_snapshots_reach_that_kept_ones_do_not() -> N
             "partition-statistics": [partition_stats(2, "/p/2")],
         }
     )
-    asked = reach(planned(table, retain_last=2, older_than_ms=NOW_MS))
+    asked = reach(table, retain_last=2, older_than_ms=NOW_MS)
     assert (ids(asked.expired), ids(asked.kept)) == ([1, 2], [3, 4])
     assert [(file.path, file.size_bytes) for file in asked.expired_files] == [("/s/1", 10), ("/p/2", 7)]
     assert asked.kept_files == {"/s/4"}
@@ -143,9 +143,9 @@ def test_the_plan_asks_what_expired_snapshots_reach_that_kept_ones_do_not() -> N
 
 
 def test_cleanup_metadata_asks_for_no_content_and_cleanup_none_asks_nothing() -> None:
-    assert not reach(planned(four_days(), retain_last=1, cleanup="metadata")).content
-    [step] = planned(four_days(), retain_last=1, cleanup="none").steps
-    assert step.reach is None
+    assert not reach(four_days(), retain_last=1, cleanup="metadata").content
+    nothing = ExpirePolicy(retain_last=1, cleanup="none")
+    assert reach_of(four_days(), nothing, planned(four_days(), retain_last=1, cleanup="none")) == {}
 
 
 def test_totals_that_are_no_numbers_confirm_nothing() -> None:

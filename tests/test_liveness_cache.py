@@ -21,11 +21,10 @@ from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
 from iceberg_cli.iceberg.reachability.cache_format import CacheEntry, decode, encode, identity
 from iceberg_cli.iceberg.reachability.keys import KnownKeys
-from iceberg_cli.iceberg.reachability.question import snapshot_files
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
-from iceberg_cli.plan.plan import ReachQuestion
 from iceberg_cli.storage import Storage
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.cli.lakes import AS_OF_MS

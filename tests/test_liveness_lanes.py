@@ -17,9 +17,8 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.inspect.inspector import TableInspector
-from iceberg_cli.iceberg.reachability.question import snapshot_files
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.plan.plan import ReachQuestion
 from iceberg_cli.storage.aliases import OtherNames
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="lanes are forked on Linux only")

@@ -8,8 +8,8 @@ import pytest
 
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, SnapshotFiles
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.plan.plan import ReachQuestion, SnapshotFiles
 from tests.builders import ADDED, EXISTING
 from tests.cli.lakes import listing
 from tests.crash.simulation import Script, SimStorage, World

@@ -11,7 +11,7 @@ import pytest
 
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.plan.documents import plan_from_json
-from iceberg_cli.plan.plan import Base, Change, Option, Plan, ReachQuestion, Step, Task, Verdict, encode
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Task, Verdict, encode
 from iceberg_cli.plan.removal_rows import SCHEMA, from_parquet, to_parquet
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
@@ -61,7 +61,6 @@ def a_plan(*, removals: Removals | None = None, verdicts: tuple[Verdict, ...] = 
                 requires="every manifest has counts",
                 tasks=(Task(name="m0", kind="manifest", inputs=("/t/a",)),),
                 change=Change(updates=({"action": "remove-snapshots", "snapshot-ids": [1]},)),
-                reach=ReachQuestion(expired=(), kept=()),
             ),
         ),
         grace_ms=5,
@@ -70,12 +69,10 @@ def a_plan(*, removals: Removals | None = None, verdicts: tuple[Verdict, ...] = 
     return replace(made, **changes)
 
 
-def test_a_plan_comes_back_from_its_document_but_for_the_question_that_was_answered() -> None:
+def test_a_plan_comes_back_from_its_document() -> None:
     made = a_plan()
     document = json.loads(encode(made.to_json(removals_file="p.parquet")))
-    [step] = made.steps
-    expected = replace(made, steps=(replace(step, reach=None),))
-    assert plan_from_json(document, removals=made.removals, path="p") == expected
+    assert plan_from_json(document, removals=made.removals, path="p") == made
 
 
 def test_the_same_plan_is_the_same_bytes() -> None:

@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.reachability.keys import (
     sources_of,
     without_counts,
 )
-from iceberg_cli.plan.plan import SnapshotFiles
+from iceberg_cli.iceberg.reachability.question import SnapshotFiles
 
 LIST = "s3://b/t/metadata/snap-5.avro"
 

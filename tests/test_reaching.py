@@ -23,14 +23,13 @@ from iceberg_cli.iceberg.reachability import scan as content_rows
 from iceberg_cli.iceberg.reachability import scan as liveness_module
 from iceberg_cli.iceberg.reachability.distributed import reach_on_workers
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS
-from iceberg_cli.iceberg.reachability.question import snapshot_files
+from iceberg_cli.iceberg.reachability.question import NamedFile, ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability, held_or_sorted
 from iceberg_cli.iceberg.reachability.values import ManifestQuestion
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation import removal_parts
 from iceberg_cli.operation.removal_parts import collected
 from iceberg_cli.paths import Roots
-from iceberg_cli.plan.plan import NamedFile, ReachQuestion
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import ParquetPart, Removals
 from iceberg_cli.storage import Storage

@@ -32,7 +32,7 @@ from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
-from iceberg_cli.iceberg.reachability.question import snapshot_files
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.shared_folders import MetadataFiles, delta_owner
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
@@ -230,12 +230,11 @@ class IcebergTable(OpenTable):
         """Why this table cannot be committed to from here, or None."""
         return self.committer.read_only_reason()
 
-    def blocked(self, plan: Plan) -> Plan:
+    def _checked(self, plan: Plan, *, deletes: bool) -> Plan:
         """The plan, blocked where it would write or delete and this table is not the one to do it."""
-        found = super().blocked(plan)
+        found = self.blocked(plan)
         if not plan.due:
             return found
-        deletes = any(step.reach is not None for step in plan.steps)
         reasons = [self._delta_owner(), self._other_owner() if deletes else None]
         return replace(found, blocked_by=(*found.blocked_by, *(reason for reason in reasons if reason)))
 
@@ -263,15 +262,24 @@ class IcebergTable(OpenTable):
             "(if that table is no more, move its metadata files away)"
         )
 
-    def resolve(self, plan: Plan) -> Plan:
-        """Answer what a plan asks: which files go. What it keeps is read whole, see `commit/verification.py`."""
+    def resolve(self, plan: Plan, reach: Mapping[str, ReachQuestion] | None = None) -> Plan:
+        """The plan with its removals, blocked where this table is not the one to carry it out.
+
+        What it keeps is read whole, see `commit/verification.py`.
+
+        Args:
+            plan: without removals.
+            reach: what must be scanned to know which files go, by the name of the step that deletes them.
+        """
+        reach = reach or {}
+        plan = self._checked(plan, deletes=bool(reach))
         content: list[Iterator[pa.Table]] = []
         tables = [SCHEMA.empty_table()]
         warnings: list[str] = []
         with naming_the_way_out(self.metadata, plan):
             for step in plan.steps:
-                if step.reach is not None:
-                    answer = self._reachability.answer(step.reach, step=step.name)
+                if step.name in reach:
+                    answer = self._reachability.answer(reach[step.name], step=step.name)
                     content.append(answer.content)
                     tables.append(answer.rows)
                     warnings += answer.warnings

@@ -139,41 +139,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFiles:
-    """A snapshot's manifest list and counts, from which a reachability scan starts."""
-
-    snapshot_id: int
-    manifest_list: str | None
-    manifests: tuple[str, ...] = ()  # v1: named by the snapshot itself
-    total_data_files: int | None = None  # the summary's, to notice a list that was cut short
-    total_delete_files: int | None = None
-    added_data_files: int | None = None
-    sequence_number: int = 0
-    timestamp_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedFile:
-    """A file that metadata names directly, such as a statistics file."""
-
-    path: str
-    kind: str
-    size_bytes: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReachQuestion:
-    """The input of a reachability scan: which files are reachable from `expired` and not from `kept`?"""
-
-    expired: tuple[SnapshotFiles, ...]
-    kept: tuple[SnapshotFiles, ...]
-    expired_files: tuple[NamedFile, ...] = ()
-    kept_files: frozenset[str] = frozenset()
-    content: bool = True  # False: manifests and lists only, data and delete files stay
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One step of a plan: stage, bind, commit and sweep, any part absent."""
 
@@ -184,7 +149,6 @@ class Step:
     unconditional: bool = False
     tasks: tuple[Task, ...] = ()
     change: Change | None = None
-    reach: ReachQuestion | None = None
     work: Any = field(default=None, compare=False, repr=False)  # what the verb needs to build its tasks
 
     @property
@@ -194,7 +158,7 @@ class Step:
         return drafted or (bool(self.tasks) and self.work is None)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON form; the answer to `reach` is in the plan's removals."""
+        """JSON form."""
         return {
             "name": self.name,
             "requires": self.requires,
@@ -222,7 +186,7 @@ class Plan:
     blocked_by: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     grace_ms: int = 0
-    removals: Removals | None = None  # None until `reach` is answered
+    removals: Removals | None = None  # None until it is found out which files go
     early: str | None = None  # why it does not count as due yet, in words
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
 
@@ -241,6 +205,13 @@ class Plan:
         """Why it does not count as due, though it can be carried out; None where it does."""
         decision = self.format_version is not None or self.new_protocol
         return "a decision with no way back" if decision else self.early
+
+    @property
+    def removed_snapshot_ids(self) -> frozenset[int]:
+        """The snapshots that its commits remove (Iceberg)."""
+        changes = (step.change for step in self.steps if step.change is not None)
+        updates = (update for change in changes for update in change.updates)
+        return frozenset(snapshot_id for update in updates for snapshot_id in update.get(SNAPSHOT_IDS, ()))
 
     @property
     def format_version(self) -> int | None:
@@ -296,7 +267,7 @@ class Plan:
         }
 
     def with_removals(self, removals: Removals, *, lasting: Sequence[str] = ()) -> Plan:
-        """The same plan with `reach` answered, and a warning for each kind of files that stay for ever."""
+        """The same plan with the files that go, and a warning for each kind of files that stay for ever."""
         return replace(
             self,
             removals=removals,

@@ -79,13 +79,7 @@ def mended_lengths(plan: Plan, stale: Mapping[str, tuple[int, int]]) -> set[str]
 
 def _read_snapshots(reachability: Reachability, metadata: TableMetadata, plan: Plan) -> None:
     """Read every snapshot that no step removes; and count what each branch lists, from which its next commits start."""
-    removed = {
-        snapshot_id
-        for step in plan.steps
-        if step.change is not None
-        for update in step.change.updates
-        for snapshot_id in update.get("snapshot-ids", ())
-    }
+    removed = plan.removed_snapshot_ids
     staying = [each for each in metadata.snapshots if each.snapshot_id not in removed]
     reachability.read_whole([snapshot_files(each) for each in staying])
     heads = {ref.snapshot_id for ref in metadata.refs.values() if ref.type == BRANCH}

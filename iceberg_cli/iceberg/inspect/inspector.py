@@ -145,13 +145,15 @@ class TableInspector:
         """What `plan` would have to do, decided without reading a manifest."""
         table = self.table
         try:
+            policy = expire_snapshots.ExpirePolicy()
             plan = expire_snapshots.plan(
                 table.metadata,
-                expire_snapshots.ExpirePolicy(),
+                policy,
                 base=base_of(table.metadata, table.metadata_location),
                 table=table.describe(),
                 as_of_ms=self.as_of_ms,
             )
+            expire_snapshots.reach_of(table.metadata, policy, plan)
         except Refused:
             return  # a snapshot is encrypted: `plan` says so
         if plan.due:

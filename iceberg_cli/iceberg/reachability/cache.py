@@ -35,7 +35,7 @@ from iceberg_cli.iceberg.reachability.cache_folder import CacheFolder
 from iceberg_cli.iceberg.reachability.cache_format import decode, encode, identity
 from iceberg_cli.iceberg.reachability.cache_index import CacheIndex, ManifestContent, keepable, list_facts
 from iceberg_cli.iceberg.reachability.keys import Keys
-from iceberg_cli.plan.plan import SnapshotFiles
+from iceberg_cli.iceberg.reachability.question import SnapshotFiles
 from iceberg_cli.storage import Storage
 
 _MOST_PARTS = 8  # more are made one

@@ -19,8 +19,8 @@ from iceberg_cli.iceberg.reachability.cache_format import (
     Numbers,
 )
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys
+from iceberg_cli.iceberg.reachability.question import SnapshotFiles
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
-from iceberg_cli.plan.plan import SnapshotFiles
 
 KEPT_SCHEMA = pa.schema(
     [MANIFEST_LIST_SCHEMA.field(name) for name in ("manifest_path", "first_row_id", *MANIFEST_FACTS)]

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.reachability.question import SnapshotFiles
 from iceberg_cli.iceberg.spec.encryption import check_plain_manifests
 from iceberg_cli.iceberg.spec.manifest import ManifestSource
 from iceberg_cli.paths import canonical_column, path_key_column
-from iceberg_cli.plan.plan import SnapshotFiles
 
 Keys = npt.NDArray[np.uint64]
 

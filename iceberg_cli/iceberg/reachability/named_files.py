@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
+from iceberg_cli.iceberg.reachability.question import NamedFile, ReachQuestion, SnapshotFiles
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.paths import canonical, path_key
-from iceberg_cli.plan.plan import NamedFile, ReachQuestion, SnapshotFiles
 from iceberg_cli.plan.removal_rows import SCHEMA
 
 

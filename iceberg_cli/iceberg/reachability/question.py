@@ -6,7 +6,41 @@ from dataclasses import dataclass
 
 from iceberg_cli.iceberg.spec.encryption import check_plain_list
 from iceberg_cli.iceberg.spec.metadata import Snapshot
-from iceberg_cli.plan.plan import SnapshotFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFiles:
+    """A snapshot's manifest list and counts, from which a reachability scan starts."""
+
+    snapshot_id: int
+    manifest_list: str | None
+    manifests: tuple[str, ...] = ()  # v1: named by the snapshot itself
+    total_data_files: int | None = None  # the summary's, to notice a list that was cut short
+    total_delete_files: int | None = None
+    added_data_files: int | None = None
+    sequence_number: int = 0
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedFile:
+    """A file that metadata names directly, such as a statistics file."""
+
+    path: str
+    kind: str
+    size_bytes: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachQuestion:
+    """The input of a reachability scan: which files are reachable from `expired` and not from `kept`?"""
+
+    expired: tuple[SnapshotFiles, ...]
+    kept: tuple[SnapshotFiles, ...]
+    expired_files: tuple[NamedFile, ...] = ()
+    kept_files: frozenset[str] = frozenset()
+    content: bool = True  # False: manifests and lists only, data and delete files stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

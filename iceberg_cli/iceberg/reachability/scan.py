@@ -40,7 +40,7 @@ from iceberg_cli.iceberg.reachability.named_files import (
     named_removals,
     no_rows,
 )
-from iceberg_cli.iceberg.reachability.question import ReferencedIds
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, ReferencedIds, SnapshotFiles
 from iceberg_cli.iceberg.reachability.values import (
     KeptManifests,
     ListedManifests,
@@ -61,7 +61,6 @@ from iceberg_cli.iceberg.spec.manifest import (
     stale_lengths,
 )
 from iceberg_cli.paths import path_key_column
-from iceberg_cli.plan.plan import ReachQuestion, SnapshotFiles
 from iceberg_cli.plan.removal_rows import FILE_SCHEMA, ICEBERG_KINDS, SCHEMA
 from iceberg_cli.plan.removals import HELD_ROWS, PART_ROWS
 from iceberg_cli.storage.aliases import OtherNames

@@ -22,9 +22,9 @@ from iceberg_cli.iceberg.reachability.keys import (
     live,
     live_count,
 )
+from iceberg_cli.iceberg.reachability.question import NamedFile, SnapshotFiles
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
 from iceberg_cli.paths import path_key_column
-from iceberg_cli.plan.plan import NamedFile, SnapshotFiles
 from iceberg_cli.storage.aliases import OtherNames
 
 

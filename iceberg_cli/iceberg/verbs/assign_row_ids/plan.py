@@ -73,7 +73,7 @@ class AssignRowIds:
             steps=found.steps,
             not_applicable=found.not_applicable,
         )
-        return table.resolve(table.blocked(plan))
+        return table.resolve(plan)
 
     def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Write the manifests into which ids are taken over."""

@@ -43,7 +43,7 @@ class ExpireSnapshots:
         plan = expire_snapshots.plan(
             table.metadata, policy, base=base, table=table.describe(), as_of_ms=as_of_ms, facts=facts
         )
-        return table.resolve(table.blocked(plan))
+        return table.resolve(plan, expire_snapshots.reach_of(table.metadata, policy, plan))
 
     def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:  # noqa: ARG002
         """Nothing is staged."""

@@ -1,7 +1,7 @@
 """expire-snapshots: which snapshots, refs, schemas, specs and files a table no longer needs.
 
-`plan` decides what the commit removes and asks which files only the expired snapshots reach. It reads nothing: the
-question is `Step.reach`, answered by the shell through an engine.
+`plan` decides what the commit removes, and `reach_of` between which snapshots a scan must tell apart for it. Neither
+reads anything.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.reachability.question import ReferencedIds, snapshot_files
+from iceberg_cli.iceberg.reachability.question import (
+    NamedFile,
+    ReachQuestion,
+    ReferencedIds,
+    SnapshotFiles,
+    snapshot_files,
+)
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DAY_MS,
@@ -23,22 +29,13 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     judge,
 )
 from iceberg_cli.plan.nearest import did_you_mean
-from iceberg_cli.plan.plan import (
-    Base,
-    Change,
-    NamedFile,
-    Option,
-    Plan,
-    ReachQuestion,
-    SnapshotFiles,
-    Step,
-    Verdict,
-)
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import policy_fields
 from iceberg_cli.plan.text import age, iso
 
 OPERATION = "expire-snapshots"
 CLEANUPS = ("all", "metadata", "none")
+_STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
 
 _SHAPE: Final[Mapping[str, Any]] = {
@@ -204,13 +201,7 @@ def plan(
         updates.append({"action": "remove-schemas", "schema-ids": schema_ids})
     if spec_ids:
         updates.append({"action": "remove-partition-specs", "spec-ids": spec_ids})
-    step = Step(
-        name="expire",
-        change=Change(updates=tuple(updates)),
-        reach=None
-        if policy.cleanup == "none"
-        else reach(metadata, judgement.kept, content=policy.cleanup == "all"),
-    )
+    step = Step(name=_STEP, change=Change(updates=tuple(updates)))
     lasting = _lasting(policy, judgement)
     return Plan(
         operation=OPERATION,
@@ -231,6 +222,18 @@ def plan(
         steps=(step,) if updates else (),
         grace_ms=policy.grace_ms,
     )
+
+
+def reach_of(metadata: TableMetadata, policy: ExpirePolicy, plan: Plan) -> Mapping[str, ReachQuestion]:
+    """What must be scanned for a plan, by the name of its step; nothing where it deletes no file.
+
+    Raises:
+        Refused: the manifest list of a snapshot is encrypted.
+    """
+    if policy.cleanup == "none":
+        return {}
+    kept = {snapshot.snapshot_id for snapshot in metadata.snapshots} - plan.removed_snapshot_ids
+    return {_STEP: reach(metadata, kept, content=policy.cleanup == "all")}
 
 
 def _lasting(policy: ExpirePolicy, judgement: Judgement) -> tuple[str, ...]:
@@ -335,7 +338,11 @@ def _dropped_metadata(
 
 
 def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) -> ReachQuestion:
-    """Which files do the snapshots that are not in `kept_ids` reach that those do not?"""
+    """A scan for the files that are reachable only from snapshots that are not in `kept_ids`.
+
+    Raises:
+        Refused: the manifest list of a snapshot is encrypted.
+    """
     expired = [s for s in metadata.snapshots if s.snapshot_id not in kept_ids]
     kept = [s for s in metadata.snapshots if s.snapshot_id in kept_ids]
     statistics = [(s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.statistics]

@@ -57,7 +57,7 @@ class MergeDvs:
         """
         base = table.load()
         plan = plan_on(table, document, base=base, as_of_ms=as_of_ms, shown=shown)
-        return table.resolve(table.blocked(plan))
+        return table.resolve(plan)
 
     def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Puffin files first, then the manifests that name them; each is read back.

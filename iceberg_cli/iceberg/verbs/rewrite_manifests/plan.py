@@ -70,7 +70,7 @@ class RewriteManifests:
             plan = _planned(table, plan, policy, settings, shown)
         else:
             plan = replace(plan, not_applicable="main has no snapshot")
-        return table.resolve(table.blocked(plan))
+        return table.resolve(plan)
 
     def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Write new manifests, and read them back.

@@ -14,7 +14,7 @@ from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.reachability.keys import live
-from iceberg_cli.iceberg.reachability.question import snapshot_files
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.spec.manifest import DELETES, EntryBatch, ManifestSource, read_manifest_lists
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN
@@ -226,7 +226,7 @@ class UpgradeV3:
             blocked_by=tuple(dict.fromkeys(planner.blocked_by)),
             steps=tuple(planner.steps),
         )
-        return table.resolve(table.blocked(plan))
+        return table.resolve(plan, planner.reach)
 
     def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Let the verb that a step comes from write its files."""
@@ -269,6 +269,7 @@ class _UpgradePlanner:
     warnings: list[str] = field(default_factory=list)
     blocked_by: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    reach: Mapping[str, ReachQuestion] = field(default_factory=dict)  # by step
 
     def run(self) -> None:
         """Every part of the recipe that is still due, in order."""
@@ -282,6 +283,7 @@ class _UpgradePlanner:
         if REPAIR in self.policy.recipe:
             mending = repair(table, looked, tags=self.policy.tags, shown=self.shown)
             self._take(mending)
+            self.reach = mending.reach
         after = self._upgrade(looked, mending)
         if MERGE in self.policy.recipe:
             self._merge(after)

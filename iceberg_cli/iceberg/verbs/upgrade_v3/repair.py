@@ -15,6 +15,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import sources_of
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, SnapshotFiles
 from iceberg_cli.iceberg.spec.manifest import (
     EXISTING,
     MANIFEST_LIST_SCHEMA,
@@ -31,9 +32,10 @@ from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of, with
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, PreflightReads, counted, obstructing, some
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import DROP, KEEP, REFUSE, REPAIR
-from iceberg_cli.plan.plan import Change, Plan, SnapshotFiles, Step, Verdict
+from iceberg_cli.plan.plan import Change, Plan, Step, Verdict
 
 _HEAD: Final = "manifest-list"
+_EXPIRE: Final = "expire"  # the step's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Repair:
     warnings: tuple[str, ...] = ()
     blocked_by: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
+    reach: Mapping[str, ReachQuestion] = field(default_factory=dict)  # by step
     cleared: frozenset[int] = frozenset()
     expired: frozenset[int] = frozenset()
     dropped: tuple[str, ...] = ()
@@ -99,12 +102,13 @@ def repair(table: IcebergTable, looked: PreflightReads, *, tags: str, shown: Pla
     steps = [_repair_step(table, head) for head in heads]
     dropped = tuple(tagged) if tags != KEEP else ()
     if gone:
-        steps.append(_expire_step(metadata, gone, dropped, heads))
+        steps.append(_expire_step(gone, dropped, heads))
     return Repair(
         verdicts=(*_verdicts(metadata, heads, why, reasons, gone), *_tag_verdicts(metadata, tagged, tags)),
         warnings=tuple(warnings),
         blocked_by=tuple(blocked_by),
         steps=tuple(steps),
+        reach={_EXPIRE: _reach(metadata, gone, heads)} if gone else {},
         cleared=frozenset(reasons),
         expired=frozenset(gone),
         dropped=dropped,
@@ -206,9 +210,20 @@ def _repair_step(table: IcebergTable, head: BranchHead) -> Step:
     return Step(name=f"{REPAIR} {head.ref}", change=Change(draft=draft, counts=counts))
 
 
-def _expire_step(
-    metadata: TableMetadata, gone: set[int], dropped: Sequence[str], heads: Sequence[BranchHead]
-) -> Step:
+def _expire_step(gone: set[int], dropped: Sequence[str], heads: Sequence[BranchHead]) -> Step:
+    updates: list[Mapping[str, Any]] = [
+        {"action": "remove-snapshot-ref", "ref-name": name} for name in dropped
+    ]
+    updates.append({"action": "remove-snapshots", "snapshot-ids": sorted(gone)})
+    return Step(
+        name=_EXPIRE,
+        requires="every branch has a manifest list with counts" if heads else None,
+        change=Change(updates=tuple(updates), counts={"dropped_tags_count": len(dropped)}),
+    )
+
+
+def _reach(metadata: TableMetadata, gone: set[int], heads: Sequence[BranchHead]) -> ReachQuestion:
+    """A scan for the files that are reachable only from snapshots that go."""
     kept = {snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone}
     question = expire_snapshots.reach(metadata, kept, content=True)
     # The snapshots that take the place of these heads do not exist yet, and will list the same manifests.
@@ -220,16 +235,7 @@ def _expire_step(
         )
         for head in heads
     )
-    updates: list[Mapping[str, Any]] = [
-        {"action": "remove-snapshot-ref", "ref-name": name} for name in dropped
-    ]
-    updates.append({"action": "remove-snapshots", "snapshot-ids": sorted(gone)})
-    return Step(
-        name="expire",
-        requires="every branch has a manifest list with counts" if heads else None,
-        change=Change(updates=tuple(updates), counts={"dropped_tags_count": len(dropped)}),
-        reach=replace(question, kept=(*question.kept, *again)),
-    )
+    return replace(question, kept=(*question.kept, *again))
 
 
 # -- manifests that a snapshot names itself ----------------------------------------------------------------------
