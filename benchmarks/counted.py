@@ -75,7 +75,7 @@ def main(location: str, verb_name: str, policy: str, cache: str) -> None:
         table.use_cache(Path(cache), limit_bytes=_CACHE_BYTES)
     verb = VERBS[verb_name]
     runtime = system_runtime(on_event=lambda _: None, host="a benchmark", process_id=os.getpid())
-    plan = verb.plan(table, json.loads(policy), as_of_ms=runtime.now_ms())
+    plan = verb.plan(table, verb.policy.from_json(json.loads(policy)), as_of_ms=runtime.now_ms())
     planned = Counter(storage.requests)
     apply(plan, table, verb, runtime)
     print(

@@ -18,6 +18,7 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.operation.apply import Runtime, apply
 from iceberg_cli.operation.outcomes import Attempt
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import FileInfo
@@ -112,10 +113,14 @@ class Opened:
     committer: Racing
     world: World = field(default_factory=World)
 
-    def plan(self, verb: str, policy: Mapping[str, Any], *, shown: Plan | None = None) -> Plan:
-        return VERBS[verb].plan(self.table, policy, as_of_ms=NOW_MS, shown=shown)
+    def prepare(self, verb: str, policy: Mapping[str, Any], *, within: Plan | None = None) -> Planned:
+        chosen = VERBS[verb].policy.from_json(policy)
+        return VERBS[verb].plan(self.table, chosen, as_of_ms=NOW_MS, within=within)
 
-    def apply(self, plan: Plan) -> Report:
+    def plan(self, verb: str, policy: Mapping[str, Any], *, within: Plan | None = None) -> Plan:
+        return self.prepare(verb, policy, within=within).plan
+
+    def apply(self, planned: Planned) -> Report:
         runtime = Runtime(
             now_ms=lambda: NOW_MS,
             new_uuid=self.world.new_uuid,
@@ -124,7 +129,7 @@ class Opened:
             host="here",
             process_id=1,
         )
-        return apply(plan, self.table, VERBS[plan.operation], runtime)
+        return apply(planned, self.table, VERBS[planned.plan.operation], runtime)
 
     def metadata(self) -> dict[str, Any]:
         """The current metadata file."""

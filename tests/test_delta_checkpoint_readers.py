@@ -23,7 +23,7 @@ from iceberg_cli.delta.spec.statistics_types import primitive
 from iceberg_cli.delta.spec.text_values import partition_values
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.operation.apply import apply
-from iceberg_cli.plan.plan import Plan
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.report import Report
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import (
@@ -131,11 +131,12 @@ def a_partitioned_table(
     return root
 
 
-def planned(root: Path, **policy: Any) -> Plan:
-    return VERBS["rewrite-manifests"].plan(opened(root), policy, as_of_ms=NOW_MS)
+def planned(root: Path, **policy: Any) -> Planned:
+    verb = VERBS["rewrite-manifests"]
+    return verb.plan(opened(root), verb.policy.from_json(policy), as_of_ms=NOW_MS)
 
 
-def carried_out(plan: Plan, root: Path) -> Report:
+def carried_out(plan: Planned, root: Path) -> Report:
     return apply(plan, opened(root), VERBS["rewrite-manifests"], a_shell())
 
 
@@ -213,7 +214,7 @@ def agreeing(
     a_partitioned_table(root, kind, column.alike)
     before = answers(root, kernel, asked)
     plan = planned(root)
-    assert plan.warnings == carried_out(plan, root).notes == ()
+    assert plan.plan.warnings == carried_out(plan, root).notes == ()
     assert "partitionValues_parsed" in fields_of_adds(root)
     after = answers(root, kernel, asked)
     for reader in (KERNEL, DELTA_RS):
@@ -269,7 +270,7 @@ def test_values_that_readers_do_not_take_alike_leave_the_whole_struct_out(
     asked = asked_of(column, column.bounds, ("=", "<"))
     before = answers(root, kernel, asked)
     plan = planned(root)
-    (warning,) = plan.warnings
+    (warning,) = plan.plan.warnings
     assert f"values of {count} of {count + 3} files, such as p={texts[3]!r} of 3.parquet;" in warning
     assert carried_out(plan, root).notes == (warning,)
     assert "stats_parsed" in fields_of_adds(root)
@@ -338,12 +339,12 @@ def test_rows_are_found_after_the_checkpoint_that_log_cleanup_writes(
         )
         a_log(root, [a_commit_info()], [a_commit_info()], first=1, age_ms=40 * DAY_MS)
         verb = VERBS["expire-snapshots"]
-        plan = verb.plan(opened(root), {}, as_of_ms=NOW_MS)
+        plan = verb.plan(opened(root), verb.policy.from_json({}), as_of_ms=NOW_MS)
         report = apply(plan, opened(root), verb, a_shell())
         assert not (root / "_delta_log" / f"{0:020}.json").exists()
         assert ("partitionValues_parsed" in fields_of_adds(root)) == (name == "alike")
         assert len(report.notes) == (name == "ambiguous")
-        assert plan.warnings == report.notes
+        assert plan.plan.warnings == report.notes
         if name == "alike":
             assert of_kernel(kernel, root, ["p > 5", "p < 0"]) == [[0, 2], [1]]
 

@@ -26,8 +26,10 @@ from iceberg_cli.delta.spec.checkpoint_writing import (
 )
 from iceberg_cli.delta.spec.log_cleanup import cut_off_ms, newest_commit_at
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
+from iceberg_cli.delta.verbs.policies import ExpirePolicy
 from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from tests.cli.running import iceberg_cli
@@ -107,8 +109,12 @@ def a_v2_checkpoint(root: Path, version: int, *, days: float, unique: str) -> No
     age(root, top_level_name(version, unique), days)
 
 
+def prepared(root: Path, **policy: Any) -> Planned:
+    return VERB.plan(opened(root), ExpirePolicy.from_json(policy), as_of_ms=NOW_MS)
+
+
 def planned(root: Path, **policy: Any) -> Plan:
-    return VERB.plan(opened(root), policy, as_of_ms=NOW_MS)
+    return prepared(root, **policy).plan
 
 
 def going(root: Path, **policy: Any) -> list[str]:
@@ -133,7 +139,7 @@ def versions(names: Sequence[str]) -> set[int]:
 
 
 def run(root: Path, **policy: Any) -> Report:
-    return apply(planned(root, **policy), opened(root), VERB, a_shell())
+    return apply(prepared(root, **policy), opened(root), VERB, a_shell())
 
 
 def in_log(root: Path) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan, StagedFile, Step, Task, encode
 from iceberg_cli.plan.report import Report
@@ -39,18 +40,23 @@ VERB = VERBS["merge-dvs"]
 ON = {"delta.enableDeletionVectors": "true"}
 
 
-def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
+def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
     table = opened(root)
-    return table, VERB.plan(table, policy, as_of_ms=NOW_MS)
+    return table, VERB.plan(table, VERB.policy.from_json(policy), as_of_ms=NOW_MS)
 
 
-def carried_out(plan: Plan, table: DeltaTable, verb: Any = VERB) -> Report:
-    return apply(plan, table, verb, a_shell())
+def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
+    table, made = prepared(root, **policy)
+    return table, made.plan
+
+
+def carried_out(planned: Planned, table: DeltaTable, verb: Any = VERB) -> Report:
+    return apply(planned, table, verb, a_shell())
 
 
 def merged(root: Path, **policy: Any) -> Report:
-    table, plan = planned(root, **policy)
-    return carried_out(plan, table)
+    table, made = prepared(root, **policy)
+    return carried_out(made, table)
 
 
 def a_table(
@@ -324,7 +330,8 @@ def test_a_field_that_says_nothing_blocks_nothing(tmp_path: Path) -> None:
 def test_row_ids_are_not_given_to_files_whose_vectors_would_lose_a_field(tmp_path: Path) -> None:
     dv = {**write_vectors(tmp_path, 1, [1])[0], "newField": 7}
     a_table(tmp_path, an_add(dv=dv), features=("deletionVectors", "rowTracking", "domainMetadata"))
-    blocked = VERBS["assign-row-ids"].plan(opened(tmp_path), {}, as_of_ms=NOW_MS).blocked_by
+    assign = VERBS["assign-row-ids"]
+    blocked = assign.plan(opened(tmp_path), assign.policy.from_json({}), as_of_ms=NOW_MS).plan.blocked_by
     assert [reason for reason in blocked if "newField" in reason] == list(blocked) != []
 
 
@@ -372,18 +379,29 @@ class Interrupted:
     """merge-dvs, with another writer who commits right before the first file is staged and right after."""
 
     others: list[Callable[[], None]]
+    built: list[str] = field(default_factory=list)
 
-    operation = VERB.operation
-    columns = VERB.columns
+    name = VERB.name
+    policy = VERB.policy
+    result_columns = VERB.result_columns
 
-    def plan(self, table: Any, policy: Mapping[str, Any], **others: Any) -> Plan:
-        return VERB.plan(table, policy, **others)
+    def plan(self, table: Any, policy: Any, **others: Any) -> Planned:
+        return self.interrupted(VERB.plan(table, policy, **others))
 
-    def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
-        built = VERB.build(table, step, paths)
-        if self.others:
-            self.others.pop(0)()
-        return built
+    def interrupted(self, planned: Planned) -> Planned:
+        """The plan, whose build is followed by the next other writer."""
+
+        def build(step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+            built = planned.build(step, paths)
+            self.built += paths.values()
+            if self.others:
+                self.others.pop(0)()
+            return built
+
+        return replace(planned, build=build)
+
+    def unconditional(self, table: Any) -> Build:
+        return VERB.unconditional(table)
 
 
 def test_what_another_writer_deletes_meanwhile_stays_deleted(tmp_path: Path) -> None:
@@ -396,9 +414,9 @@ def test_what_another_writer_deletes_meanwhile_stays_deleted(tmp_path: Path) -> 
         new = write_vectors(tmp_path, 50, [0, 2, 4, 9])[0]
         write_commit(tmp_path, 1, lines(a_remove(path="2.parquet", dv=old), an_add(path="2.parquet", dv=new)))
 
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
     verb = Interrupted(others=[delete])
-    report = carried_out(plan, table, verb)
+    report = carried_out(verb.interrupted(made), table, verb)
     assert (report.committed_version, report.counts["rewritten_deletion_vectors_count"]) == (2, 4)
     assert deleted(tmp_path) == {f"{n}.parquet": [0, 2, 4, 9] if n == 2 else evens(n) for n in range(5)}
     named = {
@@ -414,9 +432,9 @@ def test_a_data_file_that_goes_meanwhile_does_not_come_back(tmp_path: Path) -> N
     adds = many_files(tmp_path, 6)
     a_table(tmp_path, *adds)
     gone = a_remove(path="5.parquet", dv=adds[5]["add"]["deletionVector"])
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
     verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(gone)))])
-    assert carried_out(plan, table, verb).committed_version == 2
+    assert carried_out(verb.interrupted(made), table, verb).committed_version == 2
     assert deleted(tmp_path) == {f"{n}.parquet": evens(n) for n in range(5)}
 
 
@@ -430,10 +448,9 @@ def test_ids_that_another_writer_takes_meanwhile_are_not_given_twice(tmp_path: P
     a_table(tmp_path, *many_files(tmp_path, 5), features=features, others=(mark,))
     then = a_domain(domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":51}')
     other = an_add(path="new", baseRowId=42, defaultRowCommitVersion=1)
-    table, plan = planned(tmp_path)
-    carried_out(
-        plan, table, Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(other, then)))])
-    )
+    table, made = prepared(tmp_path)
+    verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(other, then)))])
+    carried_out(verb.interrupted(made), table, verb)
     adds = the_log(tmp_path).snapshot().adds.to_pylist()
     firsts = {add["path"]: add["baseRowId"] for add in adds}
     assert firsts == {"new": 42, **{f"{n}.parquet": 52 + 20 * n for n in range(5)}}
@@ -443,10 +460,10 @@ def test_ids_that_another_writer_takes_meanwhile_are_not_given_twice(tmp_path: P
 def test_a_vector_with_an_unknown_field_that_comes_meanwhile_stops_the_run(tmp_path: Path) -> None:
     a_table(tmp_path, *many_files(tmp_path))
     new = {**write_vectors(tmp_path, 50, [3])[0], "newField": 1}
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
     verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(an_add(path="n", dv=new))))])
     with pytest.raises(Refused, match="newField"):
-        carried_out(plan, table, verb)
+        carried_out(verb.interrupted(made), table, verb)
     assert not (tmp_path / "_delta_log" / f"{2:020}.json").exists()
 
 
@@ -459,22 +476,16 @@ def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path) -> None:
     # A file that the plan does not list is left alone.
     new = write_vectors(tmp_path, 60, [7])[0]
     write_commit(tmp_path, 1, lines(an_add(path="new", dv=new)))
-    assert carried_out(saved, table).committed_version == 2
+    made = VERB.plan(table, VERB.policy.from_json({}), as_of_ms=NOW_MS, within=saved)
+    assert carried_out(made, table).committed_version == 2
     assert "new" not in {add["path"] for add in actions(tmp_path, 2, "add")}
     assert deleted(tmp_path) == {"new": [7], **{f"{n}.parquet": evens(n) for n in range(5)}}
 
 
 def test_files_that_are_written_stay_of_use_when_an_append_comes_first(tmp_path: Path) -> None:
     a_table(tmp_path, *many_files(tmp_path))
-    table, plan = planned(tmp_path)
-    built: list[str] = []
-
-    class Counting(Interrupted):
-        def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
-            built.extend(paths.values())
-            return super().build(table, step, paths)
-
-    verb = Counting(others=[lambda: void(write_commit(tmp_path, 1, lines(an_add(path="new"))))])
-    assert carried_out(plan, table, verb).committed_version == 2
-    assert len(built) == 1
-    assert Path(built[0]).exists()
+    table, made = prepared(tmp_path)
+    verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(an_add(path="new"))))])
+    assert carried_out(verb.interrupted(made), table, verb).committed_version == 2
+    assert len(verb.built) == 1
+    assert Path(verb.built[0]).exists()

@@ -102,7 +102,9 @@ def test_delta_rs_finds_the_rows_of_a_file_whose_rows_were_counted(tmp_path: Pat
     add = an_add(path="a.parquet", size=(tmp_path / "a.parquet").stat().st_size, stats=stats)
     a_log(tmp_path, [a_protocol(), a_metadata(schemaString=schema), add])
     table, verb = opened(tmp_path), VERBS["assign-row-ids"]
-    apply(verb.plan(table, {"count_rows": True}, as_of_ms=NOW_MS), table, verb, a_shell())
+    apply(
+        verb.plan(table, verb.policy.from_json({"count_rows": True}), as_of_ms=NOW_MS), table, verb, a_shell()
+    )
     assert opened(tmp_path).snapshot.adds["stats"].to_pylist() == [f'{{"numRecords":1,{stats[1:]}']
     below = pc.field("d") < decimal.Decimal("1234567890123456790.00")
     for version in (0, 2):

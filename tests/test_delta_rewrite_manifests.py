@@ -16,8 +16,10 @@ import pytest
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import checkpoint_task
+from iceberg_cli.delta.verbs.policies import CheckpointPolicy
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Change, Plan, Step, encode
 from iceberg_cli.plan.report import Report
@@ -44,14 +46,19 @@ VERB = VERBS["rewrite-manifests"]
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
 
 
-def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
+def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
     table = opened(root)
-    return table, VERB.plan(table, policy, as_of_ms=NOW_MS)
+    return table, VERB.plan(table, VERB.policy.from_json(policy), as_of_ms=NOW_MS)
+
+
+def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
+    table, made = prepared(root, **policy)
+    return table, made.plan
 
 
 def rewritten(root: Path, **policy: Any) -> Report:
-    table, plan = planned(root, **policy)
-    return apply(plan, table, VERB, a_shell())
+    table, made = prepared(root, **policy)
+    return apply(made, table, VERB, a_shell())
 
 
 def names(root: Path) -> list[str]:
@@ -216,9 +223,9 @@ def test_a_new_version_is_due_again(tmp_path: Path) -> None:
 
 def test_a_plan_that_was_shown_is_carried_out_on_the_version_that_is_there_then(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="a")])
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
     write_commit(tmp_path, 1, a_commit(an_add(path="b")))
-    report = apply(plan, table, VERB, a_shell())
+    report = apply(made, table, VERB, a_shell())
     assert report.status == "done"
     assert [name for name in names(tmp_path) if "checkpoint.parquet" in name] == [
         f"{1:020}.checkpoint.parquet"
@@ -231,18 +238,19 @@ def test_a_saved_plan_is_carried_out(tmp_path: Path) -> None:
     document = json.loads(encode(plan.to_json()))
     assert plan.removals is not None
     saved = plan_from_json(document, removals=plan.removals, path="saved")
-    report = apply(saved, table, VERB, a_shell())
+    made = VERB.plan(table, CheckpointPolicy(part_size=1), as_of_ms=NOW_MS, within=saved)
+    report = apply(made, table, VERB, a_shell())
     assert (report.status, len(sidecars(tmp_path))) == ("done", 2)
     assert files(tmp_path) == ["a", "b"]
 
 
 def test_another_writers_checkpoint_under_the_same_name_stays(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="a")])
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
     deltalake.DeltaTable(str(tmp_path)).create_checkpoint()
     path = tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet"
     theirs, their_hint = path.read_bytes(), hint(tmp_path)
-    report = apply(plan, table, VERB, a_shell())
+    report = apply(made, table, VERB, a_shell())
     assert (report.status, report.counts["added_checkpoints_count"]) == ("done", 0)
     assert (path.read_bytes(), hint(tmp_path)) == (theirs, their_hint)
 
@@ -264,13 +272,13 @@ def test_the_hint_is_moved_and_the_checksum_that_hadoop_kept_of_it_goes(
 
 def test_the_hint_is_not_moved_back_where_another_writer_is_ahead(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add()])
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
     table.load()
-    step = plan.steps[0]
+    step = made.plan.steps[0]
     paths = {task: table.staging_path("operation-1", task) for task in step.tasks}
     write_commit(tmp_path, 1, a_commit(an_add(path="b")))
     write_log_file(tmp_path, "_last_checkpoint", b'{"version":1,"size":4}')
-    VERB.build(table, step, paths)
+    made.build(step, paths)
     assert hint(tmp_path) == {"version": 1, "size": 4}
     assert f"{0:020}.checkpoint.parquet" in names(tmp_path)
 
@@ -303,7 +311,12 @@ def a_timed_table_whose_last_commit_is_gone(root: Path, *, checksum: bool) -> No
 
 def upgraded(root: Path) -> Report:
     table, verb = opened(root), VERBS["upgrade-v3"]
-    return apply(verb.plan(table, {"features": ["changeDataFeed"]}, as_of_ms=NOW_MS), table, verb, a_shell())
+    return apply(
+        verb.plan(table, verb.policy.from_json({"features": ["changeDataFeed"]}), as_of_ms=NOW_MS),
+        table,
+        verb,
+        a_shell(),
+    )
 
 
 def test_where_a_commit_is_gone_its_checksum_tells_its_in_commit_timestamp(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ import pytest
 
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verbs.policies import AssignPolicy
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.apply import apply, resume
+from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan, encode
 from iceberg_cli.plan.report import Report
@@ -45,14 +47,19 @@ COLUMNS = (
 )
 
 
-def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
+def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
     table = opened(root)
-    return table, VERB.plan(table, policy, as_of_ms=NOW_MS)
+    return table, VERB.plan(table, VERB.policy.from_json(policy), as_of_ms=NOW_MS)
+
+
+def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
+    table, made = prepared(root, **policy)
+    return table, made.plan
 
 
 def assigned(root: Path, **policy: Any) -> Report:
-    table, plan = planned(root, **policy)
-    return apply(plan, table, VERB, a_shell())
+    table, made = prepared(root, **policy)
+    return apply(made, table, VERB, a_shell())
 
 
 def a_supporting_table(root: Path, *actions: Action, **configuration: str) -> Path:
@@ -324,18 +331,19 @@ class Watched:
     after: dict[int, Callable[[], None]]
     calls: int = 0
 
-    operation = VERB.operation
-    columns = VERB.columns
+    name = VERB.name
+    policy = VERB.policy
+    result_columns = VERB.result_columns
 
-    def plan(self, table: Any, policy: Mapping[str, Any], **others: Any) -> Plan:
+    def plan(self, table: Any, policy: Any, **others: Any) -> Planned:
         self.calls += 1
         self.before.pop(self.calls, lambda: None)()
         plan = VERB.plan(table, policy, **others)
         self.after.pop(self.calls, lambda: None)()
         return plan
 
-    def build(self, table: Any, step: Any, paths: Any) -> Any:
-        return VERB.build(table, step, paths)
+    def unconditional(self, table: Any) -> Build:
+        return VERB.unconditional(table)
 
 
 def write_next(root: Path, *others: Action) -> Callable[[], None]:
@@ -351,7 +359,7 @@ def test_files_that_others_take_away_or_number_meanwhile_are_left_to_them(
 ) -> None:
     """After the plan is made again the commit is refused, and planned once more on what won."""
     a_log(tmp_path, [an_add(path=name) for name in "abcd"])
-    table, plan = planned(tmp_path, batch_size=1)
+    table, made = prepared(tmp_path, batch_size=1)
     other = write_next(
         tmp_path,
         a_remove(path="b"),
@@ -360,7 +368,7 @@ def test_files_that_others_take_away_or_number_meanwhile_are_left_to_them(
     )
     verb = Watched(before={}, after={})
     getattr(verb, moment)[2] = other  # the second batch
-    apply(plan, table, verb, a_shell())
+    apply(made, table, verb, a_shell())
     assert files(tmp_path) == {"a": (0, 2), "c": (10, 3), "d": (20, 4)}
     assert mark_of(tmp_path) == 29
     assert operations(tmp_path)[-1] == "SET TBLPROPERTIES"
@@ -371,9 +379,9 @@ def test_a_file_without_ids_that_comes_back_last_gets_them_in_the_commit_that_en
 ) -> None:
     """As a RESTORE does: there is no version in which row tracking is enabled and a file has no ids."""
     a_log(tmp_path, [an_add(path=name) for name in "ab"])
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
     verb = Watched(before={}, after={2: write_next(tmp_path, an_add(path="old"))})
-    report = apply(plan, table, verb, a_shell())
+    report = apply(made, table, verb, a_shell())
     assert report.status == "done"
     assert files(tmp_path) == {"a": (0, 2), "b": (10, 2), "old": (20, 4)}
     info, metadata, add, _ = actions(tmp_path, 4)
@@ -388,19 +396,19 @@ def test_a_file_without_ids_that_comes_back_last_gets_them_in_the_commit_that_en
 
 def test_files_that_came_before_the_declaration_get_ids_too(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="a")])
-    table, plan = planned(tmp_path, batch_size=1)
+    table, made = prepared(tmp_path, batch_size=1)
     write_next(tmp_path, an_add(path="b"), an_add(path="c"))()
-    apply(plan, table, VERB, a_shell())
+    apply(made, table, VERB, a_shell())
     assert {path: first for path, (first, _) in files(tmp_path).items()} == {"a": 0, "b": 10, "c": 20}
 
 
 def test_a_run_that_stops_between_batches_is_resumed(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path=name) for name in "abcde"])
-    table, plan = planned(tmp_path, batch_size=2)
+    table, made = prepared(tmp_path, batch_size=2)
     runtime = a_shell(deadline_ms=NOW_MS + 1)
     first_batch = tmp_path / "_delta_log" / f"{2:020}.json"
     runtime.now_ms = lambda: NOW_MS + first_batch.exists()
-    report = apply(plan, table, VERB, runtime)
+    report = apply(made, table, VERB, runtime)
     assert report.status == "partial"
     done = the_log(tmp_path).snapshot()
     assert done.adds["baseRowId"].null_count == 3
@@ -416,10 +424,10 @@ def test_a_run_that_stops_between_batches_is_resumed(tmp_path: Path) -> None:
 
 def test_where_the_feature_is_dropped_meanwhile_no_file_gets_ids(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="a")])
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
     dropped = a_protocol(1, 7, writer_features=["appendOnly"])
     verb = Watched(before={1: write_next(tmp_path, dropped)}, after={})
-    apply(plan, table, verb, a_shell())
+    apply(made, table, verb, a_shell())
     assert operations(tmp_path) == ["UPGRADE PROTOCOL"]
     assert files(tmp_path) == {"a": (None, None)}
     assert ENABLED not in the_log(tmp_path).snapshot().metadata.configuration
@@ -431,7 +439,8 @@ def test_a_saved_plan_is_carried_out_whatever_came_in_between(tmp_path: Path) ->
     saved = plan_from_json(json.loads(encode(plan.to_json())), removals=plan.removals, path="plan.json")
     assert [step.name for step in saved.steps] == ["declare", "backfill 0", "backfill 1", "enable"]
     write_next(tmp_path, a_remove(path="a"), an_add(path="d"))()
-    apply(saved, table, VERB, a_shell())
+    made = VERB.plan(table, AssignPolicy(batch_size=2), as_of_ms=NOW_MS, within=saved)
+    apply(made, table, VERB, a_shell())
     assert files(tmp_path) == {"b": (0, 3), "c": (10, 3), "d": (20, 4)}
     assert the_log(tmp_path).snapshot().metadata.configuration[ENABLED] == "true"
 

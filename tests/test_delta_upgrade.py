@@ -17,6 +17,7 @@ from iceberg_cli.delta.verbs.upgrade_v3.clients import missing_features
 from iceberg_cli.delta.verbs.upgrade_v3.rules import upgraded
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from tests.delta_builders import (
@@ -44,14 +45,19 @@ LEGACY[1, 5] = LEGACY[2, 4] = LEGACY[1, 4]
 LEGACY[1, 6] = LEGACY[1, 4] | {"identityColumns"}
 
 
-def planned(root: Path, *features: str) -> tuple[DeltaTable, Plan]:
+def prepared(root: Path, *features: str) -> tuple[DeltaTable, Planned]:
     table = opened(root)
-    return table, VERB.plan(table, {"features": list(features)}, as_of_ms=NOW_MS)
+    return table, VERB.plan(table, VERB.policy.from_json({"features": list(features)}), as_of_ms=NOW_MS)
+
+
+def planned(root: Path, *features: str) -> tuple[DeltaTable, Plan]:
+    table, made = prepared(root, *features)
+    return table, made.plan
 
 
 def done(root: Path, *features: str) -> Report:
-    table, plan = planned(root, *features)
-    return apply(plan, table, VERB, a_shell())
+    table, made = prepared(root, *features)
+    return apply(made, table, VERB, a_shell())
 
 
 def a_table(root: Path, protocol: Action, **configuration: str) -> Path:
@@ -160,7 +166,9 @@ def test_what_was_listed_for_writers_only_is_listed_for_readers_too(tmp_path: Pa
     writers = {"columnMapping", "domainMetadata"}
     assert state(tmp_path)[0] == a_value(3, 7, {"columnMapping"}, writers)
     table, checkpoint = opened(tmp_path), VERBS["rewrite-manifests"]
-    apply(checkpoint.plan(table, {}, as_of_ms=NOW_MS), table, checkpoint, a_shell())
+    apply(
+        checkpoint.plan(table, checkpoint.policy.from_json({}), as_of_ms=NOW_MS), table, checkpoint, a_shell()
+    )
     assert DeltaRsTable(str(tmp_path)).version() == 1
 
 
@@ -364,9 +372,9 @@ def test_a_feature_dropped_by_another_writer_meanwhile_is_not_there_afterwards_u
 ) -> None:
     """The commit is made from the newest protocol, not from the one that was shown."""
     a_table(tmp_path, a_protocol())
-    table, plan = planned(tmp_path, "rowTracking")
+    table, made = prepared(tmp_path, "rowTracking")
     other: dict[str, Any] = a_protocol(1, 7, writer_features=["appendOnly", "inCommitTimestamp"])
     (tmp_path / "_delta_log" / f"{1:020}.json").write_text(json.dumps(other) + "\n")
-    apply(plan, table, VERB, a_shell())
+    apply(made, table, VERB, a_shell())
     writers = {"appendOnly", "inCommitTimestamp", "rowTracking", "domainMetadata"}
     assert state(tmp_path)[0] == a_value(1, 7, (), writers)

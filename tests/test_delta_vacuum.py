@@ -22,11 +22,13 @@ from iceberg_cli.delta.spec.hidden import hidden, hides_metadata
 from iceberg_cli.delta.spec.paths import z85_encode
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
+from iceberg_cli.delta.verbs.policies import ExpirePolicy
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import apply, resume
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
@@ -68,8 +70,12 @@ def a_file(root: Path, name: str, *, modified_ms: int = OLD_MS, data: bytes = b"
     return path
 
 
+def prepared(root: Path, *, as_of_ms: int = NOW_MS, **policy: Any) -> Planned:
+    return VERB.plan(opened(root), ExpirePolicy.from_json(policy), as_of_ms=as_of_ms)
+
+
 def planned(root: Path, **policy: Any) -> Plan:
-    return VERB.plan(opened(root), policy, as_of_ms=NOW_MS)
+    return prepared(root, **policy).plan
 
 
 def going(root: Path, **policy: Any) -> set[str]:
@@ -91,7 +97,7 @@ def reasons(root: Path, **policy: Any) -> dict[str, tuple[str, str]]:
 
 
 def run(root: Path, **policy: Any) -> Report:
-    return apply(planned(root, **policy), opened(root), VERB, a_shell())
+    return apply(prepared(root, **policy), opened(root), VERB, a_shell())
 
 
 def vector_name(number: int) -> tuple[str, str]:
@@ -391,14 +397,15 @@ def test_a_file_behind_a_link_out_of_the_table_blocks_the_vacuum_that_would_leav
     a_log(root, [an_add(path="k=1/gone"), an_add(path="live")], [removed], age_ms=20 * DAY_MS)
     a_file(elsewhere, "gone")
     (root / "k=1").symlink_to(elsewhere)
-    plan = planned(root, mode="lite")
+    made = prepared(root, mode="lite")
+    plan = made.plan
     link = f"the symbolic link {root}/k=1 leads to {elsewhere}"
     assert plan.blocked_by == (
         f"files cannot be deleted: {link}; mount {elsewhere} there instead of the link",
     )
     table = opened(root)
     with pytest.raises(Refused):
-        apply(plan, table, VERB, a_shell())
+        apply(made, table, VERB, a_shell())
     assert table.snapshot.version == 1
     assert planned(root).blocked_by == ()
 
@@ -506,9 +513,9 @@ def test_what_becomes_live_between_plan_and_deletion_stays(tmp_path: Path) -> No
     a_log(tmp_path, [an_add(path="live")], age_ms=10_000)
     for name in ("live", "a", "b"):
         a_file(tmp_path, name)
-    plan = planned(tmp_path)
+    made = prepared(tmp_path)
     a_log(tmp_path, [an_add(path="a")], first=1)
-    report = apply(plan, opened(tmp_path), VERB, a_shell())
+    report = apply(made, opened(tmp_path), VERB, a_shell())
     assert report.status == "done"
     assert (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
@@ -965,9 +972,9 @@ def test_lite_mode_records_no_commit_whose_file_a_tombstone_with_a_fast_clock_ke
     assert going(root, mode="lite") == {"a", "n/b", "e"}
     run(root, mode="lite")
     assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
-    later = VERB.plan(opened(root), {"mode": "lite"}, as_of_ms=NOW_MS + 10 * DAY_MS)
-    assert later.removals is not None
-    assert later.removals.table["path"].to_pylist() == [f"{root}/d/c"]
+    later = prepared(root, mode="lite", as_of_ms=NOW_MS + 10 * DAY_MS)
+    assert later.plan.removals is not None
+    assert later.plan.removals.table["path"].to_pylist() == [f"{root}/d/c"]
     apply(later, opened(root), VERB, a_shell())
     assert recorded(root)["latestCommitVersionOutsideOfRetentionWindow"] >= 4
 
@@ -983,10 +990,10 @@ def test_lite_mode_records_no_commit_whose_file_was_written_lately(tmp_path: Pat
 
 def test_lite_mode_records_no_commit_whose_file_the_second_look_keeps(tmp_path: Path) -> None:
     root = a_row_of_removals(tmp_path, LONG_AGO)
-    plan = planned(root, mode="lite")
+    made = prepared(root, mode="lite")
     a_file(root, "e", modified_ms=YOUNG_MS)
     (root / "n" / LOG).mkdir()
-    assert apply(plan, opened(root), VERB, a_shell()).kept_again == 2
+    assert apply(made, opened(root), VERB, a_shell()).kept_again == 2
     assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 1}
     (root / "n" / LOG).rmdir()
     a_file(root, "e")
@@ -1043,11 +1050,11 @@ def test_an_inventory_does_not_tell_what_commits_removed_that_are_gone(tmp_path:
 def test_lite_mode_records_nothing_before_its_last_deletion(tmp_path: Path) -> None:
     root = a_row_of_removals(tmp_path, LONG_AGO)
     table = opened(root)
-    report = apply(planned(root, mode="lite"), table, VERB, a_shell(limit_deletes=1))
+    report = apply(prepared(root, mode="lite"), table, VERB, a_shell(limit_deletes=1))
     assert report.status == "partial"
     assert not (root / LOG / "_last_vacuum_info").exists()
     (operation,) = table.open_operations()
-    assert resume(table, operation, a_shell(), verbs={VERB.operation: VERB}).status == "done"
+    assert resume(table, operation, a_shell(), verbs={VERB.name: VERB}).status == "done"
     assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 4}
 
 

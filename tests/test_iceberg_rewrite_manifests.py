@@ -80,10 +80,11 @@ def policy(**values: Any) -> dict[str, Any]:
 def rewritten(table: Opened, **values: Any) -> dict[str, int]:
     """The result columns of a rewrite, which changes nothing that a reader sees and leaves nothing to do."""
     before = live_entries(table)
-    plan = table.plan(VERB, policy(**values))
+    made = table.prepare(VERB, policy(**values))
+    plan = made.plan
     assert plan.due
     assert plan.to_json() == table.plan(VERB, policy(**values)).to_json()
-    report = table.apply(plan)
+    report = table.apply(made)
     assert live_entries(table) == before
     again = table.plan(VERB, policy(**values))
     assert not again.due, [verdict for verdict in again.verdicts if not verdict.keep]
@@ -133,9 +134,10 @@ def test_live_entries_of_other_engines_tables_stay_the_same_and_a_second_run_fin
     before = live_entries(table)
     next_row_id = table.metadata().get("next-row-id")
     counts = [row.get("content", 0) for row in table.manifests()]
-    plan = table.plan(VERB, policy())
+    made = table.prepare(VERB, policy())
+    plan = made.plan
     if plan.due:
-        report = table.apply(plan)
+        report = table.apply(made)
         assert report.counts["rewritten_manifests_count"] == len([v for v in plan.verdicts if not v.keep])
     assert live_entries(table) == before
     assert table.metadata().get("next-row-id") == next_row_id
@@ -384,7 +386,7 @@ def test_rows_without_ids_get_them_once_and_rows_with_ids_keep_them() -> None:
     lot.add(entry(ADDED, "/with", record_count=5), first_row_id=0)
     lot.add(entry(ADDED, "/without", record_count=7), version=2)
     table = lot.table(next_row_id=5)
-    table.apply(table.plan(VERB, policy()))
+    table.apply(table.prepare(VERB, policy()))
     ids = {dict(each[-1])[100]: dict(each[-1]).get(142) for each in live_entries(table)}
     assert ids == {"'/with'": "0", "'/without'": "5"}
     assert (
@@ -406,8 +408,8 @@ def test_a_manifest_far_above_the_target_is_split() -> None:
 def test_small_batches_and_few_manifests_at_a_time_give_the_same_entries() -> None:
     table = a_lot(3, files=2_000, manifests=20).table(next_row_id=1 << 40)
     before = live_entries(table)
-    (step,) = table.plan(VERB, policy(target_size_bytes=20 * KIB)).steps
-    (rewrite,) = step.work
+    made = table.prepare(VERB, policy(target_size_bytes=20 * KIB))
+    (step,), (rewrite,) = made.plan.steps, made.build.rewrites
     paths = {number: f"/lake/new{number}.avro" for number in range(len(step.tasks))}
     assert len(paths) > 4
     staged = ManifestBuild(
@@ -499,7 +501,7 @@ def test_a_wider_decimal_and_a_longer_int_are_written_as_the_table_has_them_now(
         old.add(entry(ADDED, f"/a{number}", partition={"p1": one, "p2": two}))
     old.schema = columns("decimal(18, 1)", "double")
     table = old.table()
-    assert table.apply(table.plan(VERB, policy())).counts["added_manifests_count"] == 1
+    assert table.apply(table.prepare(VERB, policy())).counts["added_manifests_count"] == 1
     (row,) = table.manifests()
     records = avro(table.storage.read(row["manifest_path"]))
     found = [tuple(record["data_file"]["partition"].values()) for record in records]
@@ -578,7 +580,7 @@ def test_odd_writers_entries_come_through_by_the_one_path_or_the_other(
     ) == fast
     table = lot.table(next_row_id=1 << 60)
     before = live_entries(table)
-    table.apply(table.plan(VERB, policy()))
+    table.apply(table.prepare(VERB, policy()))
     known = [(*each[:-1], tuple(pair for pair in each[-1] if pair[0] != 106)) for each in before]
     assert live_entries(table) == known
 
@@ -742,7 +744,7 @@ def test_a_concurrent_append_keeps_its_manifest_and_the_staged_ones_are_used() -
     lot = a_lot()
     table = lot.table()
     table.committer.meanwhile = lambda: appended(table, lot)
-    report = table.apply(table.plan(VERB, policy()))
+    report = table.apply(table.prepare(VERB, policy()))
     assert report.counts == {"rewritten_manifests_count": 8, "added_manifests_count": 1}
     assert [row["manifest_path"] for row in table.manifests()][1:] == [lot.rows[-1]["manifest_path"]]
     assert len(live_entries(table)) == 401
@@ -755,7 +757,7 @@ def test_a_manifest_that_is_gone_meanwhile_is_left_out_and_its_files_do_not_come
     table = lot.table()
     gone = lot.rows[0]["manifest_path"]
     table.committer.meanwhile = lambda: appended(table, lot, without=gone)
-    report = table.apply(table.plan(VERB, policy()))
+    report = table.apply(table.prepare(VERB, policy()))
     assert report.counts == {"rewritten_manifests_count": 7, "added_manifests_count": 1}
     assert len(live_entries(table)) == 351
     staged = [path for path in table.storage.files if "-spec0-" in path]
@@ -774,12 +776,13 @@ def test_a_rewrite_that_only_sorts_is_carried_out_on_a_table_that_moved_too() ->
         lot.add(*(a_file(numbers) for _ in range(400)), partitions=[bounds])
     table = lot.table()
     size = max(row["manifest_length"] for row in lot.rows)
-    plan = table.plan(VERB, policy(target_size_bytes=size))
+    made = table.prepare(VERB, policy(target_size_bytes=size))
+    plan = made.plan
     assert {verdict.reason for verdict in plan.verdicts} == {
         "its partitions overlap with those of too many others"
     }
     table.committer.meanwhile = lambda: appended(table, lot)
-    assert table.apply(plan).counts["rewritten_manifests_count"] == 6
+    assert table.apply(made).counts["rewritten_manifests_count"] == 6
     assert len(live_entries(table)) == 2_401
 
 
@@ -806,11 +809,11 @@ def test_what_does_not_read_back_as_it_was_read_is_not_committed(
     change: Callable[[bytes], bytes], match: str
 ) -> None:
     table = a_lot(properties={"write.manifest.compression-codec": "uncompressed"}).table()
-    plan = table.plan(VERB, policy())
+    made = table.prepare(VERB, policy())
     location = table.catalog.locations["visits"]
     table.storage.tamper = lambda path, data: change(data) if "-spec0-" in path else data
     with pytest.raises(CorruptFile, match=match):
-        table.apply(plan)
+        table.apply(made)
     assert table.catalog.locations["visits"] == location
 
 
@@ -901,11 +904,12 @@ def test_a_list_without_counts_is_written_anew_with_them_and_its_manifests_stay(
     document = {**table.metadata(), "format-version": 2, "last-sequence-number": 1}
     document["snapshots"][0]["sequence-number"] = 1
     table.publish(document)
-    plan = table.plan(VERB, policy())
+    made = table.prepare(VERB, policy())
+    plan = made.plan
     assert [(v.keep, v.reason) for v in plan.verdicts] == [
         (True, "kept, and listed again: the list has no counts of it")
     ]
-    table.apply(plan)
+    table.apply(made)
     (row,) = table.manifests()
     assert row["manifest_path"] == lot.rows[0]["manifest_path"]
     assert {name: row[name] for name in known} == known
@@ -918,9 +922,10 @@ def test_every_manifest_is_written_anew_where_that_is_asked_for() -> None:
     before = {row["manifest_path"] for row in table.manifests()}
     entries = live_entries(table)
     stays(table, target_size_bytes=12 * KIB)
-    plan = table.plan(VERB, policy(target_size_bytes=12 * KIB, all_manifests=True))
+    made = table.prepare(VERB, policy(target_size_bytes=12 * KIB, all_manifests=True))
+    plan = made.plan
     assert {verdict.id for verdict in plan.verdicts if not verdict.keep} == before
-    table.apply(plan)
+    table.apply(made)
     assert before.isdisjoint(row["manifest_path"] for row in table.manifests())
     assert live_entries(table) == entries
     stays(table, target_size_bytes=12 * KIB)
@@ -990,8 +995,8 @@ def any_table(seed: int) -> tuple[Opened, dict[str, Any]]:
 def test_live_entries_are_the_same_after_any_rewrite_and_a_second_one_finds_nothing(seed: int) -> None:
     table, asked = any_table(seed)
     before, next_row_id = live_entries(table), table.metadata().get("next-row-id")
-    plan = table.plan(VERB, asked)
-    table.apply(plan)
+    made = table.prepare(VERB, asked)
+    table.apply(made)
     assert live_entries(table) == before
     assert table.metadata().get("next-row-id") == next_row_id
     assert not table.plan(VERB, asked).due

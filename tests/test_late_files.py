@@ -62,7 +62,7 @@ def rewrite(root: Path, engine: Any = None) -> None:
     if engine is not None:
         table.use(engine)
     verb = verbs_of(table)[VERB]
-    apply(verb.plan(table, REWRITE, as_of_ms=NOW_MS), table, verb, shell_at())
+    apply(verb.plan(table, verb.policy.from_json(REWRITE), as_of_ms=NOW_MS), table, verb, shell_at())
 
 
 def resumed(root: Path, *, after_ms: int) -> str:

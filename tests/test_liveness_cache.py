@@ -735,7 +735,7 @@ def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def upgraded(table: IcebergTable) -> None:
-    plan = VERBS["upgrade-v3"].plan(table, UpgradePolicy().to_json(), as_of_ms=AS_OF_MS)
+    plan = VERBS["upgrade-v3"].plan(table, UpgradePolicy(), as_of_ms=AS_OF_MS).plan
     assert plan.due
     assert not plan.blocked_by
 

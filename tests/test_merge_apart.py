@@ -9,6 +9,7 @@ import random
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,10 @@ from iceberg_cli.iceberg.verbs.merge_dvs.splits import (
     cut,
     whole_of,
 )
-from iceberg_cli.iceberg.verbs.merge_dvs.write import MergeBuild, build
+from iceberg_cli.iceberg.verbs.merge_dvs.write import MergeBuild
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import Runtime
-from iceberg_cli.plan.plan import StagedFile, Task
+from iceberg_cli.plan.plan import StagedFile, Step, Task
 from iceberg_cli.storage.local import LocalStorage
 from tests.builders import NOW_MS
 from tests.crash.budget import deep_unless
@@ -276,7 +277,9 @@ def merged(
 
 def written(table: IcebergTable, work: MergeBuild, name: str, *only: Task) -> Mapping[Task, StagedFile]:
     paths = {task: f"{table.location}/metadata/{name}-{task.name}" for task in only or work.made.tasks}
-    return build(table, work, paths)
+    reader = copy(work.reader)
+    reader.table = table
+    return replace(work, reader=reader)(Step(name="merge"), paths)
 
 
 def same(apart: Done, here: Done) -> bool:
@@ -391,7 +394,7 @@ def test_readers_see_the_same_after_workers_merged(workers: Engines, tmp_path: P
     skewed(folder)
     before, also_before = view(STORAGE.read, metadata_of(folder)), by_pyiceberg(folder)
     table = opened(folder, workers())
-    plan = VERB.plan(table, MergePolicy(min_files=1).to_json(), as_of_ms=NOW_MS)
+    plan = VERB.plan(table, MergePolicy(min_files=1), as_of_ms=NOW_MS)
     runtime = Runtime(
         now_ms=lambda: NOW_MS,
         new_uuid=lambda: str(uuid.uuid4()),

@@ -37,10 +37,10 @@ def build(folder: Path, change: Callable[[bytes], bytes]) -> None:
         made.vectors(f"v{number}", {f"f{number}": {1, 2, 3 + number}})
         made.commit(2 + number)
     table = open_table(made.publish(), storage_options={}, on_event=lambda _: None)
-    plan = VERB.plan(table, MergePolicy().to_json(), as_of_ms=0)
-    (step,) = plan.steps
+    planned = VERB.plan(table, MergePolicy(), as_of_ms=0)
+    (step,) = planned.plan.steps
     table.storage = SpoilingStorage(change)
-    VERB.build(table, step, {task: table.staging_path("m", task) for task in step.tasks})
+    planned.build(step, {task: table.staging_path("m", task) for task in step.tasks})
 
 
 def test_a_new_puffin_file_that_reads_back_as_written_is_accepted(tmp_path: Path) -> None:

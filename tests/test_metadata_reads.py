@@ -15,7 +15,7 @@ def test_an_expiry_reads_the_version_that_it_committed_once(tmp_path: Path) -> N
     made = a_history(str(tmp_path / "t"))
     table, storage = opened(made.location, None)
     verb = VERBS["expire-snapshots"]
-    plan = verb.plan(table, ExpirePolicy(older_than_ms=AS_OF_MS, retain_last=2).to_json(), as_of_ms=AS_OF_MS)
+    plan = verb.plan(table, ExpirePolicy(older_than_ms=AS_OF_MS, retain_last=2), as_of_ms=AS_OF_MS)
     runtime = system_runtime(on_event=lambda _: None, host="here", process_id=1)
     report = apply(plan, table, verb, runtime)
     assert report.status == "done"

@@ -14,8 +14,10 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import Field, Schema, convert_to_deltalake
 
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
+from iceberg_cli.delta.verbs.policies import ExpirePolicy
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.nested_tables import NestedTables
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage
@@ -59,8 +61,12 @@ def rows_of(folder: Path) -> int:
     return int(DeltaRs(folder).to_pyarrow_table().num_rows)
 
 
+def prepared(root: Path, **policy: Any) -> Planned:
+    return VERB.plan(opened(root), ExpirePolicy.from_json(policy), as_of_ms=NOW_MS)
+
+
 def planned(root: Path, **policy: Any) -> Plan:
-    return VERB.plan(opened(root), policy, as_of_ms=NOW_MS)
+    return prepared(root, **policy).plan
 
 
 def going(plan: Plan, root: Path) -> set[str]:
@@ -97,9 +103,9 @@ def test_files_of_a_folder_that_became_a_table_are_not_planned(
 def test_files_of_a_folder_that_became_a_table_after_the_plan_stay(
     outer: Path, tmp_path: Path, mode: str
 ) -> None:
-    plan = planned(outer, **policy_of(mode, outer, tmp_path))
+    made = prepared(outer, **policy_of(mode, outer, tmp_path))
     convert(outer / "sub")
-    report = apply(plan, opened(outer), VERB, a_shell())
+    report = apply(made, opened(outer), VERB, a_shell())
     assert (report.status, report.kept_again) == ("done", 2)
     assert not (outer / "gone.parquet").exists()
     assert rows_of(outer / "sub") == 4

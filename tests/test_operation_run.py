@@ -23,6 +23,7 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.operation.records import CommitIntent, Line, StepState
 from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.runner import OperationRun
@@ -191,11 +192,20 @@ def _words(paths: Iterable[str]) -> str:
     return " ".join(paths)
 
 
+class AnyPolicy:
+    """A policy that is what the plan says."""
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Mapping[str, Any]:
+        return value
+
+
 class RunVerb:
     """The verb port: gives the plans it was told to, or the one that was shown."""
 
-    operation = "expire-snapshots"
-    columns = ("deleted_data_files_count",)
+    name = "expire-snapshots"
+    policy = AnyPolicy
+    result_columns = ("deleted_data_files_count",)
 
     def __init__(self, trace: list[str]) -> None:
         self.trace = trace
@@ -210,18 +220,20 @@ class RunVerb:
         policy: Mapping[str, Any],
         *,
         as_of_ms: int,
-        shown: Plan | None = None,
-    ) -> Plan:
+        within: Plan | None = None,
+        earlier: Build | None = None,
+    ) -> Planned:
         assert isinstance(table, RunTable)
         self.trace.append("plan")
-        assert shown is not None
+        assert within is not None
+        assert earlier == self.build
         self.asked.append((policy, as_of_ms))
-        found = self.plans.pop(0) if self.plans else shown
+        found = self.plans.pop(0) if self.plans else within
         if isinstance(found, Exception):
             raise found
-        return found
+        return Planned(plan=found, build=self.build)
 
-    def build(self, _table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+    def build(self, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         self.trace.append(f"build {_words(paths.values())}")
         if self.broken is not None:
             raise self.broken
@@ -242,6 +254,7 @@ class Run(OperationRun):
         run = Run(
             shown=self.shown,
             shown_file=self.shown_file,
+            build=self.build,
             table=self.table,
             verb=self.verb,
             runtime=self.runtime,
@@ -254,7 +267,7 @@ class Run(OperationRun):
 
 
 def a_step(name: str, *tasks: Task, **values: Any) -> Step:
-    return Step(**{"name": name, "tasks": tasks, "change": CHANGE, "work": "some", **values})
+    return Step(**{"name": name, "tasks": tasks, "change": CHANGE, **values})
 
 
 ONE, TWO = a_step("one", A, B), a_step("two", C)
@@ -315,6 +328,7 @@ def a_run(
     run = Run(
         shown=shown,
         shown_file="shown",
+        build=verb.build,
         table=table,
         verb=verb,
         runtime=runtime,
@@ -576,13 +590,6 @@ def test_no_known_outcome_discards_nothing(tmp_path: Path) -> None:
 
 
 # -- planned again ---------------------------------------------------------------------------------------------
-
-
-def test_what_a_saved_plan_lacks_is_planned_again(tmp_path: Path) -> None:
-    run = a_run(tmp_path, replace(ONE, work=None))
-    run.verb.plans = [replace(run.shown, steps=(ONE,))]
-    assert finish(run).status == "done"
-    assert run.trace.count("plan") == 1
 
 
 def test_nothing_is_planned_again_on_the_base_that_was_shown(tmp_path: Path) -> None:

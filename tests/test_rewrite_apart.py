@@ -84,8 +84,7 @@ def a_file(numbers: random.Random, by: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def planned(table: Opened, **values: Any) -> Rewrite:
-    (step,) = table.plan(VERB, policy(**values)).steps
-    (found,) = step.work
+    (found,) = table.prepare(VERB, policy(**values)).build.rewrites
     return found
 
 
@@ -145,7 +144,7 @@ def test_a_table_that_workers_rewrote_reads_as_before(workers: Engines, tmp_path
     table = a_table(tmp_path, 3)
     before = live_entries(table)
     table.table.use(workers())
-    report = table.apply(table.plan(VERB, policy(target_size_bytes=6 * KIB)))
+    report = table.apply(table.prepare(VERB, policy(target_size_bytes=6 * KIB)))
     assert report.counts["rewritten_manifests_count"] == 8
     assert report.counts["added_manifests_count"] > 2
     assert live_entries(table) == before

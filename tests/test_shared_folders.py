@@ -11,8 +11,10 @@ import pytest
 from deltalake import write_deltalake
 
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
+from iceberg_cli.delta.verbs.policies import ExpirePolicy
 from iceberg_cli.errors import Refused
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from tests.builders import ADDED, EXISTING
 from tests.cli.lakes import AS_OF_MS, CatalogTable, catalog_table, listing, rows
@@ -170,8 +172,13 @@ def age(table: Hazard) -> None:
             os.utime(path, ns=(OLD_MS * 1_000_000,) * 2)
 
 
+def prepared(table: Hazard, **policy: Any) -> Planned:
+    chosen = ExpirePolicy.from_json(policy)
+    return VERB.plan(opened(f"{table.location}/_delta_log"), chosen, as_of_ms=NOW_MS)
+
+
 def planned(table: Hazard, **policy: Any) -> Plan:
-    return VERB.plan(opened(f"{table.location}/_delta_log"), policy, as_of_ms=NOW_MS)
+    return prepared(table, **policy).plan
 
 
 def going(table: Hazard, **policy: Any) -> set[str]:
@@ -198,10 +205,10 @@ def test_a_vacuum_keeps_what_iceberg_metadata_in_its_folder_reaches(uniform: Haz
 
 
 def test_a_vacuum_keeps_what_iceberg_metadata_reaches_that_came_after_the_plan(uniform: Hazard) -> None:
-    plan = planned(uniform)
+    made = prepared(uniform)
     publish(uniform)
     before = set(listing(Path(uniform.location)))
-    report = apply(plan, opened(f"{uniform.location}/_delta_log"), VERB, a_shell())
+    report = apply(made, opened(f"{uniform.location}/_delta_log"), VERB, a_shell())
     assert report.status == "done"
     assert before - set(listing(Path(uniform.location))) == {"data/gone"}
 

@@ -12,10 +12,11 @@ import pytest
 from iceberg_cli.cli.context import now_ms
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
+from iceberg_cli.delta.verbs.policies import ExpirePolicy
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.apply import apply
-from iceberg_cli.plan.plan import Plan
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.storage import open_storage
 from tests.builders import ADDED, DAY_MS, EXISTING
 from tests.cli.lakes import AS_OF_MS
@@ -118,9 +119,9 @@ def opened(server: S3Server, bucket: str, *allowed: str) -> DeltaTable:
     return table
 
 
-def planned(table: DeltaTable) -> Plan:
+def planned(table: DeltaTable) -> Planned:
     """What goes in twenty days."""
-    return VERB.plan(table, {}, as_of_ms=now_ms() + 20 * DAY_MS)
+    return VERB.plan(table, ExpirePolicy(), as_of_ms=now_ms() + 20 * DAY_MS)
 
 
 def test_a_delta_table_that_is_all_of_a_bucket_is_vacuumed_once_the_bucket_is_allowed(
@@ -130,7 +131,7 @@ def test_a_delta_table_that_is_all_of_a_bucket_is_vacuumed_once_the_bucket_is_al
     table = opened(s3_server, bucket)
     before = set(table.storage.paths(bucket))
     plan = planned(table)
-    [reason] = plan.blocked_by
+    [reason] = plan.plan.blocked_by
     assert reason.startswith(
         f"the table's location is all of {bucket}, and others may have files there: 2 files, 8 b"
     )

@@ -10,7 +10,7 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.journal import Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import take_over
 from iceberg_cli.operation.ports import Table
-from iceberg_cli.operation.records import CommitIntent, Operation
+from iceberg_cli.operation.records import Operation
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import gaps
 from iceberg_cli.plan.plan import Plan
@@ -45,7 +45,7 @@ def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | 
     take_over(journal, runtime)
     orphans = _orphans(table, journal, operation)
     if operation.table_uuid == base.table_uuid:
-        marks = [operation_id, *(intent.commit_uuid for intent in journal.records(CommitIntent))]
+        marks = journal.marks()
         for state in states:
             unreferenced = state.intent is None or state.outcome == "conflict"
             table.discard([*state.leftovers, *(state.staged if unreferenced else ())], marks=marks)

@@ -24,25 +24,25 @@ from iceberg_cli.operation.abandonment import abandon
 from iceberg_cli.operation.clocks import check_before_commit, check_before_sweep
 from iceberg_cli.operation.journal import PLAN_FILE, keep, load_plan
 from iceberg_cli.operation.late_files import close, look_again, take_over
-from iceberg_cli.operation.ports import Table, Verb
-from iceberg_cli.operation.records import VERSION, Begin, CommitIntent, Operation
+from iceberg_cli.operation.ports import Planned, Table, Verb
+from iceberg_cli.operation.records import VERSION, Begin, Operation
 from iceberg_cli.operation.removal_parts import in_parts
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime, system_runtime
-from iceberg_cli.plan.plan import Base, Plan, encode
+from iceberg_cli.plan.plan import Base, encode
 from iceberg_cli.plan.removals import as_files
 from iceberg_cli.plan.report import Report
 
 __all__ = ["Runtime", "Table", "Verb", "abandon", "apply", "resume", "system_runtime"]
 
 
-def apply(plan: Plan, table: Table, verb: Verb, runtime: Runtime) -> Report:
+def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Report:
     """Carry out a plan that an operator has seen.
 
     Args:
-        plan: with its removals.
+        planned: the plan, with its removals, and what builds its files.
         table: where it applies; loaded anew for every attempt.
-        verb: plans again, and builds staged files.
+        verb: plans again.
         runtime: clock, ids, limits.
 
     Returns:
@@ -53,13 +53,14 @@ def apply(plan: Plan, table: Table, verb: Verb, runtime: Runtime) -> Report:
         CommitConflict, CommitStateUnknown, CorruptFile, BackendUnavailable, Interrupted.
     """
     started_ms = runtime.now_ms()
+    plan = planned.plan
     if plan.blocked_by:
         raise Refused(
             f"Cannot {plan.operation} {plan.table['name']}: " + "; ".join(plan.blocked_by),
             next_step="--dry-run shows what would be done.",
         )
     if not plan.due:
-        counts = dict.fromkeys(verb.columns, 0)
+        counts = dict.fromkeys(verb.result_columns, 0)
         return Report(
             operation=plan.operation,
             operation_id=None,
@@ -95,7 +96,13 @@ def apply(plan: Plan, table: Table, verb: Verb, runtime: Runtime) -> Report:
     keep(files, journal)
     journal.put(PLAN_FILE, document)
     run = OperationRun(
-        shown=plan, shown_file=files.name, table=table, verb=verb, runtime=runtime, journal=journal
+        shown=plan,
+        shown_file=files.name,
+        build=planned.build,
+        table=table,
+        verb=verb,
+        runtime=runtime,
+        journal=journal,
     )
     return run.finish(started_ms)
 
@@ -131,12 +138,14 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         take_over(journal, runtime)
         return look_again(table, journal, operation, runtime)
     loaded = load_plan(journal)
+    verb = verbs[operation.operation]
     if loaded is not None:
         run = OperationRun(
             shown=loaded[0],
             shown_file=loaded[1],
+            build=verb.unconditional(table),
             table=table,
-            verb=verbs[operation.operation],
+            verb=verb,
             runtime=runtime,
             journal=journal,
             resumed=True,
@@ -147,7 +156,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
     for state in operation.steps.values():
         if state.sweep_after_ms is not None and not state.done:
             check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
-    marks = [operation_id, *(intent.commit_uuid for intent in journal.records(CommitIntent))]
+    marks = journal.marks()
     table.discard([path for state in operation.steps.values() for path in state.leftovers], marks=marks)
     if loaded is None or operation.next_action() == "discard":
         table.discard([path for state in operation.steps.values() for path in state.staged], marks=marks)

@@ -17,7 +17,16 @@ from typing import TypeVar
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile, TakenOver
-from iceberg_cli.operation.records import Begin, Close, Line, Operation, Record, fold, records_of
+from iceberg_cli.operation.records import (
+    Begin,
+    Close,
+    CommitIntent,
+    Line,
+    Operation,
+    Record,
+    fold,
+    records_of,
+)
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import RemovalFiles, Removals, load
@@ -176,6 +185,10 @@ class Journal:
     def records(self, kind: type[Kind]) -> list[Kind]:
         """All records of a kind, in order."""
         return [record for record in self._records() if isinstance(record, kind)]
+
+    def marks(self) -> list[str]:
+        """What is in the names of the operation's files: its id, and the UUIDs of its commits."""
+        return [self.operation_id, *(intent.commit_uuid for intent in self.records(CommitIntent))]
 
     def put(self, name: str, data: bytes) -> None:
         """A file beside the records, such as the plan; the same bytes may be there already."""

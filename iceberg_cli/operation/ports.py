@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
@@ -13,35 +14,85 @@ from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removals import Removals
 
 
+class Build(Protocol):
+    """Writes the new files of a plan, with what was read to make it."""
+
+    def __call__(self, step: Step, paths: Mapping[Task, str], /) -> Mapping[Task, StagedFile]:
+        """Write the files of some of a step's tasks, put-if-absent, each to its path."""
+        ...
+
+
+def nothing_to_build(step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+    """The build of a plan without tasks."""
+    raise AssertionError(f"{step.name} has nothing to build, and {len(paths)} paths for it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan, and what carries out its tasks."""
+
+    plan: Plan
+    build: Build = nothing_to_build
+
+
+class Policy(Protocol):
+    """What the operator asked of a verb; `to_json` is what `Plan.policy` holds."""
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The policy of a plan.
+
+        Raises:
+            UsageError: it makes no sense.
+        """
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        ...
+
+
 class Verb(Protocol):
-    """What `apply` needs of a verb. The table is of the verb's own format."""
+    """A verb of one format, whose tables it takes."""
 
     @property
-    def operation(self) -> str:
+    def name(self) -> str:
         """Its name on the command line."""
         ...
 
     @property
-    def columns(self) -> Sequence[str]:
-        """The result columns of its report."""
+    def policy(self) -> type[Policy]:
+        """The type of its policies."""
+        ...
+
+    @property
+    def result_columns(self) -> Sequence[str]:
+        """The columns of its report."""
         ...
 
     def plan(
-        self, table: Any, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
-        """What the verb would do to the table as loaded last, with its removals.
+        self,
+        table: Any,
+        policy: Any,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,
+    ) -> Planned:
+        """What the verb would do to a table, with its removals.
 
         Args:
             table: loaded anew by this call.
-            policy: what the operator asked for, as `Plan.policy` holds it.
+            policy: what the operator asked for.
             as_of_ms: the "now" of every age.
-            shown: the plan that this one takes the place of; it should do nothing that `shown` does not list.
+            within: the plan that this one takes the place of; it should do nothing that `within` does not list.
+            earlier: of that plan, where this process made it: what it has read and written is used again.
         """
         ...
 
-    def build(self, table: Any, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
-        """Write the new files of some of a step's tasks, put-if-absent, each to its path."""
-        ...
+    def unconditional(self, table: Any) -> Build:  # noqa: ARG002 - the port's signature
+        """What builds the tasks of unconditional steps, each of which says all that it takes."""
+        return nothing_to_build
 
 
 class Table(Protocol):

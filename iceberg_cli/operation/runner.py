@@ -19,7 +19,7 @@ from iceberg_cli.errors import (
 from iceberg_cli.operation.journal import Journal, keep, load_removals
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
-from iceberg_cli.operation.ports import Table, Verb
+from iceberg_cli.operation.ports import Build, Planned, Table, Verb
 from iceberg_cli.operation.records import (
     CommitIntent,
     CommitOutcome,
@@ -50,6 +50,7 @@ class OperationRun:
 
     shown: Plan
     shown_file: str  # its removals in the journal
+    build: Build  # of `shown`
     table: Table
     verb: Verb
     runtime: Runtime
@@ -101,7 +102,7 @@ class OperationRun:
     def _report(self, status: str, started_ms: int) -> Report:
         """What the journal tells, and what this process noticed."""
         stated = report_of(
-            self.shown, self.journal, columns=self.verb.columns, removals=self._removals, status=status
+            self.shown, self.journal, columns=self.verb.result_columns, removals=self._removals, status=status
         )
         waiting = () if status == "nothing_to_do" else self._operation().uncommitted()
         if waiting:
@@ -148,9 +149,11 @@ class OperationRun:
             self.runtime.check_stop("Earlier steps are done.")
             base = self.table.load()
             try:
-                current, now_step = self._replanned(step, base, first=first)
+                planned = self._replanned(step, base, first=first)
+                current = planned.plan
+                now_step = step if step.unconditional else current.step(step.name)
                 if now_step is not None:
-                    staged = self._stage(now_step, self._still_there(step, staged))
+                    staged = self._stage(now_step, self._still_there(step, staged), planned.build)
             except CorruptFile as error:
                 # It could never be finished: whatever goes on with it finds the same damage. Only where workers may
                 # still write for it, it stays open until they have ended.
@@ -203,14 +206,12 @@ class OperationRun:
         place = [each.name for each in self.shown.steps].index(step.name)
         return place > 0 and self._state(self.shown.steps[place - 1]).metadata_location is not None
 
-    def _replanned(self, step: Step, base: Base, *, first: bool) -> tuple[Plan, Step | None]:
-        """The plan for the base at hand and the step's place in it."""
-        if step.unconditional:
-            return self.shown, step
-        if first and base == self.shown.base and not self.resumed and not step.saved:
-            return self.shown, step
-        shown = self.shown
-        current = self.verb.plan(self.table, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
+    def _replanned(self, step: Step, base: Base, *, first: bool) -> Planned:
+        """The plan for the base at hand; the one that was shown where the step is carried out as it was shown."""
+        if step.unconditional or (first and base == self.shown.base and not self.resumed):
+            return Planned(plan=self.shown, build=self.build)
+        planned = self._plan_again()
+        current = planned.plan
         if current.blocked_by:
             self._close_unsent()
             raise Refused(
@@ -226,7 +227,12 @@ class OperationRun:
                 f"such as {more[0]}",
                 state=self._state_of_steps(),
             )
-        return current, next((found for found in current.steps if found.name == step.name), None)
+        return planned
+
+    def _plan_again(self) -> Planned:
+        shown = self.shown
+        policy = self.verb.policy.from_json(shown.policy)
+        return self.verb.plan(self.table, policy, as_of_ms=shown.as_of_ms, within=shown, earlier=self.build)
 
     def _close_unsent(self) -> None:
         """Close the operation if none of its steps is under way: each is done, or was never committed."""
@@ -255,7 +261,7 @@ class OperationRun:
         self.removals[files.name] = removals
         return files.name
 
-    def _stage(self, step: Step, staged: Mapping[Task, StagedFile]) -> dict[Task, StagedFile]:
+    def _stage(self, step: Step, staged: Mapping[Task, StagedFile], build: Build) -> dict[Task, StagedFile]:
         """Build what this plan still lacks, discard what it no longer needs."""
         self._discard(step, [file.path for task, file in staged.items() if task not in step.tasks])
         files = {task: file for task, file in staged.items() if task in step.tasks}
@@ -266,7 +272,7 @@ class OperationRun:
             paths = {task: self.table.staging_path(self._mark(), task) for task in missing}
             by_workers = self.table.workers_write
             self.journal.append(Stage(step=step.name, paths=tuple(paths.values()), by_workers=by_workers))
-            files |= self.verb.build(self.table, step, paths)
+            files |= build(step, paths)
         return files
 
     def _still_there(self, step: Step, staged: Mapping[Task, StagedFile]) -> Mapping[Task, StagedFile]:
@@ -425,7 +431,7 @@ class OperationRun:
         if step.unconditional or self.table.send_again_ms is not None:
             return None
         try:
-            self.verb.plan(self.table, self.shown.policy, as_of_ms=self.shown.as_of_ms, shown=self.shown)
+            self._plan_again()
         except CorruptFile as error:
             return f"the table is damaged: {error.message}"
         return None

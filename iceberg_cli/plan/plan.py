@@ -149,13 +149,6 @@ class Step:
     unconditional: bool = False
     tasks: tuple[Task, ...] = ()
     change: Change | None = None
-    work: Any = field(default=None, compare=False, repr=False)  # what the verb needs to build its tasks
-
-    @property
-    def saved(self) -> bool:
-        """Whether it was read from a document, which lacks what is needed to carry it out."""
-        drafted = self.change is not None and isinstance(self.change.draft, SavedDraft)
-        return drafted or (bool(self.tasks) and self.work is None)
 
     def to_json(self) -> dict[str, Any]:
         """JSON form."""
@@ -189,6 +182,10 @@ class Plan:
     removals: Removals | None = None  # None until it is found out which files go
     early: str | None = None  # why it does not count as due yet, in words
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
+
+    def step(self, name: str) -> Step | None:
+        """The step of a name, if it has one."""
+        return next((step for step in self.steps if step.name == name), None)
 
     @property
     def due(self) -> bool:

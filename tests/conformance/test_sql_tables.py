@@ -228,9 +228,7 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
         system_runtime(on_event=lambda _: None, host=host, process_id=1)
         for host in ("one.example", "two.example")
     ]
-    plan = VERBS["expire-snapshots"].plan(
-        first, ExpirePolicy(older_than_ms=now_ms).to_json(), as_of_ms=now_ms
-    )
+    plan = VERBS["expire-snapshots"].plan(first, ExpirePolicy(older_than_ms=now_ms), as_of_ms=now_ms)
     reports: list[Report] = []
 
     def take_over() -> None:
@@ -241,7 +239,7 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
     second_done = threading.Thread(target=take_over)
     second_done.start()
     with pytest.raises(TakenOver):
-        apply(plan, first, VERBS[plan.operation], shells[0])
+        apply(plan, first, VERBS[plan.plan.operation], shells[0])
     first_done.set()
     second_done.join(20)
     assert [report.status for report in reports] == ["done"]

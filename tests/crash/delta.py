@@ -13,7 +13,7 @@ from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import Runtime, apply, resume
-from iceberg_cli.plan.plan import Plan
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.report import Report
 from tests.builders import DAY_MS, NOW_MS
 from tests.crash.simulation import Act, Crash, Script, SimStorage, World, unseen
@@ -144,8 +144,9 @@ class DeltaProcess:
     def effects(self) -> list[str]:
         return self.storage.trace
 
-    def plan(self) -> Plan:
-        return VERBS[self.operation].plan(self.table, self.policy, as_of_ms=NOW_MS)
+    def plan(self) -> Planned:
+        verb = VERBS[self.operation]
+        return verb.plan(self.table, verb.policy.from_json(self.policy), as_of_ms=NOW_MS)
 
     def run(self) -> Report:
         """Settle, plan and apply."""

@@ -206,7 +206,7 @@ class Scene:
             verb.process(self.world).run()
             self.check()
         assert verb.process(self.world).run().status == "nothing_to_do"
-        assert not verb.process(self.world).plan().due
+        assert not verb.process(self.world).plan().plan.due
         self.check_reading(verb)
         assert self.leftovers() == set()
 

@@ -22,6 +22,7 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
 from iceberg_cli.operation.apply import Runtime, apply, resume
 from iceberg_cli.operation.outcomes import Attempt, Unknown
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.plan import Plan
@@ -313,11 +314,12 @@ class Process:
         """`expire-snapshots --yes`."""
         if settle:
             list(recover_all(self.table, self.runtime, verbs=VERBS))
-        self.shown = self.plan()
-        return apply(self.shown, self.table, VERBS[self.shown.operation], self.runtime)
+        planned = self.plan()
+        self.shown = planned.plan
+        return apply(planned, self.table, VERBS[self.shown.operation], self.runtime)
 
-    def plan(self) -> Plan:
-        return VERBS["expire-snapshots"].plan(self.table, self.policy.to_json(), as_of_ms=NOW_MS)
+    def plan(self) -> Planned:
+        return VERBS["expire-snapshots"].plan(self.table, self.policy, as_of_ms=NOW_MS)
 
     def resume(self) -> list[Report]:
         """`resume`, for all operations."""

@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.policies import ExpirePolicy
 from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused
 from iceberg_cli.operation.apply import abandon, apply
+from iceberg_cli.operation.ports import Build, Planned, nothing_to_build
 from iceberg_cli.plan.plan import Change, Plan, Step
 from tests.builders import NOW_MS
 from tests.crash.budget import few_or_many, some
@@ -249,31 +250,38 @@ class ThreeSteps:
     """A verb of a beginning, an end that follows it unconditionally, and something else; the beginning can go."""
 
     beginning_goes: bool
-    operation: str = "three-steps"
-    columns: tuple[str, ...] = ()
+    name: str = "three-steps"
+    result_columns: tuple[str, ...] = ()
+    policy: type[ExpirePolicy] = ExpirePolicy
 
     def plan(
-        self, table: DeltaTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: DeltaTable,
+        policy: ExpirePolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,  # noqa: ARG002 - the port's signature
+    ) -> Planned:
         steps = [
             Step(name="beginning", change=saying("BEGINNING")),
             Step(name="end", change=saying("END"), unconditional=True),
             Step(name="other", change=saying("OTHER")),
         ]
         plan = Plan(
-            operation=self.operation,
+            operation=self.name,
             base=table.load(),
             table=table.describe(),
             as_of_ms=as_of_ms,
             options={},
-            policy=policy,
+            policy=policy.to_json(),
             # Planned again there is no end, as a VACUUM that found nothing has none.
-            steps=tuple(steps if shown is None else steps[2 if self.beginning_goes else 0 :: 2]),
+            steps=tuple(steps if within is None else steps[2 if self.beginning_goes else 0 :: 2]),
         )
-        return table.resolve(plan)
+        return Planned(plan=table.resolve(plan))
 
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Any, str]) -> Mapping[Any, Any]:  # noqa: ARG002
-        raise AssertionError("nothing is staged")
+    def unconditional(self, _table: DeltaTable) -> Build:
+        return nothing_to_build
 
 
 def saying(operation: str) -> Change:
@@ -288,14 +296,14 @@ def test_an_unconditional_step_follows_the_commit_before_it_or_is_left_out(
 ) -> None:
     verb = ThreeSteps(beginning_goes=beginning_goes)
     trial = DeltaProcess(world=a_delta_world())
-    apply(verb.plan(trial.table, {}, as_of_ms=NOW_MS), trial.table, verb, trial.runtime)
+    apply(verb.plan(trial.table, ExpirePolicy(), as_of_ms=NOW_MS), trial.table, verb, trial.runtime)
     assert operations_of(trial.world)[3:] == ["BEGINNING", "END", "OTHER"]
     number = trial.effects.index(f"put {version_path(3)}")
     # Another writer takes the version: the first attempt is refused, and the verb plans again.
     world = a_delta_world()
     raced = Script(before={number: lambda: commit_to(world, an_add("f.parquet"))})
     process = DeltaProcess(world=world, script=raced)
-    apply(verb.plan(process.table, {}, as_of_ms=NOW_MS), process.table, verb, process.runtime)
+    apply(verb.plan(process.table, ExpirePolicy(), as_of_ms=NOW_MS), process.table, verb, process.runtime)
     assert operations_of(world)[4:] == expected
 
 

@@ -208,7 +208,7 @@ def test_a_feature_that_nobody_knows_stops_the_verb_at_any_effect(name: str, bud
         there = {path for path in scene.world.files if path.rpartition("/")[0] == ROOT}
         with suppress(Refused):
             verb.process(scene.world).resume()
-        plan = verb.process(scene.world).plan()
+        plan = verb.process(scene.world).plan().plan
         assert plan.blocked_by or not plan.due
         scene.check()
         assert not is_ours(scene.world.files, scene.newest), trace[number]

@@ -83,7 +83,9 @@ def run(root: Path, operation: str, storage: Raced) -> None:
         on_event=unseen,
     )
     runtime = system_runtime(on_event=unseen, host="here", process_id=1, sweep_batch=2)
-    plan = VERBS[operation].plan(table, VERBS_ASKED[operation], as_of_ms=runtime.now_ms())
+    plan = VERBS[operation].plan(
+        table, VERBS[operation].policy.from_json(VERBS_ASKED[operation]), as_of_ms=runtime.now_ms()
+    )
     apply(plan, table, VERBS[operation], runtime)
 
 

@@ -32,8 +32,8 @@ from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.ports import Planned
 from iceberg_cli.operation.recovery import recover_all
-from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from tests.builders import NOW_MS
 from tests.crash.budget import deep_unless, few_or_many, some
@@ -188,9 +188,10 @@ class Lake:
         list(recover_all(process.table, process.runtime, verbs=VERBS))
         return apply(self.plan(process), process.table, VERBS[self.case.verb], process.runtime)
 
-    def plan(self, process: Process) -> Plan:
+    def plan(self, process: Process) -> Planned:
         """The verb's plan now."""
-        return VERBS[self.case.verb].plan(process.table, self.case.policy, as_of_ms=NOW_MS)
+        verb = VERBS[self.case.verb]
+        return verb.plan(process.table, verb.policy.from_json(self.case.policy), as_of_ms=NOW_MS)
 
     def check(self) -> set[str]:
         """What must hold at any time; returns what the table reaches."""
@@ -225,7 +226,7 @@ class Lake:
         self.run(self.process())
         needed = self.check()
         assert set(self.world.files) == needed
-        assert self.plan(self.process()).steps == ()
+        assert self.plan(self.process()).plan.steps == ()
 
 
 def undisturbed(lake: Lake) -> list[str]:
@@ -251,7 +252,7 @@ ACTS: Mapping[str, Callable[[Engine], None]] = {
 
 def test_an_undisturbed_run_changes_no_row_and_leaves_nothing_to_do(lake: Lake) -> None:
     here = lake.copy()
-    assert here.plan(here.process()).due
+    assert here.plan(here.process()).plan.due
     assert here.run(here.process()).status == "done"
     here.finish()
 
@@ -364,7 +365,8 @@ def other_verb(lake: Lake, case: Case, *, settles: bool) -> Callable[[], None]:
         with contextlib.suppress(IcebergCliError):
             if settles:
                 list(recover_all(process.table, process.runtime, verbs=VERBS))
-            plan = VERBS[case.verb].plan(process.table, case.policy, as_of_ms=NOW_MS)
+            verb = VERBS[case.verb]
+            plan = verb.plan(process.table, verb.policy.from_json(case.policy), as_of_ms=NOW_MS)
             apply(plan, process.table, VERBS[case.verb], process.runtime)
         lake.check()
 

@@ -285,13 +285,13 @@ def test_closed_journal_that_was_half_deleted_is_cleaned_up(interrupted: Scene) 
 def test_plan_that_was_made_for_another_table_is_refused() -> None:
     scene = a_scene()
     process = Process(world=scene.world)
-    plan = process.plan()
+    planned = process.plan()
     document = json.loads(scene.world.files[scene.current])
     document["table-uuid"] = "11111111-1111-1111-1111-111111111111"
     scene.world.files[scene.current] = json.dumps(document).encode()
     fresh = Process(world=scene.world)
     with pytest.raises(Refused, match="made for table"):
-        apply(plan, fresh.table, VERBS[plan.operation], fresh.runtime)
+        apply(planned, fresh.table, VERBS[planned.plan.operation], fresh.runtime)
     assert journal_files(scene) == []
 
 

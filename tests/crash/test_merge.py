@@ -83,8 +83,9 @@ class Merger(Process):
         """Settle, plan and apply."""
         self.resume()
         verb = VERBS["merge-dvs"]
-        self.shown = verb.plan(self.table, self.asked.to_json(), as_of_ms=NOW_MS)
-        return apply(self.shown, self.table, verb, self.runtime)
+        planned = verb.plan(self.table, self.asked, as_of_ms=NOW_MS)
+        self.shown = planned.plan
+        return apply(planned, self.table, verb, self.runtime)
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +221,7 @@ def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
     here: Here, other: Callable[[DeleteTable, Seen], None], budget: int
 ) -> None:
     planning = Merger(world=here.copy().world)
-    made = VERBS["merge-dvs"].plan(planning.table, ONE_BY_ONE.to_json(), as_of_ms=NOW_MS)
+    made = VERBS["merge-dvs"].plan(planning.table, ONE_BY_ONE, as_of_ms=NOW_MS).plan
     saved = plan_from_json(made.to_json(), removals=made.removals, path="plan.json")
     for number, effect in some(list(enumerate(effects_of(here, ONE_BY_ONE))), budget):
         there = here.copy()
@@ -231,7 +232,9 @@ def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
             expected.append(there.seen())
 
         process = Merger(world=there.world, script=Script(before={number: disturb}))
-        apply(saved, process.table, VERBS["merge-dvs"], process.runtime)
+        verb = VERBS["merge-dvs"]
+        planned = verb.plan(process.table, ONE_BY_ONE, as_of_ms=NOW_MS, within=saved)
+        apply(planned, process.table, verb, process.runtime)
         assert there.seen() == expected[0], effect
         there.check_tidy()
 

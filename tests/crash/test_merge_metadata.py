@@ -133,11 +133,11 @@ def test_a_merge_that_was_planned_on_version_2_makes_no_vectors_after_an_upgrade
     lake = Lake.of(Case("merge-dvs", MERGE, second))
     process = lake.process()
     plan = lake.plan(process)
-    assert not plan.due
+    assert not plan.plan.due
     lake.disturb(upgrade)()
     report = apply(plan, process.table, VERBS["merge-dvs"], process.runtime)
     assert (report.status, process.effects) == ("nothing_to_do", [])
     again = lake.process()
-    fresh = VERBS["merge-dvs"].plan(again.table, MERGE, as_of_ms=NOW_MS)
+    fresh = VERBS["merge-dvs"].plan(again.table, MergePolicy.from_json(MERGE), as_of_ms=NOW_MS)
     assert apply(fresh, again.table, VERBS["merge-dvs"], again.runtime).status == "done"
     lake.finish()

@@ -137,7 +137,7 @@ def test_commit_whose_effects_show_is_taken_for_done_where_no_log_shows_it(scene
 def test_attempt_that_two_processes_send_is_a_success_for_both(scene: Scene, number: int) -> None:
     """One resumed the operation of the other, and its swap comes first, before either effect of the other."""
     one, other = Process(world=scene.world), Process(world=scene.world)
-    (step,) = one.plan().steps
+    (step,) = one.plan().plan.steps
     attempt = one.table.bind(
         step,
         {},
@@ -270,9 +270,9 @@ def test_crash_anywhere_while_denied_deletions_are_retried(scene: Scene) -> None
 
 def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
     process = Process(world=scene.world)
-    plan = process.plan()
+    planned = process.plan()
     del scene.world.files[scene.writer.data_path("e")]
-    report = apply(plan, process.table, VERBS[plan.operation], process.runtime)
+    report = apply(planned, process.table, VERBS[planned.plan.operation], process.runtime)
     assert report.status == "done"
     assert report.counts["deleted_data_files_count"] == 3
     scene.check_finished()

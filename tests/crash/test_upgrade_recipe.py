@@ -44,7 +44,12 @@ def a_world() -> World:
 
 def run(process: Process) -> Report:
     list(recover_all(process.table, process.runtime, verbs=VERBS))
-    return apply(VERB.plan(process.table, POLICY, as_of_ms=NOW_MS), process.table, VERB, process.runtime)
+    return apply(
+        VERB.plan(process.table, VERB.policy.from_json(POLICY), as_of_ms=NOW_MS),
+        process.table,
+        VERB,
+        process.runtime,
+    )
 
 
 def rows(world: World, ref: str) -> dict[str, int]:

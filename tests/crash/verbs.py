@@ -11,8 +11,10 @@ import pyarrow as pa
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS as REAL_VERBS
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
 from iceberg_cli.operation.apply import Verb, apply, resume
 from iceberg_cli.operation.outcomes import Attempt
+from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
@@ -34,33 +36,39 @@ def setting(name: str, value: str) -> Change:
 class FakeVerb:
     """Properties say how far it is; its staged files are notes of the lengths of what they were made from."""
 
-    operation: str
-    columns: tuple[str, ...] = ()
+    name: str
+    result_columns: tuple[str, ...] = ()
+    policy: type[ExpirePolicy] = ExpirePolicy
 
     def plan(
-        self, table: FakeTable, policy: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: FakeTable,
+        policy: ExpirePolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,  # noqa: ARG002 - the port's signature
+    ) -> Planned:
         """What is still to do; each step is left out once its effect shows."""
-        expiry = REAL_VERBS["expire-snapshots"].plan(table, policy, as_of_ms=as_of_ms, shown=shown)
+        expiry = REAL_VERBS["expire-snapshots"].plan(table, policy, as_of_ms=as_of_ms, within=within).plan
         at = table.metadata.properties.get("at", "")
-        if self.operation == THREE:
+        if self.name == THREE:
             steps = _three_steps(at, expiry, table.metadata_location)
             assert expiry.removals is not None
             removals = expiry.removals if any(step.name == "expire" for step in steps) else Removals.none()
         else:
             steps, removals = _sweep_first(at, table)
-        return replace(expiry, operation=self.operation, steps=steps, removals=removals)
+        plan = replace(expiry, operation=self.name, steps=steps, removals=removals)
+        return Planned(plan=plan, build=self.unconditional(table))
 
-    def build(
-        self,
-        table: FakeTable,
-        step: Step,  # noqa: ARG002 - the port's signature
-        paths: Mapping[Task, str],
-    ) -> Mapping[Task, StagedFile]:
-        for task, path in paths.items():
-            lengths = [len(table.storage.read(source)) for source in task.inputs]
-            table.storage.put_if_absent(path, f"{task.name}: {lengths}".encode())
-        return {task: StagedFile(path=path) for task, path in paths.items()}
+    def unconditional(self, table: FakeTable) -> Build:
+        def build(_step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+            for task, path in paths.items():
+                lengths = [len(table.storage.read(source)) for source in task.inputs]
+                table.storage.put_if_absent(path, f"{task.name}: {lengths}".encode())
+            return {task: StagedFile(path=path) for task, path in paths.items()}
+
+        return build
 
 
 VERBS: Mapping[str, Verb] = {name: FakeVerb(name) for name in (THREE, SWEEP_FIRST)}
@@ -143,8 +151,9 @@ class FakeProcess(Process):
         """Settle, plan and apply."""
         self.resume()
         verb = VERBS[self.operation]
-        self.shown = verb.plan(self.table, POLICY.to_json(), as_of_ms=NOW_MS)
-        return apply(self.shown, self.table, verb, self.runtime)
+        planned = verb.plan(self.table, POLICY, as_of_ms=NOW_MS)
+        self.shown = planned.plan
+        return apply(planned, self.table, verb, self.runtime)
 
     def resume(self) -> list[Report]:
         return [

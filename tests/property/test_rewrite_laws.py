@@ -68,7 +68,7 @@ def a_skewed_table(seed: int) -> tuple[Opened, dict[str, Any]]:
 def test_a_second_rewrite_finds_nothing_and_readers_see_the_same(seed: int) -> None:
     table, asked = a_skewed_table(seed)
     before = live_entries(table)
-    table.apply(table.plan(VERB, asked))
+    table.apply(table.prepare(VERB, asked))
     assert live_entries(table) == before
     again = table.plan(VERB, asked)
     assert not again.due, [(verdict.id, verdict.reason) for verdict in again.verdicts if not verdict.keep]

@@ -98,7 +98,9 @@ def register(app: typer.Typer) -> None:
         recovered = [] if looking or carry.no_resume else recover_open(run, opened, runtime)
         # A new plan by the file's policy is carried out: the file limits what may go, and never decides what goes.
         verb = verbs_of(opened)[shown.operation]
-        fresh = verb.plan(opened, shown.policy, as_of_ms=shown.as_of_ms, shown=shown)
+        policy = verb.policy.from_json(shown.policy)
+        planned = verb.plan(opened, policy, as_of_ms=shown.as_of_ms, within=shown)
+        fresh = planned.plan
         if fresh.base.table_uuid != shown.base.table_uuid:
             raise Refused(
                 f"Cannot apply this plan: it was made for table {shown.base.table_uuid}, "
@@ -118,7 +120,7 @@ def register(app: typer.Typer) -> None:
             return
         show_before(run, fresh, opened.name, yes=carry.yes)
         with at_safe_points(last=True):
-            report = apply(fresh, opened, verb, runtime)
+            report = apply(planned, opened, verb, runtime)
             finish(run, report, opened, recovered)
 
 

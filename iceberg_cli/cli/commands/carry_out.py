@@ -67,14 +67,15 @@ def carry_out(run: Run, carry: ApplyOptions, operation: str, name: str, options:
     verb = verbs_of(table)[operation]
     runtime = run.runtime(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
     recovered = [] if carry.dry_run or carry.no_resume else recover_open(run, table, runtime)
-    plan = verb.plan(table, policy, as_of_ms=run.as_of_ms)
+    planned = verb.plan(table, policy, as_of_ms=run.as_of_ms)
+    plan = planned.plan
     run.progress.close()
     if carry.dry_run:
         show_dry_run(run, plan, exit_code=carry.exit_code)
         return
     show_before(run, plan, table.name, yes=carry.yes)
     with at_safe_points(last=True):
-        report = apply(plan, table, verb, runtime)
+        report = apply(planned, table, verb, runtime)
         finish(run, report, table, recovered)
 
 

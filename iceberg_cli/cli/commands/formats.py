@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from iceberg_cli.cli.options import given
 from iceberg_cli.errors import UsageError
@@ -11,6 +11,7 @@ from iceberg_cli.errors import UsageError
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable
     from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.operation.ports import Policy
 
 ICEBERG, DELTA = "Iceberg", "Delta"
 _A = {ICEBERG: "an Iceberg", DELTA: "a Delta"}
@@ -18,29 +19,21 @@ Foreign = Mapping[str, Mapping[str, str]]
 """By format, the options that its tables do not have; each with the one that an operator may mean, or ""."""
 
 
-class VerbPolicy(Protocol):
-    """The policy of a verb: what it is to do."""
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON form, as in `Plan.policy`."""
-        ...
-
-
 class VerbOptions(Protocol):
     """The options of a verb that has rules for both formats."""
 
     FOREIGN: ClassVar[Foreign]
 
-    def policy(self, *, now_ms: int) -> VerbPolicy:
+    def policy(self, *, now_ms: int) -> Policy:
         """The policy for an Iceberg table."""
         ...
 
-    def delta_policy(self, *, now_ms: int) -> VerbPolicy:
+    def delta_policy(self, *, now_ms: int) -> Policy:
         """The policy for a Delta table."""
         ...
 
 
-def policy_of(options: VerbOptions, table: IcebergTable | DeltaTable, *, now_ms: int) -> dict[str, Any]:
+def policy_of(options: VerbOptions, table: IcebergTable | DeltaTable, *, now_ms: int) -> Policy:
     """The policy that the options spell for a table.
 
     Raises:
@@ -48,9 +41,9 @@ def policy_of(options: VerbOptions, table: IcebergTable | DeltaTable, *, now_ms:
     """
     if table.format == "iceberg":
         refuse_foreign(options, ICEBERG, table.name)
-        return options.policy(now_ms=now_ms).to_json()
+        return options.policy(now_ms=now_ms)
     refuse_foreign(options, DELTA, table.name)
-    return options.delta_policy(now_ms=now_ms).to_json()
+    return options.delta_policy(now_ms=now_ms)
 
 
 def refuse_foreign(options: VerbOptions, table_format: str, name: str) -> None:

@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
         failed: dict[str, IcebergCliError] = {}
         for name, policy in policies.items():
             try:
-                plans.append(verbs[name].plan(opened, policy, as_of_ms=run.as_of_ms))
+                plans.append(verbs[name].plan(opened, policy, as_of_ms=run.as_of_ms).plan)
             except UsageError:
                 raise
             except IcebergCliError as error:

@@ -174,7 +174,7 @@ def _show_steps(target: Console, plan: Plan) -> None:
 def _uncommitted(step: Step) -> list[str]:
     """The lines for a step without a commit: files such as checkpoints, or none."""
     if not step.tasks:
-        return ["no commit"]
+        return ["planned then"] if step.requires else ["no commit"]
     names = [task.name for task in step.tasks[:_NAMED]]
     if len(step.tasks) > _NAMED:
         names.append(f"{len(step.tasks) - _NAMED:,} more")

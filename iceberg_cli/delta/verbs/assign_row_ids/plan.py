@@ -13,7 +13,7 @@ import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,7 @@ from iceberg_cli.delta.verbs.policies import AssignPolicy
 from iceberg_cli.delta.verbs.upgrade_v3 import rules as upgrade
 from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.operation.ports import Build, Planned, Verb, nothing_to_build
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage import Storage
 
@@ -103,34 +104,45 @@ def _footer(storage: Storage, path: str, size_bytes: int) -> bytes:
 
 OPERATION: Final = "assign-row-ids"
 _EXAMPLES: Final = 3
+_DECLARED: Final = "row tracking is declared"
 
 
 @dataclass(frozen=True, slots=True)
 class _RowCounts:
-    """Rows that were counted, by storage path: a file never changes."""
+    """A build of no files that remembers rows that were counted, by storage path: a file never changes."""
 
     rows: dict[str, int] = field(default_factory=dict)
 
+    def __call__(self, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+        """Never called: no step has a task."""
+        return nothing_to_build(step, paths)
 
-class AssignRowIds:
+
+class AssignRowIds(Verb):
     """Gives row ids to the files that have none, and enables row tracking."""
 
-    operation: Final = OPERATION
-    columns: Final = ("assigned_rows_count", "assigned_files_count")
+    name: Final = OPERATION
+    policy: Final = AssignPolicy
+    result_columns: Final = ("assigned_rows_count", "assigned_files_count")
 
     def plan(
-        self, table: DeltaTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: DeltaTable,
+        policy: AssignPolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,
+    ) -> Planned:
         """The steps that are due.
 
         Raises:
             UsageError: the policy makes no sense. CorruptFile: statistics, the high-water mark or a footer cannot be
             read.
         """
-        policy = AssignPolicy.from_json(document)
         base = table.load()
         snapshot = table.snapshot
-        counted = _counted_before(shown)
+        counted = earlier if isinstance(earlier, _RowCounts) else _RowCounts()
         files = _files(table, policy, counted)
         size = rules.DEFAULT_BATCH_SIZE if policy.batch_size is None else policy.batch_size
         plan = Plan(
@@ -141,20 +153,16 @@ class AssignRowIds:
             options=_options(policy, size),
             policy=policy.to_json(),
             # What an earlier plan lists bounds this one by its steps: ids are given to whatever file has none then.
-            verdicts=_verdicts(snapshot, files) if shown is None else shown.verdicts,
+            verdicts=_verdicts(snapshot, files) if within is None else within.verdicts,
         )
         blocked = _blocked_by(snapshot, files)
-        names = _names(snapshot, files, size, shown)
+        names = _names(snapshot, files, size, within)
         if blocked:
             steps = tuple(Step(name=name) for name in names)
         else:
-            steps = tuple(_steps(snapshot, files, names, size, again=shown is not None))
-        steps = tuple(replace(step, work=counted) for step in steps)
-        return table.resolve(table.blocked(replace(plan, steps=steps, blocked_by=blocked if steps else ())))
-
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:  # noqa: ARG002
-        """Nothing: there are no files."""
-        return {}
+            steps = tuple(_steps(snapshot, files, names, size, again=within is not None))
+        plan = table.blocked(replace(plan, steps=steps, blocked_by=blocked if steps else ()))
+        return Planned(plan=table.resolve(plan), build=counted)
 
 
 VERB: Final = AssignRowIds()
@@ -187,13 +195,6 @@ def _files(table: DeltaTable, policy: AssignPolicy, counted: _RowCounts) -> File
         counted.rows.update(zip(new, found, strict=True))
         rows[unknown] = [counted.rows[path] for path in paths]
     return FilesWithoutIds(adds=missing, rows=rows, counted=unknown & (rows != UNKNOWN))
-
-
-def _counted_before(shown: Plan | None) -> _RowCounts:
-    works = (
-        [step.work for step in shown.steps if isinstance(step.work, _RowCounts)] if shown is not None else []
-    )
-    return works[0] if works else _RowCounts()
 
 
 def _declared(snapshot: Snapshot) -> bool:
@@ -263,9 +264,9 @@ def _property_reason(snapshot: Snapshot) -> str:
 # -- steps -----------------------------------------------------------------------------------------------------
 
 
-def _names(snapshot: Snapshot, files: FilesWithoutIds, size: int, shown: Plan | None) -> tuple[str, ...]:
+def _names(snapshot: Snapshot, files: FilesWithoutIds, size: int, within: Plan | None) -> tuple[str, ...]:
     """The steps that are due, in order; while files are left, all batches that a plan lists which was shown."""
-    before = None if shown is None else [step.name for step in shown.steps]
+    before = None if within is None else [step.name for step in within.steps]
     count = files.adds.num_rows
     batches = rules.step_names(count, size)
     if before is not None:
@@ -275,10 +276,7 @@ def _names(snapshot: Snapshot, files: FilesWithoutIds, size: int, shown: Plan | 
         *batches,
         *(() if _enabled(snapshot) else (ENABLE,)),
     )
-    if before is None:
-        return names
-    # Without the feature no file may get ids: where another writer dropped it again, there is nothing to go on with.
-    return tuple(name for name in names if name in before and (name == DECLARE or _declared(snapshot)))
+    return names if before is None else tuple(name for name in names if name in before)
 
 
 def _steps(
@@ -302,6 +300,10 @@ def _steps(
             names_of_features = (FEATURE, DOMAIN_FEATURE)
             updates = upgrade.updates_for(snapshot.protocol, snapshot.metadata, names_of_features)
             change = Change(updates=updates)
+        elif again and not _declared(snapshot):
+            # Without the feature no file may get ids. The step is made once `declare` has committed; where another
+            # writer dropped the feature after that, it does nothing.
+            requires = _DECLARED
         elif name == ENABLE:
             left = rules.numbered(snapshot, files.batch(start, files.adds.num_rows), mark=mark)
             change = rules.enable(snapshot, left)
@@ -310,7 +312,7 @@ def _steps(
             if batch is None or not again:
                 batch = rules.numbered(snapshot, files.batch(start, size), mark=mark)
             change = rules.backfill(batch, name)
-            requires = "row tracking is declared" if DECLARE in names else None
+            requires = _DECLARED if DECLARE in names else None
             if not again:
                 start, mark = start + size, batch.mark
         steps.append(Step(name=name, requires=requires, change=change))

@@ -52,6 +52,7 @@ from iceberg_cli.delta.verbs.policies import LITE, ExpirePolicy
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.nested_tables import NestedFiles
+from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import path_key_column
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA
@@ -76,25 +77,31 @@ _RULES: Final = {
 }
 
 
-class ExpireSnapshots:
+class ExpireSnapshots(Verb):
     """Deletes what no version needs that is young enough to be read, then versions that are too old."""
 
-    operation: Final = OPERATION
-    columns: Final = tuple(f"deleted_{kind}s_count" for kind in DELTA_KINDS)
+    name: Final = OPERATION
+    policy: Final = ExpirePolicy
+    result_columns: Final = tuple(f"deleted_{kind}s_count" for kind in DELTA_KINDS)
 
     def plan(
-        self, table: DeltaTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: DeltaTable,
+        policy: ExpirePolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,  # noqa: ARG002 - nothing is remembered
+    ) -> Planned:
         """The plan with its removals.
 
         Raises:
             UsageError: the policy makes no sense. Refused: lite mode would miss files.
             CorruptFile: something that must be read cannot be read whole.
         """
-        policy = ExpirePolicy.from_json(document)
         base = table.load()
         retention = retention_of(table.snapshot.metadata, policy, as_of_ms=as_of_ms)
-        only = None if shown is None else shown.removals
+        only = None if within is None else within.removals
         decision, info = _classify(table, policy, retention, only)
         nested = NestedFiles(table.nested_tables())
         log = LogCleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
@@ -127,11 +134,16 @@ class ExpireSnapshots:
         assert plan.removals is not None
         steps = _steps(plan.removals, policy, retention, log.tasks, info=info, folders=decision.folders)
         blocked = (*retention.blocked_by, *log.blocked_by) if steps else ()
-        return table.blocked(replace(plan, steps=steps, blocked_by=(*plan.blocked_by, *blocked)))
+        plan = table.blocked(replace(plan, steps=steps, blocked_by=(*plan.blocked_by, *blocked)))
+        return Planned(plan=plan, build=self.unconditional(table))
 
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:  # noqa: ARG002
-        """Write the record for the next VACUUM in lite mode, or the checkpoint that stands for what goes."""
-        return {task: _write(table, task, path) for task, path in paths.items()}
+    def unconditional(self, table: DeltaTable) -> Build:
+        """What writes the record for the next VACUUM in lite mode, and the checkpoint that stands for what goes."""
+        return partial(_build, table)
+
+
+def _build(table: DeltaTable, _step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+    return {task: _write(table, task, path) for task, path in paths.items()}
 
 
 def _classify(
@@ -350,7 +362,7 @@ def _steps(
     for name, due in ((VERSION_STEP, tasks), (SIDECAR_STEP, ())):
         start, stop = removals.of_step(name)
         if stop > start:
-            steps.append(Step(name=name, tasks=due, work=due))  # a task says all that it takes
+            steps.append(Step(name=name, tasks=due))
     return tuple(steps)
 
 

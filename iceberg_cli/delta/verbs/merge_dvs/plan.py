@@ -48,6 +48,7 @@ from iceberg_cli.delta.verbs.merge_dvs.rules import INLINE, MergeChoice, Vectors
 from iceberg_cli.delta.verbs.policies import MergePolicy
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage.verified_put import put_checked
@@ -63,28 +64,28 @@ class MergedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBuild:
-    """What building a step needs."""
+    """The build of a merge."""
 
+    table: DeltaTable
     found: Vectors
     file_bytes: Int64s
     outputs: Mapping[Task, MergedFile]
 
+    def __call__(self, _step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+        """Write the new files of some tasks, each once its vectors are read.
 
-def write(table: DeltaTable, work: MergeBuild, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
-    """Write the new files of some tasks, each once its vectors are read.
-
-    Raises:
-        CorruptFile: a vector is not sound, or is read back differently. BackendUnavailable.
-    """
-    targets = [task for task in work.outputs if task in paths]
-    places = [place for task in targets for place in work.outputs[task].places.tolist()]
-    frames = _frames(table, work, np.array(places, np.int64))
-    staged = {}
-    for task in targets:
-        output = work.outputs[task]
-        taken = [next(frames) for _ in range(len(output.places))]
-        staged[task] = _write(table, work.found, output, taken, paths[task])
-    return staged
+        Raises:
+            CorruptFile: a vector is not sound, or is read back differently. BackendUnavailable.
+        """
+        targets = [task for task in self.outputs if task in paths]
+        places = [place for task in targets for place in self.outputs[task].places.tolist()]
+        frames = _frames(self.table, self, np.array(places, np.int64))
+        staged = {}
+        for task in targets:
+            output = self.outputs[task]
+            taken = [next(frames) for _ in range(len(output.places))]
+            staged[task] = _write(self.table, self.found, output, taken, paths[task])
+        return staged
 
 
 def _frames(table: DeltaTable, work: MergeBuild, places: Int64s) -> Iterator[bytes]:
@@ -154,11 +155,12 @@ _IN_LOG: Final = "_delta_log"
 _EXAMPLES: Final = 3
 
 
-class MergeDvs:
+class MergeDvs(Verb):
     """Copies deletion vectors from many small, or mostly dead, files and from the log into few files."""
 
-    operation: Final = OPERATION
-    columns: Final = (
+    name: Final = OPERATION
+    policy: Final = MergePolicy
+    result_columns: Final = (
         "rewritten_deletion_vectors_count",
         "rewritten_deletion_vector_files_count",
         "added_deletion_vector_files_count",
@@ -167,15 +169,20 @@ class MergeDvs:
     )
 
     def plan(
-        self, table: DeltaTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: DeltaTable,
+        policy: MergePolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,  # noqa: ARG002 - nothing is remembered
+    ) -> Planned:
         """One step, if files are worth writing anew.
 
         Raises:
             UsageError: the policy makes no sense. CorruptFile: a file of vectors is gone or too short, or what an add
             says of its vector makes no sense.
         """
-        policy = MergePolicy.from_json(document)
         base = table.load()
         snapshot = table.snapshot
         options = _options(policy)
@@ -190,35 +197,31 @@ class MergeDvs:
         found = rules.vectors_of(snapshot.adds, table.root)
         if not len(found.file):
             reason = "the table has no deletion vectors"
-            return table.resolve(table.blocked(replace(plan, not_applicable=reason)))
+            return Planned(plan=table.resolve(table.blocked(replace(plan, not_applicable=reason))))
         file_bytes = _sizes(table, found)
         own = np.asarray(Roots.of((), allowed=[table.root]).own_column(pa.array(found.paths, pa.string())))
         choice = rules.choose(
             found,
             file_bytes,
-            may=own & _listed(found, shown),
-            may_inline=shown is None or _goes(shown, INLINE_SUBJECT, _IN_LOG),
+            may=own & _listed(found, within),
+            may_inline=within is None or _goes(within, INLINE_SUBJECT, _IN_LOG),
             target_bytes=options["target_size_bytes"].value,
             # What was shown goes on while there is anything to join, also where another writer took some of it.
-            min_files=options["min_files"].value if shown is None else 0,
+            min_files=options["min_files"].value if within is None else 0,
             dead_ratio=options["dead_ratio"].value,
         )
         plan = replace(plan, verdicts=tuple(_verdicts(found, choice, file_bytes, own)))
         if not choice.moved.any():
-            return table.resolve(table.blocked(plan))
+            return Planned(plan=table.resolve(table.blocked(plan)))
         reasons = _blocked_by(snapshot, found, choice, root=table.location)
         cut = rules.outputs(found, choice.moved, target_bytes=options["target_size_bytes"].value)
-        step = _step(snapshot, found, choice, file_bytes, cut) if not reasons else Step(name=OPERATION)
-        return table.resolve(table.blocked(replace(plan, steps=(step,), blocked_by=reasons)))
-
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
-        """Write the new files, each once its vectors are read.
-
-        Raises:
-            CorruptFile: a vector is not sound, or is read back differently. BackendUnavailable.
-        """
-        work: MergeBuild = step.work
-        return write(table, work, paths)
+        outputs: Mapping[Task, MergedFile] = {}
+        step = Step(name=OPERATION)
+        if not reasons:
+            step, outputs = _step(snapshot, found, choice, file_bytes, cut)
+        plan = table.resolve(table.blocked(replace(plan, steps=(step,), blocked_by=reasons)))
+        build = MergeBuild(table=table, found=found, file_bytes=file_bytes, outputs=outputs)
+        return Planned(plan=plan, build=build)
 
 
 VERB: Final = MergeDvs()
@@ -247,11 +250,11 @@ def _sizes(table: DeltaTable, found: Vectors) -> Int64s:
     return np.array(sizes, np.int64)
 
 
-def _listed(found: Vectors, shown: Plan | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _listed(found: Vectors, within: Plan | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which files a plan that was shown writes anew; all where there is none."""
-    if shown is None:
+    if within is None:
         return np.ones(len(found.paths), np.bool_)
-    going = {verdict.id for verdict in shown.verdicts if verdict.subject == SUBJECT and not verdict.keep}
+    going = {verdict.id for verdict in within.verdicts if verdict.subject == SUBJECT and not verdict.keep}
     return np.array([path in going for path in found.paths], np.bool_)
 
 
@@ -318,7 +321,8 @@ def _files(adds: pa.Table) -> str:
 
 def _step(
     snapshot: Snapshot, found: Vectors, choice: MergeChoice, file_bytes: Int64s, cut: Sequence[Int64s]
-) -> Step:
+) -> tuple[Step, Mapping[Task, MergedFile]]:
+    """The step, and what each of its tasks writes."""
     moved = np.concatenate(cut)
     before = found.adds.take(pa.array(moved))
     adds, domain = _numbered(snapshot, before, found.rows[moved])
@@ -348,7 +352,7 @@ def _step(
         "rewritten_bytes_count": int(file_bytes[choice.files].sum()),
         "added_bytes_count": int((found.size_bytes[moved] + FRAME_BYTES).sum()) + len(cut),
     }
-    return Step(
+    step = Step(
         name=OPERATION,
         tasks=tuple(outputs),
         change=Change(
@@ -356,8 +360,8 @@ def _step(
             draft=CommitDraft(removes=removes, facts={"adds": count}),
             counts=counts,
         ),
-        work=MergeBuild(found=found, file_bytes=file_bytes, outputs=outputs),
     )
+    return step, outputs
 
 
 def _numbers(snapshot: Snapshot) -> bool:

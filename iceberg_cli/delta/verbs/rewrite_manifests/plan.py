@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.checkpoint_columns import left_out_warnings, other_rows
@@ -32,6 +32,7 @@ from iceberg_cli.delta.verbs.rewrite_manifests import checkpoint as checkpoints
 from iceberg_cli.delta.verbs.rewrite_manifests.checkpoint import CheckpointBuild, checkpointing
 from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted, compacted_name
 from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage.verified_put import put_checked
 
@@ -42,40 +43,63 @@ _COUNTS: Final = {CHECKSUM: "added_checksums_count", COMPACTION: "added_compacti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _CheckpointWork:
-    """What building a step needs."""
+class _LogBuild:
+    """The build of a checkpoint and of what comes with it."""
 
+    table: DeltaTable
     snapshot: Snapshot
     checkpoint: CheckpointBuild | None
     compact_log: tuple[int, int] | None
 
+    def __call__(self, _step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+        """Write the files, each under its final name.
 
-class RewriteManifests:
+        Raises:
+            Refused: the table must not be written to. CorruptFile: a commit cannot be read, or a file reads back
+            differently. BackendUnavailable.
+        """
+        table = self.table
+        if reason := table.read_only_reason():
+            raise Refused(f"Cannot write to the log of {table.name}: {reason}")
+        staged: dict[Task, StagedFile] = {}
+        if self.checkpoint is not None:
+            staged |= self.checkpoint.build(table, paths)
+        for task, path in paths.items():
+            if task.kind == CHECKSUM:
+                staged[task] = _put(table, path, _checksum(table, self.snapshot), CHECKSUM)
+            elif task.kind == COMPACTION:
+                assert self.compact_log is not None
+                staged[task] = _put(table, path, _compacted(table, self.compact_log), COMPACTION)
+        return staged
+
+
+class RewriteManifests(Verb):
     """Writes a checkpoint, and what a reader can use in place of many commits."""
 
-    operation: Final = OPERATION
-    columns: Final = (*checkpoints.COLUMNS, *_COUNTS.values())
+    name: Final = OPERATION
+    policy: Final = CheckpointPolicy
+    result_columns: Final = (*checkpoints.COLUMNS, *_COUNTS.values())
 
     def plan(
         self,
         table: DeltaTable,
-        document: Mapping[str, Any],
+        policy: CheckpointPolicy,
         *,
         as_of_ms: int,
-        shown: Plan | None = None,  # noqa: ARG002 - more is never done than one checkpoint and one range
-    ) -> Plan:
+        within: Plan | None = None,  # noqa: ARG002 - more is never done than one checkpoint and one range
+        earlier: Build | None = None,  # noqa: ARG002 - nothing is remembered
+    ) -> Planned:
         """One step, if the newest version has no checkpoint or the range no compaction.
 
         Raises:
             UsageError: the range has no commits, or the part size is none.
             InvalidMetadata: a property of the table is wrong.
         """
-        policy = CheckpointPolicy.from_json(document)
         base = table.load()
         snapshot, listing = table.snapshot, table.log.listing()
         options = _options(snapshot, policy)
         plan = Plan(
-            operation=self.operation,
+            operation=self.name,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
@@ -113,36 +137,12 @@ class RewriteManifests:
                 commits = table.log.commits(*policy.compact_log, listing=listing)
                 reasons = (lost_of_vectors(snapshot.adds, snapshot.removes), _why_not_compacted(commits))
                 plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
-        step = Step(
-            name=OPERATION,
-            tasks=tuple(tasks),
-            work=_CheckpointWork(snapshot=snapshot, checkpoint=made, compact_log=policy.compact_log),
-        )
+        step = Step(name=OPERATION, tasks=tuple(tasks))
         if policy.compact_log is None and policy.checkpoint is None:
             plan = replace(plan, early=_early(listing, snapshot))
         plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())
-        return table.resolve(table.blocked(plan))
-
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
-        """Write the files, each under its final name.
-
-        Raises:
-            Refused: the table must not be written to. CorruptFile: a commit cannot be read, or a file reads back
-            differently. BackendUnavailable.
-        """
-        if reason := table.read_only_reason():
-            raise Refused(f"Cannot write to the log of {table.name}: {reason}")
-        work: _CheckpointWork = step.work
-        staged: dict[Task, StagedFile] = {}
-        if work.checkpoint is not None:
-            staged |= work.checkpoint.build(table, paths)
-        for task, path in paths.items():
-            if task.kind == CHECKSUM:
-                staged[task] = _put(table, path, _checksum(table, work.snapshot), CHECKSUM)
-            elif task.kind == COMPACTION:
-                assert work.compact_log is not None
-                staged[task] = _put(table, path, _compacted(table, work.compact_log), COMPACTION)
-        return staged
+        build = _LogBuild(table=table, snapshot=snapshot, checkpoint=made, compact_log=policy.compact_log)
+        return Planned(plan=table.resolve(table.blocked(plan)), build=build)
 
 
 VERB: Final = RewriteManifests()

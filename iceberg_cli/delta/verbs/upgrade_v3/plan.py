@@ -13,37 +13,36 @@ from iceberg_cli.delta.verbs.policies import UpgradePolicy
 from iceberg_cli.delta.verbs.upgrade_v3 import rules
 from iceberg_cli.delta.verbs.upgrade_v3.clients import client_reason, missing_features, writers_of
 from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature
-from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
+from iceberg_cli.operation.ports import Build, Planned, Verb
+from iceberg_cli.plan.plan import Change, Option, Plan, Step, Verdict
 
 OPERATION: Final = "upgrade-v3"
 _LOOKED_AT: Final = 20  # newest commits in which writers are looked for
 
 
-class UpgradeV3:
+class UpgradeV3(Verb):
     """Gives the table features that it lacks."""
 
-    operation: Final = OPERATION
-    columns: Final = ("added_features_count", "set_properties_count")
+    name: Final = OPERATION
+    policy: Final = UpgradePolicy
+    result_columns: Final = ("added_features_count", "set_properties_count")
 
     def plan(
         self,
         table: DeltaTable,
-        document: Mapping[str, Any],
+        policy: UpgradePolicy,
         *,
         as_of_ms: int,
-        shown: Plan | None = None,  # noqa: ARG002 - the features are the same on every base
-    ) -> Plan:
+        within: Plan | None = None,  # noqa: ARG002 - the features are the same on every base
+        earlier: Build | None = None,  # noqa: ARG002 - nothing is remembered
+    ) -> Planned:
         """One step, unless the table has all of it.
 
         Raises:
             UsageError: a feature is not known, or not one that a commit of metadata can turn on.
             CorruptFile: a commit cannot be read, or a property makes no sense.
         """
-        return plan_and_changes(table, UpgradePolicy.from_json(document), as_of_ms=as_of_ms)[0]
-
-    def build(self, table: DeltaTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:  # noqa: ARG002
-        """Nothing: there are no files."""
-        return {}
+        return Planned(plan=plan_and_changes(table, policy, as_of_ms=as_of_ms)[0])
 
 
 VERB: Final = UpgradeV3()

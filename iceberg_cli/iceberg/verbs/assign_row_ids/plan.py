@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, RowIds
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of
 from iceberg_cli.iceberg.verbs.manifest_headers import losses
+from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 
 _SUBJECT: Final = "head"
@@ -35,28 +37,35 @@ class AssignmentParts:
     warnings: tuple[str, ...] = ()
     blocked_by: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
+    rewrites: Mapping[str, Mapping[Task, ManifestRewrite]] = field(default_factory=dict)  # by step
     not_applicable: str | None = None
 
 
-class AssignRowIds:
+class AssignRowIds(Verb):
     """Gives row ids to the data files of branches that have none."""
 
-    operation: Final = rules.OPERATION
-    columns: Final = rules.COLUMNS
+    name: Final = rules.OPERATION
+    policy: Final = AssignPolicy
+    result_columns: Final = rules.COLUMNS
 
     def plan(
-        self, table: IcebergTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: IcebergTable,
+        policy: AssignPolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,  # noqa: ARG002 - nothing is remembered
+    ) -> Planned:
         """One step for each branch that lacks ids.
 
         Raises:
             UsageError: a branch that is named is none. CorruptFile: something that must be read cannot be read whole.
         """
-        policy = AssignPolicy.from_json(document)
         base = table.load()
-        found = parts(table, policy, table.metadata, shown=shown)
+        found = parts(table, policy, table.metadata, within=within)
         plan = Plan(
-            operation=self.operation,
+            operation=self.name,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
@@ -73,14 +82,20 @@ class AssignRowIds:
             steps=found.steps,
             not_applicable=found.not_applicable,
         )
-        return table.resolve(plan)
-
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
-        """Write the manifests into which ids are taken over."""
-        return {task: share(table, step.work[task], path) for task, path in paths.items()}
+        return Planned(plan=table.resolve(plan), build=partial(_build, table, found.rewrites))
 
 
 VERB: Final = AssignRowIds()
+
+
+def _build(
+    table: IcebergTable,
+    rewrites: Mapping[str, Mapping[Task, ManifestRewrite]],
+    step: Step,
+    paths: Mapping[Task, str],
+) -> Mapping[Task, StagedFile]:
+    """Write the manifests into which ids are taken over."""
+    return {task: share(table, rewrites[step.name][task], path) for task, path in paths.items()}
 
 
 def parts(
@@ -88,7 +103,7 @@ def parts(
     policy: AssignPolicy,
     metadata: TableMetadata,
     *,
-    shown: Plan | None = None,
+    within: Plan | None = None,
     sharing: str = _SHARING,
 ) -> AssignmentParts:
     """What is due on a table.
@@ -97,7 +112,7 @@ def parts(
         table: whose snapshots are read.
         policy: what the operator asked for.
         metadata: the table's, or what an upgrade that comes first makes of it.
-        shown: see `Verb.plan`.
+        within: see `Verb.plan`.
         sharing: how rows of several branches get one id, in words.
     """
     names = _chosen(table, policy)
@@ -108,7 +123,7 @@ def parts(
         )
         return AssignmentParts(not_applicable=reason)
     return _RowIdPlanner(
-        table=table, metadata=metadata, policy=policy, names=names, shown=shown, sharing=sharing
+        table=table, metadata=metadata, policy=policy, names=names, within=within, sharing=sharing
     ).parts()
 
 
@@ -132,10 +147,11 @@ class _RowIdPlanner:
     metadata: TableMetadata
     policy: AssignPolicy
     names: list[str]
-    shown: Plan | None
+    within: Plan | None
     sharing: str
     heads: dict[str, BranchHead] = field(default_factory=dict)
     steps: dict[str, Step] = field(default_factory=dict)  # by branch, in their order
+    rewrites: dict[str, Mapping[Task, ManifestRewrite]] = field(default_factory=dict)  # by step
     next_row_id: int = field(init=False)  # when the step at hand commits, if nothing else does
     warnings: list[str] = field(default_factory=list)
     blocked_by: list[str] = field(default_factory=list)
@@ -145,8 +161,8 @@ class _RowIdPlanner:
 
     def parts(self) -> AssignmentParts:
         due = [name for name in self.names if waiting(self.head(name).rows).any()]
-        if self.shown is not None:
-            due = [name for name in due if _goes(self.shown, name)]
+        if self.within is not None:
+            due = [name for name in due if _goes(self.within, name)]
         for name in due:
             self._check_ids(self.head(name))
             self.blocked_by += self.head(name).blocked_by
@@ -158,6 +174,7 @@ class _RowIdPlanner:
             warnings=tuple(self.warnings),
             blocked_by=tuple(dict.fromkeys(self.blocked_by)),
             steps=tuple(self.steps.values()),
+            rewrites=self.rewrites,
         )
 
     def head(self, name: str) -> BranchHead:
@@ -297,12 +314,12 @@ class _RowIdPlanner:
             "assigned_manifests_count": without_ids.num_rows,
             "shared_rows_count": shared,
         }
+        self.rewrites[_step_name(head.ref)] = sharing
         return Step(
             name=_step_name(head.ref),
             requires=None if known else "main has its row ids",
             tasks=(*sharing,),
             change=Change(draft=draft, counts=counts),
-            work=sharing,
         )
 
 

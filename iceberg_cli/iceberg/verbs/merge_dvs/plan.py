@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +26,21 @@ from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import Merge
 from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
-from iceberg_cli.iceberg.verbs.merge_dvs.write import MergeBuild, build
-from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Verdict
+from iceberg_cli.iceberg.verbs.merge_dvs.write import MergeBuild
+from iceberg_cli.operation.ports import Build, Planned, Verb
+from iceberg_cli.plan.plan import Base, Change, Plan, Step, Verdict
 
 STEP: Final = "merge-dvs main"
 WITH_DELETES: Final = 2  # the first format version that has delete files
 _PUFFIN = merge_dvs.SUBJECTS[VECTOR]
 
 
-class MergeDvs:
+class MergeDvs(Verb):
     """One deletion vector for each data file, few Puffin files, nothing that no data file needs."""
 
-    operation: Final = merge_dvs.OPERATION
-    columns: Final = (
+    name: Final = merge_dvs.OPERATION
+    policy: Final = MergePolicy
+    result_columns: Final = (
         "rewritten_delete_files_count",
         "added_delete_files_count",
         "rewritten_bytes_count",
@@ -48,75 +50,53 @@ class MergeDvs:
     )
 
     def plan(
-        self, table: IcebergTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: IcebergTable,
+        policy: MergePolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,
+    ) -> Planned:
         """The plan for the head of main.
 
         Raises:
             UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
         """
         base = table.load()
-        plan = plan_on(table, document, base=base, as_of_ms=as_of_ms, shown=shown)
-        return table.resolve(plan)
-
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
-        """Puffin files first, then the manifests that name them; each is read back.
-
-        Raises:
-            CorruptFile: what was read back is not what was planned.
-        """
-        work = step.work
-        assert isinstance(work, MergeBuild)
-        return build(table, work, paths)
+        made = plan_on(table, policy, base=base, as_of_ms=as_of_ms, within=within, earlier=earlier)
+        return replace(made, plan=table.resolve(made.plan))
 
 
 VERB: Final = MergeDvs()
 
 
-def steps(
-    table: IcebergTable,
-    document: Mapping[str, Any],
-    *,
-    metadata: TableMetadata | None = None,
-    shown: Plan | None = None,
-) -> tuple[Step, ...]:
-    """The steps of a merge, for recipes of several verbs; none if nothing is due.
-
-    Args:
-        table: as loaded last.
-        document: a policy, as in `Plan.policy`.
-        metadata: as it will be when the steps' turn comes, such as upgraded; None: as it is.
-        shown: see `Verb.plan`.
-    """
-    base = table.load()
-    return plan_on(table, document, base=base, as_of_ms=0, metadata=metadata, shown=shown).steps
-
-
 def plan_on(
     table: IcebergTable,
-    document: Mapping[str, Any],
+    policy: MergePolicy,
     *,
     base: Base,
     as_of_ms: int,
     metadata: TableMetadata | None = None,
-    shown: Plan | None = None,
-) -> Plan:
+    within: Plan | None = None,
+    earlier: Build | None = None,
+) -> Planned:
     """The plan, without removals: a merge deletes no file.
 
     Args:
         table: as loaded last.
-        document: as in `Plan.policy`.
+        policy: what the operator asked for.
         base: of `table`.
         as_of_ms: for the plan.
-        metadata: see `steps`.
-        shown: see `Verb.plan`.
+        metadata: as it will be when the step's turn comes, such as upgraded; None: as it is.
+        within: see `Verb.plan`.
+        earlier: see `Verb.plan`.
     """
-    policy = MergePolicy.from_json(document)
     metadata = metadata or table.metadata
     settings = merge_policy.settings_of(metadata, policy)
-    if shown is not None and shown.operation == merge_dvs.OPERATION:
+    if within is not None and within.operation == merge_dvs.OPERATION:
         # A table may be upgraded meanwhile: what was shown below version 3 made no vectors.
-        with_vectors = settings.with_vectors and shown.table["format_version"] >= merge_policy.WITH_VECTORS
+        with_vectors = settings.with_vectors and within.table["format_version"] >= merge_policy.WITH_VECTORS
         settings = replace(settings, with_vectors=with_vectors)
     plan = Plan(
         operation=merge_dvs.OPERATION,
@@ -128,15 +108,15 @@ def plan_on(
     )
     if metadata.format_version < WITH_DELETES:
         reason = f"the table has format version {metadata.format_version}, which has no delete files"
-        return replace(plan, not_applicable=reason)
+        return Planned(plan=replace(plan, not_applicable=reason))
     if MAIN not in metadata.refs:
-        return replace(plan, not_applicable="main has no snapshot")
+        return Planned(plan=replace(plan, not_applicable="main has no snapshot"))
     head = head_of(table, MAIN)
     if not pc.any(pc.equal(head.rows["content"], 1)).as_py():
-        return replace(plan, not_applicable="main has no delete files")
+        return Planned(plan=replace(plan, not_applicable="main has no delete files"))
     if head.rows["key_metadata"].null_count < len(head.rows):
-        return replace(plan, blocked_by=("the table's manifests are encrypted",))
-    before = _work_of(shown)
+        return Planned(plan=replace(plan, blocked_by=("the table's manifests are encrypted",)))
+    before = earlier if isinstance(earlier, MergeBuild) else None
     # What was read to see what dangles knows no positions, of which vectors are made.
     only_names = not settings.with_vectors
     read = before.reader if before is not None and before.reader.only_names == only_names else None
@@ -148,47 +128,38 @@ def plan_on(
         only_names=only_names,
         **({} if read is None else {"known_parts": read.index.parts}),
     )
-    decided = decide(reader, settings, merge_dvs.shown_paths(shown))
+    decided = decide(reader, settings, merge_dvs.shown_paths(within))
     plan = replace(plan, verdicts=decided.verdicts, warnings=decided.warnings)
     if not decided.removed.any():
-        return plan
+        return Planned(plan=plan)
     # Without the memory of an earlier attempt it is not known where its files are: then all are written anew.
     made = merge_dvs.merge(
         reader.index,
         decided.outputs,
         decided.removed,
         target_bytes=settings.target_bytes,
-        salted=shown is not None and before is None,
+        salted=within is not None and before is None,
     )
-    work = MergeBuild(
+    build = MergeBuild(
         reader=reader,
         found=decided.found,
         made=made,
         metadata=metadata,
         written={} if before is None else before.written,
     )
-    step = _step(reader.index, made, head, work, decided.verdicts)
+    step = _step(reader.index, made, head, decided.verdicts)
     replaced = sorted({row for job in made.manifests for row in job.replaced})
     lost = losses(table, metadata, head.rows.take(pa.array(replaced, pa.int64())))
-    return replace(
+    plan = replace(
         plan,
         warnings=(*plan.warnings, *lost.warnings),
         blocked_by=(*head.blocked_by, *lost.blocked_by),
         steps=(step,),
     )
+    return Planned(plan=plan, build=build)
 
 
-def _work_of(shown: Plan | None) -> MergeBuild | None:
-    """What a plan of this process remembers."""
-    works = (
-        [step.work for step in shown.steps if isinstance(step.work, MergeBuild)] if shown is not None else []
-    )
-    return works[0] if works else None
-
-
-def _step(
-    index: DeleteIndex, made: Merge, head: BranchHead, work: MergeBuild, verdicts: Sequence[Verdict]
-) -> Step:
+def _step(index: DeleteIndex, made: Merge, head: BranchHead, verdicts: Sequence[Verdict]) -> Step:
     counted, differences = merge_dvs.summary_of(index, made, manifests=len(head.rows))
     replaced = sorted({row for job in made.manifests for row in job.replaced})
     stays = np.ones(len(head.rows), np.bool_)
@@ -210,4 +181,4 @@ def _step(
         "rewritten_puffin_files_count": sum(v.subject == _PUFFIN and not v.keep for v in verdicts),
         "added_puffin_files_count": len(made.puffins),
     }
-    return Step(name=STEP, tasks=made.tasks, change=Change(draft=draft, counts=counts), work=work)
+    return Step(name=STEP, tasks=made.tasks, change=Change(draft=draft, counts=counts))

@@ -35,7 +35,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.entries import (
 from iceberg_cli.iceberg.verbs.merge_dvs.puffin_build import offsets_of, puffin_of
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import NEW, ManifestJob, Merge
-from iceberg_cli.plan.plan import StagedFile, Task
+from iceberg_cli.plan.plan import StagedFile, Step, Task
 from iceberg_cli.storage.verified_put import put_checked
 
 _STATUSES: Final = {"added": ADDED, "existing": EXISTING, "deleted": DELETED}
@@ -125,7 +125,10 @@ class WrittenPuffin:
 
 @dataclass(kw_only=True)
 class MergeBuild:
-    """What building needs of a plan. `written` is shared by all attempts of one run."""
+    """The build of a merge: Puffin files first, then the manifests that name them; each is read back.
+
+    `written` is shared by all attempts of one run.
+    """
 
     reader: DeleteReader
     found: Puffins
@@ -133,22 +136,22 @@ class MergeBuild:
     metadata: TableMetadata
     written: dict[Task, WrittenPuffin] = field(default_factory=dict)
 
+    def __call__(self, _step: Step, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
+        """Write the files of some tasks, each to its path.
 
-def build(table: IcebergTable, work: MergeBuild, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
-    """Write the files of some tasks, each to its path.
+        Puffin files, which hold the positions, are made by workers where there are any. Delete manifests are made
+        here: 50,000 vectors are one file of a few megabytes, and what it says is here already.
 
-    Puffin files, which hold the positions, are made by workers where there are any. Delete manifests are made here:
-    50,000 vectors are one file of a few megabytes, and what it says is here already.
-
-    Raises:
-        CorruptFile: what was read back is not what was planned. BackendUnavailable: workers did not write all.
-    """
-    _puffins(table, work, paths)
-    staged = {task: StagedFile(path=paths[task]) for task, _, _ in work.made.puffins if task in paths}
-    for job in work.made.manifests:
-        if job.task in paths:
-            staged[job.task] = _manifest(table, work, job, paths[job.task])
-    return staged
+        Raises:
+            CorruptFile: what was read back is not what was planned. BackendUnavailable: workers did not write all.
+        """
+        table = self.reader.table
+        _puffins(table, self, paths)
+        staged = {task: StagedFile(path=paths[task]) for task, _, _ in self.made.puffins if task in paths}
+        for job in self.made.manifests:
+            if job.task in paths:
+                staged[job.task] = _manifest(table, self, job, paths[job.task])
+        return staged
 
 
 def _puffins(table: IcebergTable, work: MergeBuild, paths: Mapping[Task, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.groups import Group, groups
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy, RewriteSettings, settings_of
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import EarlierRewrite, Rewrite
+from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task, Verdict
 
 _SUBJECT: Final = "manifest"
@@ -33,32 +34,39 @@ _REHEARSED_BYTES = 2 << 20  # stored
 _SAMPLE_BYTES = 4 << 20  # inflated, of one manifest, to learn how it compresses
 
 
-class RewriteManifests:
+class RewriteManifests(Verb):
     """Regroups the manifests of main."""
 
-    operation: Final = rules.OPERATION
-    columns: Final = rules.COLUMNS
+    name: Final = rules.OPERATION
+    policy: Final = RewritePolicy
+    result_columns: Final = rules.COLUMNS
 
     def plan(
-        self, table: IcebergTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: IcebergTable,
+        policy: RewritePolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,  # noqa: ARG002 - nothing is remembered
+    ) -> Planned:
         """One step, if the layout is not good already.
 
         Raises:
             UsageError: the policy makes no sense for this table.
             CorruptFile: the manifest list, or a manifest that must be read, cannot be read whole.
         """
-        policy = RewritePolicy.from_json(document)
         base = table.load()
         settings = settings_of(table.metadata, policy)
         plan = Plan(
-            operation=self.operation,
+            operation=self.name,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
             options=settings.options,
             policy=policy.to_json(),
         )
+        rewrites: Sequence[Rewrite] = ()
         snapshot = table.metadata.current_snapshot()
         if snapshot is not None and snapshot.manifest_list is None:
             reason = (
@@ -67,36 +75,45 @@ class RewriteManifests:
             )
             plan = replace(plan, not_applicable=reason)
         elif snapshot is not None:
-            plan = _planned(table, plan, policy, settings, shown)
+            plan, rewrites = _planned(table, plan, policy, settings, within)
         else:
             plan = replace(plan, not_applicable="main has no snapshot")
-        return table.resolve(plan)
+        return Planned(plan=table.resolve(plan), build=RewriteBuild(table=table, rewrites=rewrites))
 
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
+
+VERB: Final = RewriteManifests()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteBuild:
+    """The build of rewrites of groups of manifests."""
+
+    table: IcebergTable
+    rewrites: Sequence[Rewrite]
+
+    def __call__(self, _step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         """Write new manifests, and read them back.
 
         Raises:
             CorruptFile: a manifest cannot be read whole, or what was written is not what was read.
         """
         staged: dict[Task, StagedFile] = {}
-        for each in step.work:
+        for each in self.rewrites:
             own_paths = {index: paths[task] for index, task in enumerate(each.tasks) if task in paths}
             if own_paths:
-                staged |= ManifestBuild(table=table, rewrite=each, paths=own_paths).run()
+                staged |= ManifestBuild(table=self.table, rewrite=each, paths=own_paths).run()
         return staged
 
 
-VERB: Final = RewriteManifests()
-
-
 def _planned(
-    table: IcebergTable, plan: Plan, policy: RewritePolicy, settings: RewriteSettings, shown: Plan | None
-) -> Plan:
+    table: IcebergTable, plan: Plan, policy: RewritePolicy, settings: RewriteSettings, within: Plan | None
+) -> tuple[Plan, Sequence[Rewrite]]:
+    """The plan with its step, and what that builds."""
     head, stale = with_lengths(table, head_of(table, MAIN))
     if table.metadata.format_version > _LISTS_WITHOUT_COUNTS:
         stale = {**dict.fromkeys(head.uncounted, "the list has no counts of it"), **stale}
     paths = head.rows["manifest_path"].to_pylist()
-    before = None if shown is None else {v.id: v for v in shown.verdicts if v.subject == _SUBJECT}
+    before = None if within is None else {v.id: v for v in within.verdicts if v.subject == _SUBJECT}
     allowed = None if before is None else _still(paths, before)
     rewrites, lost, reasons = [], [], {}
     for group in groups(head.rows, table.metadata, policy, settings):
@@ -116,14 +133,15 @@ def _planned(
         for place, path in enumerate(paths)
     )
     if not rewrites and not stale:
-        return replace(plan, verdicts=verdicts)
-    return replace(
+        return replace(plan, verdicts=verdicts), ()
+    plan = replace(
         plan,
         verdicts=verdicts,
         steps=(_step(head, rewrites, gone),),
         warnings=tuple(reason for each in lost for reason in each.warnings),
         blocked_by=(*head.blocked_by, *(reason for each in lost for reason in each.blocked_by)),
     )
+    return plan, rewrites
 
 
 def _still(paths: Sequence[str], before: Mapping[str, Verdict]) -> EarlierRewrite:
@@ -220,6 +238,4 @@ def _step(head: BranchHead, rewrites: Sequence[Rewrite], gone: Mapping[int, str]
         summary={**summary, **carried_totals(head.snapshot.summary)},
     )
     counts = dict(zip(rules.COLUMNS, (len(gone), len(tasks)), strict=True))
-    return Step(
-        name=rules.OPERATION, tasks=tasks, change=Change(draft=draft, counts=counts), work=tuple(rewrites)
-    )
+    return Step(name=rules.OPERATION, tasks=tasks, change=Change(draft=draft, counts=counts))

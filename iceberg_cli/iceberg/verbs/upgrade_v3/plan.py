@@ -31,8 +31,8 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, PreflightReads
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.iceberg.verbs.upgrade_v3.repair import Repair, repair
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ASSIGN, MERGE, REPAIR, UpgradePolicy
-from iceberg_cli.operation.apply import Verb
-from iceberg_cli.plan.plan import Base, Change, Option, Plan, StagedFile, Step, Task, Verdict
+from iceberg_cli.operation.ports import Build, Planned, Verb, nothing_to_build
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.preflight import BLOCKING, WARNING, Finding, Preflight, blocking
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 
@@ -51,7 +51,7 @@ def preflight(table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> P
         looked = _with_positions(table, looked)
     mending = Repair()
     if REPAIR in policy.recipe:
-        mending = repair(table, looked, tags=policy.tags, shown=None)
+        mending = repair(table, looked, tags=policy.tags, within=None)
     found = findings_on(table, looked, mending, as_of_ms=as_of_ms)
     remedy = f"iceberg-cli upgrade-v3 {shlex.quote(table.name)} --dry-run --with {','.join(policy.recipe)}"
     blocked = [
@@ -179,17 +179,17 @@ def _positions(_: Sequence[ManifestSource], batch: EntryBatch) -> tuple[int, int
     return found.num_rows, int(pc.sum(found["record_count"]).as_py() or 0)
 
 
-class UpgradeV3:
+class UpgradeV3(Verb):
     """Makes a table one of format version 3, with a preflight before it."""
 
-    operation: Final = rules.OPERATION
-
+    name: Final = rules.OPERATION
+    policy: Final = UpgradePolicy
     # Its own, and those of the verbs that may be part of it.
-    columns: Final = tuple(
+    result_columns: Final = tuple(
         dict.fromkeys(
             (
                 *rules.COLUMNS,
-                *merge_dvs.VERB.columns,
+                *merge_dvs.VERB.result_columns,
                 *row_ids.COLUMNS,
                 *(f"deleted_{kind}s_count" for kind in ICEBERG_KINDS),
             )
@@ -197,19 +197,26 @@ class UpgradeV3:
     )
 
     def plan(
-        self, table: IcebergTable, document: Mapping[str, Any], *, as_of_ms: int, shown: Plan | None = None
-    ) -> Plan:
+        self,
+        table: IcebergTable,
+        policy: UpgradePolicy,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,
+    ) -> Planned:
         """The remaining steps of the recipe, blocked where the preflight finds an obstacle.
 
         Raises:
             UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
         """
-        policy = UpgradePolicy.from_json(document)
         base = table.load()
-        planner = _UpgradePlanner(table=table, base=base, policy=policy, as_of_ms=as_of_ms, shown=shown)
+        planner = _UpgradePlanner(
+            table=table, base=base, policy=policy, as_of_ms=as_of_ms, within=within, earlier=earlier
+        )
         planner.run()
         plan = Plan(
-            operation=self.operation,
+            operation=self.name,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
@@ -226,12 +233,7 @@ class UpgradeV3:
             blocked_by=tuple(dict.fromkeys(planner.blocked_by)),
             steps=tuple(planner.steps),
         )
-        return table.resolve(plan, planner.reach)
-
-    def build(self, table: IcebergTable, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
-        """Let the verb that a step comes from write its files."""
-        verb: Verb = merge_dvs.VERB if step.name == merge_dvs.STEP else assign_row_ids.VERB
-        return verb.build(table, step, paths)
+        return Planned(plan=table.resolve(plan, planner.reach), build=planner.build)
 
 
 VERB: Final = UpgradeV3()
@@ -245,7 +247,7 @@ def check(table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Prefl
     """
     found = preflight(table, policy, as_of_ms=as_of_ms)
     try:
-        reasons = VERB.plan(table, policy.to_json(), as_of_ms=as_of_ms).blocked_by
+        reasons = VERB.plan(table, policy, as_of_ms=as_of_ms).plan.blocked_by
     except CorruptFile as error:
         unread = blocking("file-unreadable", error.path, error.message, error.next_step)
         return replace(found, findings=(unread, *found.findings))
@@ -264,12 +266,14 @@ class _UpgradePlanner:
     base: Base
     policy: UpgradePolicy
     as_of_ms: int
-    shown: Plan | None
+    within: Plan | None
+    earlier: Build | None
     verdicts: list[Verdict] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     blocked_by: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     reach: Mapping[str, ReachQuestion] = field(default_factory=dict)  # by step
+    build: Build = nothing_to_build  # of the only part that has tasks
 
     def run(self) -> None:
         """Every part of the recipe that is still due, in order."""
@@ -281,7 +285,7 @@ class _UpgradePlanner:
         )
         mending = Repair()
         if REPAIR in self.policy.recipe:
-            mending = repair(table, looked, tags=self.policy.tags, shown=self.shown)
+            mending = repair(table, looked, tags=self.policy.tags, within=self.within)
             self._take(mending)
             self.reach = mending.reach
         after = self._upgrade(looked, mending)
@@ -290,7 +294,7 @@ class _UpgradePlanner:
         if ASSIGN in self.policy.recipe:
             self._assign(after)
 
-    def _take(self, parts: Repair | AssignmentParts) -> None:
+    def _take(self, parts: Repair | Plan | AssignmentParts) -> None:
         self.verdicts += parts.verdicts
         self.warnings += parts.warnings
         self.blocked_by += parts.blocked_by
@@ -338,7 +342,7 @@ class _UpgradePlanner:
             self.table,
             AssignPolicy(),
             after,
-            shown=self.shown,
+            within=self.within,
             sharing="To give them main's ids, leave assign-row-ids out and run "
             f"`iceberg-cli assign-row-ids {name} --share-ids` afterwards",
         )
@@ -349,17 +353,15 @@ class _UpgradePlanner:
         """The steps of merge-dvs. Before the upgrade they only show what it will do."""
         made = merge_dvs.plan_on(
             self.table,
-            MergePolicy().to_json(),
+            MergePolicy(),
             base=self.base,
             as_of_ms=self.as_of_ms,
             metadata=after,
-            shown=self.shown,
+            within=self.within,
+            earlier=self.earlier,
         )
-        self._take(
-            AssignmentParts(
-                verdicts=made.verdicts, warnings=made.warnings, blocked_by=made.blocked_by, steps=made.steps
-            )
-        )
+        self.build = made.build
+        self._take(made.plan)
 
 
 def _after_merge(parts: AssignmentParts) -> AssignmentParts:

@@ -57,25 +57,25 @@ class Repair:
     counted: Mapping[int, ListFacts] = field(default_factory=dict)  # by the id of the head that is replaced
 
 
-def repair(table: IcebergTable, looked: PreflightReads, *, tags: str, shown: Plan | None) -> Repair:
+def repair(table: IcebergTable, looked: PreflightReads, *, tags: str, within: Plan | None) -> Repair:
     """What is due on the table as loaded last.
 
     Args:
         table: whose manifests are read.
         looked: the manifest lists in sum.
         tags: what becomes of tags on snapshots that obstruct: `REFUSE`, `DROP` or `KEEP`.
-        shown: see `Verb.plan`.
+        within: see `Verb.plan`.
 
     Raises:
         CorruptFile: a manifest that must be counted cannot be read whole.
     """
     metadata = table.metadata
     reasons = obstructing(metadata, looked)
-    if shown is not None:
-        listed = {(verdict.subject, verdict.id) for verdict in shown.verdicts}
+    if within is not None:
+        listed = {(verdict.subject, verdict.id) for verdict in within.verdicts}
         reasons = {each: why for each, why in reasons.items() if ("snapshot", str(each)) in listed}
     heads, why = _heads(table, reasons)
-    if shown is not None:
+    if within is not None:
         heads = [head for head in heads if (_HEAD, head.ref) in listed]
     if not reasons and not heads:
         return Repair()
