@@ -21,12 +21,12 @@ FOOTER_BYTES: Final = 200  # of one deletion vector in a Puffin footer, without 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """What becomes of position deletes.
+    """The position delete files that are removed, and the data files that get a deletion vector instead.
 
     Args:
-        leaving: for each delete whether it is a position delete file of which nothing is needed any more.
+        leaving: for each delete whether it is a position delete file that is removed.
         targets: rows of `data` that get a deletion vector.
-        sequence_numbers: of these vectors: the greatest of what each one joins.
+        sequence_numbers: of these vectors: the greatest of the delete files merged in each.
     """
 
     leaving: Bools
@@ -35,10 +35,10 @@ class Conversion:
 
 
 def allowed(index: DeleteIndex, shown: Mapping[int, frozenset[str]] | None) -> Bools:
-    """Which deletes may be touched: those that --where means and, on a base that moved, that the plan had shown.
+    """Whether each delete may be changed: --where selects it and, on a base that moved, the plan had shown it.
 
     Args:
-        index: of the base at hand.
+        index: of the base.
         shown: paths by kind; None for no limit.
     """
     chosen: Bools = index.deletes["chosen"].to_numpy().copy()
@@ -53,7 +53,7 @@ def allowed(index: DeleteIndex, shown: Mapping[int, frozenset[str]] | None) -> B
 
 
 def covered(index: DeleteIndex, may: Bools) -> Ints:
-    """Data files whose deletion vector must be held against older position deletes before these may leave."""
+    """Data files whose deletion vector must be compared with older position deletes before these may go."""
     applied = index.part_data >= 0
     named = np.unique(index.part_data[applied & may[index.part_delete]])
     found: Ints = named[(index.vector[named] >= 0) & (index.blocked[named] == SOUND)]
@@ -61,7 +61,7 @@ def covered(index: DeleteIndex, may: Bools) -> Ints:
 
 
 def convert(index: DeleteIndex, may: Bools, *, keep_dangling: bool) -> Conversion:
-    """A position delete file leaves only with all that its rows name; a data file takes all that applies to it."""
+    """Choose position delete files to remove whole, and data files to get a vector of all that applies to them."""
     stays = ~may | (index.kinds != POSITIONS)
     applied = np.flatnonzero(index.part_data >= 0)
     held = index.blocked[index.part_data[applied]] != SOUND
@@ -82,13 +82,13 @@ class Puffins:
 
     Args:
         paths: n.
-        file: for each delete its place in `paths`, or -1.
+        file: for each delete its index in `paths`, or -1.
         vectors: number of live deletion vectors in each.
         live_bytes: of their blobs.
-        weight: of their blobs with what a footer says of each.
+        weight: of their blobs with their part of the footer.
         file_bytes: of the whole file.
-        free: whether every one of its vectors may be moved.
-        dangling: number of vectors that no data file needs.
+        movable: whether every one of its vectors may be moved.
+        dangling: number of vectors without a live data file that are removed.
     """
 
     paths: pa.Array
@@ -101,13 +101,13 @@ class Puffins:
     dangling: Ints
 
     def suspects(self, ratio: float) -> Bools:
-        """Files that may be dead to this part; only their footers tell how much of the rest is footer."""
+        """Files that may have this ratio of dead bytes; only the footer shows how many there are."""
         outside = self.file_bytes - self.live_bytes
         return self.movable & (outside >= ratio * self.file_bytes)
 
 
 def puffins(index: DeleteIndex, may: Bools, *, keep_dangling: bool) -> Puffins:
-    """The Puffin files of an index. What is dangling counts as dead, unless it is kept."""
+    """The Puffin files of an index. Dangling vectors count as dead, unless they are kept."""
     rows = np.flatnonzero(index.kinds == VECTOR)
     encoded = index.deletes["path"].take(pa.array(rows)).combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy()
@@ -144,7 +144,7 @@ def weights_of(sizes: Ints, refs: pa.Array | pa.ChunkedArray) -> Ints:
 
 
 def small(found: Puffins, due: Bools, last_weight: int, *, target_bytes: int, min_files: int) -> Bools:
-    """Which Puffin files are joined because they are small: all small ones, or none if there are too few.
+    """Which Puffin files are merged because they are small: all small ones, or none if there are too few.
 
     A file is small up to half the target. All that is written but its last file reaches the target, so at most one
     new file is small: it counts with the others, and a second run finds too few.
@@ -166,7 +166,7 @@ def rolled(weights: Ints, target_bytes: int) -> Ints:
     """Cut a sequence of vectors into files: each is closed once it has reached the target.
 
     Returns:
-        For each the number of its file.
+        The index of each vector's file.
     """
     ends = np.cumsum(weights)
     numbers = np.zeros(len(weights), np.int64)
@@ -180,7 +180,7 @@ def rolled(weights: Ints, target_bytes: int) -> Ints:
 
 
 def idle_equality(index: DeleteIndex, may: Bools) -> Bools:
-    """Equality delete files that no data file needs."""
+    """Equality delete files that apply to no live data file."""
     idle: Bools = (index.kinds == EQUALITY) & index.dangling & may
     return idle
 

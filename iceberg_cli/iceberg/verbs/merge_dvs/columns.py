@@ -46,7 +46,7 @@ DATA_COLUMNS: Final = (
 _DELETES_SCHEMA: Final = pa.schema(
     {
         "manifest": pa.int32(),  # row of the manifest list
-        "entry": pa.int64(),  # place in the manifest
+        "entry": pa.int64(),  # index in the manifest
         "spec_id": pa.int32(),
         "key": pa.binary(),  # of spec and partition
         "chosen": pa.bool_(),  # by --where
@@ -69,7 +69,7 @@ _OLDEST_SCHEMA: Final = pa.schema({"key": pa.binary(), "sequence_number": pa.int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryReader:
-    """What is needed to read entries as columns; goes to where they are decoded.
+    """Reads manifest entries as columns, where they are decoded.
 
     Args:
         specs: by id.
@@ -124,7 +124,7 @@ class EntryReader:
     def data(
         self, sources: Sequence[ManifestSource], batch: EntryBatch, targets: Keys, *, oldest: bool
     ) -> tuple[pa.Table, pa.Table]:
-        """Live data files whose path, in this spelling or another, may be among those wanted.
+        """Live data files whose path, in this spelling or another, may be among the targets.
 
         Args:
             sources: see `Reachability.entries`.
@@ -159,13 +159,13 @@ class EntryReader:
         *,
         only_keys: bool = False,
     ) -> tuple[pa.Array, Bools, dict[bytes, tuple[Any, ...]]]:
-        """Key of each tuple, whether --where means it, and the tuple of each key, in the order of the spec's fields.
+        """Key of each tuple, whether --where selects it, and the tuple of each key, in the order of the spec's fields.
 
         Args:
             sources: see `Reachability.entries`.
             batch: from which the entries are.
             entries: one chunk of some of its rows.
-            only_keys: nothing else is wanted.
+            only_keys: leave out the rest.
 
         Raises:
             CorruptFile: a partition struct without field ids that does not fit its spec, or a spec that is not there.
@@ -226,7 +226,7 @@ def lowest_of(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def all_deletes(tables: Sequence[pa.Table]) -> pa.Table:
-    """The parts of `EntryReader.deletes` as one table; a position delete file that is listed twice is not touched."""
+    """The batches of `EntryReader.deletes` as one; a position delete file that is listed twice counts as unreadable."""
     table = pa.concat_tables([_DELETES_SCHEMA.empty_table(), *tables]).combine_chunks()
     kinds = table["kind"].to_numpy().copy()
     files = np.flatnonzero((kinds == POSITIONS) | (kinds == UNREADABLE))
@@ -236,7 +236,7 @@ def all_deletes(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def all_data(tables: Sequence[pa.Table]) -> pa.Table:
-    """The parts of `EntryReader.data` as one table."""
+    """The batches of `EntryReader.data` as one."""
     return pa.concat_tables([_DATA_SCHEMA.empty_table(), *tables])
 
 
@@ -263,7 +263,7 @@ def _only(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Array:
 
 
 def _check_vectors(rows: pa.Table, kinds: npt.NDArray[np.int8], sources: Sequence[ManifestSource]) -> None:
-    """Spec: "Data File Fields", notes 4 and 5: these are required of a deletion vector."""
+    """Refuse deletion vectors without a field that "Data File Fields", notes 4 and 5, requires."""
     for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"):
         missing = np.flatnonzero((kinds == VECTOR) & rows[name].is_null().to_numpy())
         if len(missing):

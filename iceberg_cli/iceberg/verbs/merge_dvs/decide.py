@@ -31,7 +31,7 @@ from iceberg_cli.plan.plan import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeDecision:
-    """What is done with each delete, before it is divided into files."""
+    """The deletes that go and the deletion vectors that are written, before they are divided into files."""
 
     conversion: Conversion
     outputs: pa.Table
@@ -44,7 +44,7 @@ class MergeDecision:
 def decide(
     reader: DeleteReader, settings: MergeSettings, shown: Mapping[int, frozenset[str]] | None
 ) -> MergeDecision:
-    """Read what must be read, and decide.
+    """Decide what becomes of each delete, reading delete files and Puffin files as far as that needs them.
 
     Args:
         reader: of the base.
@@ -61,13 +61,13 @@ def decide(
     found = puffins(index, may, keep_dangling=settings.keep_dangling)
     _hold_against_older(reader, found, covered(index, may))
     _block_out_of_range(reader)
-    # No file is frozen below that is named by position deletes which may leave: the vectors of those are read by now.
+    # No file is blocked below that is named by position deletes which may go: the vectors of those are read by now.
     conversion = convert(index, may, keep_dangling=settings.keep_dangling)
     joined = reader.join(conversion.targets)
     new = _new_outputs(index, conversion, joined)
     gone = index.dangling & may & (index.kinds == VECTOR) & (not settings.keep_dangling)
     while True:
-        # What is frozen is not moved either.
+        # Vectors of blocked files are not moved either.
         found = puffins(index, may, keep_dangling=settings.keep_dangling)
         due, little, dead = _choose(reader, found, new, gone, settings)
         if not _block_out_of_range(reader):
@@ -92,7 +92,7 @@ def decide(
 
 
 def _dangling_only(index: DeleteIndex, may: Bools, settings: MergeSettings) -> MergeDecision:
-    """Before version 3: position delete files go that name no live data file but newer ones, and nothing else.
+    """Before version 3: remove position delete files that name no live data file but newer ones, nothing else.
 
     Readers of such a table need no partition, spec or bound to see that: no row of these files applies anywhere.
     """
@@ -108,7 +108,7 @@ def _dangling_only(index: DeleteIndex, may: Bools, settings: MergeSettings) -> M
 
 
 def _hold_against_older(reader: DeleteReader, found: Puffins, files: Ints) -> None:
-    """Freeze data files whose deletion vector lacks an older position delete."""
+    """Block data files whose deletion vector lacks an older position delete."""
     index = reader.index
     if not len(files):
         return
@@ -117,7 +117,7 @@ def _hold_against_older(reader: DeleteReader, found: Puffins, files: Ints) -> No
 
 
 def _block_out_of_range(reader: DeleteReader) -> bool:
-    """Freeze the data files of vectors, of those read so far, with positions behind the end; whether any is new.
+    """Block the data files of vectors, of those read so far, with positions behind the end; whether any is new.
 
     Readers ignore such positions, but whoever wrote them may have meant another file.
     """
@@ -154,7 +154,7 @@ def _choose(
 
 
 def _going_bytes(index: DeleteIndex, found: Puffins) -> Ints:
-    """Bytes of each Puffin file that its live deletion vectors have now and will not have any more."""
+    """Bytes of each Puffin file in live deletion vectors that are removed."""
     rows = np.flatnonzero(index.kinds == VECTOR)
     sizes = np.zeros(len(found.vectors), np.int64)
     np.add.at(sizes, found.file[rows], index.column("size")[rows])

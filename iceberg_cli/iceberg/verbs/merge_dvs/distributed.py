@@ -1,9 +1,9 @@
 """Deletion vectors merged and written on Spark's workers, so that no positions pass through this process.
 
-Position delete files and Puffin files are read where the workers are, and what they say goes to buckets by data file;
-of each deletion vector a few numbers come back, or the Puffin file is written there. A data file with most of the
-deletes is cut into ranges of positions that are joined apart, and a large position delete file is decoded in shares of
-its row groups, so neither decides how long all takes.
+Workers read position delete files and Puffin files, and shuffle the positions to buckets by data file; of each deletion
+vector a few numbers come back, or the Puffin file is written there. A data file with most of the deletes is cut into
+ranges of positions that are merged by themselves, and a large position delete file is decoded in splits of its row
+groups, so neither decides how long all takes.
 
 Spec: Iceberg v3 "Deletion Vectors".
 """
@@ -43,7 +43,7 @@ _SPREAD: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class MergedVectors:
-    """The deletion vectors of n data files; cardinality 0: none is needed. `crc` are the last four bytes of each."""
+    """Counts of the deletion vectors of n data files; cardinality 0: none is needed. `crc`: the last four bytes."""
 
     cardinality: Ints
     size: Ints
@@ -54,12 +54,12 @@ class MergedVectors:
 def partials_on_workers(
     engine: ShuffleEngine, files: pa.Table, *, limits: MergeLimits = LIMITS, on_event: OnEvent
 ) -> pa.Table:
-    """What position delete files say: rows of `PARTS_SCHEMA` without blobs, files in their order.
+    """The data files that position delete files name: rows of `PARTS_SCHEMA` without blobs, files in their order.
 
     Args:
         engine: with workers.
         files: `path`, `file_size` and `record_count` of each.
-        limits: of shares.
+        limits: of splits.
         on_event: progress.
 
     Raises:
@@ -94,7 +94,7 @@ def partials_on_workers(
 
 
 def _joined_splits(parts: pa.Table, shared: Sequence[str]) -> pa.Table:
-    """One row for each data file that a file names, though several of its shares did."""
+    """One row for each data file that a delete file names, though several of its splits did."""
     if not shared:
         return parts
     mine = pc.is_in(parts["source"], value_set=pa.array(shared, pa.string()))
@@ -126,13 +126,13 @@ def merge_on_workers(
     limits: MergeLimits = LIMITS,
     on_event: OnEvent,
 ) -> MergedVectors:
-    """The numbers of one deletion vector for each data file, of all position deletes that apply to it.
+    """Counts and checksums of one deletion vector for each data file, of all position deletes that apply to it.
 
     Args:
         engine: with workers.
         index: of the base.
         files: n rows of `data`, each with position deletes.
-        limits: of what is joined in one task.
+        limits: of what is merged in one task.
         on_event: progress.
 
     Raises:
@@ -176,7 +176,7 @@ def missing_positions_on_workers(
     limits: MergeLimits = LIMITS,
     on_event: OnEvent,
 ) -> Ints:
-    """Those of some data files whose deletion vector lacks an older position delete.
+    """The data files, of those given, whose deletion vector lacks an older position delete.
 
     Args:
         engine: with workers.
@@ -235,7 +235,7 @@ def build_puffins_on_workers(
         index: of the base.
         outputs: rows of `OUTPUTS_SCHEMA`.
         files: by path, in the order of the outputs: the first output and the one behind the last.
-        limits: of what is joined in one task.
+        limits: of what is merged in one task.
         on_event: progress.
 
     Returns:

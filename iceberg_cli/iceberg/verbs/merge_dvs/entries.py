@@ -101,18 +101,18 @@ def _fields(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryBuilder:
-    """Makes entries of new manifests of those of old ones. Runs maybe in another process.
+    """Encodes the entries that new manifests take over from old ones, maybe in another process.
 
     Args:
         schema_text: of the new manifests.
-        removed: for each old manifest, by its number, the places of the entries that go.
+        removed: for each old manifest, by its row of the manifest list, the indices of the entries that go.
     """
 
     schema_text: str
     removed: Mapping[int, Ints]
 
     def __call__(self, batch: Opened) -> list[tuple[int, pa.Array]]:
-        """Of each manifest its number and the encodings of its live entries, as EXISTING or DELETED."""
+        """Of each manifest its row and the encodings of its live entries, as EXISTING or DELETED."""
         return [found for numbers, sources in by_schema(batch) for found in self._carried(numbers, sources)]
 
     def _carried(
@@ -154,7 +154,7 @@ class EntryBuilder:
 def check_manifest(
     data: bytes, written: bytes, path: str, row: Mapping[str, Any], values: pa.Array, entries: pa.Table
 ) -> None:
-    """A manifest as it was read back, decoded as the next reader will, against what was planned.
+    """Compare a manifest that was read back, decoded as the next reader will, with what was planned.
 
     Args:
         data: the file.

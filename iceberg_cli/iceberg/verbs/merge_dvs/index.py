@@ -47,18 +47,18 @@ OTHER_REFERENCE, OTHER_SPELLING, BEHIND_END = 7, 8, 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteIndex:
-    """Live deletes, the data files that they name, and how they belong together.
+    """Live deletes, the data files that they name, and which applies to which.
 
     Args:
-        deletes: d rows, see `delete_columns`.
-        parts: p rows of `PARTS_SCHEMA`: what each position delete file says of each data file.
-        data: f live data files that something names.
+        deletes: d rows, see `columns.py`.
+        parts: p rows of `PARTS_SCHEMA`: one for each data file that a position delete file names.
+        data: f live data files that a delete names.
         vector: for each data file the row in `deletes` of the deletion vector that applies, or -1.
-        frozen: for each data file which of `FROZEN` forbids to touch its deletes; 0 for none.
+        blocked: for each data file which of `FROZEN` forbids to change its deletes; 0 for none.
         part_delete: for each part its row in `deletes`.
         part_data: for each part the row in `data` that it applies to, or -1 for none.
         vector_data: for each delete the row in `data` that it, a deletion vector, names, or -1.
-        dangling: for each delete whether no data file needs it.
+        dangling: for each delete whether it applies to no live data file.
         kinds: of each delete; a position delete file that contradicts its entry counts as unreadable.
     """
 
@@ -92,16 +92,16 @@ def index(
     specs: Sequence[PartitionSpec],
     path_keys: PathKeys = path_key_column,
 ) -> DeleteIndex:
-    """Bring deletes and data files together.
+    """Match deletes with the data files that they apply to.
 
     Args:
         deletes: live entries of all delete manifests.
         parts: contents of the position delete files.
-        data: live data files, of which every one that something names is there, in whatever spelling.
+        data: live data files, among them all that a delete names, in whatever spelling.
         oldest: lowest data sequence number of each partition with live data; needed for equality deletes only. None:
             no equality delete counts as dangling.
         specs: of the table.
-        path_keys: see `Reading`.
+        path_keys: see `EntryReader`.
     """
     deletes, parts, data = (table.combine_chunks() for table in (deletes, parts, data))
     kinds = deletes["kind"].to_numpy().copy()
@@ -186,7 +186,7 @@ def _block_hidden(
     data_group: npt.NDArray[np.int32], data_sequence: Ints, refs: pa.ChunkedArray, paths: pa.ChunkedArray,
     path_keys: PathKeys,
 ) -> None:  # fmt: skip
-    """A file that cannot be read may delete rows of any data file of its partition that is not newer."""
+    """Block data files that an unreadable delete file may apply to: the one it names, or all of its partition."""
     hidden = np.flatnonzero(kinds == UNREADABLE)
     only = _named(refs.take(pa.array(hidden)).fill_null(""), paths, path_keys)[0] if len(hidden) else hidden
     nameless = refs.take(pa.array(hidden)).is_null().to_numpy() if len(hidden) else hidden
@@ -201,7 +201,7 @@ def _block_hidden(
 def _idle_equality(
     deletes: pa.Table, kinds: npt.NDArray[np.int8], oldest: pa.Table, specs: Sequence[PartitionSpec]
 ) -> Bools:
-    """Equality deletes that are not newer than any data file in their reach."""
+    """Equality deletes that are not newer than any data file that they may apply to."""
     equality: Bools = kinds == EQUALITY
     if not equality.any():
         return np.zeros_like(equality)
@@ -220,7 +220,7 @@ def _idle_equality(
 
 
 def _named(names: pa.ChunkedArray, paths: pa.ChunkedArray, path_keys: PathKeys) -> tuple[Ints, Ints]:
-    """Where each name is in `paths`, in this spelling or else in another, or -1; and what is named in another one."""
+    """Index of each name in `paths`, in this spelling or else in another, or -1; and paths named in another one."""
     places = _places(names, paths)
     missing = np.flatnonzero(places < 0)
     if not len(missing) or not len(paths):
@@ -232,7 +232,7 @@ def _named(names: pa.ChunkedArray, paths: pa.ChunkedArray, path_keys: PathKeys) 
 
 
 def _places(values: pa.Array | pa.ChunkedArray, known: pa.Array | pa.ChunkedArray) -> Ints:
-    """Where each value is in `known`, or -1."""
+    """Index of each value in `known`, or -1."""
     value_set = known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
     found = pc.index_in(values, value_set=value_set, skip_nulls=True)
     places: Ints = pc.fill_null(found, -1).to_numpy().astype(np.int64)

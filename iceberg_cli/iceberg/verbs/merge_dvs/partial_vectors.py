@@ -1,10 +1,10 @@
 """Partial deletion vectors on their way between workers, merged by data file.
 
-`partials_of` what one batch of files says, by bucket; `merge_partials` or `missing_in_partials` of one bucket;
-`merge_ranges` what was cut into ranges; `numbers_of` what planning needs. None of them minds in which order it gets
-what others made.
+`partials_of` makes them of one batch of files, by bucket; `merge_partials` or `missing_in_partials` takes one bucket;
+`merge_ranges` merges what was cut into ranges; `numbers_of` has what planning needs. No result depends on the order of
+its inputs.
 
-A vector is called by its place: its row among those that are made.
+`place` is the index of a vector among those that are made.
 
 Spec: Iceberg v3 "Deletion Vectors"; "Scan Planning".
 """
@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.spec.dv_blobs import merge_vectors, missing_positions, 
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.splits import cut, runs_of, whole_of
 
-# What a file is asked for.
+# Requests: what is read of a file.
 _BUCKET_COLUMNS: Final = {
     "place": pa.int64(),
     "bucket": pa.int64(),  # of its first range
@@ -35,7 +35,7 @@ _BUCKET_COLUMNS: Final = {
 REQUEST_SCHEMA: Final = pa.schema(
     {"path": pa.string(), **_BUCKET_COLUMNS}
 )  # `path` as position deletes spell it
-# What files say.
+# Replies: what was read.
 _BLOB: Final = {"is_vector": pa.bool_(), "positions": pa.int64(), "blob": pa.large_binary()}
 REPORTED_SCHEMA: Final = pa.schema({**_BUCKET_COLUMNS, **_BLOB})
 PARTIALS_SCHEMA: Final = pa.schema(
@@ -44,7 +44,7 @@ PARTIALS_SCHEMA: Final = pa.schema(
         "place": pa.int64(),
         "records": pa.int64(),
         "is_vector": pa.bool_(),  # one that is in the table already
-        "positions": pa.int64(),  # that were joined in it, each as often as a delete file has it
+        "positions": pa.int64(),  # that were merged in it, each as often as a delete file has it
         "blob": pa.large_binary(),
     }
 )
@@ -71,7 +71,7 @@ MISSING_SCHEMA: Final = pa.schema({"place": pa.int64(), "positions": pa.int64(),
 
 
 def reported_rows(parts: pa.Table, request: pa.Table) -> pa.Table:
-    """What a position delete file says of the data files that it is asked for, as rows of `REPORTED_SCHEMA`.
+    """Position deletes of the requested data files in one delete file, as rows of `REPORTED_SCHEMA`.
 
     Args:
         parts: rows of `PARTS_SCHEMA`, with blobs, all of one file.
@@ -90,7 +90,7 @@ def reported_rows(parts: pa.Table, request: pa.Table) -> pa.Table:
 
 
 def partials_of(reported: Sequence[pa.Table]) -> dict[int, pa.Table]:
-    """Rows of `PARTIALS_SCHEMA` by bucket; what several files say of a vector is united.
+    """Rows of `PARTIALS_SCHEMA` by bucket; positions that several files have for a vector are merged.
 
     Args:
         reported: rows of `REPORTED_SCHEMA`.
@@ -116,7 +116,7 @@ def partials_of(reported: Sequence[pa.Table]) -> dict[int, pa.Table]:
 
 
 def _united(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """One vector, or what is asked of it, in its ranges; there is a piece even if there is no position."""
+    """The partial vectors of one vector, one a range; there is one even if there is no position."""
     first = {name: rows[name][0].as_py() for name in (*_BUCKET_COLUMNS, "is_vector")}
     blobs = rows["blob"].to_pylist()
     blob = blobs[0] if len(blobs) == 1 else encode(union(map(vector_of, blobs)))
@@ -154,7 +154,7 @@ def merge_partials(partials: Sequence[pa.Table]) -> pa.Table:
 
 
 def missing_in_partials(partials: Sequence[pa.Table]) -> pa.Table:
-    """How much the vectors of a bucket, or their ranges, lack of what position deletes say: rows of `MISSING_SCHEMA`.
+    """How many positions of position deletes the vectors of a bucket, or ranges, lack: rows of `MISSING_SCHEMA`.
 
     Args:
         partials: see `merge_partials`; here a vector stands beside the position deletes that are older.
@@ -162,7 +162,7 @@ def missing_in_partials(partials: Sequence[pa.Table]) -> pa.Table:
     groups = _groups(partials)
     missing = np.zeros(len(groups.places), np.int64)
     for row, (blobs, vectors, records) in enumerate(groups.members()):
-        # A range in which the vector has no position has no piece of it.
+        # A range in which the vector has no position has no partial vector of it.
         held = vectors[0] if vectors else encode(np.empty(0, np.uint64))
         missing[row] = missing_positions(held, blobs, record_count=records)
     columns = [groups.places, groups.positions, missing]
@@ -171,7 +171,7 @@ def missing_in_partials(partials: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Pieces in the order of their places: n vectors, or ranges of them; two ranges of one are never in one bucket."""
+    """Partial vectors by `place`: n vectors, or ranges of them; two ranges of one are never in one bucket."""
 
     partials: pa.Table
     starts: Ints
@@ -200,7 +200,7 @@ def _groups(partials: Sequence[pa.Table]) -> _Groups:
 
 
 def merge_ranges(vectors: Sequence[pa.Table]) -> pa.Table:
-    """Whole vectors, by place: rows of `VECTORS_SCHEMA`.
+    """Whole vectors, by `place`: rows of `VECTORS_SCHEMA`.
 
     Args:
         vectors: rows of `VECTORS_SCHEMA`, every range of each.
@@ -232,7 +232,7 @@ def _merge_rows(rows: pa.Table) -> dict[str, Any]:
 
 
 def numbers_of(vectors: pa.Table) -> pa.Table:
-    """Rows of `NUMBERS_SCHEMA` of whole vectors."""
+    """Counts and checksums of whole vectors: rows of `NUMBERS_SCHEMA`."""
     columns = {
         "place": vectors["place"],
         "positions": vectors["positions"],

@@ -29,7 +29,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePolicy:
-    """What the operator asked for; None where nothing was said."""
+    """The options of merge-dvs; None where one is not given."""
 
     target_size_bytes: int | None = None
     min_files: int | None = None
@@ -71,7 +71,7 @@ class MergePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSettings:
-    """The policy with its gaps filled."""
+    """The policy, with table properties and defaults for options that are not given."""
 
     target_bytes: int
     min_files: int
@@ -82,7 +82,7 @@ class MergeSettings:
 
 
 def settings_of(metadata: TableMetadata, policy: MergePolicy) -> MergeSettings:
-    """Option, table property, documented default, in this order.
+    """Settings from option, table property and documented default, in this order.
 
     Raises:
         InvalidMetadata: the property is no number.

@@ -1,4 +1,4 @@
-"""A new Puffin file of deletion vectors, held against what was planned."""
+"""A new Puffin file of deletion vectors, checked against what was planned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def puffin_of(outputs: pa.Table, blobs: Sequence[bytes], path: str) -> bytes:
         path: for messages.
 
     Raises:
-        CorruptFile: a vector that was copied has other bytes than planned, or one that was joined other positions.
+        CorruptFile: a vector that was copied has other bytes than planned, or one that was merged other positions.
     """
     data = puffin_file(outputs["ref"].to_pylist(), outputs["cardinality"].to_pylist(), iter(blobs))
     _check(data, path, outputs)
@@ -46,7 +46,7 @@ def _check(data: bytes, path: str, outputs: pa.Table) -> None:
     if [data[end - 4 : end] for end in ends] != outputs["crc"].to_pylist():
         raise CorruptFile(path, None, "a deletion vector is not the one that was planned")
     new = outputs["origin"].to_numpy() == NEW
-    # What was copied was checked when it was read; a footer is looked at once.
+    # Copied vectors were checked when they were read; the footer is checked once.
     places = np.flatnonzero(new) if new.any() else np.zeros(1, np.int64)
     targets = outputs.select(["ref", "size", "last_row"]).append_column(
         "record_count", outputs["cardinality"]
@@ -60,7 +60,7 @@ def _check(data: bytes, path: str, outputs: pa.Table) -> None:
 
 
 def _check_vector(blob: bytes, cardinality: int, total: int, path: str) -> None:
-    """A new deletion vector against what it should hold."""
+    """Compare a new deletion vector with the planned count and sum of its positions."""
     positions = positions_in(blob)
     found = len(positions), int(positions.sum(dtype=np.uint64))
     if found != (cardinality, total):

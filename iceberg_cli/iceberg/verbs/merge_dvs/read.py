@@ -1,7 +1,7 @@
 """Position deletes and deletion vectors of one snapshot, read from its manifests, delete files and Puffin files.
 
 Blobs are kept up to a limit and read again beyond it: planning needs them for sizes and checks, building to write. An
-engine with workers keeps them there, see `delete_apart`.
+engine with workers keeps them there, see `distributed.py`.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _OBJECT_BYTES: Final = 100  # what Python adds to each blob
 
 @dataclass(slots=True)
 class Room:
-    """For how many bytes of blobs there is room."""
+    """The bytes of memory that are left for blobs."""
 
     left_bytes: int = _KEPT_BYTES
 
     def take(self, blob: bytes) -> bool:
-        """Whether there was room for this one; it is taken."""
+        """Take the bytes of a blob if there is room for it; whether there was."""
         size = len(blob) + _OBJECT_BYTES
         fits = size <= self.left_bytes
         if fits:
@@ -88,7 +88,7 @@ class PuffinReader:
     def open(self, found: Puffins, places: Ints) -> None:
         """Read Puffin files, check every live deletion vector in them, and keep those that there is room for.
 
-        Where workers read, their ends are all that they send.
+        Of a blob that a worker reads only the last four bytes arrive.
 
         Raises:
             CorruptFile: a file or vector is not sound.
@@ -104,13 +104,13 @@ class PuffinReader:
                     self._moved[row] = blob
 
     def dead_bytes(self, found: Puffins) -> Ints:
-        """Of each Puffin file that was opened; -1 for the others."""
+        """Dead bytes of each Puffin file that was opened; -1 for the others."""
         return np.array([self._dead.get(path, -1) for path in found.paths.to_pylist()], np.int64)
 
     def _scan(
         self, found: Puffins, places: Ints, *, ends: bool = False
     ) -> Iterator[tuple[str, list[int], ExtractedBlobs]]:
-        """Of each Puffin file its path, rows of its deletion vectors, and what was found; of blobs only their ends."""
+        """Path of each Puffin file, rows of its deletion vectors, and their blobs, or the last four bytes (`ends`)."""
         rows = np.flatnonzero(np.isin(found.file, places))
         rows = rows[np.argsort(found.file[rows], kind="stable")]
         deletes = self.index.deletes.take(pa.array(rows))
@@ -165,7 +165,7 @@ _CHUNK_BYTES = 48 << 20
 
 @dataclass(kw_only=True)
 class DeleteReader:
-    """Reads deletes of one snapshot.
+    """Reads the delete entries, position delete files and Puffin files of one snapshot.
 
     Args:
         table: whose files.
@@ -174,7 +174,7 @@ class DeleteReader:
         conditions: of --where.
         only_names: of position deletes read which data files they name, and no positions.
         known_parts: contents of position delete files that were read before.
-        limits: of what workers do at once.
+        limits: of one task on a worker.
     """
 
     table: IcebergTable
@@ -191,7 +191,7 @@ class DeleteReader:
     _room: Room = field(default_factory=Room)
 
     def read(self) -> DeleteIndex:
-        """Everything but Puffin files.
+        """Read manifests and position delete files, but no Puffin files.
 
         Raises:
             UsageError: --where names no partition field. CorruptFile: something cannot be read whole.
@@ -223,7 +223,7 @@ class DeleteReader:
 
     @property
     def _path_keys(self) -> PathKeys:
-        """Links give a file of a local disk several names."""
+        """Gives paths their keys; for local files it resolves links, which give a file several names."""
         names = self.table.reachability.other_names
         return path_key_column if names is None else names.resolved
 
@@ -259,7 +259,7 @@ class DeleteReader:
         its own, whatever paths it names.
         """
         listed = pc.min(self._of_content(0)["min_sequence_number"]).as_py()
-        # The manifest list only says whether it is worth asking every entry.
+        # The manifest list only shows whether it is worth reading every entry.
         if listed is not None and not pc.any(pc.less(files["sequence_number"], listed)).as_py():
             return files
         oldest = self._oldest_data()
@@ -281,7 +281,7 @@ class DeleteReader:
         return min((lowest for lowest in found if lowest is not None), default=None)
 
     def _parts(self, files: pa.Table) -> pa.Table:
-        """What position delete files say. Blobs are kept up to the limit."""
+        """Rows of `PARTS_SCHEMA` of position delete files. Blobs are kept up to the limit."""
         known = pc.is_in(files["path"], value_set=pc.unique(self.known_parts["source"]))
         now = pc.is_in(self.known_parts["source"], value_set=pc.unique(files["path"]))
         tables = [self.known_parts.filter(now)]
@@ -330,10 +330,10 @@ class DeleteReader:
         )
 
     def parts_of(self, files: Ints) -> Iterator[tuple[int, list[bytes]]]:
-        """The position deletes that apply to data files, as blobs; what was not kept is read again, so much at a time.
+        """The position deletes that apply to data files, as blobs; those that were not kept are read again in chunks.
 
         Args:
-            files: rows of `data`; any number of them has been asked for before.
+            files: rows of `data`; they may have been read before.
 
         Yields:
             Each of them with one blob for each position delete file.
@@ -342,7 +342,7 @@ class DeleteReader:
             return
         owned = np.isin(self.index.part_data, files)
         rows = np.flatnonzero(owned)
-        # By delete file: what one holds is asked for together.
+        # By delete file: the positions in one are read together.
         order = rows[np.argsort(self.index.part_data[rows], kind="stable")]
         owners = self.index.part_data[order]
         firsts = np.flatnonzero(np.concatenate([[len(owners) > 0], owners[1:] != owners[:-1]]))
@@ -400,7 +400,7 @@ class DeleteReader:
             )
         count = len(files)
         places = {file: place for place, file in enumerate(files.tolist())}
-        # What is joined of parts that were kept need not be kept as well.
+        # Vectors merged from kept parts need not be kept as well.
         costly = set(self.index.part_data[self._absent].tolist())
         cardinality, size = np.zeros(count, np.int64), np.zeros(count, np.int64)
         sums, crc = np.zeros(count, np.uint64), [b""] * count
@@ -417,7 +417,7 @@ class DeleteReader:
             yield file, *merge_vectors(blobs, record_count=int(records[file]))
 
     def lost(self, found: Puffins, files: Ints) -> Ints:
-        """Those of some data files whose deletion vector lacks an older position delete.
+        """The data files, of those given, whose deletion vector lacks an older position delete.
 
         Args:
             found: all Puffin files.

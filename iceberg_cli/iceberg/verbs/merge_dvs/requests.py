@@ -17,22 +17,22 @@ from iceberg_cli.iceberg.verbs.merge_dvs.worker import VECTOR_COLUMNS, DeleteFil
 
 
 def splits_of(size_bytes: int, limits: MergeLimits) -> Iterable[FileSplit]:
-    """In which shares a position delete file of this size is decoded."""
+    """The splits in which a position delete file of this size is decoded."""
     count = min(max(1, -(-size_bytes // limits.split_bytes)), limits.most_splits)
     return [FileSplit(number, count) for number in range(count)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorRequests:
-    """n vectors that are made or looked at.
+    """n deletion vectors to merge, move or compare, and the files to read for them.
 
     Args:
         index: of the base.
-        places: of each; ascending.
-        files: the data file of each whose position deletes are joined, or -1.
-        rows: in `deletes`, of each one that is there already, or -1.
-        records: of their data files.
-        limits: of ranges, buckets and shares.
+        places: index of each among those that are made; ascending.
+        files: the data file of each whose position deletes are merged, or -1.
+        rows: in `deletes`, of each one that exists already, or -1.
+        records: numbers of rows of their data files.
+        limits: of ranges, buckets and splits.
     """
 
     index: DeleteIndex
@@ -43,7 +43,7 @@ class VectorRequests:
     limits: MergeLimits
 
     def owners(self) -> tuple[Ints, Ints]:
-        """The parts that are wanted, by delete file, and for each whose it is: a number below n."""
+        """The rows of `parts` to read, by delete file, and for each the index of its vector."""
         owner = np.full(len(self.index.data) + 1, -1, np.int64)  # a part of no data file has the last one
         joined = np.flatnonzero(self.files >= 0)
         owner[self.files[joined]] = joined
@@ -52,7 +52,7 @@ class VectorRequests:
         return parts, owner[self.index.part_data[parts]]
 
     def positions(self) -> Ints:
-        """Of each vector how many positions must arrive, each as often as a delete file has it."""
+        """How many positions must arrive for each vector, each as often as a delete file has it."""
         parts, owner = self.owners()
         there = self.rows >= 0
         totals = np.zeros(len(self.places), np.int64)
@@ -61,7 +61,7 @@ class VectorRequests:
         return totals
 
     def buckets(self) -> Buckets:
-        """Where each vector is joined.
+        """The buckets in which vectors are merged.
 
         The ends of a vector are those of its position deletes, so one that is only moved is in one range, and keeps
         its bytes.
@@ -88,7 +88,7 @@ class VectorRequests:
         return [*self._delete_files(at), *self._puffin_files(at)]
 
     def _delete_files(self, at: Buckets) -> list[DeleteFile]:
-        """The position delete files that are read, with what each is asked for."""
+        """The position delete files that are read, with the data files requested of each."""
         parts, owner = self.owners()
         names = self.index.parts["path"].take(pa.array(parts))
         request = pa.table(
@@ -107,7 +107,7 @@ class VectorRequests:
         ]
 
     def _puffin_files(self, at: Buckets) -> list[PuffinFile]:
-        """The Puffin files that are read, with the vectors that are wanted of each."""
+        """The Puffin files that are read, with the vectors requested of each."""
         there = np.flatnonzero(self.rows >= 0)
         index, rows = self.index, self.rows[there]
         named = index.vector_data[rows]

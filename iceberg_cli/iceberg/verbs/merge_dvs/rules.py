@@ -1,9 +1,9 @@
 """merge-dvs: new files, manifests and counts of the commit, from what was decided for each delete.
 
-Position deletes become deletion vectors, small and mostly dead Puffin files become few, what nothing needs goes.
+Position deletes become deletion vectors, small and mostly dead Puffin files become few, dangling deletes go.
 
 A deletion vector hides every position delete file from its data file. So a vector holds all position deletes that
-apply to its data file, never some; and where one is there already, it alone says what is deleted.
+apply to its data file, never some; and where one exists already, it alone applies.
 
 Spec: "Deletion Vectors", "Scan Planning".
 """
@@ -51,7 +51,7 @@ _ENTRIES_PER_MANIFEST: Final = 50_000  # about 8 MiB
 
 
 def shown_paths(shown: Plan | None) -> dict[int, frozenset[str]] | None:
-    """What a plan that an operator has seen would change, by kind of delete; None without a plan."""
+    """Paths that a plan shown to an operator would change, by kind of delete; None without a plan."""
     if shown is None:
         return None
     return {
@@ -81,7 +81,7 @@ class ManifestJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """What is written and what goes.
+    """The files that a merge writes, and the entries that it removes.
 
     Args:
         outputs: deletion vectors, by partition spec, partition and data file: rows of `OUTPUTS_SCHEMA`.
@@ -102,14 +102,14 @@ class Merge:
 
 
 def ordered(outputs: pa.Table) -> pa.Table:
-    """Outputs in the order in which they are written: what is read together lies together."""
+    """Outputs in the order in which they are written: by partition spec, partition and data file."""
     by = [("spec_id", "ascending"), ("key", "ascending"), ("ref", "ascending")]
     # `Table.sort_by` does the same, and loads Arrow's query engine for it.
     return outputs.combine_chunks().take(pc.sort_indices(outputs, sort_keys=by))
 
 
 def last_weight(outputs: pa.Table, target_bytes: int) -> int:
-    """How large the last file would be; 0 without outputs."""
+    """Bytes of the last Puffin file, about; 0 without outputs."""
     weights = _weights(outputs)
     numbers = rolled(weights, target_bytes)
     return int(weights[numbers == numbers[-1]].sum()) if len(weights) else 0
@@ -154,7 +154,7 @@ def _short(*parts: str) -> str:
 
 
 def _digest(outputs: pa.Table) -> str:
-    """Of all that decides the content of a Puffin file."""
+    """SHA-256 of all that decides the content of a Puffin file."""
     digest = hashlib.sha256()
     for name in ("cardinality", "size", "sequence_number"):
         digest.update(outputs[name].to_numpy().tobytes())
@@ -165,7 +165,7 @@ def _digest(outputs: pa.Table) -> str:
 
 
 def _manifests(index: DeleteIndex, output_specs: Any, removed: Bools) -> list[ManifestJob]:
-    """Added entries and those of replaced manifests, spec by spec, so many to a manifest."""
+    """The new manifests: added entries and those of replaced manifests, spec by spec."""
     owners = index.deletes["manifest"].to_numpy()
     specs = index.deletes["spec_id"].to_numpy()
     replaced = np.unique(owners[removed])
@@ -205,7 +205,7 @@ def _named(
 
 
 def summary_of(index: DeleteIndex, made: Merge, *, manifests: int) -> tuple[dict[str, int], dict[str, int]]:
-    """What the snapshot's summary counts, and by how much it changes the totals.
+    """The counts of the snapshot's summary, and the differences of its totals.
 
     Args:
         index: of the base.

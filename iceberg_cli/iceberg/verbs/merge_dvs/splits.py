@@ -28,13 +28,13 @@ _EMPTY: Final = BitMap().serialize()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeLimits:
-    """How much is worked on at once: bytes of encoded positions, and of files.
+    """Sizes of ranges, buckets and splits: bytes of encoded positions, and of files.
 
     Args:
         range_bytes: a set of more is cut into ranges of about so much each.
-        bucket_bytes: about so much is in a bucket; joining less takes no longer than starting a task.
-        share_bytes: a position delete file of more is decoded in shares,
-        most_shares: of which there are not more: for each of them the file is read whole.
+        bucket_bytes: about so much is in a bucket; merging less takes no longer than starting a task.
+        split_bytes: a position delete file of more is decoded in splits,
+        most_splits: of which there are not more: for each of them the file is read whole.
     """
 
     range_bytes: int = 64 << 20
@@ -48,7 +48,7 @@ LIMITS: Final = MergeLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """Where each of n sets of positions is joined.
+    """The buckets in which n sets of positions are merged.
 
     Args:
         bucket: of its first range; the ranges of a set are in buckets that follow each other.
@@ -64,7 +64,7 @@ class Buckets:
 
 
 def assign_buckets(weights: Ints, ends: Ints, limits: MergeLimits) -> Buckets:
-    """Deal n sets into buckets of about even weight; each range of a large set has a bucket of its own.
+    """Assign n sets to buckets of about even weight; each range of a large set has a bucket of its own.
 
     Args:
         weights: about the bytes of each.
@@ -88,7 +88,7 @@ def assign_buckets(weights: Ints, ends: Ints, limits: MergeLimits) -> Buckets:
 
 
 def _shared_out(weights: Ints, buckets: int) -> Ints:
-    """A bucket for each weight: the heavy ones one by one where least is, the others so that they fill the rest."""
+    """A bucket for each weight: heavy ones one by one to the lightest bucket, the others so that they fill the rest."""
     found = np.zeros(len(weights), np.int64)
     if buckets < 2:
         return found
@@ -108,7 +108,7 @@ def _shared_out(weights: Ints, buckets: int) -> Ints:
 
 
 def cut(blob: bytes, width: int, ranges: int) -> list[tuple[int, bytes]]:
-    """A set in its ranges.
+    """Cut a set of positions into ranges.
 
     Args:
         blob: checked or encoded here before.
@@ -116,7 +116,7 @@ def cut(blob: bytes, width: int, ranges: int) -> list[tuple[int, bytes]]:
         ranges: how many there are; the last one has all that follows.
 
     Returns:
-        Of each range that has any: its number, and a blob.
+        Of each range that has any: its index, and a blob.
     """
     positions = positions_in(blob)
     starts = np.arange(1, ranges, dtype=np.uint64) * np.uint64(width)
@@ -125,7 +125,7 @@ def cut(blob: bytes, width: int, ranges: int) -> list[tuple[int, bytes]]:
 
 
 def whole_of(blobs: Sequence[bytes]) -> bytes:
-    """One set of several that `cut` would make of it, byte for byte as `encode` writes it.
+    """Merge the ranges that `cut` makes of a set, byte for byte as `encode` writes the whole.
 
     No position is unfolded, so this takes about as much memory as the blobs.
 
@@ -162,7 +162,7 @@ def _bitmaps(blob: bytes) -> Iterator[BitMap]:
 
 
 def runs_of(*keys: Ints) -> tuple[Ints, Bools]:
-    """Where each run of equal rows begins in sorted keys; and of each row whether it is one of several."""
+    """The start of each run of equal rows in sorted keys; and of each row whether it is one of several."""
     count = len(keys[0])
     first = np.ones(count, np.bool_)
     if count:

@@ -1,4 +1,4 @@
-"""merge-dvs in words: a verdict for each delete file and Puffin file, warnings of what was left alone."""
+"""Verdicts of merge-dvs on delete files and Puffin files, and warnings about data files that are left alone."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _names(numbers: Sequence[tuple[int, str]]) -> str:
 
 
 def _parts_by_file(index: DeleteIndex) -> tuple[Ints, Ints, Ints]:
-    """How many data files of each delete are gone, have a vector, get one."""
+    """For each delete how many of the data files that it names are gone, have a vector, get one."""
     applied = index.part_data >= 0
     has_vector = np.zeros(len(applied), np.bool_)
     has_vector[applied] = index.vector[index.part_data[applied]] >= 0
@@ -80,7 +80,7 @@ def _parts_by_file(index: DeleteIndex) -> tuple[Ints, Ints, Ints]:
 
 
 def _first_frozen(index: DeleteIndex) -> Ints:
-    """For each delete a part whose data file may not be touched, or -1."""
+    """For each delete a row of `parts` whose data file is blocked, or -1."""
     found = np.full(len(index.kinds), -1, np.int64)
     applied = np.flatnonzero(index.part_data >= 0)
     blocked = applied[index.blocked[index.part_data[applied]] != SOUND]
@@ -95,10 +95,10 @@ def puffin_verdicts(
 
     Args:
         found: n files.
-        dead_bytes: of each, of deletion vectors that nothing uses; -1 where its footer was not read.
+        dead_bytes: of each, of deletion vectors that no data file uses; -1 where its footer was not read.
         due: written again because they are dead in good part.
-        small: joined because they are small.
-        held: some of its deletion vectors may not be touched.
+        small: merged because they are small.
+        held: some of its deletion vectors may not be moved.
         settings: the limits.
     """
     for place, path in enumerate(found.paths.to_pylist()):
@@ -126,7 +126,7 @@ def _vectors(count: int) -> str:
 
 
 def warnings_of(index: DeleteIndex, targets: Ints, cardinalities: Ints, outside: Ints) -> Iterator[str]:
-    """What an operator should look at.
+    """Warnings about data files that are left alone, that have no live row, or whose deletes are behind their end.
 
     Args:
         index: of the base.
@@ -143,7 +143,7 @@ def warnings_of(index: DeleteIndex, targets: Ints, cardinalities: Ints, outside:
     known = np.flatnonzero(index.vector >= 0)
     deleted[known] = index.column("record_count")[index.vector[known]]
     deleted[targets] = cardinalities
-    deleted[index.blocked == BEHIND_END] = -1  # the vector says more than it deletes
+    deleted[index.blocked == BEHIND_END] = -1  # the vector has more positions than it deletes rows
     empty = np.flatnonzero(deleted == index.data["record_count"].to_numpy())
     if len(empty):
         what = "1 data file has" if len(empty) == 1 else f"{len(empty)} data files have"

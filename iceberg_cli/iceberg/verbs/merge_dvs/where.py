@@ -1,4 +1,4 @@
-"""`--where`: which partitions an operator means.
+"""Conditions on partition values, as `--where` has them.
 
     condition [AND condition ...]      a condition is one of
     field = value   != <> < <= > >=    field IN (value, ...)    field IS NULL    field IS NOT NULL
@@ -51,7 +51,7 @@ class Condition:
 
 
 def parse_where(text: str) -> tuple[Condition, ...]:
-    """Read an expression.
+    """Parse an expression.
 
     Raises:
         UsageError: it is none.

@@ -1,6 +1,6 @@
 """The tasks of merge-dvs on workers: reading deletes, merging deletion vectors, writing Puffin files.
 
-All of this holds values only and travels to the workers; `delete_apart` sends it there.
+All of it is plain values, which `distributed.py` sends to the workers.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _BUCKET_COLUMNS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """A share of a position delete file.
+    """A split of a position delete file.
 
-    A share is decoded by itself, but the file is read whole for each of its shares.
+    A split is decoded by itself, but the file is read whole for each of its splits.
 
     Args:
         path: where it is.
         size_bytes: of the file.
         record_count: of the file.
-        share: which row groups.
-        asked: rows of `ASKED_SCHEMA`; None: everything that it names, without positions.
+        split: which row groups.
+        request: rows of `REQUEST_SCHEMA`; None: all data files that it names, without positions.
     """
 
     path: str
@@ -82,11 +82,11 @@ def source_of(item: Item) -> Source:
     return Source(item.path, item.size_bytes)
 
 
-# -- what position delete files name -------------------------------------------------------------------------------
+# -- data files that position delete files name --------------------------------------------------------------------
 
 
 def load_names(item: DeleteFile, data: bytes) -> tuple[pa.Table, int]:
-    """What a share says, without positions, and how many rows it has.
+    """The data files that a split names, without positions, and how many rows it has.
 
     Raises:
         CorruptFile: see `read_position_deletes`.
@@ -98,7 +98,7 @@ def load_names(item: DeleteFile, data: bytes) -> tuple[pa.Table, int]:
 def parse_names(
     batch: Sequence[tuple[DeleteFile, tuple[pa.Table, int] | None]],
 ) -> tuple[pa.Table, list[int]]:
-    """Rows of `PARTS_SCHEMA` without blobs, and the number of rows of each share."""
+    """Rows of `PARTS_SCHEMA` without blobs, and the number of rows of each split."""
     found = [loaded for _, loaded in batch if loaded is not None]
     return pa.concat_tables([parts for parts, _ in found]).combine_chunks(), [rows for _, rows in found]
 
@@ -128,11 +128,11 @@ def parse_files(batch: Sequence[tuple[DeleteFile, list[str] | None]]) -> pa.Tabl
     return pa.table(columns, schema=PARTS_SCHEMA)
 
 
-# -- what is joined ------------------------------------------------------------------------------------------------
+# -- merging deletion vectors --------------------------------------------------------------------------------------
 
 
 def load(item: Item, data: bytes) -> pa.Table | bytes:
-    """What a delete file says of the data files that are asked for; a Puffin file as it is.
+    """The position deletes of the requested data files in a delete file; a Puffin file as it is.
 
     Raises:
         CorruptFile: see `read_position_deletes`.
@@ -145,7 +145,7 @@ def load(item: Item, data: bytes) -> pa.Table | bytes:
 
 
 def parse(batch: Sequence[tuple[Item, pa.Table | bytes | None]]) -> dict[int, bytes]:
-    """Pieces by bucket: see `partials_of`.
+    """Partial vectors by bucket: see `partials_of`.
 
     Raises:
         CorruptFile: a file is gone, or a deletion vector is not sound.
@@ -167,7 +167,7 @@ def parse(batch: Sequence[tuple[Item, pa.Table | bytes | None]]) -> dict[int, by
 
 
 def _vectors(files: Sequence[tuple[PuffinFile, bytes]]) -> pa.Table:
-    """Rows of `REPORTED_SCHEMA`: deletion vectors that are there already, checked."""
+    """Rows of `REPORTED_SCHEMA`: deletion vectors that exist already, checked."""
     request = pa.concat_tables([item.request for item, _ in files])
     found = read_vectors(
         [(item.path, data, len(item.request)) for item, data in files], request.select(VECTOR_COLUMNS)
@@ -182,22 +182,22 @@ def _vectors(files: Sequence[tuple[PuffinFile, bytes]]) -> pa.Table:
 
 
 def missing_positions(_: int, contents: Sequence[bytes]) -> bytes:
-    """How much the deletion vectors of a bucket lack: rows of `LACKING_SCHEMA`."""
+    """How many positions the deletion vectors of a bucket lack: rows of `MISSING_SCHEMA`."""
     return to_ipc(missing_in_partials(list(map(from_ipc, contents))))
 
 
 def numbers(_: int, contents: Sequence[bytes]) -> bytes:
-    """The numbers of a bucket in which every vector is whole: rows of `NUMBERS_SCHEMA`."""
+    """Counts and checksums of a bucket in which every vector is whole: rows of `NUMBERS_SCHEMA`."""
     return to_ipc(numbers_of(merge_partials(list(map(from_ipc, contents)))))
 
 
 @dataclass(frozen=True, slots=True)
 class RangesByVector:
-    """Brings the ranges of each vector together; of vectors that are whole only their numbers go on.
+    """Sends the ranges of each vector to one bucket; of whole vectors only rows of `NUMBERS_SCHEMA`.
 
     Args:
-        ranged: sorted places of vectors that are cut into ranges: each gets a bucket.
-        spread: number of buckets behind those, for all that is whole.
+        ranged: vectors that are cut into ranges, ascending: each gets a bucket.
+        spread: number of buckets behind those, for whole vectors.
     """
 
     ranged: Ints
@@ -218,7 +218,7 @@ class RangesByVector:
 
 
 def numbers_together(_: int, contents: Sequence[bytes]) -> bytes:
-    """Rows of `NUMBERS_SCHEMA` of what `RangesByVector` brought together."""
+    """Rows of `NUMBERS_SCHEMA` of one bucket of `RangesByVector`."""
     tables = list(map(from_ipc, contents))
     known = [table for table in tables if "blob" not in table.column_names]
     ranges = [table for table in tables if "blob" in table.column_names]
@@ -230,10 +230,10 @@ def numbers_together(_: int, contents: Sequence[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class VectorsByPuffin:
-    """Brings the vectors of each Puffin file together.
+    """Sends the vectors of each Puffin file to one bucket.
 
     Args:
-        starts: first place of each file, ascending.
+        starts: first vector of each file, ascending.
     """
 
     starts: Ints
@@ -250,11 +250,11 @@ class VectorsByPuffin:
 
 @dataclass(frozen=True, slots=True)
 class PuffinBuilder:
-    """Makes Puffin files of their deletion vectors, each in one task.
+    """Builds Puffin files of deletion vectors, each in one task.
 
     Args:
-        outputs: rows of `OUTPUTS_SCHEMA`; a vector's place is its row.
-        bounds: of each file its first place and the one behind its last.
+        outputs: rows of `OUTPUTS_SCHEMA`; a vector's `place` is its row.
+        bounds: of each file its first row and the one behind its last.
         paths: of each file.
     """
 
@@ -263,7 +263,7 @@ class PuffinBuilder:
     paths: tuple[str, ...]
 
     def __call__(self, number: int, contents: Sequence[bytes]) -> BuiltFile:
-        """A file, and as its result its number and its size.
+        """A file, with its index and its size as its result.
 
         Raises:
             CorruptFile: a vector is not the one that was planned. BackendUnavailable: one did not arrive.

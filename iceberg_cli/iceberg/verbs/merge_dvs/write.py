@@ -47,7 +47,7 @@ _CODECS: Final = {
 def list_row(
     entries: pa.Table, tuples: Iterable[tuple[Any, ...]], spec: PartitionSpec, metadata: TableMetadata
 ) -> dict[str, Any]:
-    """What the manifest list says of a delete manifest, without path, length and what the commit gives it.
+    """The manifest list row of a delete manifest, without path, length and what the commit assigns.
 
     Args:
         entries: `status`, `record_count` and `sequence_number` of all entries.
@@ -108,7 +108,7 @@ def schema_for(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
 
 
 def manifest_codec(metadata: TableMetadata) -> str:
-    """Avro's name of `write.manifest.compression-codec`, which is gzip where nothing is said."""
+    """Avro's name of `write.manifest.compression-codec`, which is gzip where it is not set."""
     return _CODECS.get(metadata.properties.get("write.manifest.compression-codec", "gzip").lower(), "deflate")
 
 
@@ -117,7 +117,7 @@ _PLACES_SCHEMA = pa.schema({"path": pa.string(), "file_size": pa.int64(), "offse
 
 @dataclass(frozen=True, slots=True)
 class WrittenPuffin:
-    """Where a new Puffin file is, and how long it is."""
+    """Path and size of a new Puffin file."""
 
     path: str
     size_bytes: int
@@ -224,7 +224,7 @@ def _manifest_of(work: MergeBuild, keys: pa.Array) -> str:
 
 
 def _located(work: MergeBuild, job: ManifestJob) -> pa.Table:
-    """The outputs of a manifest with the places of their blobs."""
+    """The outputs of a manifest with the paths and offsets of their blobs."""
     outputs = work.made.outputs
     parts = []
     for task, start, stop in work.made.puffins:
@@ -254,7 +254,7 @@ def _replaced(work: MergeBuild, job: ManifestJob) -> pa.Table:
 
 
 def _identities(vectors: pa.Table, old: pa.Table) -> pa.Table:
-    """What the entries of a new manifest must say."""
+    """The identities that the entries of a new manifest must have: rows of `IDENTITY_SCHEMA`."""
     added = {
         "status": np.full(len(vectors), ADDED, np.int32),
         "file_path": vectors["path"],
