@@ -1,6 +1,6 @@
 """The verbs of Iceberg tables by name.
 
-A verb's rules are pure and in `iceberg/`; here is the shell around them.
+Each has a folder: its rules and its policy are pure, `plan.py` reads the table.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class BranchHead:
 
     @property
     def blocked_by(self) -> tuple[str, ...]:
-        """Why no new list may take the place of this one; nothing where it may."""
+        """Why no new list may replace this one; empty where one may."""
         if not self.unknown_fields:
             return ()
         return (unknown_fields_reason(self.snapshot.manifest_list or "", self.unknown_fields),)
@@ -63,7 +63,7 @@ def branches(table: IcebergTable) -> list[str]:
 
 
 def head_of(table: IcebergTable, ref: str) -> BranchHead:
-    """What a branch's head lists. Counts that the list lacks (v1) are counted from the manifests.
+    """The head of a branch. Counts that its list lacks (v1) are counted from the manifests.
 
     Raises:
         KeyError: there is no such ref. CorruptFile: the list, or a manifest to be counted, cannot be read whole.
@@ -83,7 +83,7 @@ def head_of(table: IcebergTable, ref: str) -> BranchHead:
 
 
 def _listed(table: IcebergTable, snapshot: Snapshot) -> tuple[pa.Table, tuple[str, ...]]:
-    """The rows of a snapshot's list as they are: what a commit lists again may lose none of them; and other fields.
+    """The rows of a snapshot's list, unchanged for a commit that lists them again; and fields of it that are unknown.
 
     Raises:
         CorruptFile: the list cannot be read whole, or has a manifest twice.
@@ -113,11 +113,11 @@ def with_lengths(table: IcebergTable, head: BranchHead) -> tuple[BranchHead, Map
     """A head whose rows have the manifests' true lengths.
 
     Args:
-        table: whose files are looked at.
+        table: whose files are measured.
         head: with counts, by which a manifest of another length is proved whole before a commit, see `open_manifest`.
 
     Returns:
-        The head; and of each manifest with another length, by path, both of them in words.
+        The head; and a text of both lengths, by path, for each manifest with another one.
     """
     paths, listed = head.rows["manifest_path"].to_pylist(), head.rows["manifest_length"].to_pylist()
     plain = head.rows["key_metadata"].is_null().to_pylist()

@@ -1,4 +1,4 @@
-"""What new manifests would lose of the Avro headers of those that they replace."""
+"""Fields and header keys of manifests that a rewrite would lose, from their Avro headers."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _FIRST_BYTES: Final = 64 << 10  # holds most headers: two schemas as JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Losses:
-    """What a new manifest would not have of those that it replaces: as a plan's `blocked_by` and `warnings`."""
+    """What new manifests would lose of those that they replace: as a plan's `blocked_by` and `warnings`."""
 
     blocked_by: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def losses(table: IcebergTable, metadata: TableMetadata, rows: pa.Table) -> Losses:
-    """Read the headers of manifests, and nothing else of them.
+    """Find what would be lost, reading the headers of manifests and nothing else.
 
     Args:
         table: whose files.
-        metadata: knows the partition specs.
+        metadata: has the partition specs.
         rows: of a manifest list, `MANIFEST_LIST_SCHEMA`: the manifests that would be replaced.
 
     Raises:

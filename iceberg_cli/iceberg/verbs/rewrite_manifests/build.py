@@ -26,14 +26,14 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.regroup import ManifestPart, Re
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite, weights
 from iceberg_cli.plan.plan import StagedFile, Task
 
-Item = tuple[int, ManifestSource]  # an old manifest with its number
+Item = tuple[int, ManifestSource]  # an old manifest with its index
 
 
 @dataclass(frozen=True, slots=True)
 class MergedManifest:
     """A new manifest.
 
-    `row` is what the manifest list must say of it, but for its path; `identities` are those of its entries.
+    `row` is its row of the manifest list without the path; `identities` are those of its entries.
     """
 
     data: bytes
@@ -43,10 +43,10 @@ class MergedManifest:
 
 @dataclass(frozen=True, slots=True)
 class ManifestMerger:
-    """Puts parts together.
+    """Merges parts into new manifests.
 
     Args:
-        target: what new manifests are written as.
+        target: schema, spec and codec of new manifests.
         spec_id: of all of them.
         syncs: of each.
         schema_text: their Avro schema.
@@ -61,22 +61,22 @@ class ManifestMerger:
 
     @classmethod
     def of(cls, rewrite: Rewrite) -> ManifestMerger:
-        """What puts new manifests together; their sync markers come from the names of their tasks."""
+        """The merger of a rewrite; sync markers come from the names of the tasks."""
         target = rewrite.group.target
         assert target is not None
         syncs = [hashlib.sha256(task.name.encode()).digest()[:SYNC_BYTES] for task in rewrite.tasks]
         return cls(target, rewrite.group.spec_id, syncs, *target.header())
 
     def regroup(self, placement: Placement, first: int, last: int) -> Regroup:
-        """What makes the parts of the new manifests `first` to `last`."""
+        """The maker of the parts of the new manifests `first` to `last`."""
         return Regroup(target=self.target, placement=placement, syncs=self.syncs, first=first, last=last)
 
     def joined(self, output: int, parts: Sequence[ManifestPart]) -> MergedManifest:
         """The new manifest `output`.
 
         Args:
-            output: its number.
-            parts: all of them, in the order of what was read; at least one.
+            output: its index.
+            parts: all of its parts, in the order in which they were read; at least one.
         """
         target = self.target
         start = container_header(self.schema_text, self.header, codec=target.codec, sync=self.syncs[output])
@@ -124,18 +124,18 @@ def opened(item: Item, data: bytes) -> ManifestSource:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSplitter:
-    """Shares out what a batch of old manifests becomes, by new manifests.
+    """Makes parts of new manifests from a batch of old ones, and sends them to the bucket of each new one.
 
     Args:
         regroup: makes the parts.
-        wanted: numbers of the new manifests.
+        targets: indices of the new manifests to make.
     """
 
     regroup: Regroup
     targets: frozenset[int]
 
     def __call__(self, batch: Sequence[tuple[Item, ManifestSource | None]]) -> dict[int, bytes]:
-        """Of each new manifest: its parts with their places, pickled.
+        """Of each new manifest its parts with their order, pickled.
 
         Raises:
             CorruptFile: a manifest is gone or cannot be read whole.
@@ -155,18 +155,18 @@ class ManifestSplitter:
 
 @dataclass(frozen=True, slots=True)
 class ManifestBuilder:
-    """Makes the file of a new manifest from all that was shared out to it.
+    """Builds the file of a new manifest from its parts.
 
     Args:
-        joining: puts it together.
-        paths: of the new manifests by their numbers.
+        merger: merges parts.
+        paths: of the new manifests by index.
     """
 
     merger: ManifestMerger
     paths: Mapping[int, str]
 
     def __call__(self, output: int, contents: Sequence[bytes]) -> BuiltFile:
-        """The file; its result is the number, the row without the path, and the identities."""
+        """The file; its result is the index, the row without the path, and the identities."""
         parts = [each for content in contents for each in pickle.loads(content)]  # noqa: S301 - our own workers wrote it
         made = self.merger.joined(output, [part for _, part in sorted(parts, key=itemgetter(0))])
         return BuiltFile(self.paths[output], made.data, (output, made.row, made.identities))
@@ -177,7 +177,7 @@ _HELD_UNSORTED_BYTES = 64 << 20
 _NOT_INHERITED = 1 << 61  # above every sequence number and row id of a table
 _REWRITING = "rewriting manifests"
 
-Written = tuple[int, dict[str, Any], Identities]  # number, row of the manifest list without the path, entries
+Written = tuple[int, dict[str, Any], Identities]  # index, row of the manifest list without the path, entries
 
 
 @dataclass(kw_only=True)
@@ -186,8 +186,8 @@ class ManifestBuild:
 
     Args:
         table: whose manifests are read and written.
-        rewrite: the group, and what it becomes.
-        paths: of the new manifests that are wanted, by their number.
+        rewrite: the group, with its new manifests.
+        paths: of the new manifests to make, by index.
         held_bytes: so much of the new manifests is made at a time where this process makes them; the old ones are
             read once for each time.
         batch_bytes: see `Engine.scan`.
@@ -231,7 +231,7 @@ class ManifestBuild:
             yield index, made.row, made.identities
 
     def _on_workers(self, engine: ShuffleEngine) -> list[Written]:
-        """Have workers write them: neither entries nor new manifests pass through this process."""
+        """Write them on workers: neither entries nor new manifests pass through this process."""
         first, last = min(self.paths), max(self.paths)
         sources = sources_of(self.rewrite.rows)
         placement = self._placement(sources)
@@ -257,7 +257,7 @@ class ManifestBuild:
         return written
 
     def _made(self) -> Iterator[tuple[int, MergedManifest]]:
-        """Each that is wanted, with its number."""
+        """Each new manifest to make, with its index."""
         rewrite, group = self.rewrite, self.rewrite.group
         assert group.layout is not None
         sources = sources_of(rewrite.rows)
@@ -331,14 +331,14 @@ class ManifestBuild:
 
 
 def _entries(placement: Placement, index: int) -> int:
-    """How many entries a new manifest gets."""
+    """The number of entries of a new manifest."""
     if index + 1 < len(placement.cuts):
         return int(placement.cuts[index + 1] - placement.cuts[index])
     return int(max(ends.max() for ends in placement.ends.values()) - placement.cuts[index])
 
 
 def _source(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_ids: bool) -> ManifestSource:
-    """A new manifest as its list will give it; what it must not inherit is told from what it holds.
+    """A new manifest as its list will give it; what it must not inherit differs from any value that it has.
 
     All its entries are EXISTING. Without the other counts no length but the listed one is taken.
     """
@@ -356,7 +356,7 @@ def _source(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_ids
 
 @dataclass(frozen=True, slots=True)
 class _ManifestIdentities:
-    """Gives the identities of new manifests by their numbers; decodes about `at_once_bytes` at a time."""
+    """Returns the identities of new manifests by index; decodes about `at_once_bytes` at a time."""
 
     at_once_bytes: int
 
@@ -369,7 +369,7 @@ class _ManifestIdentities:
         }
 
     def _pieces(self, source: ManifestSource) -> Iterator[ManifestSource]:
-        """Some blocks after the other; each entry must be of those that existed before."""
+        """The manifest in runs of blocks; every entry must be EXISTING."""
         container = source.container
         assert container is not None
         blocks: list[Block] = []

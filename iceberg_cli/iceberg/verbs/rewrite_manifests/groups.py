@@ -34,9 +34,9 @@ class Group:
     Args:
         places: their rows in the manifest list.
         rows: these rows.
-        target: what they would be written as; None where that is not known.
-        layout: what they are judged by.
-        reason: why they stay, if something says so whatever their layout is.
+        target: schema, spec and codec of new manifests; None where they are not known.
+        layout: the limits that they are judged by.
+        reason: why they stay whatever their layout is, or "".
     """
 
     content: int
@@ -60,13 +60,13 @@ class Group:
 def groups(
     rows: pa.Table, metadata: TableMetadata, policy: RewritePolicy, settings: RewriteSettings
 ) -> list[Group]:
-    """A head's manifests by content and spec, in the order in which these appear.
+    """The manifests of a branch head by content and spec, in the order in which these appear.
 
     Args:
         rows: of `MANIFEST_LIST_SCHEMA`, with counts.
         metadata: the table's.
-        policy: what the operator asked for.
-        settings: its gaps filled.
+        policy: the options.
+        settings: these with table properties and defaults.
     """
     contents, specs = rows["content"].to_pylist(), rows["partition_spec_id"].to_pylist()
     encrypted = rows["key_metadata"].is_valid().to_pylist()
@@ -116,7 +116,7 @@ def _prepared(
 def _target(
     group: Group, metadata: TableMetadata, policy: RewritePolicy, settings: RewriteSettings
 ) -> Target:
-    """What the group's manifests are written as; ValueError where the spec is not known well enough."""
+    """Schema, spec and codec of the group's new manifests; ValueError where they cannot be written."""
     spec = metadata.partition_spec(group.spec_id)
     if spec is None:
         raise ValueError(f"the table has no spec {group.spec_id}")
@@ -183,5 +183,5 @@ def _bounds(row: Mapping[str, Any], target: Target) -> Any:
             ]
         )
     except CorruptFile:
-        # The bounds only say what is worth a rewrite; the rewrite reads the partitions themselves.
+        # The bounds only decide whether a rewrite is worth it; the rewrite reads the partitions themselves.
         return unknown(len(target.sort_by))

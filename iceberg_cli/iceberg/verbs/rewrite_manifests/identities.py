@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-# What must not change when an entry is written again, in another manifest.
+# The fields that must not change when an entry is written again, in another manifest.
 IDENTITY: Final = (
     "file_path_hash",
     "content_offset",

@@ -6,7 +6,7 @@ so that what it leaves is good as a rule.
 
 How large new manifests turn out is not known before they are made: entries are of all sizes, and compress well or
 badly. Yet a second rewrite must find nothing, whatever the first one left, or a nightly one never ends. So the names
-of new manifests say which rewrite wrote them by which rules, and what one rewrite wrote is not written again by the
+of new manifests have the rewrite that wrote them and its rules, and what one rewrite wrote is not written again by the
 same rules: not split, and neither merged nor sorted anew for its own sake alone. Where one part of a group is due,
 all that is small and all that is dead is written with it, so that no two rewrites leave small manifests side by side.
 """
@@ -36,11 +36,11 @@ Key = tuple[tuple[int, Any], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What a group of manifests is judged by.
+    """The limits by which a group of manifests is judged.
 
     Args:
         target_bytes: size to aim at.
-        header_bytes: what a new manifest takes before its first entry.
+        header_bytes: of a new manifest, before its first entry.
         min_manifests: fewer are not merged.
         fields: number of partition fields that entries are sorted by.
         rules: eight hexadecimal digits of all that decides how entries are divided, see `rules_of`; "" where no
@@ -65,21 +65,21 @@ class Layout:
 
     @property
     def own_overlaps(self) -> int:
-        """How many manifests of one rewrite may seem to share a partition, as the bounds of each field are apart."""
+        """How many manifests of one rewrite may seem to share a partition, as each field has bounds of its own."""
         return max(2 * self.fields - 1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A manifest.
+    """A manifest with what decides whether it is written anew.
 
     Args:
         number: its row in the manifest list.
         body_bytes: of its live entries, as stored.
         live_files: number of these.
-        lower: with `upper`, what encloses its partitions, by the fields that entries are sorted by.
+        lower: with `upper`, bounds of its partitions, by the fields that entries are sorted by.
         upper: see `lower`.
-        rewrite: which rewrite by the rules at hand wrote it; "" for none.
+        rewrite: the rewrite by the same rules that wrote it; "" for none.
     """
 
     number: int
@@ -148,25 +148,25 @@ def rules_of(*parts: object) -> str:
 
 
 def name_of(kind: str, layout: Layout, rewrite: str, index: int) -> str:
-    """What a new manifest is called.
+    """The name of a new manifest.
 
     Args:
         kind: begins the name.
         layout: by whose rules it is written.
         rewrite: sixteen hexadecimal digits of the rewrite that writes it.
-        index: its number in that rewrite.
+        index: of the manifest in that rewrite.
     """
     return f"{kind}-{layout.rules}-{rewrite}-{index:04d}.avro"
 
 
 def rewrite_of(path: str, layout: Layout) -> str:
-    """Which rewrite by the rules of a layout wrote a manifest, as its name says; "" for none."""
+    """The rewrite by the rules of a layout that wrote a manifest, from its name; "" for none."""
     found = _NAME.search(path)
     return found[2] if found and found[1] == layout.rules else ""
 
 
 def outputs(layout: Layout, *, body_bytes: float, live_files: int) -> int:
-    """How many manifests hold so many files in so many bytes."""
+    """The number of manifests for so many files in so many bytes."""
     return max(min(math.ceil(body_bytes / layout.body_bytes), live_files), 0 if not live_files else 1)
 
 
@@ -189,7 +189,7 @@ def enclosed(summaries: Sequence[FieldSummary]) -> tuple[Key, Key]:
 
 
 def unknown(fields: int) -> tuple[Key, Key]:
-    """Around every tuple: for a manifest whose list does not summarise it."""
+    """Bounds around every tuple: of a manifest whose list does not summarise it."""
     return ((-1, None),) * fields, ((3, None),) * fields
 
 

@@ -1,4 +1,4 @@
-"""Which new manifest each live entry of the old ones goes to.
+"""The assignment of live entries of old manifests to new ones.
 
 `Runs` counts the entries of each partition in each manifest, batch by batch, maybe in other processes; from that,
 `place` cuts the sorted whole into the new manifests.
@@ -28,12 +28,12 @@ _BATCH_BYTES = 16 << 20  # of inflated blocks that are decoded at once
 _PARTITION_ID = 102
 _DATA_FILE_ID = 2
 
-Opened = Sequence[tuple[int, ManifestSource | None]]  # manifests with their numbers
+Opened = Sequence[tuple[int, ManifestSource | None]]  # manifests with their indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What new manifests are written as.
+    """Schema, partition spec and encoding of new manifests.
 
     Args:
         schema: the table's, as JSON, with every source column of the spec.
@@ -74,7 +74,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where live entries go. All of them in their order are numbered from 0: an entry's rank.
+    """The new manifest of each live entry, by rank: the entry's index among all of them in their order.
 
     Args:
         ranks: by manifest: the rank of the first entry of each of its runs.
@@ -123,7 +123,7 @@ def place(runs: pa.Table, weights: npt.NDArray[np.float64], outputs: int, *, sor
 
     Args:
         runs: rows of `Runs`, all of them.
-        weights: by manifest, what one of its entries is worth: its size in bytes.
+        weights: by manifest, the mean size of an entry in bytes.
         outputs: how many manifests; not more than entries.
         sorted_runs: see `Placement`.
     """
@@ -215,14 +215,14 @@ def sort_keys(entries: pa.Table, source: ManifestSource, target: Target) -> list
 
 
 def ranks_of(key: pa.Array) -> Ints:
-    """Numbers of the same order as the values; nulls first."""
+    """Ranks in the order of the values; nulls first."""
     ranks = pc.rank(key, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     found: Ints = np.where(key.is_null().to_numpy(zero_copy_only=False), 0, ranks)
     return found
 
 
 def runs_of(owners: Ints, keys: Sequence[pa.Array]) -> tuple[Ints, Ints]:
-    """Entries by manifest and then by partition; and where in this order each manifest's partition begins."""
+    """Entries by manifest and then by partition; and the start of each manifest's partition in this order."""
     columns = [ranks_of(key) for key in keys]
     order = np.lexsort((*reversed(columns), owners))
     changes = np.zeros(len(order), np.bool_)

@@ -35,7 +35,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePolicy:
-    """What the operator asked for; None where nothing was said."""
+    """The options of rewrite-manifests; None where one is not given."""
 
     target_size_bytes: int | None = None
     spec_ids: tuple[int, ...] = ()  # none: all
@@ -53,7 +53,7 @@ class RewritePolicy:
             "sort_by": list(self.sort_by),
             "min_manifests": self.min_manifests,
         }
-        # Left out where it says nothing, as plans of version 0.1.0 do: each version reads those of the other.
+        # Left out where it is not set, as plans of version 0.1.0 do: each version reads those of the other.
         return value | ({"all_manifests": True} if self.all_manifests else {})
 
     @classmethod
@@ -73,7 +73,7 @@ class RewritePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSettings:
-    """The policy with its gaps filled, each with its source."""
+    """The policy with table properties and defaults filled in, each with its source."""
 
     target_size_bytes: Option
     min_manifests: Option
@@ -82,7 +82,7 @@ class RewriteSettings:
 
 
 def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> RewriteSettings:
-    """The policy with its gaps filled from table properties and documented defaults.
+    """The policy with table properties and documented defaults for options that are not given.
 
     Raises:
         UsageError: a spec or partition field that the table does not have.

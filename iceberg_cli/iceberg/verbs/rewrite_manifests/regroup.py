@@ -1,9 +1,9 @@
 """The Avro blocks of new manifests, made of the live entries of many old ones.
 
-`manifest_placement` says where each entry goes. `Regroup` runs over batches of manifests, maybe in other processes,
+`placement.py` assigns each entry to a new manifest. `Regroup` runs over batches of manifests, maybe in other processes,
 and makes blocks of the new ones. The blocks of one new manifest come batch by batch: sorted by partition inside each,
-so that all entries of a manifest lie between its first and its last partition, and nothing is held but what is
-compressed already.
+so that all entries of a manifest lie between its first and its last partition, and only compressed blocks stay in
+memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Encode = Callable[[Ints], pa.Array]  # the new encodings of some entries, by the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestPart:
-    """Some blocks of a new manifest, and what they hold."""
+    """Some blocks of a new manifest, and counts, summaries and identities of their entries."""
 
     output: int
     blocks: bytes
@@ -67,7 +67,7 @@ class Regroup:
     last: int
 
     def __call__(self, batch: Opened) -> list[ManifestPart]:
-        """What the entries of a batch become."""
+        """The parts of new manifests that the entries of a batch make."""
         return [part for numbers, sources in by_schema(batch) for part in self._parts(numbers, sources)]
 
     def _parts(self, numbers: Sequence[int], sources: Sequence[ManifestSource]) -> Iterator[ManifestPart]:
@@ -101,7 +101,7 @@ class Regroup:
     def _order(
         self, entries: pa.Table, keys: Sequence[pa.Array], numbers: Sequence[int]
     ) -> tuple[Ints, Ints]:
-        """The live entries that are wanted, by new manifest and then in their order; and their new manifests."""
+        """The live entries of the new manifests `first` to `last`, by these and in their order; and each one's."""
         live = np.flatnonzero(entries["status"].to_numpy() != DELETED)
         owners = entries["manifest"].to_numpy()[live]
         chosen = [keys[index].take(array_of(live)) for index in self.target.sort_by]
@@ -128,7 +128,7 @@ class Regroup:
         encode: Encode,
         at_once: int,
     ) -> ManifestPart:
-        """The blocks of entries that go to one new manifest, so many entries at a time."""
+        """The blocks of entries that go to one new manifest, encoded `at_once` entries at a time."""
         blocks: list[bytes] = []
         for first in range(0, len(rows), at_once):
             values = encode(rows[first : first + at_once])
@@ -149,6 +149,6 @@ class Regroup:
 
 
 def _slices(outputs: Ints) -> list[tuple[int, int]]:
-    """Where each run of equal values begins and ends."""
+    """Start and end of each run of equal values."""
     edges = [0, *(np.flatnonzero(np.diff(outputs)) + 1).tolist(), len(outputs)]
     return [(start, stop) for start, stop in pairwise(edges) if stop > start]

@@ -1,7 +1,7 @@
-"""rewrite-manifests: which manifests of main are written anew, into how many, and what the commit says.
+"""rewrite-manifests: which manifests of main are written anew, into how many, and the summary of the commit.
 
 Data and delete manifests of every partition spec, each kind and spec for itself. Nothing is read for it but the
-manifest list, and one manifest of a group that is due, to learn how it compresses.
+manifest list, and one manifest of a group that is due, to measure how it compresses.
 
 Spec: "Manifests", "Manifest Lists", "Snapshots" (`replace`), "Row Lineage".
 """
@@ -36,7 +36,7 @@ _FURTHEST = 6  # numbers of manifests to rehearse above and below the expected o
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rewrite:
-    """What one group becomes.
+    """The manifests of one group that are replaced, and the new ones.
 
     Args:
         group: whose manifests they are.
@@ -53,11 +53,11 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRewrite:
-    """What a plan before this one would have written anew, as far as it is still there.
+    """The manifests that an earlier plan would have written anew, as far as they are still listed.
 
     Args:
         reasons: by row of the manifest list.
-        complete: all of it is.
+        complete: all of them are.
     """
 
     reasons: Mapping[int, str]
@@ -70,7 +70,7 @@ def due(group: Group, *, every: bool = False, shown: EarlierRewrite | None = Non
     Args:
         group: see `groups`.
         every: whether all of them are, whatever their layout.
-        shown: what a plan before this one would have written anew: nothing else is.
+        shown: what an earlier plan would have written anew: nothing else is.
     """
     if group.layout is None:
         return {}
@@ -89,12 +89,12 @@ def due(group: Group, *, every: bool = False, shown: EarlierRewrite | None = Non
 
 
 def rewrite(group: Group, reasons: Mapping[int, str], *, growth: float) -> Rewrite:
-    """What the chosen manifests of a group become.
+    """The rewrite of the chosen manifests of a group.
 
     Args:
         group: see `groups`.
         reasons: see `due`.
-        growth: what a stored byte of theirs becomes, as far as is known.
+        growth: bytes in new manifests for each stored byte of theirs, as far as is known.
     """
     assert group.layout is not None
     going = [each for each in group.candidates() if each.number in reasons and each.live_files]
@@ -122,12 +122,12 @@ def into(found: Rewrite, count: int) -> Rewrite:
 
 
 def stored_bytes(found: Rewrite) -> int:
-    """Size of what is read for it."""
+    """Bytes of the manifests that a rewrite reads."""
     return int(found.rows["manifest_length"].to_numpy().sum())
 
 
 def counts_to_try(found: Rewrite, rehearsed: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Other numbers of manifests, the likeliest first, once it is known how large these turned out."""
+    """Other numbers of manifests to rehearse, the likeliest first, by the sizes of those rehearsed."""
     layout = found.group.layout
     assert layout is not None
     files = sum(int(found.rows[f"{name}_files_count"].to_numpy().sum()) for name in ("added", "existing"))
@@ -138,7 +138,7 @@ def counts_to_try(found: Rewrite, rehearsed: Sequence[Mapping[str, Any]]) -> lis
 
 
 def due_again(group: Group, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, str]:
-    """What would be written anew of new manifests, were they alone: by their number, with the reason."""
+    """The new manifests that would be due again, were they alone, by their index, with the reason."""
     assert group.layout is not None
     assert group.target is not None
     named = [{"manifest_path": "", **row} for row in rows]
@@ -154,7 +154,7 @@ def pays(found: Rewrite) -> bool:
 
 
 def _digest(target: Target, rows: pa.Table, count: int) -> str:
-    """Of all that decides what the new manifests hold: equal tasks build equal files."""
+    """SHA-256 of all that decides the content of the new manifests: equal tasks build equal files."""
     text, header = target.header()
     inputs = rows.drop_columns(["partitions"]).to_pylist()
     parts = (text, header, target.format_version, target.content, target.codec, target.sort_by, inputs, count)
@@ -162,7 +162,7 @@ def _digest(target: Target, rows: pa.Table, count: int) -> str:
 
 
 def weights(rows: pa.Table, layout: Layout) -> npt.NDArray[np.float64]:
-    """What a live entry of each manifest is worth, in bytes."""
+    """Mean bytes of an entry of each manifest."""
     lengths = rows["manifest_length"].to_numpy() - layout.header_bytes
     entries = sum(rows[f"{name}_files_count"].to_numpy() for name in ("added", "existing", "deleted"))
     found: npt.NDArray[np.float64] = np.maximum(lengths, 1) / np.maximum(entries, 1)
