@@ -22,7 +22,7 @@ MAX_LONG = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What applies where a ref says nothing itself.
+    """The retention of refs that set none of their own, and the snapshots that are named.
 
     `cutoff_ms`: snapshots with a timestamp at or after it are young. `by_age` is False when the operator
     named snapshot ids and nothing else: then only those go.
@@ -55,7 +55,7 @@ def judge(metadata: TableMetadata, retention: Retention, *, as_of_ms: int) -> Ju
 
     Args:
         metadata: the table.
-        retention: what applies where a ref says nothing itself.
+        retention: for refs that set none of their own.
         as_of_ms: the "now" of every age, in ms since the epoch.
 
     Returns:

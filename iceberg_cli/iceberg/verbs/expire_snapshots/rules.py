@@ -1,4 +1,4 @@
-"""expire-snapshots: which snapshots, refs, schemas, specs and files a table no longer needs.
+"""expire-snapshots: which snapshots, refs, schemas, specs and files are removed.
 
 `plan` decides what the commit removes, and `reach_of` between which snapshots a scan must tell apart for it. Neither
 reads anything.
@@ -50,7 +50,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirePolicy:
-    """What the operator asked for; None where nothing was said.
+    """The options of expire-snapshots; None where one is not given.
 
     `older_than_ms` is a point in time, in ms since the epoch.
     """
@@ -91,7 +91,7 @@ class ExpirePolicy:
 
 
 def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int) -> Retention:
-    """The policy with its gaps filled from table properties and documented defaults.
+    """The policy with table properties and documented defaults for options that are not given.
 
     Raises:
         UsageError: `retain_last` below 1, or a cut-off after `as_of_ms`.
@@ -122,10 +122,10 @@ def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int
 
 
 def check_named(metadata: TableMetadata, policy: ExpirePolicy) -> None:
-    """Refuse a policy that asks for snapshots alone of which the table has none.
+    """Refuse a policy that names only snapshots that the table does not have.
 
     Raises:
-        UsageError: none is there.
+        UsageError: it has none of them.
     """
     named = policy.snapshot_ids
     if not named or policy.older_than_ms is not None or policy.retain_last is not None:
@@ -168,11 +168,11 @@ def plan(
     as_of_ms: int,
     facts: ReferencedIds | None = None,
 ) -> Plan:
-    """What expiring snapshots would do.
+    """The plan of an expiry of snapshots.
 
     Args:
         metadata: the table as loaded for `base`.
-        policy: what the operator asked for.
+        policy: the options.
         base: the version that the plan is made from.
         table: how the plan names the table.
         as_of_ms: the "now" of every age, in ms since the epoch.
@@ -217,7 +217,7 @@ def plan(
             *lasting,
         ),
         lasting=lasting,
-        # An interlock refuses an effect; a problem is that what was asked for cannot be done.
+        # An interlock refuses an effect; a problem is that the policy cannot be carried out.
         blocked_by=(*(_interlocks(metadata, judgement) if updates else ()), *judgement.problems),
         steps=(step,) if updates else (),
         grace_ms=policy.grace_ms,
@@ -237,7 +237,7 @@ def reach_of(metadata: TableMetadata, policy: ExpirePolicy, plan: Plan) -> Mappi
 
 
 def _lasting(policy: ExpirePolicy, judgement: Judgement) -> tuple[str, ...]:
-    """That files stay for ever, where that was asked for; see `Plan.lasting`."""
+    """A warning that files stay for ever, where `cleanup` leaves them; see `Plan.lasting`."""
     if policy.cleanup == "all" or not judgement.expired:
         return ()
     kept = "files" if policy.cleanup == "none" else "data and delete files"
