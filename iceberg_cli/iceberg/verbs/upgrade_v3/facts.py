@@ -21,9 +21,9 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFacts:
-    """What one manifest list says in sum. Rows and files are None where a count is null.
+    """Totals of one manifest list. Rows and files are None where a count is null.
 
-    Its delete files are of any kind. Only their manifests tell which of them are position delete files, and not
+    Its delete files are of any kind. Only their manifests show which of them are position delete files, and not
     deletion vectors or equality deletes: `position_files` and `positions` are None where those were not read.
     """
 
@@ -40,7 +40,7 @@ class ListFacts:
 
     @classmethod
     def of(cls, rows: pa.Table) -> ListFacts:
-        """From the list's rows, columns of `MANIFEST_LIST_SCHEMA`."""
+        """The totals of a list's rows, columns of `MANIFEST_LIST_SCHEMA`."""
         unknown = np.zeros(rows.num_rows, np.bool_)
         for name in COUNTS:
             unknown |= rows[name].is_null().to_numpy()
@@ -57,14 +57,14 @@ class ListFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightReads:
-    """What was read to find out: manifest lists by snapshot id; `missing` are ids whose list is gone."""
+    """What the preflight has read: manifest lists by snapshot id; `missing` are ids whose list is gone."""
 
     lists: Mapping[int, ListFacts] = field(default_factory=dict)
     missing: frozenset[int] = frozenset()
 
 
 def snapshots_to_read(metadata: TableMetadata) -> list[Snapshot]:
-    """The snapshots whose manifest lists decide: every head, and whatever version 1 wrote.
+    """The snapshots whose manifest lists decide: every branch head, and all that version 1 wrote.
 
     Version 2 and later cannot write a list without counts.
     """
@@ -78,7 +78,7 @@ def snapshots_to_read(metadata: TableMetadata) -> list[Snapshot]:
 
 
 def obstructing(metadata: TableMetadata, looked: PreflightReads) -> dict[int, str]:
-    """The snapshots that no later version can hold, by id, in the order of the metadata; with the reason.
+    """The snapshots that later versions do not allow, by id, in the order of the metadata; with the reason.
 
     Once the table is upgraded, Iceberg's Java library cannot write to a branch with such a head any more.
     """
@@ -97,18 +97,18 @@ def _live(rows: pa.Table, unit: str) -> int | None:
 
 
 def counted(number: int, noun: str) -> str:
-    """Such as "1 branch" or "2 branches"."""
+    """A number and a noun, such as "1 branch" or "2 branches"."""
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def ids_of(ids: Sequence[int]) -> str:
-    """The first of them."""
+    """The first few ids, and how many more there are."""
     return some([str(each) for each in ids])
 
 
 def some(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """The first few names, and how many more there are."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

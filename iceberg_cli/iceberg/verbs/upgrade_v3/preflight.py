@@ -1,4 +1,4 @@
-"""What stands in the way of format version 3, and what will be different then, as findings.
+"""Findings about format version 3: what obstructs an upgrade, and what will be different after it.
 
 Spec: Appendix E; "Row Lineage for Upgraded Tables".
 """
@@ -42,7 +42,7 @@ def findings(
         looked: what was read for it.
         table: how the commands name it, before quoting.
         as_of_ms: the "now" of "lately", in ms since the epoch.
-        repaired: snapshots that are out of the way when the table is upgraded.
+        repaired: snapshots that are replaced or expired before the table is upgraded.
     """
     preflight = _Preflight(
         metadata=metadata, looked=looked, table=shlex.quote(table), as_of_ms=as_of_ms, repaired=repaired
@@ -78,7 +78,7 @@ class _Preflight:
 
     @property
     def upgraded(self) -> bool:
-        """Whether nothing is left to upgrade."""
+        """Whether the table has format version 3 already."""
         return self.metadata.format_version >= TARGET
 
     def obstacles(self) -> Iterable[Finding]:
@@ -148,7 +148,7 @@ class _Preflight:
             yield info("unknown-field", "metadata", message, self._inspect("summary"))
 
     def writers(self) -> Iterable[Finding]:
-        """Who wrote in the last 30 days; where nobody did, who wrote last."""
+        """The writers of the last 30 days; where there are none, the last one."""
         snapshots = self.metadata.snapshots
         lately = [s for s in snapshots if s.timestamp_ms >= self.as_of_ms - _LATELY_MS]
         last = max(snapshots, key=lambda snapshot: snapshot.timestamp_ms, default=None)
@@ -199,7 +199,7 @@ class _Preflight:
                 yield warning("position-deletes", where, message, remedy)
 
     def without_ids(self) -> Iterable[Finding]:
-        """Spec: "Row Lineage for Upgraded Tables"."""
+        """Rows and snapshots without row ids. Spec: "Row Lineage for Upgraded Tables"."""
         lists = [self.looked.lists.get(snapshot.snapshot_id) for _, snapshot in self._heads()]
         rows = [facts.rows_without_ids for facts in lists if facts is not None and facts.rows_without_ids]
         each = ", counted once per branch," if len(rows) > 1 else ""

@@ -1,4 +1,4 @@
-"""Which writers, by what they leave in snapshot summaries, read tables of format version 3. A dated table.
+"""The support of format version 3 by the writers that snapshot summaries name, as of a date.
 
 Apache Iceberg's library was measured in 1.11 and 1.12; that deletion vectors came with 1.8 and row ids with 1.10 was
 not. Trino's release notes name deletes in version 3 tables for 480, and row ids for no release up to 481.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 AS_OF: Final = "2026-05"  # of this table
-# It says that the required sequence_number is null; a manifest list of version 1 has none, which stands for 0.
+# Its error is that the required sequence_number is null; a manifest list of version 1 has none, which stands for 0.
 NO_V1_LISTS: Final = "DuckDB 1.5"
 NO_V1_LISTS_AS_OF: Final = "1.5.5, 2026-11"
 READS, PARTLY, NOT, UNKNOWN = "reads", "partly", "not", "unknown"
@@ -21,18 +21,18 @@ _LIBRARY = re.compile(r"Apache Iceberg (\d+)\.(\d+)")
 _NUMBER = re.compile(r"\d+")
 _LIBRARY_PARTLY: Final = (1, 8)
 _LIBRARY_READS: Final = (1, 10)
-_TRINO_PARTLY: Final = 480  # it has readers of its own, so its library says nothing
+_TRINO_PARTLY: Final = 480  # it has readers of its own, so its library decides nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Who made a snapshot.
+    """The engine and library that made a snapshot, and their support of version 3.
 
     Args:
-        name: engine and version, as summaries spell them; "an unnamed writer" where they say nothing.
+        name: engine and version, as summaries spell them; "an unnamed writer" where they have none.
         library: of Apache Iceberg's library, or "".
         support: of version 3: `READS`, `PARTLY`, `NOT` or `UNKNOWN`.
-        why: what the verdict rests on.
+        why: the reason of the verdict.
     """
 
     name: str

@@ -40,9 +40,9 @@ _EXPIRE: Final = "expire"  # the step's name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What gets the obstacles out of the way, as parts of a plan.
+    """The parts of a plan that remove the snapshots which obstruct an upgrade.
 
-    `cleared` are the ids of those that it does: `expired` of them go, and a head's place takes a snapshot with the
+    `cleared` are the ids of these snapshots: `expired` of them go, and a branch head is replaced by a snapshot with the
     counts of `counted`. The tags `dropped` go too.
     """
 
@@ -117,7 +117,7 @@ def repair(table: IcebergTable, looked: PreflightReads, *, tags: str, within: Pl
 
 
 def _heads(table: IcebergTable, reasons: Mapping[int, str]) -> tuple[list[BranchHead], Mapping[str, str]]:
-    """The heads of branches whose list is written again; and by branch why.
+    """The branch heads whose list is written again; and by branch why.
 
     One that only has wrong lengths obstructs nothing, and its snapshot stays.
     """
@@ -226,7 +226,7 @@ def _reach(metadata: TableMetadata, gone: set[int], heads: Sequence[BranchHead])
     """A scan for the files that are reachable only from snapshots that go."""
     kept = {snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone}
     question = expire_snapshots.reach(metadata, kept, content=True)
-    # The snapshots that take the place of these heads do not exist yet, and will list the same manifests.
+    # The snapshots that replace these heads do not exist yet, and will list the same manifests.
     again = tuple(
         SnapshotFiles(
             snapshot_id=head.snapshot.snapshot_id,
@@ -243,7 +243,7 @@ def _reach(metadata: TableMetadata, gone: set[int], heads: Sequence[BranchHead])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ManifestHeader:
-    """What a manifest says of itself."""
+    """A manifest's header, with its length and the snapshot that added it."""
 
     path: str
     length: int
@@ -299,7 +299,7 @@ def _found(source: ManifestSource, length: int) -> _ManifestHeader:
 
 
 def _spec_id(found: _ManifestHeader, metadata: TableMetadata) -> int:
-    """The id of a manifest's partition spec; where it does not say it, of the table's spec with the same fields."""
+    """The id of a manifest's partition spec; where the header lacks it, of the table's spec with the same fields."""
     header = found.header
     if header.partition_spec_id is not None:
         return header.partition_spec_id

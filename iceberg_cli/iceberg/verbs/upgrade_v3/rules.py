@@ -1,4 +1,4 @@
-"""upgrade-v3: format version 3, and what can be done before and after it in one go.
+"""upgrade-v3: the policy, and the updates of the commit that sets format version 3.
 
 Spec: Appendix E; "Row Lineage for Upgraded Tables".
 """
@@ -28,11 +28,11 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradePolicy:
-    """What the operator asked for.
+    """The options of upgrade-v3.
 
     Args:
         recipe: of `RECIPE`.
-        tags: what becomes of tags on snapshots that obstruct the upgrade: `REFUSE`, `DROP` or `KEEP`.
+        tags: of snapshots that obstruct the upgrade: `REFUSE`, `DROP` or `KEEP` them.
     """
 
     recipe: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class UpgradePolicy:
 def updates(metadata: TableMetadata) -> tuple[Mapping[str, Any], ...]:
     """The updates of the one metadata commit that upgrades, in the REST specification's wire form.
 
-    A version 1 table may lack a UUID, which later versions require. It comes from what the table is, so that the same
-    table is given the same one whenever it is planned.
+    A version 1 table may lack a UUID, which later versions require. It comes from the location and last update, so that
+    every plan gives a table the same one.
     """
     found: tuple[Mapping[str, Any], ...] = ()
     if metadata.table_uuid is None:
