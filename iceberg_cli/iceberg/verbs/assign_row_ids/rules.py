@@ -1,8 +1,8 @@
 """assign-row-ids: first row ids for the data manifests that have none.
 
 A `replace` snapshot on a branch lists the head's manifests again; the manifest list of it gives each data manifest
-without a `first_row_id` one. Nothing else is written, unless a branch takes over the ids that main gave to the files
-that both have: then the ids are written into the entries of its manifests.
+without a `first_row_id` one. Nothing else is written, unless a branch takes over the ids that main assigned to the
+files that both have: then the ids are written into the entries of its manifests.
 
 Spec: "Row Lineage for Upgraded Tables", "First Row ID Assignment", "First Row ID Inheritance".
 """
@@ -39,7 +39,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignPolicy:
-    """What the operator asked for: branches by name, all of them where none is named."""
+    """The options of assign-row-ids: branches by name, all of them where none is named."""
 
     refs: tuple[str, ...] = ()
     share_ids: bool = False
@@ -59,7 +59,7 @@ class AssignPolicy:
 
 
 def row_count(rows: pa.Table) -> int:
-    """The live rows of manifests, deleted ones of data files included; `rows` have counts."""
+    """The rows of live data files in manifests with counts, deleted rows included."""
     return int(live_rows(rows).sum())
 
 
@@ -70,10 +70,10 @@ def live_rows(rows: pa.Table) -> Numbers:
 
 
 def doubtful(rows: pa.Table, next_row_id: int) -> Mask:
-    """Which of n manifests with counts may hold an id that another one has too, or one of `next_row_id` or above.
+    """Which of n manifests with counts may have an id that another one has too, or one of `next_row_id` or above.
 
     A manifest's range is as long as it has live rows, and is not used where entries have ids of their own, as those
-    of a rewrite have: so only the entries of these can tell. Manifests whose ranges lie apart are taken at their word.
+    of a rewrite have: so only the entries of these decide. Manifests whose ranges do not overlap are trusted.
     """
     firsts = pc.fill_null(rows["first_row_id"], 0).to_numpy()
     stops = _stops(firsts, live_rows(rows))
@@ -108,7 +108,7 @@ class RowIds:
 
     @classmethod
     def of(cls, entries: pa.Table) -> RowIds:
-        """Those of the live entries among `entries`: columns `status`, `first_row_id`, `record_count`."""
+        """The ids of the live entries among `entries`: columns `status`, `first_row_id`, `record_count`."""
         found = live(entries)
         found = found.filter(found["first_row_id"].is_valid())
         firsts, counts = found["first_row_id"].to_numpy(), found["record_count"].to_numpy()
@@ -116,7 +116,7 @@ class RowIds:
 
     @classmethod
     def together(cls, parts: Sequence[RowIds]) -> RowIds:
-        """Those of all parts."""
+        """The ids of all parts."""
         none = np.empty(0, np.int64)
         found = cls._ranges(
             np.concatenate([none, *(part.firsts for part in parts)]),
@@ -148,7 +148,7 @@ def _stops(firsts: Numbers, counts: Numbers) -> Numbers:
 
 
 def reason(rows: pa.Table, first_row_id: int | None) -> str:
-    """Why a head with these manifests gets ids from `first_row_id` on, or (None) why it gets none."""
+    """The reason why a head with these manifests gets ids from `first_row_id` on, or (None) why it gets none."""
     without_ids, having = rows.filter(pa.array(waiting(rows))), rows.filter(pa.array(with_ids(rows)))
     has = f"{_counted(having)} with ids" if having.num_rows else "none with ids yet"
     if first_row_id is not None:
@@ -181,7 +181,7 @@ def assigning_draft(
         snapshot_id: its head.
         summary: the head's.
         rows: of the head's manifest list, with counts.
-        rewritten: paths of the manifests that `tasks` take the place of.
+        rewritten: paths of the manifests that `tasks` replace.
         tasks: one for each of `rewritten`.
     """
     gone = pc.is_in(rows["manifest_path"], value_set=pa.array(rewritten, pa.string()))
@@ -203,7 +203,7 @@ def assigning_draft(
     )
 
 
-# -- ids that another branch gave --------------------------------------------------------------------------------
+# -- ids that main assigned --------------------------------------------------------------------------------------
 
 
 def sharing_task(manifest_path: str, ids: pa.Table | None) -> Task:

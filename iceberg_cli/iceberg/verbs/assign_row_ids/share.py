@@ -42,7 +42,7 @@ _IDENTITY = (
     "record_count",
 )
 _PHASE = "comparing branches"
-_INHERITED = 1 << 61  # above every id that a table gives
+_INHERITED = 1 << 61  # above every id that a table assigns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,7 +61,7 @@ class ManifestRewrite:
 
     @property
     def path(self) -> str:
-        """Of the manifest as it is."""
+        """Path of the manifest as it is."""
         path: str = self.row["manifest_path"][0].as_py()
         return path
 
@@ -74,7 +74,7 @@ class ManifestRewrite:
     def between(
         cls, table: IcebergTable, rows: pa.Table, main: pa.Table, *, known: bool, metadata: TableMetadata
     ) -> dict[Task, ManifestRewrite]:
-        """The manifests that hold files of main, each with the task that writes it anew.
+        """The manifests that have files of main, each with the task that writes it anew.
 
         Args:
             table: whose manifests are read.
@@ -108,7 +108,7 @@ class ManifestRewrite:
 
 
 def share(table: IcebergTable, rewrite: ManifestRewrite, path: str) -> StagedFile:
-    """Write one manifest of which shared files have main's ids, and read it back."""
+    """Write a manifest anew with main's ids for the files that both have, and read it back."""
     (source,) = sources_of(rewrite.row)
     opened = open_manifest(source, table.storage.read(source.path))
     refuse_unknown_fields(opened)
@@ -186,7 +186,7 @@ def _flat(
     Args:
         entries: of one manifest.
         ids: of the fields of its partition struct.
-        fields: of the spec; one without an id is found by its place.
+        fields: of the spec; one without an id is found by its index.
         path: of the manifest.
 
     Raises:
@@ -239,7 +239,7 @@ class _Ids:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """By manifest, the places in `paths` of its live files that are there, in entry order."""
+    """By manifest, the indices in `paths` of its live files that are there, in entry order."""
 
     paths: pa.Array
 
