@@ -1,4 +1,4 @@
-"""Closing an operation without finishing it, and telling which files nobody deletes then."""
+"""The end of an operation that is not finished, and the files that nobody deletes then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | 
     """Close an operation without finishing it: the files that it was still to delete stay.
 
     Returns:
-        The files that are nobody's then; None if its journal does not tell.
+        The orphan files; None if its journal cannot be read.
 
     Raises:
         Refused: its commit may still happen, so its outcome must be settled first.
@@ -55,7 +55,7 @@ def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | 
 
 @dataclass(kw_only=True)
 class _OrphanCount:
-    """Orphan files as they are found. `note` says why the table was not asked about some of them."""
+    """Orphan files as they are found. `note`: why reachability of some of them was not checked."""
 
     count: int = 0
     size_bytes: int = 0
@@ -63,7 +63,7 @@ class _OrphanCount:
     note: str = ""
 
     def add(self, removals: Removals, rows: Sequence[int]) -> None:
-        """Files of removals, by the numbers of their rows."""
+        """Add files of removals, by the indices of their rows."""
         found = Removals.held(removals.rows(rows))
         self.count += found.count
         self.size_bytes += found.size_bytes
@@ -71,14 +71,14 @@ class _OrphanCount:
         self.files += found.table.slice(0, room).select(["path", "kind", "size_bytes"]).to_pylist()
 
     def add_own(self, paths: Sequence[str]) -> None:
-        """Files that the operation wrote, and that a version of the past may name."""
+        """Add files that the operation wrote, and that a version of the past may name."""
         self.count += len(paths)
         room = _LISTED - len(self.files)
         self.files += [{"path": path, "kind": "own_file", "size_bytes": None} for path in paths[:room]]
 
 
 def _orphans(table: Table, journal: Journal, operation: Operation) -> OrphanFiles | None:
-    """What committed steps did not delete, as far as the journal tells, and of their own what cannot be told."""
+    """The files that committed steps did not delete, and those of the operation that may be referenced or not."""
     found = _OrphanCount()
     try:
         loaded = load_plan(journal)
@@ -117,7 +117,7 @@ def _left(journal: Journal, operation: Operation) -> Iterator[tuple[Removals, Se
 def _needed_by_nobody(
     table: Table, removals: Removals, rows: Sequence[int], plan: Plan, found: _OrphanCount
 ) -> Sequence[int]:
-    """Those of `rows` that the table does not need now; all of them where it cannot be asked."""
+    """The rows whose files are unreachable now; all of them where the table cannot be read."""
     if found.note:
         return rows
     try:

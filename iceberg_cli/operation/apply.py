@@ -1,4 +1,4 @@
-"""Carries plans out, stage -> bind -> commit -> sweep: the only place where things happen, and the only deleter.
+"""Carries plans out, stage -> bind -> commit -> sweep: the only code that changes tables and deletes files.
 
 1. Write order: data and delete files, manifests, manifest list, metadata, pointer. Each references only what is
    already durable. Delete order: after the pointer, bottom-up.
@@ -46,7 +46,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         runtime: clock, ids, limits.
 
     Returns:
-        What happened: done, nothing_to_do, waiting for its grace, or partial.
+        The report: done, nothing_to_do, waiting for its grace, or partial.
 
     Raises:
         Refused: an interlock forbids it, or our clock is wrong. StalePlan: the table moved and more would go.
@@ -108,16 +108,16 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
 
 
 def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[str, Verb]) -> Report:
-    """Finish, undo or explain an operation that was interrupted.
+    """Finish an interrupted operation, or discard its staged files.
 
     Args:
         table: where its journal is.
-        operation_id: which one.
+        operation_id: of the operation.
         runtime: clock, ids, limits.
         verbs: by operation name.
 
     Returns:
-        The report of the operation; `notes` say what state it was found in.
+        The report of the operation, with the state that it was found in among its `notes`.
 
     Raises:
         As `apply`; CorruptFile for a journal or plan that cannot be read whole: nothing is deleted then.
@@ -169,7 +169,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
 
 
 def _check_table(table: Table, operation: Operation) -> Base:
-    """The table as it is now, which must be the operation's own."""
+    """Load the table, and refuse one that is not the operation's."""
     base = table.load()
     # A version 1 table may have had no UUID when the operation began; an upgrade gives it one.
     if operation.table_uuid not in ("", base.table_uuid):

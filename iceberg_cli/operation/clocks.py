@@ -1,4 +1,4 @@
-"""Our clock held against the storage's: nothing goes by age because a clock is wrong."""
+"""Our clock compared with the storage's: nothing goes by age because a clock is wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_AHEAD_MS: Final = 86_400_000
 
 
 def check_before_commit(plan: Plan, journal: Journal, runtime: Runtime, *, before_ms: int) -> None:
-    """Refuse a plan that decides by an age which only our clock sees, and close its operation.
+    """Refuse a plan that decides by an age which only our clock shows, and close its operation.
 
     A plan for an earlier moment, as --as-of names one, does not depend on our clock and is not refused.
 

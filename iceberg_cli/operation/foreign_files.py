@@ -1,4 +1,4 @@
-"""Files that a commit gives up and that are not the table's to delete: how many there are, and where."""
+"""Files that a commit removes and that are not the table's to delete: how many there are, and where."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDERS = 3
 
 @dataclass(kw_only=True)
 class ForeignFiles:
-    """A count of such files. `folders` are the deepest ones that hold them, one for each bucket or disk."""
+    """A count of such files. `folders` are the deepest ones that contain them, one for each bucket or disk."""
 
     count: int = 0
     size_bytes: int = 0
@@ -35,15 +35,15 @@ class ForeignFiles:
 
     @property
     def quantity(self) -> str:
-        """Such as "2 files, 1,024 bytes,"."""
+        """Number and size, such as "2 files, 1,024 bytes,"."""
         return f"{self.count:,} file{'s' if self.count > 1 else ''}, {self.size_bytes:,} bytes,"
 
     def stay(self, reason: str, *, of_one: str, remedy: str = "") -> str:
-        """That they stay for ever, in words, for `Plan.lasting`.
+        """A warning that they stay for ever, for `Plan.lasting`.
 
         Args:
             reason: why they do.
-            of_one: the same of a single file.
+            of_one: the reason for a single file.
             remedy: what deletes them.
         """
         verb, why = ("stay", reason) if self.count > 1 else ("stays", of_one)

@@ -1,10 +1,10 @@
-"""The journal: what an operation is about to do and what came of it, so that a crash loses nothing.
+"""The journal of an operation: intents and outcomes of its effects, so that a crash loses nothing.
 
 One folder for each operation, `<table>/_iceberg_cli/ops/<operation id>/`: both formats' cleaners skip names that
 start with an underscore. A record is a small JSON file, `000000.json` and up, created if absent and never changed;
-each carries the SHA-256 of the one before and of itself. Two processes that would write the same record are told
-apart by the create: one goes on, the other stops. Intent is recorded before an effect, the outcome after it; a
-process that resumes an operation records that first, so that the one before it can do nothing more.
+each has the SHA-256 of the one before and of itself. Of two processes that would write the same record only one can
+create it: it goes on, the other stops. Intent is recorded before an effect, the outcome after it; a process that
+resumes an operation records that first, so that the one before it can do nothing more.
 
 A closed operation's files are deleted, its last record at the end.
 """
@@ -150,7 +150,7 @@ class Journal:
         return True
 
     def clock_ms(self) -> int:
-        """What time the storage had when it took the newest record, in ms since the epoch; 0: it does not tell.
+        """The storage's time of the newest record, in ms since the epoch; 0 where it has none.
 
         Raises:
             TakenOver: see `append`.
@@ -179,7 +179,7 @@ class Journal:
 
     @property
     def next_number(self) -> int:
-        """The number of the record that is appended next. Only one process can append it."""
+        """The index of the record that is appended next. Only one process can append it."""
         return self._next
 
     def records(self, kind: type[Kind]) -> list[Kind]:
@@ -191,7 +191,7 @@ class Journal:
         return [self.operation_id, *(intent.commit_uuid for intent in self.records(CommitIntent))]
 
     def put(self, name: str, data: bytes) -> None:
-        """A file beside the records, such as the plan; the same bytes may be there already."""
+        """Write a file beside the records, such as the plan; the same bytes may be there already."""
         try:
             self._storage.put_if_absent(f"{self.folder}/{name}", data)
         except FileExistsError:
@@ -211,7 +211,7 @@ class Journal:
             raise
 
     def _check_still_there(self) -> None:
-        """What is missing of a journal may be so because another process closed the operation."""
+        """Raise TakenOver if the first record is gone: another process has closed the operation."""
         if self._next and not self._is_there(0):
             raise self._taken_over() from None
 
@@ -234,7 +234,7 @@ class Journal:
         self._storage.prune(self.folder.rsplit("/", 2)[0])
 
     def _delete_all(self) -> None:
-        """Delete what this process wrote after another one had deleted the journal."""
+        """Delete the files that this process wrote after another one had deleted the journal."""
         self._storage.delete(list(self._storage.paths(self.folder)))
         self._storage.prune(self.folder.rsplit("/", 2)[0])
 
@@ -246,7 +246,7 @@ def _encode(line: Line, previous: str) -> bytes:
 
 
 def prune_folders(storage: Storage, table_location: str) -> None:
-    """Remove the empty folders that a process left which died before its first record or after its last deletion."""
+    """Remove empty folders of a process that died before its first record or after its last deletion."""
     storage.prune(f"{table_location.rstrip('/')}/{FOLDER.partition('/')[0]}")
 
 
@@ -280,10 +280,10 @@ def load_plan(journal: Journal) -> tuple[Plan, str] | None:
 
 
 def load_removals(journal: Journal, name: str) -> Removals:
-    """Removals that an operation has kept, by the name of the file that stands for them.
+    """The removals of an operation, by the name of their file, or of the index of their parts.
 
     Raises:
-        CorruptFile: they are not what they were named after.
+        CorruptFile: they do not have the digest in their name.
     """
     return load(name, journal.get, journal.folder)
 

@@ -15,7 +15,7 @@ _LATE_MS: Final = 86_400_000
 
 
 def take_over(journal: Journal, runtime: Runtime) -> None:
-    """From now on no other process can append to the journal, nor have an effect that an append precedes."""
+    """Record that this process resumes: no other one can append any more, nor have an effect after an append."""
     journal.append(Resume(at_ms=runtime.now_ms(), **runtime.process()))
 
 
@@ -23,7 +23,7 @@ def close(journal: Journal, status: str, runtime: Runtime) -> None:
     """Record that nothing is left to do, and delete the journal.
 
     Where the driver of workers died while they wrote, the journal stays for a day: one of them that stood still may put
-    a file after all of theirs were deleted, and the journal alone knows its name.
+    a file after all of theirs were deleted, and only the journal has its name.
     """
     operation = journal.operation()
     if operation is None or not operation.late:

@@ -1,4 +1,4 @@
-"""Looks for what killed runs of this tool left beside a checked table's files."""
+"""Findings for temporary files that killed runs of this tool left beside a checked table's files."""
 
 from __future__ import annotations
 

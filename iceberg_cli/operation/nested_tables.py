@@ -1,7 +1,7 @@
-"""Tables in folders below a table's own: their logs and metadata are looked for around files that are about to go.
+"""Tables in folders below a table's own, found by the logs and metadata around files that are about to go.
 
 A folder holds a table where `_delta_log` is a folder in it, or its folder `metadata` has a metadata file or a version
-hint. Looked at are the folders of the files, and those above them up to the table's own; the cost is one short listing
+hint. The folders of the files are listed, and those above them up to the table's own; the cost is one short listing
 for each of these folders, whatever the number of files.
 """
 
@@ -34,13 +34,13 @@ def has_iceberg_metadata(storage: Storage, folder: str) -> bool:
 
 @dataclass(kw_only=True)
 class NestedTables:
-    """The other tables in a table's folders, each folder looked at once.
+    """The other tables in a table's folders, each folder listed once.
 
     Args:
         storage: of the table.
         roots: canonical folders in which the table deletes files, without a slash at their end.
-        own: of these, the ones that are the table's by what is known otherwise: they are not looked at.
-        own_metadata: canonical folders called `metadata` that hold the table's own metadata.
+        own: of these, the ones that are known to be the table's: they are not listed.
+        own_metadata: canonical folders called `metadata` that contain the table's own metadata.
     """
 
     storage: Storage
@@ -56,7 +56,7 @@ class NestedTables:
             n strings, null where there is none.
 
         Raises:
-            BackendUnavailable: a folder cannot be looked at.
+            BackendUnavailable: a folder cannot be listed.
         """
         chunks = paths.chunks if isinstance(paths, pa.ChunkedArray) else [paths]
         slices = [
@@ -72,7 +72,7 @@ class NestedTables:
         return tables.take(folders.indices)
 
     def _look(self, folders: Iterable[str]) -> None:
-        """Learn to which table folders belong, and those above them up to the roots."""
+        """Remember the table of each folder, and of those above them up to the roots."""
         new: dict[str, None] = {}
         for deepest in folders:
             folder = deepest
@@ -113,7 +113,7 @@ class NestedFiles:
     """The files of nested tables among planned removals, which stay.
 
     Args:
-        nested: tells of these tables.
+        nested: finds these tables.
     """
 
     nested: NestedTables
@@ -136,7 +136,7 @@ class NestedFiles:
             yield rows.filter(pc.is_null(holders))
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """How many files stay with which tables; of many tables the last ones together."""
+        """Verdicts with the number of files that stay for each table; of many tables the last ones in one."""
         found = sorted(self._totals.items())
         rest = [numbers for _, numbers in found[_NAMED_TABLES:]]
         rows = [(f"another table, {folder}", numbers) for folder, numbers in found[:_NAMED_TABLES]]

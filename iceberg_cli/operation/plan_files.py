@@ -13,7 +13,7 @@ _INDEX = "_index.json"  # readers of Parquet datasets take no notice of such a n
 
 
 def save_beside(removals: Removals, path: str) -> None:
-    """Write removals; what an earlier plan left there is replaced.
+    """Write removals; those of an earlier plan are replaced.
 
     Raises:
         OSError: it cannot be written.
@@ -61,7 +61,7 @@ def write_file(path: str, data: bytes) -> None:
 
 
 def _remove_parts(folder: str) -> None:
-    """Remove what `save_beside` wrote there for another plan, and nothing else."""
+    """Remove the files that `save_beside` wrote there for another plan, and nothing else."""
     for name in [_INDEX, *glob.glob("removals-*.parquet", root_dir=folder)]:
         if os.path.lexists(f"{folder}/{name}"):
             os.remove(f"{folder}/{name}")

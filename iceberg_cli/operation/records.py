@@ -1,4 +1,4 @@
-"""The records of a journal, and the state of the operation that they tell. Pure; the answer to "what is safe now?"."""
+"""The records of a journal, and the state of an operation after them, which decides what is safe to do. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Wire:
 
 
 def _of_type(value: Any, type_: str, name: str) -> Any:
-    """A value of a record as its field has it; `type_` is the field's annotation."""
+    """A JSON value in the type of its field; `type_` is the field's annotation."""
     if value is None and type_.endswith("| None"):
         return None
     if type_.startswith("tuple["):
@@ -142,7 +142,7 @@ class CommitIntent(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOutcome(_Wire):
-    """What came of a commit: committed, conflict or unknown."""
+    """The outcome of a commit: committed, conflict or unknown."""
 
     kind = "commit-outcome"
     step: str
@@ -178,7 +178,7 @@ class SweepIntent(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome(_Wire):
-    """What became of the rows of a `SweepIntent`; `failed` are those whose files are still there, and why."""
+    """The outcome of a `SweepIntent`; `failed` are the rows whose files are still there, and `reasons` why."""
 
     kind = "sweep-outcome"
     optional = frozenset({"start", "stop", "rows"})
@@ -202,7 +202,7 @@ class StepDone(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookAgain(_Wire):
-    """All is done, but workers may still write: at `at_ms` their files are looked for, and the operation closed."""
+    """All is done, but workers may still write: at `at_ms` their files are deleted, and the operation is closed."""
 
     kind = "look-again"
     status: str
@@ -275,13 +275,13 @@ def _record_of(line: Line) -> Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepState:
-    """What is known of one step.
+    """The state of one step after the records of it.
 
     `swept` are row ranges `[start, stop)` of the step's removals whose deletion was tried and recorded;
     `failed` the rows among them that are still there. `leftovers` are files of ours that may be there and that nothing
     will ever reference: their names are not used again. `left` are files of ours that a version of the past may name:
-    they stay. `by_workers` are files, staged or not any more, that processes
-    other than the journal's write, which may outlive it.
+    they stay. `by_workers` are files, staged or not any more, that processes other than the journal's write, which may
+    outlive it.
     """
 
     staged: tuple[str, ...] = ()
@@ -307,10 +307,10 @@ class StepState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation as its journal tells it: the answer to "what is safe now?".
+    """The state of an operation after the records of its journal.
 
     `late` are files that workers may still write for a process from which another one took over, and that nothing will
-    ever reference. `look_again` says that all is done but for these.
+    ever reference. `look_again` is set where all is done but for these.
     """
 
     operation_id: str
@@ -320,7 +320,7 @@ class Operation:
     plan_digest: str
     host: str  # of the process that began it or took it over last, as are the next two
     process_id: int
-    process_started: str  # tells a process from a later one with the same id; empty where it is not known
+    process_started: str  # distinguishes a process from a later one with the same id; empty where it is not known
     step_names: tuple[str, ...] = ()  # all of the plan's, in order
     steps: Mapping[str, StepState] = field(default_factory=dict)  # those that have begun
     late: tuple[str, ...] = ()
@@ -334,7 +334,7 @@ class Operation:
         )
 
     def next_action(self) -> str:
-        """What to do first: `clean-up`, `look-again`, `ask-the-catalog`, `wait`, `sweep`, `discard` or `go-on`."""
+        """The next action: `clean-up`, `look-again`, `ask-the-catalog`, `wait`, `sweep`, `discard` or `go-on`."""
         if self.closed is not None:
             return "clean-up"
         if self.look_again is not None:
@@ -454,7 +454,7 @@ def _swept(state: StepState, record: SweepOutcome) -> StepState:
 
 
 def _leftovers_of(state: StepState, outcome: str) -> Sequence[str]:
-    """What a swap leaves behind: its scratch files, and its own new files once it is refused."""
+    """The files that a commit leaves behind: its temporary files, and its own new files once it is refused."""
     match outcome:
         case "conflict" if state.intent is not None:
             paths = [*state.intent.scratch, *state.intent.own_files]

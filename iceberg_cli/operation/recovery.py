@@ -34,7 +34,7 @@ class OpenOperation:
         operation: None where its journal cannot be read.
         state: running, interrupted, asking (stopped inside a commit), waiting (for its grace), sweeping, look_again
             (for files that Spark's executors may still write) or unreadable.
-        message: the same in words.
+        message: the state in words.
         until_ms: when what it waits for is over, in ms since the epoch; None where it waits for no time.
         problem: why its journal cannot be read.
     """
@@ -96,7 +96,7 @@ def is_running(operation: Operation) -> bool:
 
 
 def process_started(process_id: int) -> str:
-    """When a process began, as the system counts since which boot; empty where the system does not say."""
+    """The boot, and the time since it at which a process began; empty where the system has neither."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()
@@ -107,7 +107,7 @@ def process_started(process_id: int) -> str:
 
 
 def _listed(operation: Operation, *, now_ms: int) -> OpenOperation:
-    """What state an operation is in."""
+    """An operation with its state."""
     if is_running(operation):
         state, message, until_ms = "running", f"still running in process {operation.process_id}", None
     else:
@@ -126,7 +126,7 @@ def _listed(operation: Operation, *, now_ms: int) -> OpenOperation:
 
 
 def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | None]:
-    """The state of an operation that nobody is working on, the same in words, and when its wait is over."""
+    """The state of an operation that nobody is working on, its message, and when its wait is over."""
     ends_ms = max((state.sweep_after_ms or 0 for state in operation.steps.values()), default=0)
     match operation.next_action():
         case "clean-up":
@@ -154,7 +154,7 @@ def recover_all(
 
     Before them, temporary files that killed runs left go.
 
-    One that cannot be finished does not stop the caller, nor the others: it is told of, with its error's exit code. Two
+    One that cannot be finished does not stop the caller, nor the others: its result has its error's exit code. Two
     cases are no failure: it would now remove more than was shown, or another process takes it over at the same time.
 
     Raises:
@@ -175,7 +175,7 @@ def recover_all(
 def finish(
     table: OpenTable, listed: OpenOperation, runtime: Runtime, *, verbs: Mapping[str, Verb]
 ) -> RecoveredOperation:
-    """Resume one operation; an error becomes part of the answer.
+    """Resume one operation; an error becomes part of the result.
 
     Raises:
         Interrupted: a signal asked to stop.
@@ -197,7 +197,7 @@ def finish(
 
 
 def _is_open(table: OpenTable, operation_id: str) -> bool:
-    """Whether something of an operation is left to do, as far as can be told."""
+    """Whether something of an operation is left to do; True where its journal cannot be read."""
     try:
         operation = table.journal(operation_id).operation()
     except IcebergCliError:
@@ -248,7 +248,7 @@ def _still_running(listed: OpenOperation) -> Refused | None:
 
 
 def _refusal(table: OpenTable, listed: OpenOperation) -> Refused | None:
-    """Why an operation is not gone on with, or None."""
+    """Why an operation is not resumed, or None."""
     before = table.left_behind.get(listed.operation_id)
     if before is None or table.roots().own(f"{before}/data"):
         return _read_only(table)

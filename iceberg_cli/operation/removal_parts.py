@@ -1,4 +1,4 @@
-"""Removals that are too many for memory, as parts in a file of this machine."""
+"""Removals that are too many for memory, as parts in a local file."""
 
 from __future__ import annotations
 
@@ -65,6 +65,6 @@ def _on_disk(tables: Iterable[pa.Table]) -> Iterator[RemovalPart]:
 
 
 def _place(rows: pa.Table, number: int) -> tuple[str, int, str]:
-    """What a row is in order by."""
+    """The sort key of a row: step, kind, path."""
     step, kind, path = (rows[name][number].as_py() for name in ("step", "kind", "path"))
     return step, KINDS.index(kind), path

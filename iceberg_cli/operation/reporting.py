@@ -25,7 +25,7 @@ def report_of(
     Args:
         shown: the plan it began with.
         journal: of the operation.
-        columns: result columns that are there even where they are 0.
+        columns: result columns that the report has even where they are 0.
         removals: by their file's name in the journal.
         status: see `Report`.
     """
@@ -61,7 +61,7 @@ def report_of(
 
 
 def _reasons(journal: Journal, step: str, rows: Sequence[int]) -> list[str]:
-    """Why each of some rows is still there; several reasons where files that were tried together had several."""
+    """Why the file of each row is still there; several reasons where files that were tried together had several."""
     found: dict[int, str] = {}
     for record in journal.records(SweepOutcome):
         if record.step == step:
@@ -74,7 +74,7 @@ def _last(values: Sequence[Any]) -> Any:
 
 
 def _counts(columns: Sequence[str], intents: Sequence[CommitIntent], journal: Journal) -> dict[str, int]:
-    """What the commits count, what steps without a commit wrote, and what the sweeps deleted."""
+    """Counts of the commits, of files that steps without a commit wrote, and of those that sweeps deleted."""
     counts = dict.fromkeys(columns, 0)
     swept = [
         {f"deleted_{kind}s_count": count for kind, count in record.by_kind.items()}
@@ -100,7 +100,7 @@ def _version(intent: CommitIntent) -> int | None:
 
 
 def _reserved_row_ids(intent: CommitIntent) -> list[str]:
-    """Which row ids a commit reserved, in words; nothing if none."""
+    """A note on the row ids that a commit reserved; empty if none."""
     snapshot = _added(intent)
     rows = snapshot.get("added-rows") or 0
     if not rows:

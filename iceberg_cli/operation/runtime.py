@@ -13,7 +13,7 @@ from iceberg_cli.errors import Cancelled, Interrupted
 
 @dataclass(kw_only=True)
 class Runtime:
-    """Clock, ids and limits of one run. Tests give their own."""
+    """Clock, ids and limits of one run. Tests pass their own."""
 
     now_ms: Callable[[], int]
     new_uuid: Callable[[], str]
@@ -21,7 +21,7 @@ class Runtime:
     on_event: OnEvent
     host: str
     process_id: int
-    process_started: str = ""  # tells the process from a later one with the same id
+    process_started: str = ""  # distinguishes the process from a later one with the same id
     limit_deletes: int | None = None
     deadline_ms: int | None = None  # a point in time
     sweep_batch: int = 5_000  # files whose deletion is journalled at once, at first
@@ -34,17 +34,17 @@ class Runtime:
         self.deletes_left = -1 if self.limit_deletes is None else self.limit_deletes
 
     def check_stop(self, state: str, *, next_step: str = "`resume` finishes it.") -> None:
-        """Stop at a safe point if a signal asked for it."""
+        """Stop at a safe point if a signal came."""
         if self.stop_requested():
             raise Interrupted("Stopped by a signal", state=state, next_step=next_step)
 
     def check_cancelled(self) -> None:
-        """Stop while nothing is changed, and nothing is left to resume, if a signal asked for it."""
+        """Stop while nothing is changed, and nothing is left to resume, if a signal came."""
         if self.stop_requested():
             raise Cancelled("Stopped by a signal", next_step="Run the same command again.")
 
     def process(self) -> dict[str, Any]:
-        """Who works on an operation, for its journal."""
+        """Host, id and start of this process, for the journal."""
         return {"host": self.host, "process_id": self.process_id, "process_started": self.process_started}
 
     def out_of_time(self) -> bool:

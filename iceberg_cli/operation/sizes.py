@@ -1,6 +1,6 @@
-"""The sizes that a checked table's storage says of files, and what is done about files that it does not answer for.
+"""Sizes of a checked table's files from its storage, and findings for files whose storage does not answer.
 
-A check goes on without them: they are findings, and what asks for nothing but the rest is complete.
+A check goes on without these files, and is complete for the rest.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def within_reach(
     *,
     root: str,
 ) -> list[Answer]:
-    """What is answered for all items, or for parts of them without those that are out of reach, which are findings.
+    """Answers for all items, or for parts of them without those that are out of reach, which are findings.
 
     Args:
         items: n of them, each of one file.
         path_of: the file of an item.
         ask: answers for some items, and changes nothing.
         findings: takes what is out of reach.
-        root: the table's location. What is below it is asked for apart from each other disk, bucket or host.
+        root: the table's location. Files below it have calls of their own, as has each other disk, bucket or host.
     """
     if not items:
         return []
@@ -75,7 +75,7 @@ def _halved(
     ask: Callable[[Sequence[Item]], Answer],
     findings: RuleFindings,
 ) -> list[Answer]:
-    """What is answered for the items of one place: a part that is not is halved, until a file is alone."""
+    """Answers for the items of one disk, bucket or host: a part that fails is halved, until a file is alone."""
     answers: list[Answer] = []
     failures_left = (
         2 * len(items).bit_length()
@@ -100,7 +100,7 @@ def _halved(
 
 
 def _place(path: str, root: str) -> str:
-    """Nothing for what is below the table's location, else the disk, bucket or host that answers for a path."""
+    """Empty for paths below the table's location, else the disk, bucket or host of a path."""
     if path.startswith(f"{root}/"):
         return ""
     scheme, mark, rest = path.partition("://")
@@ -112,7 +112,7 @@ def _numbers(sizes: Sequence[int | None]) -> Ints:
 
 
 def footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
-    """The rows of a Parquet file; why they cannot be told; None where they are not to be seen."""
+    """The number of rows of a Parquet file; or why it is not known; None where the file is gone or encrypted."""
     tail_bytes = min(size, PARQUET_TAIL_BYTES)
     try:
         tail = storage.read_range(path, size - tail_bytes, tail_bytes)
@@ -123,7 +123,7 @@ def footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | Non
             tail = storage.read_range(path, size - needed, needed)
         return parquet_rows(tail)
     except FileNotFoundError:
-        return None  # it went after it was looked at
+        return None  # it went after its size was read
     except BackendUnavailable as error:
         return Uncounted(UNANSWERED, f"it was not looked at: {error.message}")
     except CorruptFile as error:

@@ -20,7 +20,7 @@ from iceberg_cli.plan.removals import PART_ROWS, Removals
 
 @dataclass(kw_only=True)
 class Sweep:
-    """One step's removals on their way out. `kept_again` counts those that the table reaches again."""
+    """The deletion of one step's removals. `kept_again` counts those that are reachable again."""
 
     step: str
     plan: Plan
@@ -38,10 +38,10 @@ class Sweep:
         return bool(operation.steps[self.step].failed)
 
     def run(self, state: StepState) -> bool:
-        """Delete what the step's removals list and the table does not reach now.
+        """Delete the files of the step's removals that are unreachable now.
 
         Args:
-            state: what the journal knows of the step.
+            state: of the step, from the journal.
 
         Returns:
             False if something is left: a limit was reached, or a deletion failed.
@@ -77,7 +77,7 @@ class Sweep:
         return not self.failed()
 
     def _stopped_by(self, error: CorruptFile | BackendUnavailable, *, left: int) -> DeletesFailed:
-        """What to say where it cannot be told any more which files are live."""
+        """The error where reachability cannot be found out any more."""
         operation_id = self.journal.operation_id
         next_step = f"`resume` goes on with operation {operation_id}."
         if isinstance(error, CorruptFile):
@@ -102,7 +102,7 @@ class Sweep:
         or stays for another reason, `run` tries again and records it.
 
         Args:
-            state: what the journal knows of the step.
+            state: of the step, from the journal.
 
         Raises:
             Refused: deletions are forbidden by now. CorruptFile, BackendUnavailable: the table cannot be read.
@@ -143,7 +143,7 @@ class Sweep:
             rows=None if whole else tuple(batch),
         )
         self.journal.append(tried)
-        # After the record, so that as little as possible can happen between the look and the deletion.
+        # After the record, so that as little as possible can happen between this scan and the deletion.
         rows = self.table.not_live(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
         table = self.removals.rows(rows)

@@ -12,7 +12,7 @@ _OPERATIONS: Final = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upg
 
 
 class Verbs(Mapping[str, Verb]):
-    """Each is `VERB` of `plan.py` in the folder of its name, which is imported when it is asked for."""
+    """Verbs by name; each is `VERB` of `plan.py` in the folder of its name, imported when it is looked up."""
 
     def __init__(self, package: str) -> None:
         self._package = package
