@@ -33,7 +33,7 @@ def close(journal: Journal, status: str, runtime: Runtime) -> None:
 
 
 def look_again(table: Table, journal: Journal, operation: Operation, runtime: Runtime) -> Report:
-    """Delete what workers wrote late, and close the operation if its day is over."""
+    """Delete files that workers wrote late, and close the operation if its day is over."""
     assert operation.look_again is not None
     table.discard(operation.late, marks=[operation.operation_id])
     at_ms = operation.look_again.at_ms

@@ -320,7 +320,7 @@ class Operation:
     plan_digest: str
     host: str  # of the process that began it or took it over last, as are the next two
     process_id: int
-    process_started: str  # distinguishes a process from a later one with the same id; empty where it is not known
+    process_started: str  # differs from that of a later process with the same id; empty where it is not known
     step_names: tuple[str, ...] = ()  # all of the plan's, in order
     steps: Mapping[str, StepState] = field(default_factory=dict)  # those that have begun
     late: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ class Runtime:
     on_event: OnEvent
     host: str
     process_id: int
-    process_started: str = ""  # distinguishes the process from a later one with the same id
+    process_started: str = ""  # differs from that of a later process with the same id
     limit_deletes: int | None = None
     deadline_ms: int | None = None  # a point in time
     sweep_batch: int = 5_000  # files whose deletion is journalled at once, at first
@@ -57,7 +57,7 @@ def system_runtime(*, on_event: OnEvent, **values: Any) -> Runtime:
     import uuid
 
     return Runtime(
-        now_ms=lambda: time.time_ns() // 1_000_000,  # noqa: TID251 - this is the shell
+        now_ms=lambda: time.time_ns() // 1_000_000,  # noqa: TID251 - the clock of real runs
         new_uuid=lambda: str(uuid.uuid4()),
         sleep_ms=lambda ms: time.sleep(ms / 1_000),
         on_event=on_event,

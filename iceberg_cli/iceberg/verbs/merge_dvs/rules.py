@@ -65,7 +65,7 @@ class ManifestJob:
     """One new delete manifest, of one partition spec.
 
     Args:
-        task: what it is called.
+        task: with its name.
         spec_id: of all its entries.
         start: first of the outputs that it adds.
         stop: behind the last of them.
@@ -119,7 +119,7 @@ def merge(index: DeleteIndex, outputs: pa.Table, removed: Bools, *, target_bytes
     """Divide outputs into files, and entries into manifests.
 
     Args:
-        index: what they were made from.
+        index: of the base.
         outputs: ordered.
         removed: see `Merge`.
         target_bytes: of a Puffin file.

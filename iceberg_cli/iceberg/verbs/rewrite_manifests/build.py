@@ -384,7 +384,7 @@ class _ManifestIdentities:
 
 
 def _identities(source: ManifestSource) -> Identities:
-    """Those of its entries; what they would inherit counts as missing."""
+    """The identities of a manifest's entries; values that they inherit count as missing."""
     (found,) = read_entries([source], columns=IDENTITY)
     ids = found.table["first_row_id"].combine_chunks()
     given = ids.fill_null(0).to_numpy()
