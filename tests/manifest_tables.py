@@ -129,7 +129,7 @@ class Opened:
             host="here",
             process_id=1,
         )
-        return apply(planned, self.table, VERBS[planned.plan.operation], runtime)
+        return apply(planned, self.table, VERBS[planned.plan.verb], runtime)
 
     def metadata(self) -> dict[str, Any]:
         """The current metadata file."""

@@ -358,7 +358,7 @@ def a_plan(table: DeltaTable, rows: Sequence[tuple[str, str]], **options: int) -
     """A plan that removes files, each with its kind."""
     cut = {"older_than_ms": NOW_MS + 1, "oldest_checkpoint": None, **options}
     plan = Plan(
-        operation="expire-snapshots",
+        verb="expire-snapshots",
         table=table.describe(),
         base=table.load(),
         as_of_ms=NOW_MS,

@@ -56,7 +56,7 @@ def step(*records: tuple[str, dict[str, Any]]) -> StepState:
 
 def test_an_operation_is_what_its_first_record_says_and_belongs_to_who_took_it_over_last() -> None:
     begun = of_records()
-    assert (begun.operation_id, begun.operation, begun.table_uuid) == ("op", "expire-snapshots", "u")
+    assert (begun.operation_id, begun.verb, begun.table_uuid) == ("op", "expire-snapshots", "u")
     assert (begun.started_ms, begun.plan_digest, begun.step_names) == (7, "d", ("a", "b"))
     assert (begun.host, begun.process_id, begun.process_started) == ("h", 3, "s")
     assert (begun.steps, begun.late, begun.look_again, begun.closed) == ({}, (), None, None)

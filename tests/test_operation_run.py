@@ -175,7 +175,7 @@ class RunTable:
         return replace(made, target=intent.metadata_location)
 
     def not_live(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
-        assert plan.operation == "expire-snapshots"
+        assert plan.verb == "expire-snapshots"
         return [row for row in rows if row]  # the first of all is reached again
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:

@@ -41,7 +41,7 @@ def a_verdict(name: str, *, keep: bool, subject: str = "snapshot") -> Verdict:
 
 def a_plan(*, removals: Removals | None = None, verdicts: tuple[Verdict, ...] = (), **changes: Any) -> Plan:
     made = Plan(
-        operation="expire-snapshots",
+        verb="expire-snapshots",
         table={"name": "cat.shop.events", "location": "/t", "format": "iceberg", "format_version": 2},
         base=Base(
             table_uuid="9c12d441-03fe-4693-9a96-a0705ddf69c1",
@@ -262,7 +262,7 @@ def test_a_plan_that_removes_less_is_covered_by_what_was_shown() -> None:
 
 def test_a_report_has_its_result_columns_at_the_top_level() -> None:
     report = Report(
-        operation="expire-snapshots",
+        verb="expire-snapshots",
         operation_id="op",
         status="done",
         committed_snapshot_id=BIG_ID,

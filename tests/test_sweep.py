@@ -37,7 +37,7 @@ class SweptTable:
         self.asked: list[list[int]] = []  # rows of each deletion
 
     def not_live(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
-        assert plan.operation == "expire-snapshots"
+        assert plan.verb == "expire-snapshots"
         if self.error and rows[-1] >= self.error[0]:
             raise self.error[1]
         return [row for row in rows if row not in self.live]

@@ -56,13 +56,13 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
     plan = planned.plan
     if plan.blocked_by:
         raise Refused(
-            f"Cannot {plan.operation} {plan.table['name']}: " + "; ".join(plan.blocked_by),
+            f"Cannot {plan.verb} {plan.table['name']}: " + "; ".join(plan.blocked_by),
             next_step="--dry-run shows what would be done.",
         )
     if not plan.due:
         counts = dict.fromkeys(verb.result_columns, 0)
         return Report(
-            operation=plan.operation,
+            verb=plan.verb,
             operation_id=None,
             status="nothing_to_do",
             counts=counts,
@@ -84,7 +84,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
     journal.append(
         Begin(
             version=VERSION,
-            operation=plan.operation,
+            operation=plan.verb,
             table_uuid=base.table_uuid,
             at_ms=started_ms,
             plan_digest=hashlib.sha256(document).hexdigest(),
@@ -127,18 +127,18 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
     operation = journal.operation()
     if operation is None or operation.closed is not None:
         journal.clean_up()
-        return Report(operation="resume", operation_id=operation_id, status="nothing_to_do")
+        return Report(verb="resume", operation_id=operation_id, status="nothing_to_do")
     _check_table(table, operation)
-    if operation.operation not in verbs:
+    if operation.verb not in verbs:
         raise Refused(
-            f"Cannot resume {operation_id}: the verb {operation.operation!r} is not known here",
+            f"Cannot resume {operation_id}: the verb {operation.verb!r} is not known here",
             state="Its journal and its files stay as they are.",
         )
     if operation.look_again is not None:
         take_over(journal, runtime)
         return look_again(table, journal, operation, runtime)
     loaded = load_plan(journal)
-    verb = verbs[operation.operation]
+    verb = verbs[operation.verb]
     if loaded is not None:
         run = OperationRun(
             shown=loaded[0],
@@ -162,9 +162,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         table.discard([path for state in operation.steps.values() for path in state.staged], marks=marks)
         close(journal, "nothing was done", runtime)
         note = "It had stopped before its commit: the table was not changed, and nothing is left to do."
-        return Report(
-            operation=operation.operation, operation_id=operation_id, status="nothing_to_do", notes=(note,)
-        )
+        return Report(verb=operation.verb, operation_id=operation_id, status="nothing_to_do", notes=(note,))
     return run.finish(started_ms)
 
 

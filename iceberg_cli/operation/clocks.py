@@ -33,7 +33,7 @@ def check_before_commit(plan: Plan, journal: Journal, runtime: Runtime, *, befor
     storage_ms = journal.clock_ms()
     if storage_ms and min(before_ms, plan.as_of_ms) - storage_ms > MAX_AHEAD_MS:
         close(journal, "refused", runtime)
-        raise _refused(f"{plan.operation} {plan.table['name']}", before_ms, storage_ms)
+        raise _refused(f"{plan.verb} {plan.table['name']}", before_ms, storage_ms)
 
 
 def check_before_sweep(ends_ms: int, journal: Journal, *, before_ms: int) -> None:

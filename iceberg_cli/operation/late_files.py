@@ -46,7 +46,7 @@ def look_again(table: Table, journal: Journal, operation: Operation, runtime: Ru
             f"{iso(at_ms)} looks for the last time."
         )
     return Report(
-        operation=operation.operation,
+        verb=operation.verb,
         operation_id=operation.operation_id,
         status="nothing_to_do",
         notes=(note,),

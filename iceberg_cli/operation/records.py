@@ -314,7 +314,7 @@ class Operation:
     """
 
     operation_id: str
-    operation: str
+    verb: str
     table_uuid: str
     started_ms: int
     plan_digest: str
@@ -380,7 +380,7 @@ def fold(operation_id: str, records: Sequence[Record]) -> Operation:
                 steps[record.step] = _after(steps.get(record.step, StepState()), record)
     return Operation(
         operation_id=operation_id,
-        operation=begin.operation,
+        verb=begin.operation,
         table_uuid=begin.table_uuid,
         started_ms=begin.at_ms,
         plan_digest=begin.plan_digest,

@@ -222,7 +222,7 @@ def close(table: OpenTable, listed: OpenOperation, runtime: Runtime) -> Recovere
     except IcebergCliError as error:
         return _failed(listed, error)
     report = Report(
-        operation=listed.operation.operation if listed.operation else "resume",
+        verb=listed.operation.verb if listed.operation else "resume",
         operation_id=listed.operation_id,
         status="done",
         abandoned=AbandonedOperation(
@@ -273,14 +273,14 @@ def _read_only(table: OpenTable) -> Refused | None:
 
 
 def _failed(listed: OpenOperation, error: IcebergCliError) -> RecoveredOperation:
-    verb = listed.operation.operation if listed.operation else "resume"
+    verb = listed.operation.verb if listed.operation else "resume"
     lines = (
         f"Cannot settle the open operation {listed.operation_id}: {error.message}",
         error.state,
         error.next_step,
     )
     report = Report(
-        operation=verb,
+        verb=verb,
         operation_id=listed.operation_id,
         status="unknown" if isinstance(error, CommitStateUnknown) else "refused",
         notes=tuple(line for line in lines if line),

@@ -44,7 +44,7 @@ def report_of(
         )
     ]
     return Report(
-        operation=shown.operation,
+        verb=shown.verb,
         operation_id=journal.operation_id,
         status=status,
         metadata_location=_last([state.metadata_location for state in states]),

@@ -215,7 +215,7 @@ class OperationRun:
         if current.blocked_by:
             self._close_unsent()
             raise Refused(
-                f"Cannot {self.shown.operation} {self.shown.table['name']} any more: "
+                f"Cannot {self.shown.verb} {self.shown.table['name']} any more: "
                 + "; ".join(current.blocked_by),
                 state=self._state_of_steps(),
             )

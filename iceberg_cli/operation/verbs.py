@@ -8,7 +8,7 @@ from typing import Final
 
 from iceberg_cli.operation.ports import Verb
 
-_OPERATIONS: Final = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
+_NAMES: Final = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
 
 
 class Verbs(Mapping[str, Verb]):
@@ -17,18 +17,18 @@ class Verbs(Mapping[str, Verb]):
     def __init__(self, package: str) -> None:
         self._package = package
 
-    def __getitem__(self, operation: str) -> Verb:
-        if operation not in _OPERATIONS:
-            raise KeyError(operation)
-        module = import_module(f"{self._package}.{operation.replace('-', '_')}.plan")
+    def __getitem__(self, name: str) -> Verb:
+        if name not in _NAMES:
+            raise KeyError(name)
+        module = import_module(f"{self._package}.{name.replace('-', '_')}.plan")
         verb: Verb = module.VERB
         return verb
 
-    def __contains__(self, operation: object) -> bool:
-        return operation in _OPERATIONS
+    def __contains__(self, name: object) -> bool:
+        return name in _NAMES
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_OPERATIONS)
+        return iter(_NAMES)
 
     def __len__(self) -> int:
-        return len(_OPERATIONS)
+        return len(_NAMES)

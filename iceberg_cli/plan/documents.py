@@ -108,7 +108,7 @@ def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
     if value["grace_ms"] < 0:
         raise ValueError(f"grace_ms is {value['grace_ms']}")
     return Plan(
-        operation=value["operation"],
+        verb=value["operation"],
         table=value["table"],
         base=_base(value["base"]),
         as_of_ms=value["as_of_ms"],

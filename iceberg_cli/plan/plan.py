@@ -165,7 +165,7 @@ class Step:
 class Plan:
     """The plan of one verb for one table: what it would do, and why."""
 
-    operation: str
+    verb: str  # its name on the command line
     table: Mapping[str, Any]  # name as typed, location, format, format_version
     base: Base
     as_of_ms: int
@@ -195,7 +195,7 @@ class Plan:
     @property
     def by_age(self) -> bool:
         """Whether it removes by age: old snapshots and files, expired tombstones."""
-        return (self.table["format"], self.operation) in _BY_AGE
+        return (self.table["format"], self.verb) in _BY_AGE
 
     @property
     def offer(self) -> str | None:
@@ -233,7 +233,7 @@ class Plan:
         removals = self.removals
         return {
             "schema": PLAN_SCHEMA,
-            "operation": self.operation,
+            "operation": self.verb,
             "table": dict(self.table),
             "base": self.base.to_json(),
             "as_of_ms": self.as_of_ms,

@@ -65,7 +65,7 @@ class RecoveredOperation:
         """As part of the document of the run that went on with it."""
         return {
             "operation_id": self.report.operation_id,
-            "verb": self.report.operation,
+            "verb": self.report.verb,
             "status": self.report.status,
             "failed_deletes": [dict(failure) for failure in self.report.failed_deletes],
             "exit_code": self.exit_code,
@@ -77,7 +77,7 @@ class RecoveredOperation:
 class Report:
     """The report of a run of one verb."""
 
-    operation: str
+    verb: str  # its name on the command line
     operation_id: str | None
     status: str  # done, nothing_to_do, waiting, partial, conflict, unknown, refused
     metadata_location: str | None = None
@@ -102,7 +102,7 @@ class Report:
         return {
             "schema": REPORT_SCHEMA,
             "table": dict(table),
-            "operation": self.operation,
+            "operation": self.verb,
             "operation_id": self.operation_id,
             "status": self.status,
             "metadata_location": self.metadata_location,

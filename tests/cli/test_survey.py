@@ -163,7 +163,7 @@ def test_no_command_and_no_word_is_cut_on_a_narrow_terminal(table: FolderTable, 
 
 def made(*, options: dict[str, Option] | None = None, blocked_by: tuple[str, ...] = ()) -> Plan:
     return Plan(
-        operation="expire-snapshots",
+        verb="expire-snapshots",
         table={"name": "t", "location": "/t", "format": "iceberg", "format_version": 2},
         base=Base(table_uuid="u", version="v1"),
         as_of_ms=0,

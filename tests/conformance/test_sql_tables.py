@@ -239,7 +239,7 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
     second_done = threading.Thread(target=take_over)
     second_done.start()
     with pytest.raises(TakenOver):
-        apply(plan, first, VERBS[plan.plan.operation], shells[0])
+        apply(plan, first, VERBS[plan.plan.verb], shells[0])
     first_done.set()
     second_done.join(20)
     assert [report.status for report in reports] == ["done"]

@@ -316,7 +316,7 @@ class Process:
             list(recover_all(self.table, self.runtime, verbs=VERBS))
         planned = self.plan()
         self.shown = planned.plan
-        return apply(planned, self.table, VERBS[self.shown.operation], self.runtime)
+        return apply(planned, self.table, VERBS[self.shown.verb], self.runtime)
 
     def plan(self) -> Planned:
         return VERBS["expire-snapshots"].plan(self.table, self.policy, as_of_ms=NOW_MS)

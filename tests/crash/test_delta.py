@@ -269,7 +269,7 @@ class ThreeSteps:
             Step(name="other", change=saying("OTHER")),
         ]
         plan = Plan(
-            operation=self.name,
+            verb=self.name,
             base=table.load(),
             table=table.describe(),
             as_of_ms=as_of_ms,

@@ -291,7 +291,7 @@ def test_plan_that_was_made_for_another_table_is_refused() -> None:
     scene.world.files[scene.current] = json.dumps(document).encode()
     fresh = Process(world=scene.world)
     with pytest.raises(Refused, match="made for table"):
-        apply(planned, fresh.table, VERBS[planned.plan.operation], fresh.runtime)
+        apply(planned, fresh.table, VERBS[planned.plan.verb], fresh.runtime)
     assert journal_files(scene) == []
 
 

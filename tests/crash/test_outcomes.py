@@ -272,7 +272,7 @@ def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
     process = Process(world=scene.world)
     planned = process.plan()
     del scene.world.files[scene.writer.data_path("e")]
-    report = apply(planned, process.table, VERBS[planned.plan.operation], process.runtime)
+    report = apply(planned, process.table, VERBS[planned.plan.verb], process.runtime)
     assert report.status == "done"
     assert report.counts["deleted_data_files_count"] == 3
     scene.check_finished()

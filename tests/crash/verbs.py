@@ -58,7 +58,7 @@ class FakeVerb:
             removals = expiry.removals if any(step.name == "expire" for step in steps) else Removals.none()
         else:
             steps, removals = _sweep_first(at, table)
-        plan = replace(expiry, operation=self.name, steps=steps, removals=removals)
+        plan = replace(expiry, verb=self.name, steps=steps, removals=removals)
         return Planned(plan=plan, build=self.unconditional(table))
 
     def unconditional(self, table: FakeTable) -> Build:

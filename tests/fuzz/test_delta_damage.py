@@ -238,5 +238,5 @@ def test_a_commit_that_is_damaged_between_the_plan_and_the_deletions_stops_them(
     path = f"{LOG}{version:020}.json"
     world.files[path] = world.files[path][:-3]
     with pytest.raises(CorruptFile, match=f"{version:020}"):
-        apply(plan, process.table, VERBS[plan.plan.operation], process.runtime)
+        apply(plan, process.table, VERBS[plan.plan.verb], process.runtime)
     assert not [name for name in world.deleted if "/_iceberg_cli/" not in name]

@@ -42,7 +42,7 @@ def stated(operation: Operation) -> dict[str, Any]:
     }
     found: dict[str, Any] = {
         "operation_id": operation.operation_id,
-        "operation": operation.operation,
+        "operation": operation.verb,
         "table_uuid": operation.table_uuid,
         "started_ms": operation.started_ms,
         "plan_digest": operation.plan_digest,

@@ -50,8 +50,8 @@ def load(path: str) -> Plan:
     except CorruptFile as error:
         error.next_step = _AGAIN
         raise
-    if plan.operation not in VERBS:
-        raise UsageError(f"{path} is a plan of {plan.operation!r}, which is no verb here")
+    if plan.verb not in VERBS:
+        raise UsageError(f"{path} is a plan of {plan.verb!r}, which is no verb here")
     return plan
 
 
@@ -97,7 +97,7 @@ def register(app: typer.Typer) -> None:
         looking = replan or carry.dry_run
         recovered = [] if looking or carry.no_resume else recover_open(run, opened, runtime)
         # A new plan by the file's policy is carried out: the file limits what may go, and never decides what goes.
-        verb = verbs_of(opened)[shown.operation]
+        verb = verbs_of(opened)[shown.verb]
         policy = verb.policy.from_json(shown.policy)
         planned = verb.plan(opened, policy, as_of_ms=shown.as_of_ms, within=shown)
         fresh = planned.plan

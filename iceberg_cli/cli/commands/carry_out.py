@@ -95,7 +95,7 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
         tell_what_stays(run, plan)
     if plan.blocked_by:
         raise Refused(
-            f"Cannot {plan.operation} {name}: " + "; ".join(plan.blocked_by),
+            f"Cannot {plan.verb} {name}: " + "; ".join(plan.blocked_by),
             next_step="--dry-run shows what would be done.",
         )
     if plan.due and not agreed(run, plan, name, yes=yes):

@@ -200,8 +200,7 @@ def _show_survey(
     else:
         shared = run.spelled()
         commands = [
-            shlex.join(["iceberg-cli", made.operation, name, *chosen.words[made.operation], *shared])
-            for made in ranked
+            shlex.join(["iceberg-cli", made.verb, name, *chosen.words[made.verb], *shared]) for made in ranked
         ]
         render_plan.show_survey(run.out, ranked, commands, failed)
 
@@ -215,6 +214,6 @@ def _show_open_operations(run: Run, opened: IcebergTable | DeltaTable) -> None:
     from iceberg_cli.operation.recovery import operations
 
     for listed in operations(opened, now_ms=run.started_ms):
-        verb = listed.operation.operation if listed.operation else "?"
+        verb = listed.operation.verb if listed.operation else "?"
         line = f"open operation {listed.operation_id} ({verb}): {listed.message}"
         run.err.print(render.printable(line))

@@ -128,7 +128,7 @@ def _show_list(run: Run, opened: IcebergTable | DeltaTable, found: list[OpenOper
     document = [
         {
             "operation_id": listed.operation_id,
-            "operation": listed.operation.operation if listed.operation else None,
+            "operation": listed.operation.verb if listed.operation else None,
             "started_ms": listed.operation.started_ms if listed.operation else None,
             "started": iso(listed.operation.started_ms if listed.operation else None),
             "state": listed.state,

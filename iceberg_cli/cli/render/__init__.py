@@ -132,7 +132,7 @@ def show_report(target: Console, report: Report, table: str) -> None:
         "waiting": "Committed. The files wait for their grace; the next run or `resume` deletes them.",
         "partial": "Committed. Some files that may go are still there; the next run or `resume` deletes them.",
     }
-    target.print(printable(f"{report.operation} {table}: {sentences.get(report.status, report.status)}"))
+    target.print(printable(f"{report.verb} {table}: {sentences.get(report.status, report.status)}"))
     for name, number in report.counts.items():
         if not number:
             continue
@@ -167,7 +167,7 @@ def _show_abandoned(target: Console, report: Report, abandoned: AbandonedOperati
     if abandoned.started_ms is None:  # its journal cannot be read: not even the verb is known
         what += f" of {table}"
     else:
-        what = f"{report.operation} {table}, {what}, begun at {moment(abandoned.started_ms)}"
+        what = f"{report.verb} {table}, {what}, begun at {moment(abandoned.started_ms)}"
     target.print(printable(f"Abandoned {what}: {abandoned.message}."))
     left = abandoned.orphans
     if left is None:

@@ -24,7 +24,7 @@ def show_plan(target: Console, plan: Plan, *, verbose: bool = False, refused: bo
     table = plan.table
     target.print(
         printable(
-            f"{plan.operation}: {table['name']}, {table['format']} v{table['format_version']} at {table['location']}"
+            f"{plan.verb}: {table['name']}, {table['format']} v{table['format_version']} at {table['location']}"
         )
     )
     version = f"version {plan.base.version}" if plan.base.version.isdigit() else plan.base.version
@@ -107,7 +107,7 @@ def totals(plan: Plan, *, going_only: bool = False) -> list[str]:
 
 def _goes(plan: Plan, *, one: bool = False) -> str:
     """The verb for candidates that are not kept, or for one."""
-    if plan.operation == "expire-snapshots":
+    if plan.verb == "expire-snapshots":
         return "goes" if one else "go"
     return "changes" if one else "change"
 
@@ -136,7 +136,7 @@ def show_survey(
     for plan, line in zip(plans, commands, strict=True):
         if not plan.due:
             why = plan.not_applicable
-            target.print(printable(f"{plan.operation}: nothing to do" + ("" if why is None else f": {why}")))
+            target.print(printable(f"{plan.verb}: nothing to do" + ("" if why is None else f": {why}")))
             continue
         removals = plan.removals
         frees = (
@@ -144,7 +144,7 @@ def show_survey(
             if removals is not None and removals.count
             else ""
         )
-        target.print(printable(f"{plan.operation}: {' '.join(totals(plan, going_only=True))}{frees}"))
+        target.print(printable(f"{plan.verb}: {' '.join(totals(plan, going_only=True))}{frees}"))
         if plan.offer is not None:
             target.print(printable(f"  {plan.offer}: it does not count as due"))
         for reason in plan.blocked_by:

@@ -159,7 +159,7 @@ class TableInspector:
         if plan.due:
             going = [verdict.subject for verdict in plan.verdicts if not verdict.keep]
             yield {
-                "operation": plan.operation,
+                "operation": plan.verb,
                 "snapshots": going.count("snapshot"),
                 "refs": going.count("branch") + going.count("tag"),
                 "blocked_by": list(plan.blocked_by),

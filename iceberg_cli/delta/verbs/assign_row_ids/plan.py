@@ -102,7 +102,7 @@ def _footer(storage: Storage, path: str, size_bytes: int) -> bytes:
     return tail[-length:]
 
 
-OPERATION: Final = "assign-row-ids"
+VERB_NAME: Final = "assign-row-ids"
 _EXAMPLES: Final = 3
 _DECLARED: Final = "row tracking is declared"
 
@@ -121,7 +121,7 @@ class _RowCounts:
 class AssignRowIds(Verb):
     """Gives row ids to the files that have none, and enables row tracking."""
 
-    name: Final = OPERATION
+    name: Final = VERB_NAME
     policy: Final = AssignPolicy
     result_columns: Final = ("assigned_rows_count", "assigned_files_count")
 
@@ -146,7 +146,7 @@ class AssignRowIds(Verb):
         files = _files(table, policy, counted)
         size = rules.DEFAULT_BATCH_SIZE if policy.batch_size is None else policy.batch_size
         plan = Plan(
-            operation=OPERATION,
+            verb=VERB_NAME,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,

@@ -59,7 +59,7 @@ from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import iso
 
-OPERATION: Final = "expire-snapshots"
+VERB_NAME: Final = "expire-snapshots"
 START_STEP: Final = "vacuum start"
 END_STEP: Final = "vacuum end"
 INFO_FILE: Final = "_last_vacuum_info"  # in the log; what a VACUUM in lite mode goes on from
@@ -80,7 +80,7 @@ _RULES: Final = {
 class ExpireSnapshots(Verb):
     """Deletes what no version needs that is young enough to be read, then versions that are too old."""
 
-    name: Final = OPERATION
+    name: Final = VERB_NAME
     policy: Final = ExpirePolicy
     result_columns: Final = tuple(f"deleted_{kind}s_count" for kind in DELTA_KINDS)
 
@@ -116,7 +116,7 @@ class ExpireSnapshots(Verb):
             rows = rows.filter(pc.is_in(rows["path"], value_set=only.table["path"].combine_chunks()))
         kept = Option(value=log.kept_version, source="default" if log.kept_version is None else "the log")
         plan = Plan(
-            operation=OPERATION,
+            verb=VERB_NAME,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,

@@ -141,7 +141,7 @@ def _write(
     return StagedFile(path=path, row={"adds": rules.with_vectors(output.adds, name_in_log(path), offsets)})
 
 
-OPERATION: Final = "merge-dvs"
+VERB_NAME: Final = "merge-dvs"
 COMMITTED_AS: Final = "COMPACT DELETION VECTORS"
 SUBJECT: Final = "deletion-vector-file"
 INLINE_SUBJECT: Final = "deletion-vectors-in-the-log"
@@ -158,7 +158,7 @@ _EXAMPLES: Final = 3
 class MergeDvs(Verb):
     """Copies deletion vectors from many small, or mostly dead, files and from the log into few files."""
 
-    name: Final = OPERATION
+    name: Final = VERB_NAME
     policy: Final = MergePolicy
     result_columns: Final = (
         "rewritten_deletion_vectors_count",
@@ -187,7 +187,7 @@ class MergeDvs(Verb):
         snapshot = table.snapshot
         options = _options(policy)
         plan = Plan(
-            operation=OPERATION,
+            verb=VERB_NAME,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
@@ -216,7 +216,7 @@ class MergeDvs(Verb):
         reasons = _blocked_by(snapshot, found, choice, root=table.location)
         cut = rules.outputs(found, choice.moved, target_bytes=options["target_size_bytes"].value)
         outputs: Mapping[Task, MergedFile] = {}
-        step = Step(name=OPERATION)
+        step = Step(name=VERB_NAME)
         if not reasons:
             step, outputs = _step(snapshot, found, choice, file_bytes, cut)
         plan = table.resolve(table.blocked(replace(plan, steps=(step,), blocked_by=reasons)))
@@ -353,7 +353,7 @@ def _step(
         "added_bytes_count": int((found.size_bytes[moved] + FRAME_BYTES).sum()) + len(cut),
     }
     step = Step(
-        name=OPERATION,
+        name=VERB_NAME,
         tasks=tuple(outputs),
         change=Change(
             updates=({"commitInfo": info}, *domain),

@@ -36,7 +36,7 @@ from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage.verified_put import put_checked
 
-OPERATION: Final = "rewrite-manifests"
+VERB_NAME: Final = "rewrite-manifests"
 CHECKSUM, COMPACTION = "checksum", "compaction"
 _POLICY_PROPERTY: Final = "delta.checkpointPolicy"
 _COUNTS: Final = {CHECKSUM: "added_checksums_count", COMPACTION: "added_compactions_count"}
@@ -76,7 +76,7 @@ class _LogBuild:
 class RewriteManifests(Verb):
     """Writes a checkpoint, and what a reader can use in place of many commits."""
 
-    name: Final = OPERATION
+    name: Final = VERB_NAME
     policy: Final = CheckpointPolicy
     result_columns: Final = (*checkpoints.COLUMNS, *_COUNTS.values())
 
@@ -99,7 +99,7 @@ class RewriteManifests(Verb):
         snapshot, listing = table.snapshot, table.log.listing()
         options = _options(snapshot, policy)
         plan = Plan(
-            operation=self.name,
+            verb=self.name,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
@@ -137,7 +137,7 @@ class RewriteManifests(Verb):
                 commits = table.log.commits(*policy.compact_log, listing=listing)
                 reasons = (lost_of_vectors(snapshot.adds, snapshot.removes), _why_not_compacted(commits))
                 plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
-        step = Step(name=OPERATION, tasks=tuple(tasks))
+        step = Step(name=VERB_NAME, tasks=tuple(tasks))
         if policy.compact_log is None and policy.checkpoint is None:
             plan = replace(plan, early=_early(listing, snapshot))
         plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())

@@ -16,14 +16,14 @@ from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Option, Plan, Step, Verdict
 
-OPERATION: Final = "upgrade-v3"
+VERB_NAME: Final = "upgrade-v3"
 _LOOKED_AT: Final = 20  # newest commits in which writers are looked for
 
 
 class UpgradeV3(Verb):
     """Gives the table features that it lacks."""
 
-    name: Final = OPERATION
+    name: Final = VERB_NAME
     policy: Final = UpgradePolicy
     result_columns: Final = ("added_features_count", "set_properties_count")
 
@@ -54,7 +54,7 @@ def plan_and_changes(table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int)
     changes = changes_of(table, policy)
     source = "--feature" if policy.features else "default"
     plan = Plan(
-        operation=OPERATION,
+        verb=VERB_NAME,
         table=table.describe(),
         base=base,
         as_of_ms=as_of_ms,
@@ -203,4 +203,4 @@ def _step(features: Sequence[Feature], updates: tuple[Mapping[str, Any], ...]) -
         "added_features_count": sum(not feature.supported for feature in features),
         "set_properties_count": sum(len(feature.properties) for feature in features),
     }
-    return Step(name=OPERATION, change=Change(updates=updates, counts=counts))
+    return Step(name=VERB_NAME, change=Change(updates=updates, counts=counts))

@@ -44,7 +44,7 @@ class AssignmentParts:
 class AssignRowIds(Verb):
     """Gives row ids to the data files of branches that have none."""
 
-    name: Final = rules.OPERATION
+    name: Final = rules.VERB_NAME
     policy: Final = AssignPolicy
     result_columns: Final = rules.COLUMNS
 
@@ -65,7 +65,7 @@ class AssignRowIds(Verb):
         base = table.load()
         found = parts(table, policy, table.metadata, within=within)
         plan = Plan(
-            operation=self.name,
+            verb=self.name,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
@@ -324,7 +324,7 @@ class _RowIdPlanner:
 
 
 def _step_name(ref: str) -> str:
-    return f"{rules.OPERATION} {ref}"
+    return f"{rules.VERB_NAME} {ref}"
 
 
 def _goes(plan: Plan, ref: str) -> bool:

@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.spec.manifest import Mask, waiting, with_ids
 from iceberg_cli.plan.plan import Task
 from iceberg_cli.plan.policy import policy_fields
 
-OPERATION: Final = "assign-row-ids"
+VERB_NAME: Final = "assign-row-ids"
 COLUMNS: Final = (
     "assigned_rows_count",
     "assigned_manifests_count",

@@ -15,7 +15,7 @@ from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 class ExpireSnapshots(Verb):
     """Forgets snapshots, then deletes what nothing reaches."""
 
-    name: Final = expire_snapshots.OPERATION
+    name: Final = expire_snapshots.VERB_NAME
     policy: Final = ExpirePolicy
     result_columns: Final = tuple(f"deleted_{kind}s_count" for kind in ICEBERG_KINDS)
 

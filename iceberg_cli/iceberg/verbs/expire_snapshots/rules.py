@@ -33,7 +33,7 @@ from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import policy_fields
 from iceberg_cli.plan.text import age, iso
 
-OPERATION = "expire-snapshots"
+VERB_NAME = "expire-snapshots"
 CLEANUPS = ("all", "metadata", "none")
 _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
@@ -204,7 +204,7 @@ def plan(
     step = Step(name=_STEP, change=Change(updates=tuple(updates)))
     lasting = _lasting(policy, judgement)
     return Plan(
-        operation=OPERATION,
+        verb=VERB_NAME,
         table=table,
         base=base,
         as_of_ms=as_of_ms,

@@ -38,7 +38,7 @@ _PUFFIN = merge_dvs.SUBJECTS[VECTOR]
 class MergeDvs(Verb):
     """One deletion vector for each data file, few Puffin files, nothing that no data file needs."""
 
-    name: Final = merge_dvs.OPERATION
+    name: Final = merge_dvs.VERB_NAME
     policy: Final = MergePolicy
     result_columns: Final = (
         "rewritten_delete_files_count",
@@ -94,12 +94,12 @@ def plan_on(
     """
     metadata = metadata or table.metadata
     settings = merge_policy.settings_of(metadata, policy)
-    if within is not None and within.operation == merge_dvs.OPERATION:
+    if within is not None and within.verb == merge_dvs.VERB_NAME:
         # A table may be upgraded meanwhile: what was shown below version 3 made no vectors.
         with_vectors = settings.with_vectors and within.table["format_version"] >= merge_policy.WITH_VECTORS
         settings = replace(settings, with_vectors=with_vectors)
     plan = Plan(
-        operation=merge_dvs.OPERATION,
+        verb=merge_dvs.VERB_NAME,
         table=table.describe(),
         base=base,
         as_of_ms=as_of_ms,

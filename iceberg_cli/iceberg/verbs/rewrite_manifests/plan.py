@@ -37,7 +37,7 @@ _SAMPLE_BYTES = 4 << 20  # inflated, of one manifest, to learn how it compresses
 class RewriteManifests(Verb):
     """Regroups the manifests of main."""
 
-    name: Final = rules.OPERATION
+    name: Final = rules.VERB_NAME
     policy: Final = RewritePolicy
     result_columns: Final = rules.COLUMNS
 
@@ -59,7 +59,7 @@ class RewriteManifests(Verb):
         base = table.load()
         settings = settings_of(table.metadata, policy)
         plan = Plan(
-            operation=self.name,
+            verb=self.name,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
@@ -238,4 +238,4 @@ def _step(head: BranchHead, rewrites: Sequence[Rewrite], gone: Mapping[int, str]
         summary={**summary, **carried_totals(head.snapshot.summary)},
     )
     counts = dict(zip(rules.COLUMNS, (len(gone), len(tasks)), strict=True))
-    return Step(name=rules.OPERATION, tasks=tasks, change=Change(draft=draft, counts=counts))
+    return Step(name=rules.VERB_NAME, tasks=tasks, change=Change(draft=draft, counts=counts))

@@ -182,7 +182,7 @@ def _positions(_: Sequence[ManifestSource], batch: EntryBatch) -> tuple[int, int
 class UpgradeV3(Verb):
     """Makes a table one of format version 3, with a preflight before it."""
 
-    name: Final = rules.OPERATION
+    name: Final = rules.VERB_NAME
     policy: Final = UpgradePolicy
     # Its own, and those of the verbs that may be part of it.
     result_columns: Final = tuple(
@@ -216,7 +216,7 @@ class UpgradeV3(Verb):
         )
         planner.run()
         plan = Plan(
-            operation=self.name,
+            verb=self.name,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
@@ -366,7 +366,7 @@ class _UpgradePlanner:
 
 def _after_merge(parts: AssignmentParts) -> AssignmentParts:
     """What assigns row ids after a merge: its commit lists main's manifests again, which reserves main's ids."""
-    name, reason = f"{row_ids.OPERATION} {MAIN}", f"; {merge_dvs.STEP} commits before, and reserves them"
+    name, reason = f"{row_ids.VERB_NAME} {MAIN}", f"; {merge_dvs.STEP} commits before, and reserves them"
     requires = f"main still lacks ids after {merge_dvs.STEP}"
     return replace(
         parts,

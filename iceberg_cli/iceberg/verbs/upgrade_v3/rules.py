@@ -13,7 +13,7 @@ from typing import Any, Final
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.plan.policy import policy_fields
 
-OPERATION: Final = "upgrade-v3"
+VERB_NAME: Final = "upgrade-v3"
 TARGET: Final = 3
 REPAIR, MERGE, ASSIGN = "repair-manifests", "merge-dvs", "assign-row-ids"
 RECIPE: Final = (REPAIR, MERGE, ASSIGN)  # in the order in which they run, the upgrade after the first
