@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.reachability.keys import live
-from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.manifest import DELETES, EntryBatch, ManifestSource, read_manifest_lists
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN
@@ -37,36 +38,6 @@ from iceberg_cli.plan.preflight import BLOCKING, WARNING, Finding, Preflight, bl
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 
 _POSITION_DELETES: Final = 1  # content of a file
-
-
-def preflight(table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
-    """All findings on the table as it is now, as they are once the recipe's repair is done.
-
-    Raises:
-        CorruptFile: something that must be read cannot be read whole.
-    """
-    base = table.load()
-    looked = look(table)
-    if table.metadata.format_version >= rules.TARGET:
-        looked = _with_positions(table, looked)
-    mending = Repair()
-    if REPAIR in policy.recipe:
-        mending = repair(table, looked, tags=policy.tags, within=None)
-    found = findings_on(table, looked, mending, as_of_ms=as_of_ms)
-    remedy = f"iceberg-cli upgrade-v3 {shlex.quote(table.name)} --dry-run --with {','.join(policy.recipe)}"
-    blocked = [
-        Finding(
-            id="repair-blocked", severity=BLOCKING, where="repair-manifests", message=reason, remedy=remedy
-        )
-        for reason in mending.blocked_by
-    ]
-    return Preflight(
-        findings=(*blocked, *found),
-        table=table.describe(),
-        base=base.to_json(),
-        target={"format_version": rules.TARGET},
-        recipe=policy.recipe,
-    )
 
 
 def look(table: IcebergTable) -> PreflightReads:
@@ -144,7 +115,7 @@ def applied(
 
 
 def _with_positions(table: IcebergTable, looked: PreflightReads) -> PreflightReads:
-    """What was read, and of each head which of its delete files are position delete files.
+    """The reads, and of each head which of its delete files are position delete files.
 
     Raises:
         CorruptFile: a delete manifest cannot be read whole. One that is gone counts nothing.
@@ -211,53 +182,58 @@ class UpgradeV3(Verb):
             UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
         """
         base = table.load()
-        planner = _UpgradePlanner(
+        return _UpgradePlanner(
             table=table, base=base, policy=policy, as_of_ms=as_of_ms, within=within, earlier=earlier
-        )
-        planner.run()
-        plan = Plan(
-            verb=self.name,
-            table=table.describe(),
-            base=base,
-            as_of_ms=as_of_ms,
-            options={
-                "with": Option(value=list(policy.recipe), source="--with" if policy.recipe else "default"),
-                "tags": Option(
-                    value=policy.tags,
-                    source="default" if policy.tags == rules.REFUSE else f"--unsafe-{policy.tags}-tags",
-                ),
-            },
-            policy=policy.to_json(),
-            verdicts=tuple(planner.verdicts),
-            warnings=tuple(planner.warnings),
-            blocked_by=tuple(dict.fromkeys(planner.blocked_by)),
-            steps=tuple(planner.steps),
-        )
-        return Planned(plan=table.resolve(plan, planner.reach), build=planner.build)
+        ).planned()
 
 
 VERB: Final = UpgradeV3()
 
 
 def check(table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
-    """What stands in the way of the upgrade, which is planned for that: a file that cannot be read whole does, too.
+    """What stands in the way of the upgrade, as it is once the recipe's repair is done.
+
+    The upgrade is planned for that: a file that cannot be read whole stands in its way, too.
 
     Raises:
         UsageError: the policy makes no sense. CorruptFile: the metadata or a manifest list cannot be read whole.
     """
-    found = preflight(table, policy, as_of_ms=as_of_ms)
-    try:
-        reasons = VERB.plan(table, policy, as_of_ms=as_of_ms).plan.blocked_by
-    except CorruptFile as error:
-        unread = blocking("file-unreadable", error.path, error.message, error.next_step)
-        return replace(found, findings=(unread, *found.findings))
-    reported = {f"{each.message}. Way out: `{each.remedy}`" for each in found.blocking}
-    reported |= {each.message for each in found.blocking}
-    look_at = f"iceberg-cli inspect {shlex.quote(table.name)}"
-    refused = [
-        blocking("upgrade-refused", "table", reason, look_at) for reason in reasons if reason not in reported
+    base = table.load()
+    planner = _UpgradePlanner(table=table, base=base, policy=policy, as_of_ms=as_of_ms)
+    looked = (
+        planner.looked
+        if table.metadata.format_version < rules.TARGET
+        else _with_positions(table, planner.looked)
+    )
+    obstacles = [
+        blocking("repair-blocked", "repair-manifests", reason, planner.command)
+        for reason in planner.mending.blocked_by
     ]
-    return replace(found, findings=(*refused, *found.findings))
+    found = [*obstacles, *findings_on(table, looked, planner.mending, as_of_ms=as_of_ms)]
+    try:
+        reasons = planner.planned().plan.blocked_by
+    except CorruptFile as error:
+        found.insert(0, blocking("file-unreadable", error.path, error.message, error.next_step))
+    else:
+        blocked = [finding for finding in found if finding.severity == BLOCKING]
+        reported = {text for each in blocked for text in (each.message, _obstacle(each))}
+        look_at = f"iceberg-cli inspect {shlex.quote(table.name)}"
+        found[:0] = [
+            blocking("upgrade-refused", "table", reason, look_at)
+            for reason in reasons
+            if reason not in reported
+        ]
+    return Preflight(
+        findings=tuple(found),
+        table=table.describe(),
+        base=base.to_json(),
+        target={"format_version": rules.TARGET},
+        recipe=policy.recipe,
+    )
+
+
+def _obstacle(finding: Finding) -> str:
+    return f"{finding.message}. Way out: `{finding.remedy}`"
 
 
 @dataclass(kw_only=True)
@@ -266,33 +242,61 @@ class _UpgradePlanner:
     base: Base
     policy: UpgradePolicy
     as_of_ms: int
-    within: Plan | None
-    earlier: Build | None
+    within: Plan | None = None
+    earlier: Build | None = None
     verdicts: list[Verdict] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     blocked_by: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    reach: Mapping[str, ReachQuestion] = field(default_factory=dict)  # by step
     build: Build = nothing_to_build  # of the only part that has tasks
 
-    def run(self) -> None:
-        """Every part of the recipe that is still due, in order."""
-        table, metadata = self.table, self.table.metadata
-        looked = (
-            look(table)
-            if metadata.format_version < rules.TARGET or REPAIR in self.policy.recipe
-            else PreflightReads()
+    @cached_property
+    def looked(self) -> PreflightReads:
+        """The manifest lists that decide."""
+        return look(self.table)
+
+    @cached_property
+    def mending(self) -> Repair:
+        """The repair, if it is part of the recipe."""
+        if REPAIR not in self.policy.recipe:
+            return Repair()
+        return repair(self.table, self.looked, tags=self.policy.tags, within=self.within)
+
+    @property
+    def command(self) -> str:
+        """The command line that shows the plan."""
+        return (
+            f"iceberg-cli upgrade-v3 {shlex.quote(self.table.name)} --dry-run "
+            f"--with {','.join(self.policy.recipe)}"
         )
-        mending = Repair()
-        if REPAIR in self.policy.recipe:
-            mending = repair(table, looked, tags=self.policy.tags, within=self.within)
-            self._take(mending)
-            self.reach = mending.reach
-        after = self._upgrade(looked, mending)
+
+    def planned(self) -> Planned:
+        """The plan of every part of the recipe that is still due, in order."""
+        self._take(self.mending)
+        after = self._upgrade()
         if MERGE in self.policy.recipe:
             self._merge(after)
         if ASSIGN in self.policy.recipe:
             self._assign(after)
+        recipe, tags = self.policy.recipe, self.policy.tags
+        plan = Plan(
+            verb=rules.VERB_NAME,
+            table=self.table.describe(),
+            base=self.base,
+            as_of_ms=self.as_of_ms,
+            options={
+                "with": Option(value=list(recipe), source="--with" if recipe else "default"),
+                "tags": Option(
+                    value=tags, source="default" if tags == rules.REFUSE else f"--unsafe-{tags}-tags"
+                ),
+            },
+            policy=self.policy.to_json(),
+            verdicts=tuple(self.verdicts),
+            warnings=tuple(self.warnings),
+            blocked_by=tuple(dict.fromkeys(self.blocked_by)),
+            steps=tuple(self.steps),
+        )
+        return Planned(plan=self.table.resolve(plan, self.mending.reach), build=self.build)
 
     def _take(self, parts: Repair | Plan | AssignmentParts) -> None:
         self.verdicts += parts.verdicts
@@ -300,7 +304,7 @@ class _UpgradePlanner:
         self.blocked_by += parts.blocked_by
         self.steps += parts.steps
 
-    def _upgrade(self, looked: PreflightReads, mending: Repair) -> TableMetadata:
+    def _upgrade(self) -> TableMetadata:
         """The upgrade itself, if it is due; the metadata as it is then."""
         table, metadata = self.table, self.table.metadata
         version = metadata.format_version
@@ -311,9 +315,9 @@ class _UpgradePlanner:
         )
         if not due:
             return metadata
-        for finding in findings_on(table, looked, mending, as_of_ms=self.as_of_ms):
+        for finding in findings_on(table, self.looked, self.mending, as_of_ms=self.as_of_ms):
             if finding.severity == BLOCKING:
-                self.blocked_by.append(f"{finding.message}. Way out: `{finding.remedy}`")
+                self.blocked_by.append(_obstacle(finding))
             elif finding.severity == WARNING and not self._is_in_hand(finding):
                 where = "" if finding.message.startswith(finding.where) else f"{finding.where}: "
                 self.warnings.append(f"{where}{finding.message} ({finding.remedy})")
@@ -321,7 +325,7 @@ class _UpgradePlanner:
         requires = "no snapshot obstructs it" if self.steps else None
         change = Change(updates=updates, counts={"upgraded_tables_count": 1})
         self.steps.append(Step(name="upgrade", requires=requires, change=change))
-        return applied(table, mended(table, mending), updates)
+        return applied(table, mended(table, self.mending), updates)
 
     def _is_in_hand(self, finding: Finding) -> bool:
         """Whether a later step is the way out of it, and warns of what remains."""
