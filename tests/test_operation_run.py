@@ -95,6 +95,7 @@ class RunTable:
         self.outcomes: list[Outcome | Exception] = []  # of the commits, first to last
         self.answer: Outcome = Unknown(cause="no answer")  # when asked what came of a swap
         self.visible = False
+        self.served = False  # whether the catalog writes the metadata itself
         self.asked_for: Step | None = None
         self.base_is_there = True
         self.discarded: list[tuple[list[str], list[str]]] = []  # paths, marks
@@ -135,7 +136,7 @@ class RunTable:
                 updates=(Word(word=step.name),), timestamp_ms=timestamp_ms, commit_uuid=commit_uuid
             ),
             base=self.version,
-            target=f"{mark}.json",
+            target=None if self.served else f"{mark}.json",
             data=b"",
             digest="d",
             name_is_unique=self.name_is_unique,
@@ -299,6 +300,7 @@ def a_run(
     removals: Removals = REMOVALS,
     grace_ms: int = 0,
     deadline_ms: int | None = None,
+    served: bool = False,
 ) -> Any:
     """A run of some steps, just begun. `Any`: the tests reach through to the doubles behind its ports."""
     steps = steps or (ONE,)
@@ -311,6 +313,8 @@ def a_run(
     append(journal, "begin", {**BEGIN, "steps": [step.name for step in steps]})
     trace.clear()
     table: Any = RunTable(trace)
+    if served:
+        table.served, table.name_is_unique = True, False
     verb: Any = RunVerb(trace)
     drawn = iter(range(100))
     waits: list[float] = []
@@ -1007,6 +1011,17 @@ def test_a_commit_whose_base_has_moved_happened_where_its_effects_show(tmp_path:
     assert state_of(run).metadata_location == "op-2.json"
     assert "commit" not in run.trace
     assert bodies(run.journal, "leave") == []
+
+
+def test_where_the_catalog_writes_the_metadata_what_is_current_came_of_a_commit_whose_effects_show(
+    tmp_path: Path,
+) -> None:
+    run = an_open_commit(tmp_path, served=True)
+    (intent,) = bodies(run.journal, "commit-intent")
+    assert (intent["metadata_location"], intent["own_files"]) == (None, [])
+    run.table.version, run.table.visible = "v2", True
+    assert finish(run).notes == ("Its commit had happened.",)
+    assert state_of(run).metadata_location == "v2"
 
 
 def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_again(tmp_path: Path) -> None:

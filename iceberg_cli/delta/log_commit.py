@@ -71,7 +71,7 @@ class DeltaLogCommitter:
         """Create the version's file where the base is the newest version and there is no file yet."""
         first = self._sent.first(attempt)
         if digest_of(attempt.data) != attempt.digest:
-            return Unknown(cause=f"the content of {attempt.target} is not at hand any more")
+            return Unknown(cause=f"the content of {attempt.file} is not at hand any more")
         try:
             now = self.current()
         except (BackendUnavailable, TableNotFound) as error:
@@ -84,12 +84,12 @@ class DeltaLogCommitter:
             moved = Conflict(reason=f"the table has moved from version {attempt.base} to {now}")
             return moved if first and isinstance(settled, Unknown) else settled
         try:
-            self._storage.put_if_absent(attempt.target, attempt.data)
+            self._storage.put_if_absent(attempt.file, attempt.data)
         except FileExistsError:
             return self.settle(attempt)
         except BackendUnavailable as error:
             # A request to an object store that had no answer may still be carried out; a system call may not.
-            if first and self._folder.startswith("/") and self._is_absent(attempt.target):
+            if first and self._folder.startswith("/") and self._is_absent(attempt.file):
                 raise
             settled = self.settle(attempt)
             return Unknown(cause=error.message) if isinstance(settled, Unknown) else settled
@@ -98,20 +98,20 @@ class DeltaLogCommitter:
     def settle(self, attempt: Attempt) -> Outcome:
         """Compare the file of the attempt's version with ours."""
         try:
-            found = self._storage.read(attempt.target)
+            found = self._storage.read(attempt.file)
         except FileNotFoundError:
             return self._settle_absent(attempt)
         except BackendUnavailable as error:
             return Unknown(cause=f"the table could not be read back: {error.message}")
         if digest_of(found) == attempt.digest:
-            return Committed(metadata_location=attempt.target)
+            return Committed(metadata_location=attempt.file)
         try:
             transaction = transaction_of(found)
         except ValueError as error:
-            return Unknown(cause=f"{attempt.target} cannot be read: {error}")
+            return Unknown(cause=f"{attempt.file} cannot be read: {error}")
         if transaction == attempt.commit.commit_uuid:
-            return Committed(metadata_location=attempt.target)
-        return Conflict(reason=f"another writer made {attempt.target}")
+            return Committed(metadata_location=attempt.file)
+        return Conflict(reason=f"another writer made {attempt.file}")
 
     def _settle_absent(self, attempt: Attempt) -> Outcome:
         try:
@@ -120,7 +120,7 @@ class DeltaLogCommitter:
             return Unknown(cause=f"the table could not be read back: {error.message}")
         if now == attempt.base:
             return Unknown(cause=f"the table is still at version {now}")
-        return Unknown(cause=f"the table is at version {now}, and {attempt.target} is gone")
+        return Unknown(cause=f"the table is at version {now}, and {attempt.file} is gone")
 
     def _created(self, attempt: Attempt) -> Outcome:
         """Our file is there. Did it follow the base, or did a cleanup take the base away meanwhile?"""
@@ -129,8 +129,8 @@ class DeltaLogCommitter:
         except (BackendUnavailable, TableNotFound) as error:
             return Unknown(cause=f"the table could not be read back: {error.message}")
         if not followed:
-            return Unknown(cause=f"version {attempt.base} went while {attempt.target} was made")
-        return Committed(metadata_location=attempt.target)
+            return Unknown(cause=f"version {attempt.base} went while {attempt.file} was made")
+        return Committed(metadata_location=attempt.file)
 
     def _versions(self) -> set[int]:
         """The versions that have a commit or a checkpoint.

@@ -48,8 +48,10 @@ class Attempt:
 
     commit: AnyCommit
     base: str  # metadata location that the swap expects to find; Delta: the table's version
-    target: str  # metadata location that the swap puts in its place; Delta: the commit's file
-    data: bytes  # content of the new metadata file, encoded as its name says
+    # Metadata location that the swap puts in its place; Delta: the commit's file. None where the catalog writes the
+    # metadata itself: then only the outcome has it.
+    target: str | None
+    data: bytes  # content of the file at `target`, encoded as its name says, or of the request
     digest: str  # SHA-256 of data, hexadecimal
     name_is_unique: bool  # the metadata location carries a UUID of ours: nobody else can have written it
     temporary_files: tuple[
@@ -64,6 +66,12 @@ class Attempt:
     # Why the swap must not happen any more, or None; asked right before it with the files that the committer wrote for
     # it. A process that stood still for days may come back to files that a cleanup took meanwhile.
     why_stale: Callable[[Sequence[str]], str | None] = field(default=_never_stale, compare=False)
+
+    @property
+    def file(self) -> str:
+        """`target`, for committers that write it themselves."""
+        assert self.target is not None
+        return self.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +107,11 @@ class SentAttempts:
     """The attempts that this object's owner has sent."""
 
     def __init__(self) -> None:
-        self._locations: set[str] = set()
+        self._commits: set[str] = set()
 
     def first(self, attempt: Attempt) -> bool:
         """Is it certain that nobody sent this attempt before? From now on it is not."""
-        first = attempt.fresh and attempt.target not in self._locations
-        self._locations.add(attempt.target)
+        commit_uuid = attempt.commit.commit_uuid
+        first = attempt.fresh and commit_uuid not in self._commits
+        self._commits.add(commit_uuid)
         return first

@@ -128,7 +128,7 @@ class CommitIntent(_Wire):
     kind = "commit-intent"
     step: str
     base_location: str
-    metadata_location: str
+    metadata_location: str | None  # None where the catalog writes the metadata itself
     digest: str
     timestamp_ms: int
     commit_uuid: str

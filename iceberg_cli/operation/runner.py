@@ -316,7 +316,7 @@ class OperationRun:
             removals_file=removals_file,
             grace_ms=grace_ms,
             scratch=attempt.temporary_files,
-            own_files=(attempt.target,) if attempt.name_is_unique else (),
+            own_files=(attempt.file,) if attempt.name_is_unique else (),
         )
         try:
             if own:
@@ -362,7 +362,8 @@ class OperationRun:
         assert intent is not None
         base = self.table.load()
         attempt = self.table.rebind(step, intent)
-        location = intent.metadata_location
+        # Of metadata that a catalog wrote itself nothing is known but that what is current came of it.
+        location = intent.metadata_location or base.version
         stated, refused = "Its commit had happened.", "Its commit had been refused"
         outcome = (
             Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)

@@ -37,5 +37,5 @@ class MemoryCommitter(SwapCommitter):
         with self._catalog.lock:
             if self._catalog.locations.get(self._name) != attempt.base:
                 return False
-            self._catalog.locations[self._name] = attempt.target
+            self._catalog.locations[self._name] = attempt.file
             return True

@@ -96,14 +96,17 @@ class Scene:
         return set(self.world.files) - CANARIES.keys() - self.check()
 
 
-def a_scene(*, catalog: bool = True, properties: Mapping[str, str] | None = None) -> Scene:
+def a_scene(
+    *, catalog: bool = True, served: bool = False, properties: Mapping[str, str] | None = None
+) -> Scene:
     """Snapshots 1 to 7; main is 7, the tag `eom` 2, the branch `audit` 6; 1, 3, 4 and 5 are due.
 
     Args:
         catalog: the pointer is a catalog's; otherwise the table is one of the file system.
+        served: the catalog writes the metadata itself.
         properties: of the table.
     """
-    world = World(files=dict(CANARIES))
+    world = World(files=dict(CANARIES), served=served)
     properties = {"commit.retry.min-wait-ms": "1", **(properties or {})}
     writer = TableWriter(storage=SimStorage(world, Script()), properties=properties)
     writer.commit(1, age_ms=10 * DAY_MS, add=["a", "b"])

@@ -6,6 +6,7 @@ effects are puts, single deletions and pointer swaps; reads change nothing, so s
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +18,21 @@ from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.commit.update import Commit, check, effects_visible, with_updates
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
 from iceberg_cli.operation.apply import Runtime, apply, resume
-from iceberg_cli.operation.outcomes import Attempt, Unknown
+from iceberg_cli.operation.outcomes import (
+    Attempt,
+    Committed,
+    Conflict,
+    Outcome,
+    SentAttempts,
+    Unknown,
+    digest_of,
+)
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.paths import canonical
@@ -58,6 +69,7 @@ class World:
     deleted: list[str] = field(default_factory=list)
     written_ms: dict[str, int] = field(default_factory=dict)  # of files that are not as old as can be
     dated: bool = False  # whether new files are as old as they are
+    served: bool = False  # whether the catalog writes the metadata itself
 
     def copy(self) -> World:
         return World(
@@ -68,6 +80,7 @@ class World:
             deleted=list(self.deleted),
             written_ms=dict(self.written_ms),
             dated=self.dated,
+            served=self.served,
         )
 
     def write(self, path: str, data: bytes) -> None:
@@ -258,6 +271,77 @@ class SimCommitter(SwapCommitter):
         return done[-1]
 
 
+class ServingCommitter:
+    """A catalog that gets updates and requirements and writes the metadata itself, as a REST catalog does."""
+
+    def __init__(self, storage: SimStorage) -> None:
+        self._storage = storage
+        self._sent = SentAttempts()
+        self._fates = list(storage.script.swaps)
+
+    def read_only_reason(self) -> str | None:
+        return None
+
+    def current(self) -> str:
+        assert self._storage.world.pointer is not None
+        return self._storage.world.pointer
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        request = json.dumps([update.to_json() for update in commit.updates]).encode()
+        return Attempt(
+            commit=commit,
+            base=base_location,
+            target=None,
+            data=request,
+            digest=digest_of(request),
+            name_is_unique=False,
+        )
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        first = self._sent.first(attempt)
+        if stale := attempt.why_stale([]):
+            return Conflict(reason=stale) if first else Unknown(cause=stale)
+        fate = self._fates.pop(0) if self._fates else ""
+        if fate == "down":
+            raise BackendUnavailable("Cannot reach the catalog: connection refused")
+        answers: list[Outcome] = [Conflict(reason="refused")] if fate == "refused" else []
+        if not answers:
+            self._storage.effect("swap by the catalog", lambda: answers.append(self._serve(attempt, fate)))
+        if fate in ("lost", "lost after"):
+            return self.settle(attempt)
+        (answer,) = answers
+        # One that was sent before may be what has moved the table.
+        return answer if first or isinstance(answer, Committed) else self.settle(attempt)
+
+    def _serve(self, attempt: Attempt, fate: str) -> Outcome:
+        """What happens at the catalog, which holds requirements against its current metadata."""
+        commit, world = attempt.commit, self._storage.world
+        assert isinstance(commit, Commit)
+        now = self.current()
+        metadata = TableMetadata.from_json(json.loads(world.files[canonical(now)]), path=now)
+        if fate == "lost":
+            return Unknown(cause="no answer")
+        if reason := check(commit.requirements, metadata):
+            return Conflict(reason=reason)
+        after = with_updates(
+            metadata, commit.updates, base_location=now, timestamp_ms=commit.timestamp_ms
+        ).to_json()
+        world.pointer = f"{metadata.location}/metadata/{len(world.files):05d}-served.metadata.json"
+        world.write(canonical(world.pointer), json.dumps(after).encode())
+        return Committed(metadata_location=world.pointer)
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """By the attempt's own marks: the snapshot that it adds, or, without one, what its updates do."""
+        now = self.current()
+        if now == attempt.base:
+            return Unknown(cause=f"the table is still at {now}")
+        metadata = TableMetadata.from_json(json.loads(self._storage.read(now)), path=now)
+        assert isinstance(attempt.commit, Commit)
+        if effects_visible(attempt.commit.updates, metadata):
+            return Committed(metadata_location=now)
+        return Conflict(reason=f"the table has moved to {now}, and no effect of this commit shows")
+
+
 @dataclass(kw_only=True)
 class Process:
     """One run of the program."""
@@ -271,14 +355,18 @@ class Process:
 
     def __post_init__(self) -> None:
         self.storage = SimStorage(self.world, self.script)
-        self.committer: Committer = (
-            SimCommitter(self.storage)
-            if self.world.pointer is not None
-            else FilesystemCommitter("/lake/shop/visits", self.storage)
-        )
+        self.committer = self.open_catalog()
         self.table = self.open()
         self.runtime = self.new_shell()
         self.shown: Plan | None = None
+
+    def open_catalog(self) -> Committer:
+        """The catalog, as a new process would reach it."""
+        if self.world.served:
+            return ServingCommitter(self.storage)
+        if self.world.pointer is not None:
+            return SimCommitter(self.storage)
+        return FilesystemCommitter("/lake/shop/visits", self.storage)
 
     def open(self) -> IcebergTable:
         """The table, as a new process would open it."""

@@ -17,10 +17,12 @@ from tests.crash.simulation import Process, Script, crash
 PARTS = "catalog, removals in parts"
 
 
-@pytest.fixture(scope="module", params=["catalog", "folder", pytest.param(PARTS, marks=pytest.mark.deep)])
+@pytest.fixture(
+    scope="module", params=["catalog", "served", "folder", pytest.param(PARTS, marks=pytest.mark.deep)]
+)
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with few_rows_in_a_part() if request.param == PARTS else contextlib.nullcontext():
-        yield a_scene(catalog=request.param != "folder")
+        yield a_scene(catalog=request.param != "folder", served=request.param == "served")
 
 
 def effects_of(scene: Scene) -> list[str]:

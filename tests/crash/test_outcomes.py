@@ -24,8 +24,14 @@ from tests.crash.scenes import Scene, a_scene, finish
 from tests.crash.simulation import Process, Script, crash
 
 
+@pytest.fixture(params=["swapped", "served"])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    return a_scene(served=request.param == "served")
+
+
 @pytest.fixture
-def scene() -> Scene:
+def swapped() -> Scene:
+    """Where this tool writes the metadata file."""
     return a_scene()
 
 
@@ -47,16 +53,16 @@ def test_lost_answer_of_a_swap_that_happened_is_found_by_reading_back(scene: Sce
     scene.check_finished()
 
 
-def test_swap_without_an_answer_deletes_nothing_and_resume_sends_it_again(scene: Scene) -> None:
-    process = Process(world=scene.world, script=Script(swaps=["lost"]))
+def test_swap_without_an_answer_deletes_nothing_and_resume_sends_it_again(swapped: Scene) -> None:
+    process = Process(world=swapped.world, script=Script(swaps=["lost"]))
     with pytest.raises(CommitStateUnknown) as caught:
         process.expire()
     assert caught.value.exit_code == 13
-    assert scene.world.deleted == []
-    assert len({path for path in scene.world.files if path.endswith(".metadata.json")}) == 2
-    reports = Process(world=scene.world).resume()
+    assert swapped.world.deleted == []
+    assert len({path for path in swapped.world.files if path.endswith(".metadata.json")}) == 2
+    reports = Process(world=swapped.world).resume()
     assert [report.status for report in reports] == ["done"]
-    scene.check_finished()
+    swapped.check_finished()
 
 
 def test_swap_that_stays_without_an_answer_stays_unknown_however_often_it_is_resumed(scene: Scene) -> None:
@@ -70,15 +76,15 @@ def test_swap_that_stays_without_an_answer_stays_unknown_however_often_it_is_res
     finish(scene)
 
 
-def test_swap_that_comes_in_after_everybody_has_given_up_is_not_undone(scene: Scene) -> None:
+def test_swap_that_comes_in_after_everybody_has_given_up_is_not_undone(swapped: Scene) -> None:
     """The request waits in a queue and is carried out later."""
     with pytest.raises(CommitStateUnknown):
-        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
-    late = next(p for p in scene.world.files if p.endswith(".metadata.json") and p != scene.world.pointer)
-    scene.world.pointer = late
-    scene.check()
-    assert [report.status for report in Process(world=scene.world).resume()] == ["done"]
-    scene.check_finished()
+        Process(world=swapped.world, script=Script(swaps=["lost"])).expire()
+    late = next(p for p in swapped.world.files if p.endswith(".metadata.json") and p != swapped.world.pointer)
+    swapped.world.pointer = late
+    swapped.check()
+    assert [report.status for report in Process(world=swapped.world).resume()] == ["done"]
+    swapped.check_finished()
 
 
 def test_swap_that_never_came_in_and_now_cannot_is_planned_again(scene: Scene) -> None:
@@ -88,13 +94,13 @@ def test_swap_that_never_came_in_and_now_cannot_is_planned_again(scene: Scene) -
     finish(scene)
 
 
-def test_swap_that_came_in_and_was_followed_by_others_is_swept(scene: Scene) -> None:
-    process = Process(world=scene.world, script=Script(after={5: crash}))
+def test_swap_that_came_in_and_was_followed_by_others_is_swept(swapped: Scene) -> None:
+    process = Process(world=swapped.world, script=Script(after={5: crash}))
     assert process.dies(process.expire)
     assert process.effects[5].startswith("swap ")
     for _ in range(3):
-        scene.foreign_append()
-    finish(scene)
+        swapped.foreign_append()
+    finish(swapped)
 
 
 def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(scene: Scene) -> None:
@@ -134,15 +140,15 @@ def test_commit_whose_effects_show_is_taken_for_done_where_no_log_shows_it(scene
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_attempt_that_two_processes_send_is_a_success_for_both(scene: Scene, number: int) -> None:
+def test_attempt_that_two_processes_send_is_a_success_for_both(swapped: Scene, number: int) -> None:
     """One resumed the operation of the other, and its swap comes first, before either effect of the other."""
-    one, other = Process(world=scene.world), Process(world=scene.world)
+    one, other = Process(world=swapped.world), Process(world=swapped.world)
     (step,) = one.plan().plan.steps
     attempt = one.table.bind(
         step,
         {},
-        timestamp_ms=scene.world.now_ms,
-        commit_uuid=scene.world.new_uuid(),
+        timestamp_ms=swapped.world.now_ms,
+        commit_uuid=swapped.world.new_uuid(),
         operation_id="operation",
         mark="operation-1",
     )
@@ -169,16 +175,16 @@ def test_refused_swaps_are_tried_again(scene: Scene, refusals: int) -> None:
     scene.check_finished()
 
 
-def test_commit_retry_num_retries_bounds_the_attempts(scene: Scene) -> None:
+def test_commit_retry_num_retries_bounds_the_attempts(swapped: Scene) -> None:
     """The default is 4 retries: the fifth refusal is the last."""
-    process = Process(world=scene.world, script=Script(swaps=["refused"] * 5))
+    process = Process(world=swapped.world, script=Script(swaps=["refused"] * 5))
     with pytest.raises(CommitConflict) as caught:
         process.expire()
     assert caught.value.exit_code == 12
     assert sum(effect.startswith("put") and ".metadata.json" in effect for effect in process.effects) == 5
-    assert journal_files(scene) == []
-    assert foreign_files_deleted_but_ours(scene) == []
-    finish(scene)
+    assert journal_files(swapped) == []
+    assert foreign_files_deleted_but_ours(swapped) == []
+    finish(swapped)
 
 
 def foreign_files_deleted_but_ours(scene: Scene) -> list[str]:
@@ -280,7 +286,10 @@ def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
 
 def test_file_that_another_writer_takes_up_again_before_the_sweep_stays(scene: Scene) -> None:
     """Reached by nothing when it was planned; added again by a commit that lands after ours."""
-    for number in range(5, 8):
+    trial = Process(world=scene.copy().world)
+    trial.expire()
+    (swap,) = (number for number, effect in enumerate(trial.effects) if effect.startswith("swap "))
+    for number in range(swap, swap + 3):
         here = scene.copy()
         script = Script(before={number: partial(here.foreign_append, again="e")})
         process = Process(world=here.world, script=script)

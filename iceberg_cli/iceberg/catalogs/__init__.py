@@ -42,7 +42,8 @@ class Committer(Protocol):
         """Was an earlier try of `attempt` ours? Asks the table; never swaps.
 
         Committed: its location is current or in the metadata log, or (no own name) the file there has our
-        digest. Conflict: the base has moved, and ours is in neither. Unknown: the base is still current, or
-        the log was trimmed.
+        digest, or (the catalog writes the metadata) the commit's own marks are in it, see `effects_visible`.
+        Conflict: the base has moved, and ours is in neither. Unknown: the base is still current, or the log was
+        trimmed.
         """
         ...

@@ -95,7 +95,7 @@ def commit_by_swap(
         # A file that is there already was written by a process that resumed this one's operation meanwhile; one that
         # is absent says nothing of the process that was resumed: it may be about to write and swap.
         first = _written_now(attempt, storage) and first
-        if stale := attempt.why_stale([attempt.target]):
+        if stale := attempt.why_stale([attempt.file]):
             return Conflict(reason=stale) if first else Unknown(cause=stale)
     except (BackendUnavailable, TableNotFound) as error:
         if first:
@@ -109,7 +109,7 @@ def commit_by_swap(
         swapped = Unknown(cause=error.message)
     match swapped:
         case True:
-            return Committed(metadata_location=attempt.target)
+            return Committed(metadata_location=attempt.file)
         case False:
             reason = f"another writer moved the table from {attempt.base}"
             return _refused(attempt, reason, first=first, current=current, storage=storage)
@@ -133,9 +133,9 @@ def _written_now(attempt: Attempt, storage: Storage) -> bool:
         BackendUnavailable: the storage said so, or another file has the name.
     """
     try:
-        storage.put_if_absent(attempt.target, attempt.data)
+        storage.put_if_absent(attempt.file, attempt.data)
     except FileExistsError:
-        if digest_of(storage.read(attempt.target)) == attempt.digest:
+        if digest_of(storage.read(attempt.file)) == attempt.digest:
             return False
-        raise BackendUnavailable(f"Cannot write {attempt.target}: another file is there.") from None
+        raise BackendUnavailable(f"Cannot write {attempt.file}: another file is there.") from None
     return True

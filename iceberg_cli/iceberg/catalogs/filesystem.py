@@ -93,11 +93,11 @@ class FilesystemCommitter:
             moved = Conflict(reason=f"the table has moved from {attempt.base} to {now}")
             return moved if first and isinstance(settled, Unknown) else settled
         try:
-            self._storage.put_if_absent(attempt.target, attempt.data)
+            self._storage.put_if_absent(attempt.file, attempt.data)
         except FileExistsError:
             return self.settle(attempt)
         except BackendUnavailable as error:
-            if first and self._is_absent(attempt.target):
+            if first and self._is_absent(attempt.file):
                 raise
             settled = self.settle(attempt)
             return Unknown(cause=str(error)) if isinstance(settled, Unknown) else settled
@@ -122,11 +122,11 @@ class FilesystemCommitter:
         if other:
             return Unknown(cause=f"another writer made {other} at the same time")
         self._write_hint(attempt)
-        return Committed(metadata_location=attempt.target)
+        return Committed(metadata_location=attempt.file)
 
     def _write_hint(self, attempt: Attempt) -> None:
         """Let the hint file name our version; a hint that is behind does no harm."""
-        version = str(version_of(attempt.target)).encode()
+        version = str(version_of(attempt.file)).encode()
         # The first try removes what a process that was killed here left in the temporary file's place.
         for _ in range(2):
             try:
@@ -139,7 +139,7 @@ class FilesystemCommitter:
 
     def _is_newest(self, attempt: Attempt) -> bool:
         try:
-            return self.current() == attempt.target
+            return self.current() == attempt.file
         except (BackendUnavailable, TableNotFound):
             return False
 
@@ -154,9 +154,9 @@ class FilesystemCommitter:
 
     def _other_spelling(self, attempt: Attempt) -> str | None:
         """A metadata file of the attempt's version under another of its possible names."""
-        version = version_of(attempt.target)
+        version = version_of(attempt.file)
         assert version is not None
-        return spelling_of(self._folder, version, self._storage, besides=attempt.target)
+        return spelling_of(self._folder, version, self._storage, besides=attempt.file)
 
 
 class PinnedCommitter:
@@ -189,11 +189,11 @@ class PinnedCommitter:
 
     def commit(self, attempt: Attempt) -> Outcome:
         """Always refused."""
-        raise Refused(f"Cannot commit {attempt.target}: {self.read_only_reason()}.")
+        raise Refused(f"Cannot commit {attempt.file}: {self.read_only_reason()}.")
 
     def settle(self, attempt: Attempt) -> Outcome:
         """Always unknown."""
-        return Unknown(cause=f"{attempt.target} cannot be looked up: {self.read_only_reason()}")
+        return Unknown(cause=f"{attempt.file} cannot be looked up: {self.read_only_reason()}")
 
 
 def open_folder(path: str, storage: Storage) -> FilesystemCommitter | PinnedCommitter:

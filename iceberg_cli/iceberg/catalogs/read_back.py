@@ -26,8 +26,8 @@ def settle_pointer(attempt: Attempt, current: Callable[[], str], storage: Storag
     """
     try:
         now = current()
-        if _same(storage, now, attempt.target):
-            return Committed(metadata_location=attempt.target)
+        if _same(storage, now, attempt.file):
+            return Committed(metadata_location=attempt.file)
         if _same(storage, now, attempt.base):
             return Unknown(cause=f"the table is still at {attempt.base}")
         metadata = decode_metadata_file(storage.read(now), now)
@@ -44,14 +44,14 @@ def settle_file(attempt: Attempt, current: Callable[[], str], storage: Storage) 
         read.
     """
     try:
-        found = digest_of(storage.read(attempt.target))
+        found = digest_of(storage.read(attempt.file))
     except FileNotFoundError:
         return _settle_absent(attempt, current, storage)
     except BackendUnavailable as error:
         return Unknown(cause=f"the table could not be read back: {error}")
     if found == attempt.digest:
-        return Committed(metadata_location=attempt.target)
-    return Conflict(reason=f"another writer made {attempt.target}")
+        return Committed(metadata_location=attempt.file)
+    return Conflict(reason=f"another writer made {attempt.file}")
 
 
 def _settle_absent(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
@@ -61,14 +61,14 @@ def _settle_absent(attempt: Attempt, current: Callable[[], str], storage: Storag
         return Unknown(cause=f"the table could not be read back: {error}")
     if _same(storage, now, attempt.base):
         return Unknown(cause=f"the table is still at {attempt.base}")
-    return Unknown(cause=f"the table is at {now}, and {attempt.target} is gone")
+    return Unknown(cause=f"the table is at {now}, and {attempt.file} is gone")
 
 
 def _settle_from_log(attempt: Attempt, now: str, metadata: Mapping[str, Any], storage: Storage) -> Outcome:
     entries = [entry for entry in metadata.get("metadata-log") or () if isinstance(entry, Mapping)]
     files = {_canonical(storage, str(entry.get("metadata-file"))) for entry in entries}
-    if _canonical(storage, attempt.target) in files:
-        return Committed(metadata_location=attempt.target)
+    if _canonical(storage, attempt.file) in files:
+        return Committed(metadata_location=attempt.file)
     reason = f"the table has moved from {attempt.base} to {now}"
     if _canonical(storage, attempt.base) in files:
         return Conflict(reason=reason)

@@ -87,7 +87,7 @@ class SqlCommitter(SwapCommitter):
 
     def _swap(self, attempt: Attempt) -> bool | Unknown:
         """One transaction. Before its COMMIT is sent an error changes nothing; after that, nobody can tell."""
-        values = {_location: attempt.target, _previous: attempt.base}
+        values = {_location: attempt.file, _previous: attempt.base}
         try:
             with self._engine.connect() as connection:
                 where = self._key & self._of_tables(connection) & (_location == attempt.base)
