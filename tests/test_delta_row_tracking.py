@@ -433,6 +433,17 @@ def test_where_the_feature_is_dropped_meanwhile_no_file_gets_ids(tmp_path: Path)
     assert ENABLED not in the_log(tmp_path).snapshot().metadata.configuration
 
 
+def test_a_saved_plan_has_nothing_left_to_do_where_the_feature_that_it_found_was_dropped(
+    tmp_path: Path,
+) -> None:
+    features = ["rowTracking", "domainMetadata"]
+    a_log(tmp_path, [a_protocol(1, 7, writer_features=features), a_metadata(), an_add(path="a")])
+    table, plan = planned(tmp_path)
+    assert [step.name for step in plan.steps] == ["backfill 0", "enable"]
+    write_next(tmp_path, a_protocol(1, 7, writer_features=["appendOnly"]))()
+    assert VERB.plan(table, AssignPolicy(), as_of_ms=NOW_MS, within=plan).plan.steps == ()
+
+
 def test_a_saved_plan_is_carried_out_whatever_came_in_between(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path=name) for name in "abc"])
     table, plan = planned(tmp_path, batch_size=2)

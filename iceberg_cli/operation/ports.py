@@ -29,7 +29,7 @@ def nothing_to_build(step: Step, paths: Mapping[Task, str]) -> Mapping[Task, Sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A plan, and what carries out its tasks."""
+    """A plan, and what carries out its tasks. A plan that was read from a document is planned again for that."""
 
     plan: Plan
     build: Build = nothing_to_build

@@ -1,6 +1,6 @@
 """What a commit does to table metadata, and what must be true for it.
 
-The updates and requirements themselves are in `table_updates`, `with_updates` in `next_metadata`. Nothing
+The updates and requirements themselves are in `spec/updates.py`, `with_updates` in `spec/metadata_builder.py`. Nothing
 here reads a clock or draws an id.
 
 Spec: "Table Metadata", "Commit Conflict Resolution and Retry"; REST catalog specification.

@@ -276,7 +276,11 @@ def _names(snapshot: Snapshot, files: FilesWithoutIds, size: int, within: Plan |
         *batches,
         *(() if _enabled(snapshot) else (ENABLE,)),
     )
-    return names if before is None else tuple(name for name in names if name in before)
+    if before is None:
+        return names
+    left = tuple(name for name in names if name in before)
+    # Without the feature no file may get ids: where another writer dropped it again, there is nothing to go on with.
+    return left if _declared(snapshot) or DECLARE in left else ()
 
 
 def _steps(
