@@ -74,7 +74,7 @@ def looked_up(storage: Storage, paths: pa.Array) -> pa.Table:
 
 
 def inventory(storage: Storage, path: str) -> pa.Table:
-    """The files that an inventory tells of, columns of `LISTING`, each once; folders are left out.
+    """The files of an inventory, columns of `LISTING`, each once; folders are left out.
 
     Args:
         storage: where the inventory is, and the files.
@@ -141,7 +141,7 @@ def _parts(data: bytes) -> Iterable[bytes]:
 
 
 def _rows(lines: bytes) -> pa.Table:
-    """The columns that an inventory needs, null where a line lacks one; not by Arrow, which dies of a line `null`."""
+    """The columns of an inventory, null where a line lacks one; not by Arrow, which dies of a line `null`."""
     rows = loads_lines(lines, "").values
     columns = [[row.get(name) for row in rows] for name in _INVENTORY]
     path, size, is_dir = (

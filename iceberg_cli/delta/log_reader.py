@@ -81,7 +81,7 @@ class DeltaLog:
 
     @property
     def engine(self) -> Engine:
-        """What reads it."""
+        """The engine that reads it."""
         return self._engine
 
     @property
@@ -90,7 +90,7 @@ class DeltaLog:
         return self._on_event
 
     def listing(self) -> Listing:
-        """What is in the log at this moment."""
+        """The files of the log at this moment."""
         infos = self._storage.list(self.folder)
         return listing_of(self.folder, ((info.path, info.size_bytes, info.modified_ms) for info in infos))
 
@@ -187,7 +187,7 @@ class DeltaLog:
             raise CorruptFile(gone.path, None, "the commit was listed and is gone") from None
 
     def last_checkpoint(self) -> CheckpointHint | None:
-        """What `_last_checkpoint` says, None where there is none. Reading never follows it: the log is listed."""
+        """The content of `_last_checkpoint`, None where there is none. Reading never follows it: the log is listed."""
         path = f"{self.folder}/{LAST_CHECKPOINT}"
         try:
             data = self._storage.read(path)
@@ -208,7 +208,7 @@ class DeltaLog:
             raise CorruptFile(gone.path, None, "the table needs this file and it is not there") from None
 
     def _replay(self, listing: Listing, whole: Segment, base: Snapshot | None) -> Snapshot:
-        """Read what a segment has after `base`, and the checkpoint where there is no base."""
+        """Replay the commits of a segment after `base`, and the checkpoint where there is no base."""
         since = -1 if base is None else base.version
         # Before the checkpoint, which is large, and which Arrow decodes in threads: workers fork.
         newer, whole, warnings = self._read_since(whole, since)
@@ -360,13 +360,13 @@ def _continues(listing: Listing, snapshot: Snapshot) -> bool:
 
 
 def _clash_in(actions: Actions, compactions: Collection[str]) -> CorruptFile | None:
-    """What is not reconciled in one of some log compactions, None where all are."""
+    """The first clash in one of some log compactions, None where there is none."""
     clashes = (each for each in actions.irregular if each.rule == CLASH and each.path in compactions)
     return next((CorruptFile(each.path, each.where, each.message) for each in clashes), None)
 
 
 def _all_there(parsed: Iterable[tuple[str | None, T | None]]) -> list[T]:
-    """What was parsed, unless a file is gone."""
+    """The parsed files, unless one is gone."""
     found: list[T] = []
     for gone, value in parsed:
         if gone is not None or value is None:

@@ -96,7 +96,7 @@ def staging_path(root: str, mark: str, task: Task) -> str:
 
 
 def discardable(path: str, root: str, *, marks: Sequence[str]) -> bool:
-    """Whether an operation made a file that nothing may need: a kept commit, or deletion vectors.
+    """Whether a file is an operation's own and may be unreferenced: a kept commit, or deletion vectors.
 
     Kept commits go by a mark in their name, deletion vectors by the proof in their UUID. Files of the log never do: a
     checkpoint is sound once it is there, and a log cleanup takes sidecars that no checkpoint names.

@@ -133,7 +133,7 @@ def lite_range(*, vacuumed_to: int | None, first: int, newest: int, expired_to: 
 
 
 def named_paths(actions: Actions, *, root: str) -> pa.Array:
-    """Where the files are that commits removed, their DV files, and their change data; each place once.
+    """The paths of files that commits removed, of their DV files, and of change data; each once.
 
     Args:
         actions: of a range of commits.
@@ -178,7 +178,7 @@ def _source(file: LogFile) -> Source:
 
 
 def _removing(_file: LogFile, data: bytes) -> bytes:
-    """The lines that may name a file that was removed; looked for in the whole, because few lines do."""
+    """The lines that may name a removed file; searched as one text, because few lines do."""
     found = set()
     for mark in _MARKS:
         at = data.find(mark)
@@ -208,7 +208,7 @@ KEPT_OPTION: Final = "oldest_checkpoint"  # of a plan: the version of the oldest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RemovedFiles:
-    """What commits removed that are not older than a cut-off: its files' path keys, and the commits read for it."""
+    """The files removed by commits since a cut-off: their path keys, and the commits read for it."""
 
     snapshot: Snapshot
     cut_ms: int
@@ -217,7 +217,7 @@ class _RemovedFiles:
 
 
 class IcebergReachability(Protocol):
-    """What Iceberg metadata in a Delta table's folder reaches: that of UniForm, or of a table of its own."""
+    """The files reachable from Iceberg metadata in a Delta table's folder: of UniForm, or of a table of its own."""
 
     def tables(self) -> Mapping[str, str]:
         """The newest metadata file of each Iceberg table, by its UUID."""
@@ -234,7 +234,7 @@ class IcebergReachability(Protocol):
 
 @dataclass(kw_only=True)
 class DeltaReachability:
-    """What a table needs, remembered for as long as its newest snapshot names the same files.
+    """The reachable files of a table, remembered for as long as its newest snapshot names the same files.
 
     Args:
         log: of the table.
@@ -260,7 +260,7 @@ class DeltaReachability:
         return hides_metadata(snapshot.metadata.configuration) or bool(self.iceberg.tables())
 
     def _needed(self, snapshot: Snapshot, cut_ms: int) -> tuple[KeySet, KeySet]:
-        """The path keys of `reachable_keys`, and of what commits removed since the cut-off.
+        """The path keys of `reachable_keys`, and of files that commits removed since the cut-off.
 
         A checkpoint drops tombstones by the retention of its day, and a tombstone tells the clock of its writer; a
         commit that is there tells what it removed whatever became of these. What commits removed that are gone from
@@ -279,7 +279,7 @@ class DeltaReachability:
         return found, removed
 
     def _removed_since(self, snapshot: Snapshot, cut_ms: int) -> KeySet:
-        """The path keys of what commits removed that are not older than the cut-off; each commit is read once."""
+        """The path keys of files that commits removed since the cut-off; each commit is read once."""
         known = self._removed
         if known is None or known.cut_ms != cut_ms:
             none = KeySet(pa.chunked_array([], pa.string()))
@@ -296,7 +296,7 @@ class DeltaReachability:
         return keys
 
     def deletable(self, snapshot: Snapshot, request: pa.Table, plan: Plan) -> pa.Array:
-        """Which of n files the table does not need now, by the rules of the plan and as of its time.
+        """Of n files, whether each is unreachable now, by the rules of the plan and as of its time.
 
         Args:
             snapshot: the newest.
@@ -342,7 +342,7 @@ class DeltaReachability:
 
 
 def _same_files(one: Snapshot, other: Snapshot) -> bool:
-    """Whether two snapshots name the same files, removed at the same times, which all tombstones tell themselves."""
+    """Whether two snapshots name the same files, removed at the same times, which all tombstones have."""
     if one is other:
         return True
     names = ["path", "deletionVector"]
@@ -372,7 +372,7 @@ def _expired_sidecars(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table
 
 
 def reachable_keys(log: DeltaLog, snapshot: Snapshot, *, cut_ms: int) -> pa.ChunkedArray:
-    """The path keys of what a snapshot needs, by every name that links to local folders give it."""
+    """The path keys of a snapshot's reachable files, by every name that links to local folders give them."""
     commit_ms = commit_times_of_removes(log, snapshot)
     return _by_all_names(log, live_keys(snapshot, root=log.root, cut_ms=cut_ms, commit_ms=commit_ms))
 
@@ -414,7 +414,7 @@ def _in_commit_times(actions: Actions) -> dict[int, int]:
 
 
 def named_vectors(snapshot: Snapshot, root: str) -> frozenset[str]:
-    """The places of the deletion vector files that the table or a tombstone of it names."""
+    """The paths of the deletion vector files that an add or a tombstone of the table names."""
     columns = (dv_path_column(files, root) for files in (snapshot.adds, snapshot.removes))
     return frozenset(path for column in columns for path in column.to_pylist() if path is not None)
 

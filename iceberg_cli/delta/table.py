@@ -233,7 +233,7 @@ class DeltaTable(OpenTable):
         return replace(attempt, files={kept: commit.data}, temporary_files=(kept,))
 
     def _deleted_files(self, step: Step, operation_id: str) -> int:
-        """How many files the operation has deleted before a step that tells of it."""
+        """The number of files that the operation deleted before an unconditional step, which records it."""
         if not step.unconditional:
             return 0
         swept = self.journal(operation_id).records(SweepOutcome)
@@ -264,7 +264,7 @@ class DeltaTable(OpenTable):
         return self.committer.commit(attempt)
 
     def settle(self, attempt: Attempt) -> Committed | Conflict | Unknown:
-        """What came of an earlier try."""
+        """The outcome of an earlier try."""
         return self.committer.settle(attempt)
 
     def effects_visible(self, step: Step) -> bool:  # noqa: ARG002 - the port's signature
@@ -275,7 +275,7 @@ class DeltaTable(OpenTable):
 
     @property
     def reachability(self) -> DeltaReachability:
-        """What the table needs of its files, looked up once for each snapshot."""
+        """The reachability of the table's files, scanned once for each snapshot."""
         from iceberg_cli.delta.reachability import DeltaReachability
 
         if self._reachability is None or self._reachability.log is not self.log:
@@ -287,7 +287,7 @@ class DeltaTable(OpenTable):
         return NestedTables(storage=self.storage, roots=[self.root], own=[self.root])
 
     def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
-        """Those of `rows` that the table, looked at now, does not need by the rules of `plan`.
+        """Those of `rows` whose files are unreachable now by the rules of `plan`.
 
         Raises:
             Refused: the table must not be written to any more.
@@ -313,7 +313,7 @@ class DeltaTable(OpenTable):
         return kept
 
     def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
-        """Delete files that an operation wrote and that no version names; see `delta_own_files.discardable`."""
+        """Delete files that an operation wrote and that no version names; see `ownership.discardable`."""
         canonical = [self.storage.canonical(path) for path in paths]
         own = [path for path in canonical if discardable(path, self.root, marks=marks)]
         if any(path.endswith(".bin") for path in own):

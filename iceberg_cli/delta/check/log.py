@@ -28,7 +28,7 @@ _NO_NUMBER: Final = -(2**63)
 
 
 def check_listing(listing: Listing, folder: str, findings: Findings) -> None:
-    """What names alone tell: gaps between commits, and checkpoints that lack a part."""
+    """Findings by names alone: gaps between commits, and checkpoints without one of their parts."""
     for before, after in zip(listing.commits, listing.commits[1:], strict=False):
         missing = after.version - before.version - 1
         if missing:
@@ -85,7 +85,7 @@ def check_times(actions: Actions, files: Sequence[LogFile], snapshot: Snapshot, 
 
 
 def state_differences(stated: Snapshot, replayed: Snapshot, *, keeps_transactions: bool = True) -> list[str]:
-    """What a checkpoint says otherwise than the commits that it stands for, in words.
+    """The differences of a checkpoint from the commits that it stands for, in words.
 
     Tombstones are not compared: they expire.
 
@@ -145,7 +145,7 @@ def file_differences(stated: pa.Table, replayed: pa.Table) -> list[str]:
 
 
 def compaction_differences(stated: Actions, replayed: Actions) -> list[str]:
-    """What a log compaction says otherwise than the commits that it stands for, in words. Tombstones may have expired.
+    """The differences of a log compaction from its commits, in words. Tombstones may have expired.
 
     Args:
         stated: the actions of the compacted file.
@@ -179,7 +179,7 @@ def missing_tombstones(stated: pa.Table, replayed: pa.Table, *, since_ms: int) -
 
 
 def _keys(files: pa.Table) -> pa.Array:
-    """What identifies each of n logical files: path, and the vector's id behind a space."""
+    """The keys of n logical files: path, and the vector's id behind a space."""
     vectors = pc.fill_null(dv_ids(files), "")
     return one_array(pc.binary_join_element_wise(one_array(files["path"]), one_array(vectors), " "))
 

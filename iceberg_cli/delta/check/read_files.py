@@ -40,7 +40,7 @@ _OfFile = tuple[
 
 
 def check_stored(table: DeltaTable, snapshot: Snapshot, findings: Findings, *, deep: bool) -> int:
-    """Hold the storage against the active files of a version; how many files were looked at.
+    """Compare the storage with the active files of a version; the number of files checked.
 
     Args:
         table: opened.
@@ -74,7 +74,7 @@ def check_stored(table: DeltaTable, snapshot: Snapshot, findings: Findings, *, d
 
 
 def _listed(table: DeltaTable, root: str) -> pa.Table:
-    """What is below the table's folder, without the log."""
+    """The files below the table's folder, without the log."""
     files = listed(table.storage, root)
     return files.filter(pc.invert(pc.starts_with(files["path"], f"{root}/{LOG}/")))
 
@@ -180,7 +180,7 @@ def _check_inline(path: str, text: str, vector: Vector, findings: Findings) -> N
 
 
 def _check_file(item: _OfFile, data: bytes) -> Findings:
-    """Hold a file of vectors against those that are asked of it."""
+    """Check the vectors of a file that adds reference."""
     path, requests = item
     found = Findings()
     try:
@@ -196,7 +196,7 @@ def _check_file(item: _OfFile, data: bytes) -> Findings:
 
 
 def _rule(read: Any, vector: Vector) -> str:
-    """What is wrong with a vector that cannot be read: its positions, or the vector itself."""
+    """The rule that an unreadable vector breaks: of its positions, or of the vector itself."""
     if vector.last_row != UNKNOWN:
         try:
             read(vector._replace(last_row=UNKNOWN))

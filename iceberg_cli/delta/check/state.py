@@ -64,7 +64,7 @@ _UNKNOWN: Final = -1
 
 
 def check_protocol(protocol: Protocol, metadata: Metadata, findings: Findings) -> None:
-    """Features against versions, each other, and the properties that need them."""
+    """Check features against versions, each other, and the properties that require them."""
     listed, writers = protocol.reader_features, protocol.writer_features
     if listed is not None and protocol.min_reader_version != READER_VERSION:
         message = f"readerFeatures is there with minReaderVersion {protocol.min_reader_version}"
@@ -116,7 +116,7 @@ def check_metadata(metadata: Metadata, findings: Findings) -> None:
 
 
 def check_files(snapshot: Snapshot, root: str, findings: Findings) -> None:
-    """Active files and tombstones by what the log says of them."""
+    """Check active files and tombstones by the log alone."""
     adds = snapshot.adds
     paths = one_array(adds["path"])
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaCheckResult:
-    """What a check found, and how much it looked at."""
+    """The findings of a check, and the counts of what it read."""
 
     findings: Findings
     commits: int
@@ -120,7 +120,7 @@ class DeltaTableCheck:
     # -- the log -------------------------------------------------------------------------------------------------
 
     def _read_commits(self, listing: Listing) -> None:
-        """Read every commit; in-commit timestamps are looked at between commits that follow each other."""
+        """Read every commit; in-commit timestamps are compared between commits that follow each other."""
         for run in _runs(listing.commits):
             found = self._commits(run, listing)
             upto = [file for file in run if file.version <= self.snapshot.version]
@@ -128,7 +128,7 @@ class DeltaTableCheck:
                 check_times(found, upto, self.snapshot, self.findings)
 
     def _add_irregular(self, found: Sequence[Irregularity]) -> None:
-        """Take what the commits do wrong that the version is read from: a checkpoint is one reading of those before."""
+        """Add the irregularities of commits that the version is read from: a checkpoint is one reading of others."""
         checkpoint = self.snapshot.segment.checkpoint
         first = 0 if checkpoint is None else checkpoint.version + 1
         for each in found:
@@ -152,7 +152,7 @@ class DeltaTableCheck:
         return None
 
     def _check_checkpoints(self, listing: Listing, *, but: Container[str]) -> int:
-        """Hold checkpoints against the commits before them, where these are there; how many were looked at.
+        """Compare checkpoints with the commits before them, where these are there; the number compared.
 
         `but` has the files of those that are known to be broken.
         """
@@ -279,7 +279,7 @@ class DeltaTableCheck:
                 self.findings.add("compaction-differs", file.path, difference)
 
     def _check_checksum(self, listing: Listing) -> int:
-        """Hold the checksum of the version against the snapshot; how many were looked at."""
+        """Compare the version checksum with the snapshot; the number compared."""
         for file in listing.checksums:
             if file.version != self.snapshot.version:
                 continue

@@ -37,7 +37,7 @@ _AFTER_FILES: Final = ("domainMetadata",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitSummary:
-    """What the journal keeps of a commit whose bytes are in a file of their own."""
+    """The journal's update of a commit whose bytes are in a file of their own."""
 
     version: int
     operation: str

@@ -88,7 +88,7 @@ class DeltaTableInspector:
             return None
 
     def _operation(self) -> str | None:
-        """What made the version, None where its commit is gone, or too large to be read once more."""
+        """The operation in the version's commitInfo; None where the commit is gone, or too large to be read again."""
         version = self.snapshot.version
         file = next((each for each in self.listing.commits if each.version == version), None)
         if file is None or file.size_bytes > _READ_AGAIN_BYTES:
@@ -127,7 +127,7 @@ class DeltaTableInspector:
         return rows_of.history_rows(actions, {file.version: times_ms[file.version] for file in known})
 
     def head(self, what: str) -> dict[str, Any]:
-        """What a document says beside streamed rows."""
+        """The fields of a document beside streamed rows."""
         if what != "row-ids":
             return {}
         mark = rows_of.last_row_id(self.snapshot)

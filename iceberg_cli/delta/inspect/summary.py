@@ -45,7 +45,7 @@ _RETENTIONS: Final[Mapping[str, tuple[str, int]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SummaryFacts:
-    """What a summary needs beside the snapshot.
+    """The input of a summary beside the snapshot.
 
     Args:
         listing: of the log.
@@ -239,7 +239,7 @@ def _checkpoint(checkpoint: Checkpoint) -> Row:
 
 
 def _row_tracking(snapshot: Snapshot) -> Row:
-    """Whether rows have ids, how far they go, and how many files have none."""
+    """Row tracking: whether rows have ids, the high-water mark, and the number of files without ids."""
     try:
         mark = last_row_id(snapshot)
     except CorruptFile:
@@ -253,7 +253,7 @@ def _row_tracking(snapshot: Snapshot) -> Row:
 
 
 def _due(tombstones: Row, log: Row, tracking: Row, read_only: str | None) -> list[Row]:
-    """What verbs would do, as far as the log alone tells."""
+    """The verbs that are due, as far as the log alone shows."""
     blocked = [] if read_only is None else [read_only]
     found = []
     if tombstones["past_retention"]:

@@ -45,7 +45,7 @@ _PARSED_PREFIX: Final = "add.stats_parsed."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPart:
-    """What one file of a checkpoint holds.
+    """The content of one file of a checkpoint.
 
     Args:
         actions: their version is the checkpoint's, their place the row.
@@ -200,7 +200,7 @@ def _of_parquet(path: str, version: int, data: bytes) -> CheckpointPart:
 
 
 def _check_names(schema: pa.Schema, path: str) -> None:
-    """Refuse what looks like file actions or deletion vectors and is called otherwise.
+    """Refuse columns that look like file actions or deletion vectors and have other names.
 
     A Parquet footer has no checksum: one flipped bit in it makes another name, and then nothing names a live file.
 

@@ -116,7 +116,7 @@ def file_columns(state: CheckpointState) -> FileColumns:
 
 
 def partition_warnings(state: CheckpointState) -> tuple[str, ...]:
-    """Why a checkpoint of a state lacks `partitionValues_parsed`, in words; nothing where it has all it should have.
+    """Warnings where a checkpoint of a state is written without `partitionValues_parsed`.
 
     Raises:
         InvalidMetadata: the schema cannot be read, or a property is wrong.

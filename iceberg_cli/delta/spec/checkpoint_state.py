@@ -42,7 +42,7 @@ def is_due(since: int, interval: int | None) -> bool:
 
 
 def in_words(since: int, interval: int | None) -> str:
-    """What is due, or not yet, by the commits since the last checkpoint."""
+    """Whether a checkpoint is due by the commits since the last one, in words."""
     known = "no positive whole number" if interval is None else interval
     return f"commits since the last checkpoint: {since}, and {_PROPERTY} is {known}"
 
@@ -91,7 +91,7 @@ class CheckpointState:
 
 
 def checkpoint_state(snapshot: Snapshot, *, as_of_ms: int) -> CheckpointState:
-    """What a checkpoint of the snapshot holds at a time.
+    """The content of a checkpoint of the snapshot at a time.
 
     Tombstones are there for VACUUM alone. One without a time is kept: nobody knows whether it has expired.
 

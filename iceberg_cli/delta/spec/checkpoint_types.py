@@ -136,7 +136,7 @@ def other_column(table: pa.Table, field: pa.Field, kind: str) -> pa.Array | None
 
 
 def inferred(values: Sequence[Any], name: str) -> pa.Array:
-    """JSON values in the type that holds them all.
+    """JSON values in an Arrow type that represents all of them.
 
     Raises:
         Refused: none does.

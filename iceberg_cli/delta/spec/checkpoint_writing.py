@@ -210,7 +210,7 @@ def _parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> bytes:
 
 
 def _bounded(schema: pa.Schema) -> list[str]:
-    """The columns of which a footer tells the smallest and the largest value: all but floating point numbers.
+    """The columns with the smallest and the largest value in a footer: all but floating point numbers.
 
     Parquet leaves NaN out of such bounds, and readers that skip row groups by them would miss the files that hold one.
     """

@@ -41,7 +41,7 @@ _DELETED_BINS: Final = np.array([0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_00
 
 
 def may_write(snapshot: Snapshot) -> bool:
-    """Whether all that a checksum must say of the snapshot is known: it holds no actions of unknown kind."""
+    """Whether all fields of a checksum are known: the snapshot has no actions of unknown kind."""
     return not snapshot.unknown
 
 
@@ -104,7 +104,7 @@ _REQUIRED: Final = ("tableSizeBytes", "numFiles", "numMetadata", "numProtocol", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A field of a checksum that is not what the log adds up to."""
+    """A field of a checksum that differs from the log."""
 
     field: str
     stated: Any

@@ -190,7 +190,7 @@ def spread_over(values: pa.Array, there: pa.BooleanArray) -> pa.Array:
 
 
 def dv_ids(table: pa.Table) -> pa.Array:
-    """What tells the deletion vectors of a file apart, of n adds or removes; null where there is none.
+    """The ids of the deletion vectors of n adds or removes; null where there is none.
 
     Spec: "Derived Fields", `uniqueId`.
     """

@@ -116,7 +116,7 @@ def _names(kind: str, samples: Sequence[bytes], schema: pa.Schema) -> dict[str, 
 
 
 def _read_field(column: pa.Field, names: Mapping[str, Sequence[str]]) -> pa.Field:
-    """What Arrow is asked to read: maps as structs."""
+    """The Arrow type for reading: maps as structs."""
     if column.name not in names:
         return column
     return pa.field(column.name, pa.struct([(key, pa.string()) for key in names[column.name]]))

@@ -27,7 +27,7 @@ _ABSOLUTE = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
 def live_keys(
     snapshot: Snapshot, *, root: str, cut_ms: int, commit_ms: pa.Array | None = None
 ) -> pa.ChunkedArray:
-    """The path keys of every file that the table needs: active, or removed at or after the cut-off.
+    """The path keys of every file that is active, or was removed at or after the cut-off.
 
     Args:
         snapshot: the newest.
@@ -51,7 +51,7 @@ def active_keys(snapshot: Snapshot, *, root: str) -> pa.ChunkedArray:
 
 
 def removed_keys(actions: Actions, *, root: str) -> pa.ChunkedArray:
-    """The path keys of what commits removed: data files and their DV files; and of the change data they name."""
+    """The path keys of the data files that commits removed, of their DV files, and of the change data they name."""
     return _sliced_keys(root, actions.removes.select(_NAMES), actions.cdc.select(_NAMES[:1]))
 
 
@@ -66,13 +66,13 @@ def _sliced_keys(root: str, *tables: pa.Table) -> pa.ChunkedArray:
 
 
 def deletion_times(removes: pa.Table, commit_ms: pa.Array | None = None) -> pa.ChunkedArray:
-    """When n tombstones were made, in ms; null where neither they nor their commits tell."""
+    """The deletion times of n tombstones in ms; null where neither they nor their commits have one."""
     times = removes["deletionTimestamp"]
     return times if commit_ms is None else pc.coalesce(times, pa.chunked_array([commit_ms]))
 
 
 def _keys(files: pa.Table, root: str) -> list[pa.Array]:
-    """The places that rows of file actions may name: their files, decoded and as written, and their DV files."""
+    """The paths that rows of file actions may name: their files, decoded and as written, and their DV files."""
     paths = files["path"]
     escaped = paths.filter(pc.match_substring(paths, "%")).to_pylist() if may_have(paths, b"%") else []
     plain = [canonical(path) if _ABSOLUTE.match(path) else f"{root}/{path}" for path in escaped]

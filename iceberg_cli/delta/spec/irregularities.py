@@ -33,7 +33,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Irregularity:
-    """What one commit does against the protocol, by a rule of `check_rules`."""
+    """A violation of the protocol by one commit, by a rule of `check_rules`."""
 
     rule: str
     version: int
@@ -44,7 +44,7 @@ class Irregularity:
 
 
 def clash_of(found: Sequence[Irregularity]) -> str | None:
-    """The first clash in some commits, and what can be done about it, in words; None where there is none."""
+    """The first clash in some commits, and the way out, in words; None where there is none."""
     clash = next((each for each in found if each.rule == CLASH), None)
     if clash is None:
         return None
@@ -115,7 +115,7 @@ def _keys(files: pa.Table) -> list[pa.Array]:
 
 
 def _places_of_repeated(numbers: npt.NDArray[np.uint64]) -> Int64s:
-    """The places of all numbers that are there more than once."""
+    """The indices of all numbers that occur more than once."""
     order = np.argsort(numbers)
     same = numbers[order[1:]] == numbers[order[:-1]]
     marks = np.zeros(len(numbers), np.bool_)

@@ -51,7 +51,7 @@ class V2Hint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCheckpoint:
-    """What the hint says of a checkpoint."""
+    """The content of `_last_checkpoint`."""
 
     version: int
     actions: int  # in all of its files
@@ -118,7 +118,7 @@ def _encoded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointHint:
-    """What `_last_checkpoint` says.
+    """The hint `_last_checkpoint`.
 
     Args:
         version: of the checkpoint; None where the file cannot be believed.
@@ -132,7 +132,7 @@ class CheckpointHint:
 
 
 def read_hint(data: bytes, path: str) -> CheckpointHint:
-    """What the file's bytes say."""
+    """The hint in the file's bytes."""
     try:
         fields = loads(data, path)
     except CorruptFile as error:

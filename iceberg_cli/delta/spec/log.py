@@ -36,7 +36,7 @@ _HIGHEST: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A file of the log; a version of -1 where its name tells none."""
+    """A file of the log; a version of -1 where its name has none."""
 
     path: str  # storage path
     version: int
@@ -55,7 +55,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What is in `_delta_log`, each group by version.
+    """The files in `_delta_log` by kind, each kind by version.
 
     Args:
         checkpoints: complete ones.
@@ -108,7 +108,7 @@ class Segment:
 
 
 def listing_of(folder: str, files: Iterable[tuple[str, int, int]]) -> Listing:
-    """Sort the files of a log by what their names say.
+    """Group the files of a log by their names.
 
     Args:
         folder: storage path of `_delta_log`, without a slash at its end.
@@ -156,7 +156,7 @@ def listing_of(folder: str, files: Iterable[tuple[str, int, int]]) -> Listing:
 
 
 def segment(listing: Listing, folder: str, version: int | None = None) -> Segment:
-    """What to read for a version, the newest one by default.
+    """The files to read for a version, the newest one by default.
 
     Args:
         listing: of the log.

@@ -66,7 +66,7 @@ def decode(path: str) -> str:
 
 
 def path_keys(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """What tells the files of n actions apart: their paths as they are spelled, of local absolute ones without scheme.
+    """The keys of the files of n actions: their paths as they are spelled, of local absolute ones without scheme.
 
     Other readers compare spellings: to Delta Spark and to delta-rs `k=é` and `k=%C3%A9` are two files, and a remove of
     one leaves the other active. Delta Spark gives absolute paths their scheme before it compares them.
@@ -77,7 +77,7 @@ def path_keys(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def dv_path(storage_type: str, path_or_inline: str, root: str) -> str | None:
-    """The storage path of the file that holds a deletion vector; None for one in the log itself.
+    """The storage path of a deletion vector's file; None for a vector in the log itself.
 
     Raises:
         CorruptFile: the descriptor names no file.

@@ -92,7 +92,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """What a client must know to read and to write the table.
+    """The features that a client must know to read and to write the table.
 
     `reader_features` and `writer_features` are None where the action has no such list.
 

@@ -29,7 +29,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 def record_counts(adds: pa.Table) -> Int64s:
-    """The rows of n files; `UNKNOWN` where the statistics do not tell.
+    """The row counts of n files; `UNKNOWN` where the statistics have none.
 
     Args:
         adds: columns of `actions.ADD`.

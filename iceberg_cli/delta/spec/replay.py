@@ -26,7 +26,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def reconcile(newest_first: Sequence[Actions], base: Actions | None = None) -> Actions:
-    """What is left of actions once newer ones have replaced older ones.
+    """The actions that remain once newer ones have replaced older ones.
 
     Args:
         newest_first: parts whose ranges of versions do not overlap; parts of one checkpoint share its version.

@@ -93,7 +93,7 @@ def without_row_ids(adds: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def with_fresh_ids(adds: pa.Table, counts: Int64s, *, mark: int) -> tuple[pa.Table, int]:
-    """Ids above the mark for files that have none; what is there stays.
+    """Adds with ids above the mark where they have none.
 
     A file that gets ids, or has them without `defaultRowCommitVersion`, gets the version of the commit that adds it.
 

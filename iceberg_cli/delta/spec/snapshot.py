@@ -98,7 +98,7 @@ def snapshot_of(
 
 
 def as_actions(snapshot: Snapshot) -> Actions:
-    """The snapshot as what a replay begins with."""
+    """The snapshot as actions, with which a replay begins."""
     return Actions(
         adds=snapshot.adds,
         removes=snapshot.removes,

@@ -158,7 +158,7 @@ def _lines(stats: pa.Array) -> tuple[memoryview | None, int]:
 
 
 def _read_type(kind: pa.DataType) -> pa.DataType:
-    """What Arrow is asked to read: dates and times as texts."""
+    """The Arrow type for reading: dates and times as texts."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(member.name, _read_type(member.type)) for member in kind])
     return pa.string() if pa.types.is_temporal(kind) else kind

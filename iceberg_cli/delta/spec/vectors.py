@@ -1,8 +1,8 @@
 """Deletion vectors of Delta: files of them, and those in the log itself.
 
 A file is one version byte, then for each vector its size, its data and their CRC-32, which is the frame that
-`iceberg_cli.deletion_vector` reads. A descriptor's `offset` is where the size is, its `sizeInBytes` counts the data.
-A vector in the log is the data alone, in Z85.
+`iceberg_cli.encoding.deletion_vector` reads. A descriptor's `offset` is that of the size, its `sizeInBytes` counts the
+data. A vector in the log is the data alone, in Z85.
 
 Spec: "Deletion Vector Descriptor Schema", "Deletion Vector Format", "Deletion Vector File Storage Format".
 """
@@ -30,7 +30,7 @@ _Z85_GROUP: Final = 4  # bytes; what is encoded is filled up to a multiple
 
 
 class Vector(NamedTuple):
-    """One vector of a file, as its descriptor tells."""
+    """One vector of a file, by its descriptor."""
 
     offset: int
     size_bytes: int  # of the data
@@ -39,7 +39,7 @@ class Vector(NamedTuple):
 
 
 class VectorFile(NamedTuple):
-    """A file of vectors, and those of its vectors that are asked for."""
+    """A file of vectors, and the vectors to read from it."""
 
     path: str
     data: bytes
@@ -47,7 +47,7 @@ class VectorFile(NamedTuple):
 
 
 def read_vectors(files: Sequence[VectorFile]) -> list[list[bytes]]:
-    """The frames of the vectors that are asked for, checked.
+    """The frames of the requested vectors, checked.
 
     Returns:
         For each of n files the frames of its vectors, in their order.
@@ -110,7 +110,7 @@ def vector_file(frames: Sequence[bytes]) -> tuple[bytes, list[int]]:
 
 
 def name_in_log(path: str) -> str:
-    """What `pathOrInlineDv` says of a file of vectors that lies in the table's folder.
+    """The `pathOrInlineDv` of a file of vectors in the table's folder.
 
     Raises:
         ValueError: its name holds no UUID.

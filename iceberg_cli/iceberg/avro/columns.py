@@ -1,7 +1,7 @@
 """Records of Avro containers as Arrow columns.
 
 Two executors run one plan and give the same columns: `vectorized.py` decodes a field of many blocks at a time with
-numpy, `avro_narrow` goes record by record. The first wins where many blocks can be walked side by side.
+numpy, `scalar.py` goes record by record. The first wins where many blocks can be walked side by side.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What an Avro file begins with. `schema` is parsed JSON and shared: do not change it."""
+    """The header of an Avro file. `schema` is parsed JSON and shared: do not change it."""
 
     schema: Any
     type: AvroType
@@ -162,7 +162,7 @@ def write_container(
 
 
 def container_header(schema_json: str, metadata: Mapping[str, bytes], *, codec: str, sync: bytes) -> bytes:
-    """What an Avro file begins with; blocks follow. Arguments as for `write_container`."""
+    """The header of an Avro file as bytes; blocks follow. Arguments as for `write_container`."""
     if len(sync) != SYNC_BYTES:
         msg = f"sync marker of {len(sync)} bytes"
         raise ValueError(msg)

@@ -91,7 +91,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A wanted column that the schema has. `guards` are the optional unions around it, outermost first.
+    """A projected column that the schema has. `guards` are the optional unions around it, outermost first.
 
     `edge`: the column is the positions in this Raw.
     """

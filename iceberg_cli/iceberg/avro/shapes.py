@@ -47,7 +47,7 @@ class _Shape:
         self._windows = cursors.windows_of(whole)
 
     def missed(self, p: Ints) -> Ints:
-        """The lanes whose bytes do not agree; a lane too near to the end of the buffer is one of them."""
+        """The cursors whose bytes do not agree; a cursor too near to the end of the buffer is one of them."""
         if len(p) * len(self._mask) * _WORD_BYTES > _LOOKED_AT_BYTES:
             return np.arange(len(p))
         try:
@@ -63,13 +63,13 @@ class _Shape:
 
 
 class ByShape:
-    """A step over neighbouring values that nobody wants.
+    """A step that skips neighbouring fields that are not projected.
 
     Args:
-        lanes: readers over the buffer.
+        cursors: readers over the buffer.
         nodes: the values, in their order; their slots are of no concern.
-        slow: the same step, for many lanes whose shape is not known.
-        alone: the same step for one lane: (position, block end) -> position after the values.
+        slow: the same step, for many cursors whose shape is not known.
+        alone: the same step for one cursor: (position, block end) -> position after the values.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ByShape:
         p[rows] = at
 
     def _by_known_shapes(self, p: Ints) -> Ints | None:
-        """Move on the lanes whose shape is known; the others, or None if there are none."""
+        """Move the cursors whose shape is known; return the others, or None if there are none."""
         rows: Ints | None = None
         for shape in self._shapes:
             at = p if rows is None else p[rows]
@@ -122,7 +122,7 @@ class ByShape:
         return np.arange(len(p)) if rows is None else rows
 
     def _remember(self, position: int, end: int) -> None:
-        """Remember the shape of the values there, in the place of the one that was of least use."""
+        """Remember the shape of the values there, instead of the shape that matched least often."""
         self._credit -= 1
         mask = np.zeros(max(0, min(end - position, MAX_SHAPE_BYTES)), np.uint8)
         data = self._cursors.bytes.data[position : position + len(mask)]

@@ -74,7 +74,7 @@ class Cursors:
             raise _past_end(p, e) from None
 
     def read(self, p: Ints, e: Ints) -> Ints:
-        """One zigzag number per lane."""
+        """Read one zigzag number per cursor."""
         first = self.byte(p, e)
         if not np.count_nonzero(first & 0x80):
             p += 1
@@ -109,7 +109,7 @@ class Cursors:
         p[rows] += 1 + two
 
     def skip(self, p: Ints, e: Ints) -> None:
-        """One number per lane."""
+        """Skip one number per cursor."""
         first = self.byte(p, e)
         if not np.count_nonzero(first & 0x80):
             p += 1
@@ -119,7 +119,7 @@ class Cursors:
         self._skip_to_first(stops, p, e)
 
     def skip_few(self, p: Ints, e: Ints, count: int) -> None:
-        """`count` numbers per lane, which are likely to take no more than 8 bytes together."""
+        """Skip `count` numbers per cursor, which are likely to take no more than 8 bytes together."""
         stops = ~self.gather(self.words, p, e)
         stops &= _HIGH_BITS
         rest = stops
@@ -149,7 +149,7 @@ class Cursors:
         p[rows] += 1 + two
 
     def skip_many(self, p: Ints, e: Ints, counts: Ints) -> None:
-        """`counts` numbers per lane, at least one each."""
+        """Skip `counts` numbers per cursor, at least one each."""
         origin, rows = p, None
         while True:
             window = self.gather(self.windows, p, e).view(np.uint8)
@@ -184,7 +184,7 @@ class Cursors:
             fail((runs & inside) != 0, e, "a number does not end, or takes more than 10 bytes")
 
     def skip_bytes(self, p: Ints, e: Ints) -> None:
-        """One string or bytes value per lane."""
+        """Skip one string or bytes value per cursor."""
         p += self.length(p, e)
 
     def length(self, p: Ints, e: Ints) -> Ints:
@@ -198,7 +198,7 @@ class Cursors:
         return length
 
     def skip_pair(self, p: Ints, e: Ints) -> None:
-        """A number and a bytes value, both short in almost every lane: column id and bound."""
+        """Skip a number and a bytes value, both short for almost every cursor: column id and bound."""
         head = self.gather(self.pairs, p, e)
         bad = head & _SHORT_PAIR
         head >>= 9
@@ -215,7 +215,7 @@ class Cursors:
 
 
 def fail(bad: npt.NDArray[np.bool_], e: Ints, reason: str) -> None:
-    """Raise for the first bad lane, if there is one."""
+    """Raise for the first bad cursor, if there is one."""
     if np.count_nonzero(bad):
         raise Malformed(int(e[int(np.argmax(bad))]), reason)
 

@@ -1,7 +1,7 @@
 """Columnar decoder: the same field of the next record of every block, at the same time, with numpy.
 
 One cursor per block. Blocks that end drop out, and a branch of a union is taken by those cursors that it concerns. It
-runs the same plan as `avro_narrow` and gives the same values.
+runs the same plan as `scalar.py` and gives the same values.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def kept_list(node: Node, cursors: Cursors, inner: Scope, put: Put, steps: Seque
 
 
 def _one_by_one(p: Ints, e: Ints, count: Ints) -> Iterator[tuple[int, Ints, Ints, Ints]]:
-    """The n-th items of all lanes that have one: n, indices of the lanes, positions to be moved on, block ends."""
+    """The n-th items of all cursors that have one: n, indices of the cursors, positions to be moved, block ends."""
     row_cursors = np.arange(len(p))
     for index in range(int(count.max())):
         if index >= count[row_cursors].min():
@@ -101,7 +101,7 @@ def _one_by_one(p: Ints, e: Ints, count: Ints) -> Iterator[tuple[int, Ints, Ints
 
 
 def _item_starts(node: Node, cursors: Cursors) -> Callable[[Ints, Ints, Ints], Ints] | None:
-    """Where every item of every lane begins, lane by lane, for items that are stepped over at little cost.
+    """The start of every item of every cursor, cursor by cursor, for items that are skipped at little cost.
 
     All of them are then decoded side by side, not one of each lane at a time.
     """
@@ -116,7 +116,7 @@ def _item_starts(node: Node, cursors: Cursors) -> Callable[[Ints, Ints, Ints], I
 
 
 def _number_starts(cursors: Cursors, p: Ints, e: Ints, counts: Ints) -> Ints:
-    """Where `counts` numbers of each lane begin; the positions move behind them."""
+    """The starts of `counts` numbers of each cursor; the positions move behind them."""
     begin = p.copy()
     cursors.skip_many(p, e, counts)
     sizes = p - begin
@@ -127,7 +127,7 @@ def _number_starts(cursors: Cursors, p: Ints, e: Ints, counts: Ints) -> Ints:
 
 
 def _pair_starts(cursors: Cursors, p: Ints, e: Ints, counts: Ints) -> Ints:
-    """Where `counts` pairs of a number and a bytes value of each lane begin; the positions move behind them."""
+    """The starts of `counts` pairs of a number and a bytes value of each cursor; the positions move behind them."""
     starts = np.empty(int(counts.sum()), np.int64)
     first = np.cumsum(counts) - counts
     for index, row_cursors, at, ends in _one_by_one(p, e, counts):
@@ -137,7 +137,7 @@ def _pair_starts(cursors: Cursors, p: Ints, e: Ints, counts: Ints) -> Ints:
 
 
 def _header(cursors: Cursors, p: Ints, e: Ints, least: int) -> tuple[Ints, Ints | None]:
-    """Items of the next block of every lane's array, and where it must end (-1: it does not say)."""
+    """The item count of the next block of every cursor's array, and its end (-1: not given)."""
     count: Any = cursors.byte(p, e)
     stops: Ints | None = None
     if not np.count_nonzero(count & 0x81):
@@ -161,7 +161,7 @@ def _header(cursors: Cursors, p: Ints, e: Ints, least: int) -> tuple[Ints, Ints 
 
 
 def _blocks(cursors: Cursors, p: Ints, e: Ints, least: int, items: BlockItems) -> None:
-    """Walk the blocks of arrays until every lane has met its empty one."""
+    """Walk the blocks of arrays until every cursor has met its empty one."""
     origin, rows = p, None
     while True:
         count, stops = _header(cursors, p, e, least)
@@ -179,7 +179,7 @@ def _blocks(cursors: Cursors, p: Ints, e: Ints, least: int, items: BlockItems) -
 
 
 def _skipped_items(node: Node, cursors: Cursors, compile_step: Callable[[Node, Scope], Step]) -> Items:
-    """Steps over items of an array or map, as many as each lane has."""
+    """Skip the items of an array or map, as many as each cursor has."""
     item = node.children[0].type
     if node.kind == "array" and (numbers := varints_in(item)) is not None:
         return lambda p, e, count: cursors.skip_many(p, e, count * numbers)
@@ -196,7 +196,7 @@ def _skipped_items(node: Node, cursors: Cursors, compile_step: Callable[[Node, S
 
 
 def _repeat(step: Callable[[Ints, Ints], None], p: Ints, e: Ints, count: Ints) -> None:
-    """Run `step` as often as each lane says, at least once."""
+    """Run `step` for each cursor as often as its count, at least once."""
     origin, rows = p, None
     while True:
         least = int(count.min())
@@ -277,7 +277,7 @@ class _Compiler:
         return sink.put
 
     def step(self, node: Node, scope: Scope) -> Step:
-        """The closure that decodes or steps over one value of `node` in every lane."""
+        """The closure that decodes or skips one value of `node` at every cursor."""
         if node.kind == "record":
             return self._record(node, scope)
         if node.kind == "union":
@@ -315,7 +315,7 @@ class _Compiler:
         return lambda p, e, _s: cursors.skip_many(p, e, np.full(len(p), count, np.int64))
 
     def _record(self, node: Node, scope: Scope) -> Step:
-        """One step per wanted field, and one for all neighbouring fields that nobody wants."""
+        """One step for each projected field, and one for each run of fields that are not."""
         steps: list[Step] = []
         skipped: list[Node] = []
         for index, child in enumerate(node.children):
@@ -414,7 +414,7 @@ class _Compiler:
         return optional
 
     def collect(self, node: Node, scope: Scope, order: Ints | None, raws: list[Raw]) -> None:
-        """Bring the values of `node` and all below into the order of their slots' final places."""
+        """Put the values of `node` and all below it in the order of their rows."""
         if node.out is not None:
             sinks, self.sinks[node.out] = self.sinks[node.out], {}
             found = {name: sink.ordered(order) for name, sink in sinks.items()}

@@ -27,7 +27,7 @@ class Committer(Protocol):
         ...
 
     def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
-        """What `commit` will write and where. Writes nothing."""
+        """The attempt of a commit: what it writes and where. Writes nothing."""
         ...
 
     def commit(self, attempt: Attempt) -> Outcome:

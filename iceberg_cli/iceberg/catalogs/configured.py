@@ -82,7 +82,7 @@ def _not_installed(catalog: str, error: ImportError) -> UsageError:
 
 
 def _type_of(catalog: str, properties: Mapping[str, str]) -> str:
-    """PyIceberg's rule: the `type`, or what the scheme of the `uri` suggests."""
+    """The type of a catalog by PyIceberg's rule: `type`, or by the scheme of `uri`."""
     if "py-catalog-impl" in properties:
         raise UsageError(f"Cannot open the catalog {catalog}: py-catalog-impl is not supported.")
     if kind := properties.get("type"):
@@ -113,7 +113,7 @@ def _properties(catalog: str, config_file: str | None) -> dict[str, str]:
 
 
 def _in_one_line(error: Exception) -> str:
-    """What is wrong with a configuration; of YAML the line, and what the parser says of it."""
+    """The error of a configuration in one line; of YAML the line number and the parser's message."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None:
         return redact(" ".join(str(error).split()))

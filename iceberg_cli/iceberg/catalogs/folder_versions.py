@@ -105,7 +105,7 @@ def _hinted(folder: str, storage: Storage) -> int | None:
 
 
 def _no_table(name: str, storage: Storage) -> TableNotFound:
-    """The error that says what is there instead of a table's folder."""
+    """The error for a path that is no table's folder."""
     above, _, last = name.rpartition("/")
     try:
         storage.stat(name)

@@ -82,7 +82,7 @@ def _same(storage: Storage, one: str, other: str) -> bool:
 
 
 def _canonical(storage: Storage, path: str) -> str:
-    """Writers spell one place in several ways; a place that is none of ours may have any scheme."""
+    """The canonical path; as it is written where its scheme is not known here."""
     try:
         return storage.canonical(path)
     except UsageError:

@@ -15,7 +15,7 @@ _REF: Final = "referenced-data-file"
 
 
 class _Blob(Protocol):
-    """What both say of a blob."""
+    """The fields of a blob that manifest and footer share."""
 
     @property
     def type(self) -> str: ...

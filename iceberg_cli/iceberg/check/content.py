@@ -26,7 +26,7 @@ _BATCH_ROWS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveVector:
-    """What a manifest says of a deletion vector; `rows` of its data file, -1 where that is not known."""
+    """The manifest entry of a deletion vector; `rows` of its data file, -1 where that is not known."""
 
     offset: int
     size: int
@@ -38,7 +38,7 @@ class LiveVector:
 def check_puffin(
     data: bytes, path: str, vectors: Sequence[LiveVector], columns: Container[int], findings: Findings
 ) -> None:
-    """Hold a Puffin file against what manifests say of its live deletion vectors.
+    """Compare a Puffin file with the manifest entries of its live deletion vectors.
 
     Args:
         data: the file, whole.
@@ -62,7 +62,7 @@ def check_puffin(
 
 
 def _other_place(blob: BlobMetadata | None, vector: LiveVector) -> str:
-    """In what a manifest entry differs from the footer's row of the blob at its offset."""
+    """The difference of a manifest entry from the footer's blob metadata at its offset."""
     if blob is None:
         return f"a manifest says it is at {vector.offset}, where no blob begins"
     if blob.type != DELETION_VECTOR:
@@ -97,7 +97,7 @@ def _check_vector(blob: bytes, path: str, vector: LiveVector, findings: Findings
 
 
 def check_statistics(data: bytes, file: StatisticsFile, columns: Container[int], findings: Findings) -> None:
-    """Hold a statistics file against what metadata says of it, and its blobs against the ids of columns."""
+    """Compare a statistics file with table metadata, and its blobs with the ids of columns."""
     path = file.statistics_path
     try:
         footer = read_footer(data, len(data), path)
@@ -112,7 +112,7 @@ def check_statistics(data: bytes, file: StatisticsFile, columns: Container[int],
 
 
 def check_position_deletes(data: bytes, path: str, findings: Findings) -> None:
-    """Hold a position delete file against what each of its rows must say.
+    """Check the rows of a position delete file.
 
     Args:
         data: the file, whole. What cannot be opened is not looked at: its footer is checked by itself.

@@ -49,7 +49,7 @@ _DATA_FORMATS: Final = ("avro", "orc", "parquet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedManifests:
-    """What is known of n manifests and of the table before entries are looked at."""
+    """The facts on n manifests and on the table before entries are read."""
 
     paths: Sequence[str]
     numbers: Mapping[str, Ints]  # of the manifest list by the specification's names; -1 where it says nothing
@@ -125,7 +125,7 @@ class Entries:
         )
 
     def formats(self) -> None:
-        """File formats, and what each kind of delete must say."""
+        """Check file formats, and the fields that each kind of delete must have."""
         entries, findings = self.entries, self.findings
         alive = entries["status"].to_numpy() != DELETED
         content = entries["content"].to_numpy()

@@ -231,7 +231,7 @@ def _unpartitioned(fields: Sequence[Any]) -> bool:
 def _oldest(
     partitions: npt.NDArray[np.uint64], numbers: Ints, lookups: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.int64]:
-    """The lowest sequence number of data files in each partition that is asked for."""
+    """The lowest sequence number of data files in each of some partitions."""
     known, index = np.unique(partitions, return_inverse=True)
     lowest = np.full(len(known) + 1, _MOST, np.int64)
     np.minimum.at(lowest, index, numbers)
@@ -287,7 +287,7 @@ def _numbers(summary: Mapping[str, str]) -> dict[str, int]:
 
 
 def check_stored(paths: pa.Array, sizes: Ints, stored: Ints, findings: Findings) -> None:
-    """Hold the sizes of stored files against what manifests say.
+    """Compare the sizes of stored files with manifests.
 
     Args:
         paths: n paths of live files.

@@ -73,7 +73,7 @@ def _check_repeats(paths: Sequence[str], label: str, findings: Findings) -> None
 def _check_written_list(
     rows: pa.Table, metadata: TableMetadata, label: str, findings: Findings, tell: Any
 ) -> None:
-    """What only a manifest list says; a v1 snapshot that names manifests itself says nothing of them."""
+    """Check the fields that only a manifest list has, not a version 1 snapshot that names its manifests itself."""
     spec_ids = rows["partition_spec_id"].to_numpy()
     fields = {spec.spec_id: len(spec.fields) for spec in metadata.partition_specs}
     findings.add_rows(

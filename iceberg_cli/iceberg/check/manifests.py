@@ -41,7 +41,7 @@ from iceberg_cli.iceberg.spec.schema import Type
 
 @dataclass(slots=True, kw_only=True)
 class EntryRules:
-    """Checks manifests where they are decoded, and leaves what the rules about whole snapshots need.
+    """Checks manifests where they are decoded, and collects what the rules about whole snapshots compare.
 
     Args:
         metadata: the table.
@@ -59,7 +59,7 @@ class EntryRules:
     listed: CheckedManifests = field(init=False)
 
     def __post_init__(self) -> None:
-        """Look up once what every batch asks for."""
+        """Derive what every batch uses."""
         self.specs = {spec.spec_id: spec for spec in self.metadata.partition_specs}
         self.types = column_types(self.metadata)
         names = ("manifest_length", "partition_spec_id", "sequence_number", "min_sequence_number", *COUNTS)
@@ -74,7 +74,7 @@ class EntryRules:
         )
 
     def check_header(self, place: int, source: ManifestSource, size: int, findings: Findings) -> int:
-        """Hold a manifest's file and header against what is listed of it.
+        """Compare a manifest's file and header with its row in the manifest list.
 
         Args:
             place: row of the manifest.
@@ -217,7 +217,7 @@ def _in_order(partitions: pa.Array, parts: Sequence[CheckedPartitionField]) -> p
 
 
 def unchecked(source: ManifestSource) -> ManifestSource:
-    """Without what the list says of the file: the check tells of that itself, and goes on."""
+    """A source without the list's facts on the file: the check reports differences itself, and goes on."""
     return replace(
         source, length=None, added_files_count=None, existing_files_count=None, deleted_files_count=None
     )

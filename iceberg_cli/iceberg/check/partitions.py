@@ -38,7 +38,7 @@ _INTEGERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CheckedPartitionField:
-    """One partition field as a manifest has it: `child` is its place in the struct."""
+    """One partition field of a manifest: `child` is its index in the struct."""
 
     field: PartitionField
     transform: Transform
@@ -139,7 +139,7 @@ def check_summaries(
     listed: Sequence[tuple[str, Sequence[Mapping[str, Any]] | None]],
     findings: Findings,
 ) -> None:
-    """Hold what a manifest list says of manifests' partition values against these values.
+    """Compare the field summaries of a manifest list with the manifests' partition values.
 
     Args:
         parts: the partition fields.

@@ -42,7 +42,7 @@ def check_content(
     *,
     unseen_statistics: Collection[str] = (),
 ) -> None:
-    """Hold what is inside files against manifests and metadata.
+    """Compare the content of files with manifests and metadata.
 
     Args:
         table: whose files.
@@ -111,7 +111,7 @@ def _merge(
     phase: str,
     findings: Findings,
 ) -> None:
-    """Read files whole, and take what is found in them."""
+    """Read files whole, and add their findings."""
 
     def read(some: Sequence[Item]) -> list[Findings]:
         scanned = table.engine.scan(
@@ -139,7 +139,7 @@ def _live(vectors: pa.Table) -> Iterator[LiveVector]:
 
 
 def _parquet(table: IcebergTable, files: pa.Table, stored: Ints, findings: Findings) -> None:
-    """The row counts of Parquet footers. Encrypted ones are not looked into."""
+    """The row counts of Parquet footers, but for encrypted ones."""
     chosen = files["parquet"].to_numpy()
     files, stored = files.filter(pa.array(chosen)), stored[chosen]
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -24,7 +24,7 @@ _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageCheck:
-    """Holds a table's storage against what metadata and manifests say of it."""
+    """Compares a table's storage with metadata and manifests."""
 
     table: IcebergTable
     findings: Findings
@@ -86,7 +86,7 @@ class StorageCheck:
 
 
 def first_of_each(files: pa.Table) -> Ints:
-    """Places of the files, each path once for each size that is said of it."""
+    """The indices of files, each path once for each size that manifests have for it."""
     names: npt.NDArray[np.uint64] = hash_column(files["path"])
     sizes = files["size"].to_numpy().astype(np.uint64) * _ODD
     _, first = np.unique(names ^ sizes, return_index=True)

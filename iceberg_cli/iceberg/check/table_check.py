@@ -52,7 +52,7 @@ class CheckedSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What a check found, and how much it looked at."""
+    """The findings of a check, and the counts of what it read."""
 
     findings: Findings
     snapshots: tuple[int, ...]
@@ -145,7 +145,7 @@ class TableCheck:
     # -- manifest lists --------------------------------------------------------------------------------------------
 
     def _read_lists(self) -> None:
-        """Give every head its rows."""
+        """Read the manifest list of every checked snapshot."""
         version = self.table.metadata.format_version
 
         def load(head: CheckedSnapshot, data: bytes) -> pa.Table | CorruptFile | tuple[pa.Table, CorruptFile]:
@@ -251,7 +251,7 @@ class TableCheck:
     def _scan(
         self, rows: pa.Table, places: Ints, rules: EntryRules, columns: Sequence[str], what: str
     ) -> list[tuple[list[int], list[_FromManifests]]]:
-        """Places of manifests and what was found in these, without those that are out of reach."""
+        """The indices of manifests and their findings, without those that cannot be read."""
         lengths = pc.fill_null(rows["manifest_length"], 0).to_pylist()
         sources = sources_of(rows.take(pa.array(places)))
         items = list(zip(places.tolist(), map(unchecked, sources), strict=True))

@@ -54,7 +54,7 @@ class SnapshotDraft:
     summary: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """What is known before the commit."""
+        """The fields that are known before the commit."""
         return {
             "ref": self.ref,
             "parent_snapshot_id": str(self.parent_snapshot_id),

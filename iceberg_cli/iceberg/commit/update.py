@@ -111,7 +111,7 @@ def dropped_metadata_files(base: TableMetadata, new: TableMetadata) -> tuple[str
 
 
 def requirements_for(updates: Iterable[TableUpdate], metadata: TableMetadata) -> tuple[TableRequirement, ...]:
-    """What must hold for `updates` to mean what they meant on `metadata`.
+    """The requirements under which `updates` do the same as on `metadata`.
 
     More than Java asks: every ref must be where it was. `remove-snapshots` has no requirement of its own, and
     a catalog would silently drop a tag that was put on an expired snapshot in the meantime.

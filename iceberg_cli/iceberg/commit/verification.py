@@ -56,7 +56,7 @@ def read_kept(reachability: Reachability, metadata: TableMetadata, plan: Plan) -
 
 @contextmanager
 def naming_the_way_out(metadata: TableMetadata, plan: Plan) -> Iterator[None]:
-    """Let what is raised for a damaged file of a table say what to do about it."""
+    """Add the way out to the error that a damaged file of a table raises."""
     try:
         yield
     except CorruptFile as error:
@@ -127,7 +127,7 @@ def _check_counts(reachability: Reachability, manifests: pa.Table, *, with_rows:
 
 
 def _way_out(metadata: TableMetadata, plan: Plan, path: str) -> str:
-    """What gets rid of a damaged file: forgetting the snapshot whose list it is, unless a branch or tag needs it."""
+    """The way out for a damaged file: to expire the snapshot whose list it is, unless a branch or tag has it."""
     name = shlex.quote(str(plan.table["name"]))
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
     owners = [each.snapshot_id for each in metadata.snapshots if each.manifest_list == path]

@@ -68,7 +68,7 @@ class TableInspector:
     format: ClassVar[Literal["iceberg"]] = "iceberg"
 
     def header(self, what: str) -> dict[str, Any]:
-        """How the document begins; what is about a snapshot names it."""
+        """The first fields of the document, the snapshot among them where it is about one."""
         head = rows_of.header(
             self.table.metadata,
             what,
@@ -142,7 +142,7 @@ class TableInspector:
             return None
 
     def _suggestions(self) -> Iterator[dict[str, Any]]:
-        """What `plan` would have to do, decided without reading a manifest."""
+        """The verbs that `plan` would find due, decided without reading a manifest."""
         table = self.table
         try:
             policy = expire_snapshots.ExpirePolicy()
@@ -220,7 +220,7 @@ class TableInspector:
         return what in FILE_ROWS
 
     def head(self, what: str) -> dict[str, Any]:
-        """What a document says beside streamed rows: the columns' names by id, where the rows have ids."""
+        """The fields of a document beside streamed rows: the columns' names by id, where the rows have ids."""
         if what not in FILE_ROWS or what == "partitions":
             return {}
         from iceberg_cli.iceberg.spec.columns import column_names

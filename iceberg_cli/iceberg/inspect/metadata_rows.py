@@ -121,7 +121,7 @@ def ref_rows(metadata: TableMetadata) -> list[Row]:
 
 
 def history_rows(metadata: TableMetadata) -> list[Row]:
-    """The snapshot log: what was current and when. Expiry cuts its beginning off."""
+    """The snapshot log: the current snapshots with times. Expiry cuts its beginning off."""
     current = metadata.current_snapshot()
     line = set() if current is None else {s.snapshot_id for s in ancestors(metadata, current)}
     rows = []

@@ -63,7 +63,7 @@ class Tally:
 
     @property
     def puffin_files(self) -> int:
-        """Each Puffin file once, however many deletion vectors it holds."""
+        """The Puffin files, each once, however many deletion vectors it has."""
         return len(self._puffins)
 
     def add_data(self, entries: pa.Table) -> None:
@@ -109,7 +109,7 @@ def small_bytes(metadata: TableMetadata) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryFacts:
-    """What the shell read for a summary.
+    """The input of a summary.
 
     `manifests` are rows of the manifest list; `recounted` whether the tally has the data manifests too;
     `metadata_bytes` the size of the metadata file as stored; `suggestions` what `plan` would do, `open_operations` ids
@@ -234,7 +234,7 @@ def _summary_numbers(snapshot: Snapshot | None) -> dict[str, int]:
 
 
 def _disagreements(snapshot: Snapshot | None, totals: Row, sources: Mapping[str, str]) -> list[Row]:
-    """Totals that were counted and differ from what the snapshot's summary says."""
+    """Totals that were counted and differ from the snapshot's summary."""
     counted = {
         **{name: totals[name] for name, source in sources.items() if source != "summary"},
         "delete_files": totals["position_delete_files"]

@@ -43,7 +43,7 @@ _VERSION_BYTES = 8
 
 
 class ReachabilityCache:
-    """What is known of one table's files. Loaded when first asked.
+    """The cache of one table's immutable files, loaded when it is first used.
 
     Args:
         folder: of all tables' parts.
@@ -86,7 +86,7 @@ class ReachabilityCache:
         return CacheFolder(self._folder, name, limit_bytes=self._limit_bytes)
 
     def known_lists(self, snapshots: Sequence[SnapshotFiles], *, remember: bool) -> list[bool]:
-        """Of each of n snapshots, whether its manifest list is known and the same, looked at now.
+        """For each of n snapshots, whether its manifest list is cached and unchanged in storage.
 
         Args:
             snapshots: any.
@@ -178,7 +178,7 @@ class ReachabilityCache:
         return self._loaded
 
     def save(self, snapshots: Sequence[SnapshotFiles]) -> str | None:
-        """Write what is new; make one part of many, without what the table does not list any more.
+        """Write new entries; merge many entries into one, without manifests that the table does not list any more.
 
         Args:
             snapshots: of the table now.

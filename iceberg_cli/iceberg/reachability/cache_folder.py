@@ -16,7 +16,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:
-    """Where parts are, or None where this user has no place for such files. Spec: XDG Base Directory."""
+    """The folder of cache entries, or None where this user has none. Spec: XDG Base Directory."""
     base = environment.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # the specification says to take no notice of it then
         home = environment.get("HOME", "")
@@ -82,7 +82,7 @@ class CacheFolder:
         return path
 
     def make_room(self, keep: Path) -> None:
-        """Remove what was used least lately, of any table, until the rest fits beside `keep`.
+        """Remove the least recently used entries, of any table, until the rest fits beside `keep`.
 
         Raises:
             OSError: something cannot be removed.
@@ -103,7 +103,7 @@ class CacheFolder:
 
 
 def _own(status: os.stat_result, kind: object) -> bool:
-    """Whether it is of this kind, this user's, and nobody else may write to it."""
+    """Whether a file is of this kind and this user's, and nobody else may write to it."""
     assert callable(kind)
     return (
         bool(kind(status.st_mode))

@@ -71,7 +71,7 @@ _PROBES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """What was read of m manifests and l manifest lists.
+    """The facts read from m manifests and l manifest lists.
 
     `manifest_facts` (m, 10) are `MANIFEST_FACTS`; `key_counts` (m) tell how many of `keys` are each
     manifest's, in their order, sorted; `NOT_CACHED` where it was not read. `manifest_versions` (m) and
@@ -95,7 +95,7 @@ class CacheEntry:
 
 
 def identity(table_uuid: str, location: str, *, links: bool) -> tuple[str, ...]:
-    """What makes a part this table's and this program's: another way to hash a path makes other keys.
+    """The table and the hash function of a cache entry: another way to hash a path makes other keys.
 
     Args:
         table_uuid: of the table.
@@ -139,7 +139,7 @@ def encode(part: CacheEntry, table: Sequence[str]) -> bytes:
 
 
 def decode(data: bytes, table: Sequence[str]) -> CacheEntry | None:
-    """The part in a file's content; None for anything but what `encode` made for this table, whole."""
+    """The cache entry in a file's content; None for anything but what `encode` made for this table, whole."""
     start = len(_MAGIC) + _DIGEST_BYTES
     body = memoryview(data)[start:]
     if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:

@@ -121,7 +121,7 @@ class CacheIndex:
         return self._known(at).version
 
     def content(self, path: str, at: int) -> ManifestContent:
-        """What is known of a manifest's live files."""
+        """The cached content of a manifest's live files."""
         facts = self._facts[at]
         return ManifestContent(path, self._known(at).keys, int(facts[_FILES].sum()), int(facts[_ROWS].sum()))
 
@@ -142,7 +142,7 @@ class CacheIndex:
     def add_lists(
         self, found: Sequence[tuple[SnapshotFiles, int]], rows: pa.Table, versions: Mapping[str, int]
     ) -> None:
-        """Take in lists; but none with a row that lacks a number, or says of a manifest what another list denies.
+        """Add manifest lists; none with a row that has no number, or contradicts another list's row of a manifest.
 
         Args:
             found: n snapshots with the bytes of their lists.
@@ -205,7 +205,7 @@ class CacheIndex:
     # -- parts -------------------------------------------------------------------------------------------------
 
     def take(self, part: CacheEntry) -> bool:
-        """Take in a part; nothing of it, and False, where it says of a manifest what another part denies."""
+        """Add a cache entry; nothing of it, and False, where it contradicts another entry on a manifest."""
         known = np.array([self._ids.get(path, -1) for path in part.manifest_paths], np.int64)
         old = known >= 0
         if not (part.manifest_facts[old] == self._facts[known[old]]).all():
@@ -276,7 +276,7 @@ class CacheIndex:
 
 
 def list_facts(snapshot: SnapshotFiles) -> tuple[int, ...]:
-    """`LIST_FACTS` but for the size: what metadata says of a manifest list."""
+    """`LIST_FACTS` but for the size: a manifest list by table metadata."""
     totals = (snapshot.total_data_files, snapshot.total_delete_files, snapshot.added_data_files)
     return (
         snapshot.snapshot_id,

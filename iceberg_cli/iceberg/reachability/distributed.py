@@ -76,7 +76,7 @@ Item = tuple[int, ManifestSource]  # place among the expired manifests, or `_KEP
 
 @dataclass(frozen=True, slots=True)
 class FilteredBucket:
-    """What is left of a bucket: kept files it saw, those of the asked keys that are theirs, and the rows that go."""
+    """The result of a bucket: its kept files, the named keys among them, and the rows that go."""
 
     kept_files: int
     kept_named_keys: Keys
@@ -85,13 +85,13 @@ class FilteredBucket:
 
 @dataclass(frozen=True, slots=True)
 class BucketWriter:
-    """Shares out a batch of manifests among 2^bits buckets."""
+    """Assigns the files of a batch of manifests to 2^bits buckets."""
 
     bits: int
     other_names: OtherNames | None
 
     def __call__(self, batch: Sequence[tuple[Item, ManifestSource | None]]) -> dict[int, bytes]:
-        """Of each bucket: kept keys, the number of kept files, and rows of expired ones."""
+        """For each bucket: kept keys, the count of kept files, and rows of expired ones."""
         gone = [item for item, opened in batch if opened is None and item[0] < 0]
         if gone:
             raise CorruptFile(gone[0][1].path, None, "the table needs this file and it is not there")
@@ -132,18 +132,18 @@ class BucketWriter:
 
 @dataclass(frozen=True, slots=True)
 class BucketFilter:
-    """Sifts a bucket.
+    """Keeps the rows of a bucket whose files go.
 
     Args:
         stays: sorted keys of files that stay by their names: manifests, lists, what metadata names.
-        asked: sorted keys of files that go by their names unless a kept manifest holds them.
+        named_keys: sorted keys of files that go by their names unless a kept manifest holds them.
     """
 
     stays: Keys
     named_keys: Keys
 
     def __call__(self, _: int, parts: Sequence[bytes]) -> FilteredBucket:
-        """What is left of a bucket."""
+        """Filter a bucket."""
         found = [pickle.loads(part) for part in parts]  # noqa: S301 - our own workers wrote it
         content = key_set([keys for keys, _, _ in found])
         kept = key_set([content, self.stays])
@@ -230,7 +230,7 @@ def _opened(item: Item, data: bytes) -> ManifestSource:
 
 
 def _rows_of(expired: Sequence[tuple[int, ManifestSource]]) -> pa.Table:
-    """Live files of expired manifests, each once in a batch, with their keys and places in the order of preference."""
+    """Live files of expired manifests, each once in a batch, with their keys and ranks in the order of preference."""
     parts = [_ROWS.empty_table()]
     owners = np.array([owner for owner, _ in expired], np.int32)
     first = 0
@@ -270,7 +270,7 @@ def _places(keys: Keys, edges: Keys) -> npt.NDArray[np.int64]:
 
 
 def _removals(rows: pa.Table, reasons: pa.Array) -> pa.Table:
-    """Rows as `removal_rows.SCHEMA` has them, but `step`; what can be shared is not copied."""
+    """Rows of `removal_rows.SCHEMA` without `step`; columns that can be shared are not copied."""
     columns = {
         "path": rows["path"],
         # Where no path is written in another way than it is stored, one column is enough.

@@ -166,7 +166,7 @@ def first_listed(rows: pa.Table, known: pa.ChunkedArray) -> pa.Table:
 
 
 def sources_of(rows: pa.Table) -> list[ManifestSource]:
-    """Rows of manifest lists as what the entry reader needs, without the bytes.
+    """The sources of the entry reader for rows of manifest lists, without the bytes.
 
     Raises:
         Refused: one is encrypted.

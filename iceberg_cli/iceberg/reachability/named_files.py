@@ -64,7 +64,7 @@ def list_files(lists: Sequence[tuple[str, int]], reach: ReachQuestion) -> list[N
 
 
 def named_removals(files: Sequence[NamedFile], kept: KnownKeys) -> pa.Table:
-    """Files named one by one, without those that something kept needs, each path once."""
+    """The removals among files that metadata names directly, without those that are reachable, each path once."""
     chosen: dict[str, NamedFile] = {}
     for file in files:
         chosen.setdefault(path_key(file.path), file)

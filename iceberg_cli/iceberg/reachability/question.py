@@ -45,14 +45,14 @@ class ReachQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferencedIds:
-    """What `--clean-metadata` must know of the kept snapshots: ids that their manifests and deletes use."""
+    """The ids that manifests and deletes of the kept snapshots use, for `--clean-metadata`."""
 
     partition_spec_ids: frozenset[int] | None  # None: not known of all manifests, so every spec stays
     equality_field_ids: frozenset[int]
 
 
 def snapshot_files(snapshot: Snapshot) -> SnapshotFiles:
-    """Where to start reading what a snapshot reaches, with the summary's totals where they are numbers.
+    """The start of a reachability scan of a snapshot, with the summary's totals where they are numbers.
 
     Raises:
         Refused: its manifest list is encrypted.

@@ -91,7 +91,7 @@ def held_or_sorted(
 
 
 def _in_order(waiting: list[pa.Table], coming: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Batches that were taken already, and all others: read at once, put in order while they are asked for."""
+    """The batches taken already, then all others: read at once, yielded in order."""
     from iceberg_cli.encoding.external_sort import SortedRuns
 
     runs = SortedRuns(("rank", "path"), rows=PART_ROWS)
@@ -103,7 +103,7 @@ def _in_order(waiting: list[pa.Table], coming: Iterator[pa.Table]) -> Iterator[p
 
 
 def _ranked(batch: pa.Table) -> pa.Table:
-    """Plain columns, and the place of the kind in the delete order."""
+    """Plain columns, and the rank of the kind in the delete order."""
     rows = batch.select(_PLAIN.names).cast(_PLAIN)
     rank = pc.index_in(rows["kind"], value_set=pa.array(ICEBERG_KINDS))
     return rows.append_column("rank", rank)
@@ -234,7 +234,7 @@ class Reachability:
         missing_ok: bool = False,
         batch_bytes: int = BATCH_BYTES,
     ) -> Iterator[Made]:
-        """What `make` makes of the entries of manifests, batch by batch.
+        """The results of `make` for the entries of manifests, batch by batch.
 
         Args:
             rows: of manifest lists.
@@ -376,7 +376,7 @@ class Reachability:
         return [keys_of(names) for names in self.other_names.of(path_key_column(paths))]
 
     def everything_live(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> KnownKeys:
-        """Keys of all that these snapshots reach: files, manifests, lists, and what metadata names directly."""
+        """The keys of all reachable files of snapshots: content, manifests, lists, and what metadata names directly."""
         kept = self.kept_manifests(snapshots, phase="reading manifest lists")
         lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.manifest_list is not None]
         content = self.live_keys(kept, phase="reading manifests")

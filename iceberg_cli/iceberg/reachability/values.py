@@ -96,7 +96,7 @@ class PathHasher:
 
 @dataclass(frozen=True, slots=True)
 class ManifestQuestion:
-    """Which files do only expired snapshots reach? What is known before manifests are read.
+    """The input of a scan of manifests: what is known before they are read.
 
     Args:
         kept: rows of manifest lists, with counts, see `counted`.
@@ -114,12 +114,12 @@ class ManifestQuestion:
 
 
 def counted(rows: pa.Table) -> bool:
-    """Whether the manifest lists say of every manifest how many live files it holds, as all but old ones do."""
+    """Whether the manifest lists have the count of live files of every manifest, as all but old ones do."""
     return None not in (live_count(rows, 0), live_count(rows, 1))
 
 
 def without(known: KnownKeys, found: Sequence[tuple[pa.Table, Keys]]) -> Iterator[tuple[pa.Table, Keys]]:
-    """Files with their keys, without those that are known; asked for all at once."""
+    """Files with their keys, without those whose keys are known; looked up all at once."""
     stays = known.contains(np.concatenate([NO_KEYS, *(keys for _, keys in found)]))
     first = 0
     for table, keys in found:

@@ -33,12 +33,12 @@ CREATED_BY: Final = {"created-by": f"iceberg-cli {__version__}"}
 
 @dataclass(frozen=True, slots=True)
 class ExtractedBlobs:
-    """What was taken out of a Puffin file.
+    """The deletion vector blobs of a Puffin file.
 
     Args:
-        blobs: in the order that was asked for.
-        dead_bytes: of the blobs that nobody wanted.
-        reaching: places in `blobs` of those with positions behind the last row of their data file.
+        blobs: in the order of the request.
+        dead_bytes: of the blobs that were not requested.
+        out_of_range: indices in `blobs` of those with positions behind the last row of their data file.
     """
 
     blobs: list[bytes]
@@ -100,7 +100,7 @@ def vectors_in(data: bytes, path: str, targets: pa.Table) -> Iterator[bytes]:
 
 
 class _Row(NamedTuple):
-    """What a manifest says of a deletion vector, and its data file's last position or -1."""
+    """A deletion vector's manifest entry, and the last position of its data file or -1."""
 
     file_size: int
     offset: int
@@ -124,7 +124,7 @@ def _footer(data: bytes, path: str, rows: Sequence[_Row]) -> Footer:
 
 
 def _taken(data: bytes, path: str, footer: Footer, rows: Sequence[_Row]) -> list[bytes]:
-    """The blobs at the places that manifest and footer agree on."""
+    """The blobs at the offsets on which manifest and footer agree."""
     places = {blob.offset: blob for blob in footer.blobs}
     for row in rows:
         _check_place(places.get(row.offset), row.offset, row.size, row.ref, row.record_count, path)

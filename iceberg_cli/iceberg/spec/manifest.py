@@ -228,7 +228,7 @@ class EntryBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestMetadata:
-    """What a manifest's header says; None where it says nothing (Flink writes no header at all)."""
+    """The table metadata in a manifest's header; None where a key is absent (Flink writes no header at all)."""
 
     schema: str | None  # JSON
     schema_id: int | None
@@ -240,7 +240,7 @@ class ManifestMetadata:
 
 @dataclass(slots=True)
 class _Group:
-    """Containers of one writer schema that wait to be decoded, and what was decoded before."""
+    """Containers of one writer schema that are decoded together, and the rows decoded so far."""
 
     indices: list[int] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
@@ -393,7 +393,7 @@ def _decode(
     *,
     live_only: bool,
 ) -> None:
-    """Decode what waits in `group`, check it and append its table."""
+    """Decode the waiting containers of `group`, check their entries and append the table."""
     first = group.containers[0]
     needed = list(dict.fromkeys([*_CHECKED, *columns]))
     projections = [Projection(name, _COLUMNS[name].ids, hashed=name == "file_path_hash") for name in needed]
@@ -439,7 +439,7 @@ def _column(
 
 
 def _check(table: pa.Table, sources: Sequence[ManifestSource]) -> None:
-    """Entries against what the manifest list says of their manifest."""
+    """Refuse entries that contradict their manifest's row in the manifest list."""
     files = table["manifest"].to_numpy()
     status = table["status"].to_numpy()
     content = table["content"].to_numpy()

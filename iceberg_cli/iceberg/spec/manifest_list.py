@@ -110,7 +110,7 @@ def read_manifest_lists(
 
 
 def _version(container: Container, format_version: int) -> int:
-    """Which version's rules the list was written by: its own word, or else what only v2 has."""
+    """The format version of a manifest list: by its header, or else by fields that only version 2 has."""
     written = container.metadata.get("format-version", b"")
     if written in {b"1", b"2", b"3"}:
         return min(int(written), format_version)

@@ -45,7 +45,7 @@ class FieldRun:
 
 @dataclass(frozen=True, slots=True)
 class RowId:
-    """The place of `first_row_id`."""
+    """The field `first_row_id` in an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _data_file(record: AvroType) -> AvroType | None:
 
 
 def _absent(field_id: int | None, avro: AvroType) -> bytes | None:
-    """What is written where the source has no such field: null, or for `content` the 0 of data."""
+    """The bytes of a field that the source schema lacks: null, or for `content` the 0 of data."""
     if field_id == _CONTENT:
         return _ZERO
     return NULL if avro.kind == "union" and avro.children[0].kind == "null" else None

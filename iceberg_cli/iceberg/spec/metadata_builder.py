@@ -72,7 +72,7 @@ def upgraded(metadata: TableMetadata, version: int) -> TableMetadata:
 
 
 def _completed(snapshot: Snapshot) -> Snapshot:
-    """With what version 2 requires; `manifests` goes where a manifest list takes its place.
+    """A snapshot with the fields that version 2 requires, and without `manifests` where it has a manifest list.
 
     Spec: Appendix E, "Writing v2 metadata"; "Snapshots".
     """
@@ -343,7 +343,7 @@ def _with_statistics(
 
 
 def ref_of(update: SetSnapshotRef, former: SnapshotRef | None) -> SnapshotRef:
-    """The ref that an update asks for; what is unknown of the former one stays."""
+    """The ref of an update, with unknown fields of the former one."""
     return SnapshotRef(
         snapshot_id=update.snapshot_id,
         type=update.type,

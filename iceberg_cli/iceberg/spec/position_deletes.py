@@ -165,7 +165,7 @@ def positions_of(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 def _batches(
     data: bytes, path: str, record_count: int, split: FileSplit, *, with_positions: bool
 ) -> tuple[int, Iterator[pa.RecordBatch]]:
-    """The rows of a share, and batches of its columns: `file_path`, which is dictionary-encoded, and maybe `pos`."""
+    """The row count of a split, and batches of its columns: `file_path`, dictionary-encoded, and maybe `pos`."""
     import pyarrow.parquet as pq
 
     try:
@@ -206,7 +206,7 @@ _COLUMNS: Final = ((FILE_PATH_ID, "file_path"), (POS_ID, "pos"))
 
 
 def delete_column_names(schema: pa.Schema, path: str) -> list[str]:
-    """What a position delete file calls `file_path` and `pos`.
+    """The names that a position delete file has for the columns `file_path` and `pos`.
 
     Raises:
         CorruptFile: one of them is not there.

@@ -51,7 +51,7 @@ class VectorsFooter(NamedTuple):
 
 
 def read_vectors_footer(payload: bytes) -> VectorsFooter | None:
-    """What the footer's JSON says; None if it is written in another way, or not sound at all."""
+    """The deletion vectors of the footer's JSON; None if it is written in another way, or not sound at all."""
     if len(payload) > _MAX_BYTES:
         return None
     try:
@@ -95,7 +95,7 @@ _BLOB_KEYS = {"type", "fields", *_NUMBERS, "compression-codec", "properties"}
 
 
 class BlobMetadata(NamedTuple):
-    """What a footer says about one blob."""
+    """The metadata of one blob in a footer."""
 
     type: str
     fields: tuple[int, ...]
@@ -132,7 +132,7 @@ class Blob(NamedTuple):
 
 
 def footer_bytes(tail: bytes, file_size: int, path: str) -> int:
-    """How many bytes at the end of the file `read_footer` needs.
+    """The number of bytes at the end of a file that `read_footer` reads.
 
     Args:
         tail: at least the last 12 bytes of the file.

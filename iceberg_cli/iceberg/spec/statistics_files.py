@@ -14,7 +14,7 @@ from iceberg_cli.iceberg.spec.json_fields import Fields, Json, Layout, all_to_js
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatisticsBlob:
-    """What metadata repeats of one blob of a statistics file."""
+    """The blob metadata of a statistics file in table metadata."""
 
     type: str
     snapshot_id: int

@@ -79,7 +79,7 @@ class Batch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What a commit of it adds to the report."""
+        """The result columns of its commit."""
         return {"assigned_rows_count": self.rows, "assigned_files_count": self.adds.num_rows}
 
 

@@ -31,7 +31,7 @@ _IN_COMMIT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 
 
 class LogCleanup:
-    """What cleaning up the log would do, as looked up when this is made.
+    """The decision of a log cleanup, made from the log when this is constructed.
 
     Args:
         log: of the table.
@@ -56,7 +56,7 @@ class LogCleanup:
             self._decide(cut_ms, as_of_ms)
 
     def verdict(self) -> Verdict:
-        """What stays of the log, and why."""
+        """The verdict on the versions of the log that stay."""
         kept = "log" if self.kept_version is None else f"from {self.kept_version}"
         return Verdict(subject="versions", id=kept, keep=True, reason=self._why)
 
@@ -132,7 +132,7 @@ class LogCleanup:
         return (checkpoint_task(kept),)
 
     def _of_checkpoint(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """What a classic checkpoint of this snapshot will lack, in words."""
+        """Warnings about what a classic checkpoint of this snapshot will lack."""
         from iceberg_cli.delta.spec.checkpoint_columns import left_out_warnings, partition_warnings
 
         state = checkpoint_state(snapshot, as_of_ms=self._as_of_ms)
@@ -147,7 +147,7 @@ def checkpoint_task(version: int) -> Task:
 
 
 def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> tuple[bytes, tuple[str, ...]]:
-    """The file of a `checkpoint_task`, and what it lacks, in words."""
+    """The bytes of the file of a `checkpoint_task`, and warnings about columns that it lacks."""
     from iceberg_cli.delta.spec.checkpoint_writing import checkpoint_writer
 
     (version,) = task.inputs

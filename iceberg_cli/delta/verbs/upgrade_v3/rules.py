@@ -153,7 +153,7 @@ def written_out(protocol: Protocol) -> tuple[str, ...]:
 def obstacles(
     protocol: Protocol, metadata: Metadata, features: Sequence[Feature]
 ) -> tuple[tuple[str, str], ...]:
-    """Why features that are not there cannot be turned on: for each reason its rule in `preflight_findings`."""
+    """Why features that are not there cannot be turned on: for each reason its rule in `plan/preflight.py`."""
     due = {feature.name for feature in features if not feature.there}
     found = []
     if "deletionVectors" in due:
