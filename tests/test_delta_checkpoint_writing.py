@@ -21,7 +21,7 @@ from iceberg_cli.delta.spec.checkpoint_writing import (
     checkpoint_writer,
     sidecar_count,
 )
-from iceberg_cli.delta.spec.checksum import version_checksum
+from iceberg_cli.delta.spec.checksum import differences, version_checksum
 from iceberg_cli.delta.spec.columns import plain_values
 from iceberg_cli.delta.spec.last_checkpoint import LastCheckpoint, json_checksum, may_replace
 from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted
@@ -393,6 +393,19 @@ def test_sizes_are_counted_in_the_bins_that_they_fall_in(tmp_path: Path) -> None
     histogram = found["fileSizeHistogram"]
     assert (histogram["fileCounts"][:3], histogram["fileCounts"][-1]) == ([2, 1, 0], 1)
     assert (histogram["totalBytes"][:3], histogram["totalBytes"][-1]) == ([8191, 8192, 0], 2**40)
+
+
+def test_a_histogram_of_another_writer_is_compared_by_its_own_bins(tmp_path: Path) -> None:
+    snapshot = a_log(tmp_path, [an_add(path=f"{size}", size=size) for size in (3, 10, 11)]).snapshot()
+    own = {"sortedBinBoundaries": [0, 10], "fileCounts": [1, 2], "totalBytes": [3, 21]}
+    assert differences({"fileSizeHistogram": own}, snapshot, "c") == ()
+    for wrong in (
+        {"fileCounts": [2, 1]},
+        {"sortedBinBoundaries": [0, 2**63]},
+        {"sortedBinBoundaries": [10, 0]},
+    ):
+        (found,) = differences({"fileSizeHistogram": {**own, **wrong}}, snapshot, "c")
+        assert found.field == "fileSizeHistogram"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
 
 _KIB, _MIB = 1 << 10, 1 << 20
+_MAX_LONG: Final = (1 << 63) - 1
 _BINS: Final = np.array(
     [
         0,
@@ -61,14 +62,13 @@ def version_checksum(snapshot: Snapshot, *, in_commit_ms: int | None) -> bytes |
     metadata, configuration = snapshot.metadata, snapshot.metadata.configuration
     sizes = snapshot.adds["size"].to_numpy()
     value: dict[str, Any] = {"tableSizeBytes": int(sizes.sum()), "numFiles": len(sizes)}
-    vectors = snapshot.adds["deletionVector"]
     wide = supports(snapshot.protocol, "deletionVectors") and metadata.property_bool(
         "delta.enableDeletionVectors", default=False, unreadable=False
     )
-    deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0).to_numpy()
+    deleted = _deleted(snapshot)
     if wide:
         value["numDeletedRecordsOpt"] = int(deleted.sum())
-        value["numDeletionVectorsOpt"] = len(vectors) - vectors.null_count
+        value["numDeletionVectorsOpt"] = _vectors(snapshot)
     value |= {"numMetadata": 1, "numProtocol": 1}
     if timed:
         value["inCommitTimestampOpt"] = in_commit_ms
@@ -77,11 +77,7 @@ def version_checksum(snapshot: Snapshot, *, in_commit_ms: int | None) -> bytes |
         value["setTransactions"] = [dict(each) for each in snapshot.transactions.values()]
     value["domainMetadata"] = [dict(each) for each in snapshot.domains.values()]
     value |= {"metadata": metadata.to_json(), "protocol": snapshot.protocol.to_json()}
-    value["fileSizeHistogram"] = {
-        "sortedBinBoundaries": _BINS.tolist(),
-        "fileCounts": _counted(sizes, _BINS),
-        "totalBytes": _counted(sizes, _BINS, weights=sizes),
-    }
+    value["fileSizeHistogram"] = _size_histogram(_BINS, snapshot)
     if wide:
         value["deletedRecordCountsHistogramOpt"] = {"deletedRecordCounts": _counted(deleted, _DELETED_BINS)}
     return (json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
@@ -159,7 +155,7 @@ def differences(fields: Mapping[str, Any], snapshot: Snapshot, path: str) -> tup
         "domainMetadata": (_by("domain"), lambda: _by("domain")(snapshot.domains.values())),
         "numDeletedRecordsOpt": (_same, lambda: int(_deleted(snapshot).sum())),
         "numDeletionVectorsOpt": (_same, lambda: _vectors(snapshot)),
-        "fileSizeHistogram": (_same, lambda: _size_histogram(fields["fileSizeHistogram"], snapshot)),
+        "fileSizeHistogram": (_same, lambda: _histogram_like(fields["fileSizeHistogram"], snapshot)),
         "allFiles": (_paths, lambda: sorted(snapshot.adds.column("path").to_pylist())),
     }
     found: list[Difference] = []
@@ -196,9 +192,11 @@ def _paths(adds: Any) -> Any:
     return sorted(str(add.get("path")) for add in adds)
 
 
-def _deleted(snapshot: Snapshot) -> Any:
+def _deleted(snapshot: Snapshot) -> npt.NDArray[np.int64]:
+    """The deleted rows of each active file."""
     vectors = snapshot.adds.column("deletionVector")
-    return pc.fill_null(pc.struct_field(vectors, "cardinality"), 0).to_numpy()
+    deleted: npt.NDArray[np.int64] = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0).to_numpy()
+    return deleted
 
 
 def _vectors(snapshot: Snapshot) -> int:
@@ -206,18 +204,20 @@ def _vectors(snapshot: Snapshot) -> int:
     return int(len(vectors) - vectors.null_count)
 
 
-def _size_histogram(stated: Any, snapshot: Snapshot) -> Any:
+def _size_histogram(bounds: npt.NDArray[np.int64], snapshot: Snapshot) -> dict[str, Any]:
+    """The histogram of file sizes in a checksum."""
+    sizes = snapshot.adds.column("size").to_numpy()
+    return {
+        "sortedBinBoundaries": bounds.tolist(),
+        "fileCounts": _counted(sizes, bounds),
+        "totalBytes": _counted(sizes, bounds, weights=sizes),
+    }
+
+
+def _histogram_like(stated: Any, snapshot: Snapshot) -> Any:
     """The histogram of file sizes with the bins that a checksum has; None where those are none."""
     bounds = stated.get("sortedBinBoundaries") if isinstance(stated, Mapping) else None
     whole = isinstance(bounds, list) and all(type(bound) is int for bound in bounds)
-    if not whole or not bounds or bounds[0] != 0 or bounds != sorted(bounds):
+    if not whole or not bounds or bounds[0] != 0 or bounds != sorted(bounds) or bounds[-1] > _MAX_LONG:
         return None
-    sizes = snapshot.adds.column("size").to_numpy()
-    bins = np.searchsorted(np.array(bounds, np.int64), sizes, side="right") - 1
-    totals = np.zeros(len(bounds), np.int64)
-    np.add.at(totals, bins, sizes)
-    return {
-        **stated,
-        "fileCounts": np.bincount(bins, minlength=len(bounds)).tolist(),
-        "totalBytes": totals.tolist(),
-    }
+    return {**stated, **_size_histogram(np.array(bounds, np.int64), snapshot)}

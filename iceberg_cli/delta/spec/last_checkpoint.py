@@ -94,11 +94,24 @@ def may_replace(current: bytes | None, version: int, *, newest_version: int) -> 
 
 def json_checksum(document: Mapping[str, Any]) -> str:
     """The MD5 of a JSON object's canonical form, its own `checksum` left out, as Delta computes it."""
-    leaves = _leaves({key: value for key, value in document.items() if key != _CHECKSUM}, ())
-    return hashlib.md5(",".join(sorted(leaves)).encode(), usedforsecurity=False).hexdigest()
+    return _digest(sorted(f"{path}={value}" for path, value in _leaves_of(document)))
 
 
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+def text_checksum(document: Mapping[str, Any]) -> str:
+    """The MD5 of a JSON object's canonical form as the protocol's text has it: sorted by path."""
+    return _digest([f"{path}={value}" for path, value in sorted(_leaves_of(document))])
+
+
+def _digest(leaves: Sequence[str]) -> str:
+    return hashlib.md5(",".join(leaves).encode(), usedforsecurity=False).hexdigest()
+
+
+def _leaves_of(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Path and encoded value of everything in a JSON object but its checksum."""
+    return _leaves({key: value for key, value in document.items() if key != _CHECKSUM}, ())
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     match value:
         case Mapping():
             for key, item in value.items():
@@ -106,9 +119,10 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
         case list() | tuple():
             for index, item in enumerate(value):
                 yield from _leaves(item, (*path, str(index)))
+        case str():
+            yield "+".join(path), _encoded(value)
         case _:
-            text = _encoded(value) if isinstance(value, str) else json.dumps(value)
-            yield f"{'+'.join(path)}={text}"
+            yield "+".join(path), json.dumps(value)
 
 
 def _encoded(text: str) -> str:
@@ -143,28 +157,3 @@ def read_hint(data: bytes, path: str) -> CheckpointHint:
     if checksum is not None and checksum not in {json_checksum(fields), text_checksum(fields)}:
         return CheckpointHint(problem=f"its checksum is {checksum!r:.40}, which is not that of its content")
     return CheckpointHint(version=version, fields=fields)
-
-
-def text_checksum(document: Mapping[str, Any]) -> str:
-    """The MD5 of a JSON object's canonical form as the protocol's text has it: sorted by path."""
-    leaves = sorted(_leaves_by_path({key: value for key, value in document.items() if key != "checksum"}, ""))
-    text = ",".join(f"{path}={value}" for path, value in leaves)
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
-
-
-def _leaves_by_path(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    match value:
-        case Mapping():
-            for key, item in value.items():
-                yield from _leaves_by_path(item, _below(path, _encoded(key)))
-        case list():
-            for index, item in enumerate(value):
-                yield from _leaves_by_path(item, _below(path, str(index)))
-        case str():
-            yield path, _encoded(value)
-        case _:
-            yield path, json.dumps(value)
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}+{name}" if path else name

@@ -149,6 +149,11 @@ __all__ = [
 ]
 
 EXISTING, ADDED, DELETED = 0, 1, 2  # status
+STATUSES = {
+    "added": ADDED,
+    "existing": EXISTING,
+    "deleted": DELETED,
+}  # as counts of a manifest list name them
 DATA, DELETES = 0, 1  # content of a manifest
 
 _BATCH_BYTES = 64 << 20  # of inflated blocks that are decoded at once; more would only cost memory

@@ -17,10 +17,8 @@ from iceberg_cli.iceberg.avro.schema import record_of
 from iceberg_cli.iceberg.reachability.keys import check_counted, check_lists
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.manifest import (
-    ADDED,
-    DELETED,
-    EXISTING,
     MANIFEST_LIST_SCHEMA,
+    STATUSES,
     EntryBatch,
     ManifestSource,
     read_manifest_list,
@@ -30,8 +28,7 @@ from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN
 from iceberg_cli.iceberg.spec.unknown_fields import unknown_fields_reason, unknown_row_fields
 from iceberg_cli.iceberg.table import IcebergTable
 
-_STATUSES = {"added": ADDED, "existing": EXISTING, "deleted": DELETED}
-_COUNTS = tuple(f"{status}_{unit}_count" for status in _STATUSES for unit in ("files", "rows"))
+_COUNTS = tuple(f"{status}_{unit}_count" for status in STATUSES for unit in ("files", "rows"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +177,7 @@ def _counts(
     records = pc.fill_null(batch.table["record_count"], 0).to_numpy()
     chosen = list(batch.sources)
     counts = {}
-    for name, value in _STATUSES.items():
+    for name, value in STATUSES.items():
         mine = status == value
         rows = np.zeros(len(sources), np.int64)
         np.add.at(rows, owners[mine], records[mine])  # exact, where `bincount` would round

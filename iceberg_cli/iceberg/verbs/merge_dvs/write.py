@@ -17,7 +17,7 @@ from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.field_summaries import sort_key, summary_of
-from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED, EXISTING, open_manifest
+from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED, EXISTING, STATUSES, open_manifest
 from iceberg_cli.iceberg.spec.manifest_writer import entry_blocks, manifest_header
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
@@ -38,7 +38,6 @@ from iceberg_cli.iceberg.verbs.merge_dvs.rules import NEW, ManifestJob, Merge
 from iceberg_cli.plan.plan import StagedFile, Step, Task
 from iceberg_cli.storage.verified_put import put_checked
 
-_STATUSES: Final = {"added": ADDED, "existing": EXISTING, "deleted": DELETED}
 _CODECS: Final = {
     "gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "none": "null", "uncompressed": "null",
 }  # fmt: skip
@@ -56,7 +55,7 @@ def list_row(
         metadata: the table's.
     """
     row: dict[str, Any] = {"content": 1, "partition_spec_id": spec.spec_id, "key_metadata": None}
-    for name, status in _STATUSES.items():
+    for name, status in STATUSES.items():
         mine = entries.filter(pc.equal(entries["status"], status))
         row |= {
             f"{name}_files_count": len(mine),
