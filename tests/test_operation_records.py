@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from functools import cache
 from typing import Any
 
 import pytest
@@ -27,7 +27,7 @@ from iceberg_cli.operation.records import (
     SweepOutcome,
     records_of,
 )
-from tests.golden.comparing import FOLDER
+from tests.golden.comparing import golden
 from tests.golden.journal_cases import JOURNALLED, records_in
 from tests.test_journal import BEGIN
 
@@ -37,30 +37,28 @@ KINDS: tuple[type[Record], ...] = (
 )
 
 
+@cache
+def written() -> list[Line]:
+    """The records of the golden journals."""
+    texts = (golden(f"journals/{name}.txt") for name in JOURNALLED)
+    documents = [json.loads(data) for text in texts for _, data in records_in(text)]
+    return [Line(kind=document["kind"], body=document["body"]) for document in documents]
+
+
 def test_every_record_that_was_ever_written_reads_and_is_written_the_same() -> None:
     """The golden journals have records of every kind, of both formats and every verb."""
-    seen: Counter[str] = Counter()
-    for name in JOURNALLED:
-        for _, data in records_in((FOLDER / f"journals/{name}.txt").read_text(encoding="utf-8")):
-            document = json.loads(data)
-            line = Line(kind=document["kind"], body=document["body"])
-            before = [] if line.kind == "begin" else [Line(kind="begin", body=BEGIN)]
-            record = records_of("op", [*before, line])[-1]
-            assert json.dumps(record.to_json()) == json.dumps(document["body"])
-            assert record.kind == line.kind
-            seen[line.kind] += 1
-    assert set(seen) == {kind.kind for kind in KINDS}
+    for line in written():
+        before = [] if line.kind == "begin" else [Line(kind="begin", body=BEGIN)]
+        record = records_of("op", [*before, line])[-1]
+        assert json.dumps(record.to_json()) == json.dumps(line.body)
+        assert record.kind == line.kind
+    assert {line.kind for line in written()} == {kind.kind for kind in KINDS}
 
 
+@cache
 def bodies() -> dict[str, dict[str, Any]]:
     """One body of each kind, from the golden journals: the one with the most fields."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in JOURNALLED:
-        for _, data in records_in((FOLDER / f"journals/{name}.txt").read_text(encoding="utf-8")):
-            document = json.loads(data)
-            if len(document["body"]) > len(found.get(document["kind"], ())):
-                found[document["kind"]] = document["body"]
-    return found
+    return {line.kind: dict(line.body) for line in sorted(written(), key=lambda line: len(line.body))}
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])

@@ -39,6 +39,11 @@ def as_made() -> bool:
     return made_with == versions()
 
 
+def golden(name: str) -> str:
+    """The text of a golden file."""
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
 def marked(text: str) -> str:
     """A golden text, or today's, without what another version of a library changes.
 

@@ -153,7 +153,7 @@ STATUSES = {
     "added": ADDED,
     "existing": EXISTING,
     "deleted": DELETED,
-}  # as counts of a manifest list name them
+}  # in the names of a manifest list's counts
 DATA, DELETES = 0, 1  # content of a manifest
 
 _BATCH_BYTES = 64 << 20  # of inflated blocks that are decoded at once; more would only cost memory
