@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -126,10 +127,7 @@ def _expire(
 
     first, *others = scripts or (Script(),)
     started = process(first, limits=limits or {})
-    if few_rows:
-        with few_rows_in_a_part():
-            tape.run("expire-snapshots", lambda: started.dies(lambda: tape.run("runs", started.expire)))
-    else:
+    with few_rows_in_a_part() if few_rows else nullcontext():
         tape.run("expire-snapshots", lambda: started.dies(lambda: tape.run("runs", started.expire)))
     for script in others:
         scene.world.now_ms += HOUR_MS

@@ -149,11 +149,8 @@ __all__ = [
 ]
 
 EXISTING, ADDED, DELETED = 0, 1, 2  # status
-STATUSES = {
-    "added": ADDED,
-    "existing": EXISTING,
-    "deleted": DELETED,
-}  # in the names of a manifest list's counts
+# By their names in the counts of a manifest list.
+STATUSES = {"added": ADDED, "existing": EXISTING, "deleted": DELETED}
 DATA, DELETES = 0, 1  # content of a manifest
 
 _BATCH_BYTES = 64 << 20  # of inflated blocks that are decoded at once; more would only cost memory
