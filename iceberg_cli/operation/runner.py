@@ -467,14 +467,13 @@ class OperationRun:
         *_, (name, state) = operation.steps.items()
         if state.removals_file is None:
             return None
-        step = next(step for step in self.shown.steps if step.name == name)
-        if not self._sweep_of(step, state.removals_file).fails_as_before(state):
+        if not self._sweep_of(name, state.removals_file).fails_as_before(state):
             return None
         return self._report("partial", started_ms)
 
-    def _sweep_of(self, step: Step, removals_file: str) -> Sweep:
+    def _sweep_of(self, step: str, removals_file: str) -> Sweep:
         return Sweep(
-            step=step.name,
+            step=step,
             plan=self.shown,
             removals=self._removals(removals_file),
             table=self.table,
@@ -493,7 +492,7 @@ class OperationRun:
             return True
         if state.sweep_after_ms is not None and self.runtime.now_ms() < state.sweep_after_ms:
             return False
-        sweep = self._sweep_of(step, state.removals_file)
+        sweep = self._sweep_of(step.name, state.removals_file)
         swept = sweep.run(state)
         self.kept_again += sweep.kept_again
         if sweep.note:

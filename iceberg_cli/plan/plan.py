@@ -6,7 +6,7 @@ The JSON form is `plan/2` of the command line. Snapshot ids and other 64-bit ids
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -204,29 +204,27 @@ class Plan:
         return "a decision with no way back" if decision else self.early
 
     @property
+    def updates(self) -> Iterator[Mapping[str, Any]]:
+        """The updates of its commits, in order."""
+        return (update for step in self.steps if step.change is not None for update in step.change.updates)
+
+    @property
     def removed_snapshot_ids(self) -> frozenset[int]:
         """The snapshots that its commits remove (Iceberg)."""
-        changes = (step.change for step in self.steps if step.change is not None)
-        updates = (update for change in changes for update in change.updates)
-        return frozenset(snapshot_id for update in updates for snapshot_id in update.get(SNAPSHOT_IDS, ()))
+        return frozenset(
+            snapshot_id for update in self.updates for snapshot_id in update.get(SNAPSHOT_IDS, ())
+        )
 
     @property
     def format_version(self) -> int | None:
         """The format version that it upgrades the table to, if it does."""
-        found = (
-            update["format-version"]
-            for step in self.steps
-            if step.change is not None
-            for update in step.change.updates
-            if update.get("action") == "upgrade-format-version"
-        )
-        return next(found, None)
+        upgrades = (update for update in self.updates if update.get("action") == "upgrade-format-version")
+        return next((upgrade["format-version"] for upgrade in upgrades), None)
 
     @property
     def new_protocol(self) -> bool:
         """Whether it changes what a client must know to read or write the table (Delta)."""
-        changes = (step.change for step in self.steps if step.change is not None)
-        return any("protocol" in update for change in changes for update in change.updates)
+        return any("protocol" in update for update in self.updates)
 
     def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
         """The `plan/2` document, the same for the same plan."""

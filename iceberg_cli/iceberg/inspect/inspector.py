@@ -22,6 +22,7 @@ from iceberg_cli.iceberg.inspect.summary import (
 )
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.iceberg.spec.encryption import check_plain_list
 from iceberg_cli.iceberg.table import base_of
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 
@@ -145,15 +146,15 @@ class TableInspector:
         """The verbs that `plan` would find due, decided without reading a manifest."""
         table = self.table
         try:
-            policy = expire_snapshots.ExpirePolicy()
+            for snapshot in table.metadata.snapshots:
+                check_plain_list(snapshot)
             plan = expire_snapshots.plan(
                 table.metadata,
-                policy,
+                expire_snapshots.ExpirePolicy(),
                 base=base_of(table.metadata, table.metadata_location),
                 table=table.describe(),
                 as_of_ms=self.as_of_ms,
             )
-            expire_snapshots.reach_of(table.metadata, policy, plan)
         except Refused:
             return  # a snapshot is encrypted: `plan` says so
         if plan.due:

@@ -304,7 +304,7 @@ def _steps(
             names_of_features = (FEATURE, DOMAIN_FEATURE)
             updates = upgrade.updates_for(snapshot.protocol, snapshot.metadata, names_of_features)
             change = Change(updates=updates)
-        elif again and not _declared(snapshot):
+        elif again and DECLARE in names:
             # Without the feature no file may get ids. The step is made once `declare` has committed; where another
             # writer dropped the feature after that, it does nothing.
             requires = _DECLARED

@@ -79,7 +79,7 @@ class MergeBuild:
         """
         targets = [task for task in self.outputs if task in paths]
         places = [place for task in targets for place in self.outputs[task].places.tolist()]
-        frames = _frames(self.table, self, np.array(places, np.int64))
+        frames = _frames(self, np.array(places, np.int64))
         staged = {}
         for task in targets:
             output = self.outputs[task]
@@ -88,14 +88,14 @@ class MergeBuild:
         return staged
 
 
-def _frames(table: DeltaTable, work: MergeBuild, places: Int64s) -> Iterator[bytes]:
+def _frames(build: MergeBuild, places: Int64s) -> Iterator[bytes]:
     """The frames of vectors, checked, in the order of `places`: those in files by file, those in the log last."""
-    found = work.found
+    found = build.found
     in_files = places[found.file[places] != INLINE]
     files, starts = np.unique(found.file[in_files], return_index=True)
     stops = [*starts.tolist(), len(in_files)][1:]
     items = [
-        (found.paths[file], int(work.file_bytes[file]), start, stop)
+        (found.paths[file], int(build.file_bytes[file]), start, stop)
         for file, start, stop in zip(files.tolist(), starts.tolist(), stops, strict=True)
     ]
     descriptors = found.descriptors(in_files)
@@ -109,13 +109,13 @@ def _frames(table: DeltaTable, work: MergeBuild, places: Int64s) -> Iterator[byt
             ]
         )
 
-    batches = table.engine.scan(
+    batches = build.table.engine.scan(
         items,
         lambda item: Source(item[0], item[1]),
         lambda _, data: data,
         parse,
         phase="reading deletion vectors",
-        on_event=table.on_event,
+        on_event=build.table.on_event,
     )
     for batch in batches:
         for frames in batch:

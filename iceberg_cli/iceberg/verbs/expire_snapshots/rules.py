@@ -232,8 +232,7 @@ def reach_of(metadata: TableMetadata, policy: ExpirePolicy, plan: Plan) -> Mappi
     """
     if policy.cleanup == "none":
         return {}
-    kept = {snapshot.snapshot_id for snapshot in metadata.snapshots} - plan.removed_snapshot_ids
-    return {_STEP: reach(metadata, kept, content=policy.cleanup == "all")}
+    return {_STEP: reach(metadata, plan.removed_snapshot_ids, content=policy.cleanup == "all")}
 
 
 def _lasting(policy: ExpirePolicy, judgement: Judgement) -> tuple[str, ...]:
@@ -337,22 +336,19 @@ def _dropped_metadata(
     return tuple(verdicts)
 
 
-def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) -> ReachQuestion:
-    """A scan for the files that are reachable only from snapshots that are not in `kept_ids`.
+def reach(metadata: TableMetadata, removed_ids: Collection[int], *, content: bool) -> ReachQuestion:
+    """A scan for the files that are reachable only from the snapshots that are removed.
 
     Raises:
         Refused: the manifest list of a snapshot is encrypted.
     """
-    expired = [s for s in metadata.snapshots if s.snapshot_id not in kept_ids]
-    kept = [s for s in metadata.snapshots if s.snapshot_id in kept_ids]
     statistics = [(s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.statistics]
     statistics += [
         (s.snapshot_id, s.statistics_path, s.file_size_in_bytes) for s in metadata.partition_statistics
     ]
-    gone = {s.snapshot_id for s in expired}
     return ReachQuestion(
-        expired=tuple(snapshot_files(s) for s in expired),
-        kept=tuple(snapshot_files(s) for s in kept),
+        expired=tuple(snapshot_files(s) for s in metadata.snapshots if s.snapshot_id in removed_ids),
+        kept=tuple(snapshot_files(s) for s in metadata.snapshots if s.snapshot_id not in removed_ids),
         expired_files=tuple(
             NamedFile(
                 path=path,
@@ -361,8 +357,8 @@ def reach(metadata: TableMetadata, kept_ids: Collection[int], *, content: bool) 
                 reason=f"statistics of expired snapshot {snapshot_id}",
             )
             for snapshot_id, path, size_bytes in statistics
-            if snapshot_id in gone
+            if snapshot_id in removed_ids
         ),
-        kept_files=frozenset(path for snapshot_id, path, _ in statistics if snapshot_id not in gone),
+        kept_files=frozenset(path for snapshot_id, path, _ in statistics if snapshot_id not in removed_ids),
         content=content,
     )

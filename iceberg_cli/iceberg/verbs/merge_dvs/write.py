@@ -23,7 +23,6 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.schema import Schema
 from iceberg_cli.iceberg.spec.transforms import parse, result_type
-from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import Puffins
 from iceberg_cli.iceberg.verbs.merge_dvs.distributed import build_puffins_on_workers
 from iceberg_cli.iceberg.verbs.merge_dvs.entries import (
@@ -144,17 +143,17 @@ class MergeBuild:
         Raises:
             CorruptFile: what was read back is not what was planned. BackendUnavailable: workers did not write all.
         """
-        table = self.reader.table
-        _puffins(table, self, paths)
+        _puffins(self, paths)
         staged = {task: StagedFile(path=paths[task]) for task, _, _ in self.made.puffins if task in paths}
         for job in self.made.manifests:
             if job.task in paths:
-                staged[job.task] = _manifest(table, self, job, paths[job.task])
+                staged[job.task] = _manifest(self, job, paths[job.task])
         return staged
 
 
-def _puffins(table: IcebergTable, work: MergeBuild, paths: Mapping[Task, str]) -> None:
+def _puffins(work: MergeBuild, paths: Mapping[Task, str]) -> None:
     """Write Puffin files and remember where they are. Workers write them by themselves, where there are any."""
+    table = work.reader.table
     own_tasks = [(task, start, stop) for task, start, stop in work.made.puffins if task in paths]
     if isinstance(table.engine, ShuffleEngine):
         sizes = build_puffins_on_workers(
@@ -187,7 +186,8 @@ def _blobs(work: MergeBuild, outputs: pa.Table) -> list[bytes]:
     ]
 
 
-def _manifest(table: IcebergTable, work: MergeBuild, job: ManifestJob, path: str) -> StagedFile:
+def _manifest(work: MergeBuild, job: ManifestJob, path: str) -> StagedFile:
+    storage = work.reader.table.storage
     spec = work.metadata.partition_spec(job.spec_id)
     assert spec is not None
     text, header = manifest_header(
@@ -205,12 +205,12 @@ def _manifest(table: IcebergTable, work: MergeBuild, job: ManifestJob, path: str
         row = list_row(entries, tuples.values(), spec, work.metadata)
     except (ValueError, OverflowError, pa.ArrowException) as error:
         raise CorruptFile(_manifest_of(work, keys), "field partition", str(error)) from error
-    values = pa.concat_arrays([added, *_carried(table, work, job, old, text)])
+    values = pa.concat_arrays([added, *_carried(work, job, old, text)])
     codec, sync = manifest_codec(work.metadata), hashlib.sha256(path.encode()).digest()[:SYNC_BYTES]
     start = container_header(text, header, codec=codec, sync=sync)
     data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
-    table.storage.put_if_absent(path, data)
-    check_manifest(table.storage.read(path), data, path, row, values, entries)
+    storage.put_if_absent(path, data)
+    check_manifest(storage.read(path), data, path, row, values, entries)
     return StagedFile(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
 
 
@@ -273,9 +273,7 @@ def _identities(vectors: pa.Table, old: pa.Table) -> pa.Table:
     return pa.concat_tables([pa.table(columns, schema=IDENTITY_SCHEMA) for columns in (added, carried)])
 
 
-def _carried(
-    table: IcebergTable, work: MergeBuild, job: ManifestJob, old: pa.Table, schema_text: str
-) -> list[pa.Array]:
+def _carried(work: MergeBuild, job: ManifestJob, old: pa.Table, schema_text: str) -> list[pa.Array]:
     """The encodings of `old`, manifest by manifest."""
     going = old.filter(old["removed"])
     owners, places = going["manifest"].to_numpy(), going["entry"].to_numpy()
@@ -284,6 +282,7 @@ def _carried(
     rows = work.reader.rows.take(pa.array(job.replaced, pa.int64()))
     sources = dict(zip(job.replaced, sources_of(rows), strict=True))
     found: dict[int, list[pa.Array]] = {row: [] for row in job.replaced}
+    table = work.reader.table
     for batch in table.engine.scan(
         job.replaced,
         lambda row: Source(sources[row].path, sources[row].length or 0),

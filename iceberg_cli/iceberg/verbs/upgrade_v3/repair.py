@@ -224,8 +224,7 @@ def _expire_step(gone: set[int], dropped: Sequence[str], heads: Sequence[BranchH
 
 def _reach(metadata: TableMetadata, gone: set[int], heads: Sequence[BranchHead]) -> ReachQuestion:
     """A scan for the files that are reachable only from snapshots that go."""
-    kept = {snapshot.snapshot_id for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone}
-    question = expire_snapshots.reach(metadata, kept, content=True)
+    question = expire_snapshots.reach(metadata, gone, content=True)
     # The snapshots that replace these heads do not exist yet, and will list the same manifests.
     again = tuple(
         SnapshotFiles(
