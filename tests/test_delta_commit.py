@@ -290,7 +290,7 @@ def test_a_table_whose_writers_must_know_more_is_read_and_never_written_to(
     plan = a_plan(table, [])
     assert feature in table.blocked(plan).blocked_by[0]
     with pytest.raises(Refused, match=feature):
-        table.not_live(Removals.none(), [], plan=plan)
+        table.unreachable(Removals.none(), [], plan=plan)
 
 
 def test_a_writer_feature_that_comes_later_stops_the_commit_and_the_sweep(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_writer_feature_that_comes_later_stops_the_commit_and_the_sweep(tmp_pa
     protocol = a_protocol(1, 7, writer_features=["fromTheFuture"])
     Path(f"{root}/_delta_log/{1:020d}.json").write_text(json.dumps(protocol) + "\n")
     with pytest.raises(Refused, match="fromTheFuture"):
-        table.not_live(Removals.none(), [], plan=a_plan(table, []))
+        table.unreachable(Removals.none(), [], plan=a_plan(table, []))
     with pytest.raises(Refused, match="fromTheFuture"):
         attempt_of(table, step_of())
 
@@ -328,11 +328,11 @@ def test_the_bytes_of_a_commit_are_kept_until_its_outcome_is_known(tmp_path: Pat
         scratch=attempt.temporary_files,
         own_files=(),
     )
-    table.put(attempt.files)
+    table.workspace.put(attempt.files)
     again = table.rebind(step, intent)
     assert again is not None
     assert replace(again, files=attempt.files) == attempt
-    table.discard(attempt.temporary_files, marks=[attempt.commit.commit_uuid])
+    table.workspace.discard(attempt.temporary_files, marks=[attempt.commit.commit_uuid])
     bare = table.rebind(step, intent)
     assert bare is not None
     assert isinstance(table.commit(bare), Unknown)
@@ -370,7 +370,7 @@ def a_plan(table: DeltaTable, rows: Sequence[tuple[str, str]], **options: int) -
     found = pa.Table.from_pylist(
         [dict(zip(SCHEMA.names, row, strict=True)) for row in columns], schema=SCHEMA
     )
-    return table.resolve(plan, found)
+    return table.with_removals(table.blocked(plan), found)
 
 
 def test_removals_outside_the_tables_folder_stay_and_are_told_of(tmp_path: Path) -> None:
@@ -395,19 +395,19 @@ def test_a_file_that_came_back_before_its_deletion_is_not_deleted(tmp_path: Path
     table = opened(root)
     plan = a_plan(table, [(f"{root}/a", "data_file"), (f"{root}/b", "data_file")])
     assert plan.removals is not None
-    assert table.not_live(plan.removals, [0, 1], plan=plan) == [0, 1]
+    assert table.unreachable(plan.removals, [0, 1], plan=plan) == [0, 1]
     add = json.dumps(an_add(path="a"))
     Path(f"{root}/_delta_log/{2:020d}.json").write_text(f"{add}\n")
-    assert table.not_live(plan.removals, [0, 1], plan=plan) == [1]
+    assert table.unreachable(plan.removals, [0, 1], plan=plan) == [1]
 
 
 def test_a_deletion_vector_file_has_the_name_that_its_descriptor_gives(tmp_path: Path) -> None:
     table = opened(a_root(tmp_path, []))
     operation_id = str(uuid.uuid4())
-    path = table.staging_path(f"{operation_id}-3", Task(name="vectors-0", kind=DELETION_VECTOR))
+    path = table.workspace.staging_path(f"{operation_id}-3", Task(name="vectors-0", kind=DELETION_VECTOR))
     found = uuid.UUID(Path(path).stem.removeprefix("deletion_vector_"))
     assert dv_path("u", z85_encode(found.bytes), table.location) == path
-    other = table.staging_path(f"{operation_id}-4", Task(name="vectors-0", kind=DELETION_VECTOR))
+    other = table.workspace.staging_path(f"{operation_id}-4", Task(name="vectors-0", kind=DELETION_VECTOR))
     assert other != path  # a name is used once
 
 
@@ -415,8 +415,11 @@ def test_files_of_the_log_are_staged_under_their_own_names(tmp_path: Path) -> No
     table = opened(a_root(tmp_path, []))
     classic = Task(name=f"{0:020d}.checkpoint.parquet", kind="checkpoint")
     sidecar = Task(name="_sidecars/{uuid}.parquet", kind="sidecar")
-    assert table.staging_path("op-1", classic) == f"{table.location}/_delta_log/{0:020d}.checkpoint.parquet"
-    name = Path(table.staging_path("op-1", sidecar))
+    assert (
+        table.workspace.staging_path("op-1", classic)
+        == f"{table.location}/_delta_log/{0:020d}.checkpoint.parquet"
+    )
+    name = Path(table.workspace.staging_path("op-1", sidecar))
     assert name.parent == Path(table.location, "_delta_log", "_sidecars")
     assert is_marked(name.stem, "op")
 
@@ -426,18 +429,18 @@ def test_only_files_with_a_proof_are_discarded_and_none_that_the_table_names(tmp
     root = a_root(tmp_path, [a_protocol_with("deletionVectors"), a_metadata()])
     table = opened(root)
     unused, named = (
-        table.staging_path(f"{operation_id}-{number}", Task(name="v", kind=DELETION_VECTOR))
+        table.workspace.staging_path(f"{operation_id}-{number}", Task(name="v", kind=DELETION_VECTOR))
         for number in (1, 2)
     )
     foreign = f"{root}/deletion_vector_{uuid.uuid4()}.bin"
     below = f"{root}/sub/{Path(unused).name}"
     checkpoint = f"{root}/_delta_log/{0:020d}.checkpoint.{Path(unused).stem[-36:]}.parquet"
     data = f"{root}/{operation_id}.parquet"
-    table.put(dict.fromkeys((unused, named, foreign, below, checkpoint, data), b"x"))
+    table.workspace.put(dict.fromkeys((unused, named, foreign, below, checkpoint, data), b"x"))
     vector = z85_encode(uuid.UUID(Path(named).stem[-36:]).bytes)
     add = json.dumps(an_add(dv=a_dv(name=vector)))
     Path(f"{root}/_delta_log/{1:020d}.json").write_text(f"{add}\n")
-    table.discard([unused, named, foreign, below, checkpoint, data], marks=[operation_id])
+    table.workspace.discard([unused, named, foreign, below, checkpoint, data], marks=[operation_id])
     left = {str(path) for path in Path(root).rglob("*") if path.is_file()}
     assert {named, foreign, below, checkpoint, data} <= left
     assert unused not in left
@@ -453,7 +456,7 @@ def test_folders_that_a_deletion_empties_go_and_no_others(tmp_path: Path) -> Non
         path.write_bytes(b"x")
     (root / "empty").mkdir()
     going = [str(root / name) for name in ("p=1/q=1/a", "p=1/q=2/b", "p=2/c", "p=3/q=1/d", "plain")]
-    assert table.delete(going) == {}
+    assert table.workspace.delete(going) == {}
     assert sorted(
         str(path.relative_to(root)) for path in root.rglob("*") if "_delta_log" not in str(path)
     ) == [
@@ -492,20 +495,20 @@ def test_a_table_in_an_object_store_is_committed_to_and_keeps_its_journals_there
         assert isinstance(table, DeltaTable)
         assert table.location == root
     attempt = attempt_of(table, step_of(draft=CommitDraft(adds=adds(an_add()))))
-    table.put(attempt.files)
+    table.workspace.put(attempt.files)
     assert isinstance(table.commit(attempt), Committed)
     assert table.load().version == "1"
     assert table.snapshot.adds["path"].to_pylist() == ["part-0.parquet"]
-    assert table.open_operations() == ["an-operation"]
-    table.discard(attempt.temporary_files, marks=[attempt.commit.commit_uuid])
-    assert table.open_operations() == []
+    assert table.workspace.open_operations() == ["an-operation"]
+    table.workspace.discard(attempt.temporary_files, marks=[attempt.commit.commit_uuid])
+    assert table.workspace.open_operations() == []
 
 
 def test_journals_are_kept_in_the_tables_folder(tmp_path: Path) -> None:
     table = opened(a_root(tmp_path, []))
-    journal = table.journal("an-operation")
+    journal = table.workspace.journal("an-operation")
     append(journal, "begin", {"version": 1})
-    assert table.open_operations() == ["an-operation"]
+    assert table.workspace.open_operations() == ["an-operation"]
     assert Path(table.location, "_iceberg_cli/ops/an-operation/000000.json").is_file()
-    table.forget("an-operation")
-    assert table.open_operations() == []
+    table.workspace.forget("an-operation")
+    assert table.workspace.open_operations() == []

@@ -409,7 +409,7 @@ def test_protection_that_is_asked_for_between_plan_and_deletion_is_heeded(tmp_pa
     a_log(root, [asked], first=4)
     removals = plan.removals
     assert removals is not None
-    assert table.not_live(removals, range(removals.count), plan=plan) == []
+    assert table.unreachable(removals, range(removals.count), plan=plan) == []
     assert files <= in_log(root)
 
 
@@ -420,7 +420,7 @@ def test_nothing_goes_once_the_checkpoint_that_stands_for_it_is_gone(tmp_path: P
     removals = plan.removals
     assert removals is not None
     assert removals.count == 4
-    assert opened(root).not_live(removals, range(removals.count), plan=plan) == []
+    assert opened(root).unreachable(removals, range(removals.count), plan=plan) == []
 
 
 # -- sidecars --------------------------------------------------------------------------------------------------
@@ -482,7 +482,7 @@ def test_no_sidecar_goes_where_a_checkpoint_cannot_be_read(tmp_path: Path) -> No
     assert removals is not None
     start, stop = removals.of_step("sidecar cleanup")
     with pytest.raises(CorruptFile, match=top_level_name(4, "bb")):
-        opened(root).not_live(removals, range(start, stop), plan=listed)
+        opened(root).unreachable(removals, range(start, stop), plan=listed)
 
 
 def test_what_a_checkpoint_names_is_not_known_once_it_is_gone(tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ def test_sidecars_wait_for_the_checkpoint_that_names_them(tmp_path: Path) -> Non
     assert removals is not None
     start, stop = removals.of_step("sidecar cleanup")
     assert stop > start
-    assert opened(root).not_live(removals, range(start, stop), plan=plan) == []
+    assert opened(root).unreachable(removals, range(start, stop), plan=plan) == []
 
 
 # -- a checkpoint of our own -----------------------------------------------------------------------------------

@@ -275,7 +275,7 @@ def test_the_hint_is_not_moved_back_where_another_writer_is_ahead(tmp_path: Path
     table, made = prepared(tmp_path)
     table.load()
     step = made.plan.steps[0]
-    paths = {task: table.staging_path("operation-1", task) for task in step.tasks}
+    paths = {task: table.workspace.staging_path("operation-1", task) for task in step.tasks}
     write_commit(tmp_path, 1, a_commit(an_add(path="b")))
     write_log_file(tmp_path, "_last_checkpoint", b'{"version":1,"size":4}')
     made.build(step, paths)

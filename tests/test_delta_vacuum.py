@@ -535,7 +535,7 @@ def test_the_second_look_keeps_what_the_table_needs_by_now_and_what_no_plan_may_
     removals = plan.removals
     assert removals is not None
     a_log(tmp_path, [an_add(path=name) for name in names[:2]], [a_remove(path="again-and-gone")], first=2)
-    rows = opened(tmp_path).not_live(removals, range(removals.count), plan=plan)
+    rows = opened(tmp_path).unreachable(removals, range(removals.count), plan=plan)
     assert [removals.table["path"][row].as_py() for row in rows] == [str(tmp_path / n) for n in names[2:]]
     hidden_file = a_file(tmp_path, "_hidden/gone")
     paths = [str(hidden_file), str(tmp_path / LOG / f"{0:020}.json"), str(tmp_path.parent / "elsewhere")]
@@ -546,7 +546,7 @@ def test_the_second_look_keeps_what_the_table_needs_by_now_and_what_no_plan_may_
         .append_column("as_written", pa.array(paths))
         .select(removals.table.column_names)
     )
-    assert opened(tmp_path).not_live(forged, range(3), plan=plan) == []
+    assert opened(tmp_path).unreachable(forged, range(3), plan=plan) == []
 
 
 # -- what commits removed that are young -----------------------------------------------------------------------
@@ -604,8 +604,8 @@ def test_the_second_look_keeps_what_young_commits_removed(tmp_path: Path) -> Non
     assert removals is not None
     rows = range(2)
     assert [removals.table["path"][row].as_py() for row in rows] == [f"{root}/x", f"{root}/y"]
-    assert opened(root).not_live(removals, rows, plan=short) == [0, 1]
-    assert opened(root).not_live(removals, rows, plan=long) == [0]
+    assert opened(root).unreachable(removals, rows, plan=short) == [0, 1]
+    assert opened(root).unreachable(removals, rows, plan=long) == [0]
 
 
 def test_a_log_that_ends_after_the_cut_off_keeps_by_tombstones_alone_and_the_plan_warns(
@@ -1053,7 +1053,7 @@ def test_lite_mode_records_nothing_before_its_last_deletion(tmp_path: Path) -> N
     report = apply(prepared(root, mode="lite"), table, VERB, a_shell(limit_deletes=1))
     assert report.status == "partial"
     assert not (root / LOG / "_last_vacuum_info").exists()
-    (operation,) = table.open_operations()
+    (operation,) = table.workspace.open_operations()
     assert resume(table, operation, a_shell(), verbs={VERB.name: VERB}).status == "done"
     assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 4}
 

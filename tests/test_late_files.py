@@ -67,7 +67,7 @@ def rewrite(root: Path, engine: Any = None) -> None:
 
 def resumed(root: Path, *, after_ms: int) -> str:
     table = opened(root)
-    (operation_id,) = table.open_operations()
+    (operation_id,) = table.workspace.open_operations()
     return resume(table, operation_id, shell_at(after_ms), verbs=verbs_of(table)).status
 
 
@@ -115,7 +115,7 @@ def test_whoever_abandons_the_operation_does_not_wait(
     if after_resume:
         resumed(root, after_ms=0)
     table = opened(root)
-    (operation_id,) = table.open_operations()
+    (operation_id,) = table.workspace.open_operations()
     abandon(table, operation_id, shell_at(5))
     assert listing(root) == before
 
@@ -127,7 +127,7 @@ def test_meanwhile_other_runs_commit_and_their_files_stay(
     entries = live_entries(of_folder(root))
     resumed(root, after_ms=0)
     rewrite(root, HereExchanging(LocalStorage()))
-    assert len(opened(root).open_operations()) == 1
+    assert len(opened(root).workspace.open_operations()) == 1
     after = listing_of_table(root)
     assert before.keys() < after.keys()
     Path(path).write_bytes(data)
@@ -212,4 +212,4 @@ def test_a_driver_that_writes_alone_leaves_nothing_to_wait_for(tmp_path: Path) -
     root = tmp_path / "t"
     a_lot(2, storage=LocalStorage(), location=str(root)).table()
     rewrite(root)
-    assert opened(root).open_operations() == []
+    assert opened(root).workspace.open_operations() == []

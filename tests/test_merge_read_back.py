@@ -40,7 +40,7 @@ def build(folder: Path, change: Callable[[bytes], bytes]) -> None:
     planned = VERB.plan(table, MergePolicy(), as_of_ms=0)
     (step,) = planned.plan.steps
     table.storage = SpoilingStorage(change)
-    planned.build(step, {task: table.staging_path("m", task) for task in step.tasks})
+    planned.build(step, {task: table.workspace.staging_path("m", task) for task in step.tasks})
 
 
 def test_a_new_puffin_file_that_reads_back_as_written_is_accepted(tmp_path: Path) -> None:

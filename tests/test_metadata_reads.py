@@ -31,7 +31,7 @@ def test_a_version_that_was_read_ahead_is_not_taken_for_the_one_after_it(tmp_pat
     loaded = table.metadata_location
     made.snapshot(10, "m9", parent=9)
     made.publish(main=10, name="v2.metadata.json")
-    table.discard([f"{made.location}/metadata/.iceberg-cli-mark.tmp"], marks=["mark"])
+    table.workspace.discard([f"{made.location}/metadata/.iceberg-cli-mark.tmp"], marks=["mark"])
     assert table.metadata_location == loaded
     assert table.metadata.current_snapshot_id == 9
     made.snapshot(11, "m9", parent=10)
@@ -44,7 +44,7 @@ def test_a_file_that_only_a_newer_version_names_is_not_discarded(tmp_path: Path)
     made = a_history(str(tmp_path / "t"))
     table, _ = opened(made.location, None)
     newest = made.publish(main=9, name="v2.metadata.json")
-    table.discard([newest], marks=["v2"])
+    table.workspace.discard([newest], marks=["v2"])
     assert Path(newest).exists()
 
 

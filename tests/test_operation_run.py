@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
@@ -75,9 +75,10 @@ class WatchedJournal(Journal):
 
 
 class RunTable:
-    """The table port in memory. `trace` has what was done, in order; `before` what happens around it."""
+    """The table port in memory, and its workspace.
 
-    location = "/t"
+    `trace` has what was done, in order; `before` what happens around it.
+    """
 
     def __init__(self, trace: list[str]) -> None:
         self.trace = trace
@@ -101,6 +102,10 @@ class RunTable:
         self.discarded: list[tuple[list[str], list[str]]] = []  # paths, marks
         self.deleted: list[str] = []
         self.stuck: dict[str, str] = {}
+
+    @property
+    def workspace(self) -> Self:
+        return self
 
     def note(self, what: str) -> None:
         self.before.pop(what, lambda: None)()
@@ -175,7 +180,7 @@ class RunTable:
         made = self.bind(step, {}, timestamp_ms=0, commit_uuid="", operation_id="op", mark="again")
         return replace(made, target=intent.metadata_location)
 
-    def not_live(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+    def unreachable(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         assert plan.verb == "expire-snapshots"
         return [row for row in rows if row]  # the first of all is reached again
 

@@ -28,6 +28,7 @@ from iceberg_cli.iceberg.reachability.scan import Reachability, held_or_sorted
 from iceberg_cli.iceberg.reachability.values import ManifestQuestion
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation import removal_parts
+from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.removal_parts import collected
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.removal_rows import SCHEMA
@@ -236,8 +237,13 @@ def test_files_of_others_are_left_out_of_every_part_and_counted_once(made: Made)
 
     tables = iter([rows("/a", "/own/1"), rows("/b", "/c"), rows("/own/2"), rows(), rows("/d", "/e", "/f")])
     roots = Roots.of(["/own"])
-    plan = opened(made).with_own_removals(
-        a_plan(removals=Removals.none()), tables, own, roots=roots, locations=["/own"]
+    plan = with_own_removals(
+        a_plan(removals=Removals.none()),
+        tables,
+        own,
+        storage=opened(made).storage,
+        roots=roots,
+        locations=["/own"],
     )
     assert plan.removals is not None
     assert plan.removals.table["path"].to_pylist() == ["/own/1", "/own/2"]

@@ -68,10 +68,10 @@ def dies_before_it_commits(root: Path, verb: str, **policy: Any) -> set[Path]:
 
 def resumed(root: Path, *, after_ms: int) -> Report:
     table = opened(root)
-    (operation_id,) = table.open_operations()
+    (operation_id,) = table.workspace.open_operations()
     runtime = replace(a_shell(), now_ms=lambda: NOW_MS + after_ms)
     report = resume(table, operation_id, runtime, verbs=verbs_of(table))
-    assert opened(root).open_operations() == []
+    assert opened(root).workspace.open_operations() == []
     return report
 
 
@@ -172,4 +172,4 @@ def test_a_delta_commit_that_stood_still_for_days_says_when_it_really_removed_fi
     assert removal_times(root) == {NOW_MS + 10 * DAY_MS}
     (now,) = vector_files(root)
     assert now.exists()
-    assert opened(root).open_operations() == []
+    assert opened(root).workspace.open_operations() == []

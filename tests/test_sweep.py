@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
@@ -28,7 +28,7 @@ FIRST = 2  # row of the step `main`; those before are another step's
 
 
 class SweptTable:
-    """The table port, as far as a sweep needs it."""
+    """The table port and its workspace, as far as a sweep needs it."""
 
     def __init__(self) -> None:
         self.stuck: dict[int, str] = {}  # rows that do not go, with the reason
@@ -36,7 +36,11 @@ class SweptTable:
         self.error: tuple[int, IcebergCliError] | None = None  # from a row on
         self.asked: list[list[int]] = []  # rows of each deletion
 
-    def not_live(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+    @property
+    def workspace(self) -> Self:
+        return self
+
+    def unreachable(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         assert plan.verb == "expire-snapshots"
         if self.error and rows[-1] >= self.error[0]:
             raise self.error[1]

@@ -24,25 +24,23 @@ from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import (
     CHECKPOINT,
-    discardable,
     kept_commit,
     own_removals,
-    remove_empty_folders,
-    staging_path,
 )
 from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.features import supports, write_refusal
 from iceberg_cli.delta.spec.irregularities import clash_of
-from iceberg_cli.delta.spec.log import SIDECARS
 from iceberg_cli.delta.spec.snapshot import IN_COMMIT_TIMESTAMPS, Snapshot, has_in_commit_timestamps
+from iceberg_cli.delta.workspace import DeltaWorkspace
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.operation.nested_tables import NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.records import CommitIntent, SweepOutcome
 from iceberg_cli.operation.retries import Retries
-from iceberg_cli.operation.workspace import OpenTable
-from iceberg_cli.paths import Roots, scheme_of
+from iceberg_cli.operation.table import OpenTable
+from iceberg_cli.paths import Roots
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
@@ -68,7 +66,6 @@ class DeltaTable(OpenTable):
 
     format: ClassVar[Literal["delta"]] = "delta"
     send_again_ms: ClassVar[int | None] = 3_600_000  # a vacuum goes by the times that a commit's removes tell
-    takes_roots: ClassVar[bool] = False
     root: str
     committer: DeltaLogCommitter
     iceberg_files: Callable[[DeltaLog], IcebergReachability]
@@ -76,10 +73,17 @@ class DeltaTable(OpenTable):
     log: DeltaLog = field(init=False)
     _snapshot: Snapshot | None = None
     _reachability: DeltaReachability | None = None
+    _workspace: DeltaWorkspace = field(init=False)
 
     def __post_init__(self) -> None:
         """The log is read through the same storage and engine."""
         self.log = DeltaLog(self.storage, self.engine, self.root, self.on_event)
+        self._workspace = DeltaWorkspace(
+            storage=self.storage,
+            root=self.root,
+            loaded=lambda: self.snapshot,
+            newest=lambda: self.log.advance(self.snapshot),
+        )
 
     def use(self, engine: Engine) -> None:
         """Read with another engine from now on."""
@@ -93,22 +97,17 @@ class DeltaTable(OpenTable):
     # -- state -------------------------------------------------------------------------------------------------
 
     @property
+    def workspace(self) -> DeltaWorkspace:
+        """The files of its operations."""
+        return self._workspace
+
+    @property
     def snapshot(self) -> Snapshot:
         """The state as loaded last."""
         if self._snapshot is None:
             self.load()
         assert self._snapshot is not None
         return self._snapshot
-
-    @property
-    def location(self) -> str:
-        """The table's folder."""
-        return self.root
-
-    @property
-    def table_uuid(self) -> str:
-        """The id in the table's metadata."""
-        return self.snapshot.metadata.id
 
     def load(self) -> Base:
         """Look at the log, and read the commits that are new.
@@ -134,10 +133,6 @@ class DeltaTable(OpenTable):
     def roots(self) -> Roots:
         """The folder in which this table's files may be deleted; none where it is a whole bucket or disk."""
         return Roots.of([self.root], allowed=self.allow_roots)
-
-    def written_folders(self) -> list[str]:
-        """The table's folder, and those of its log and of sidecars."""
-        return [self.root, self.log.folder, f"{self.log.folder}/{SIDECARS}"]
 
     def read_only_reason(self) -> str | None:
         """Why this table, as loaded last, is not written to, or None."""
@@ -182,16 +177,26 @@ class DeltaTable(OpenTable):
             blocked_by=tuple(dict.fromkeys([*found.blocked_by, *reasons])),
         )
 
-    def resolve(self, plan: Plan, rows: pa.Table | None = None) -> Plan:
+    def resolve(self, plan: Plan) -> Plan:
+        """A plan by which no file goes, blocked where its steps are not carried out."""
+        return self.with_removals(self.blocked(plan), SCHEMA.empty_table())
+
+    def with_removals(self, plan: Plan, rows: pa.Table) -> Plan:
         """The plan with its removals: those of `rows` that are below the table's root.
 
         Args:
             plan: without removals.
-            rows: columns of `removal_rows.SCHEMA` in any order, each path once; None: no file goes.
+            rows: columns of `removal_rows.SCHEMA` in any order, each path once.
         """
-        table = (SCHEMA.empty_table() if rows is None else rows).select(SCHEMA.names).cast(SCHEMA)
-        own = partial(own_removals, root=self.root, roots=self.roots())
-        return self.with_own_removals(plan, [table], own, roots=self.roots(), locations=[self.root])
+        return with_own_removals(
+            plan,
+            [rows.select(SCHEMA.names).cast(SCHEMA)],
+            partial(own_removals, root=self.root, roots=self.roots()),
+            storage=self.storage,
+            roots=self.roots(),
+            locations=[self.root],
+            takes_roots=False,
+        )
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -236,7 +241,7 @@ class DeltaTable(OpenTable):
         """The number of files that the operation deleted before an unconditional step, which records it."""
         if not step.unconditional:
             return 0
-        swept = self.journal(operation_id).records(SweepOutcome)
+        swept = self.workspace.journal(operation_id).records(SweepOutcome)
         return sum(count for record in swept for count in record.by_kind.values())
 
     def rebind(self, step: Step, intent: CommitIntent) -> Attempt | None:  # noqa: ARG002 - the port's signature
@@ -286,7 +291,7 @@ class DeltaTable(OpenTable):
         """The other tables in the table's folder, as they are from now on."""
         return NestedTables(storage=self.storage, roots=[self.root], own=[self.root])
 
-    def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+    def unreachable(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         """Those of `rows` whose files are unreachable now by the rules of `plan`.
 
         Raises:
@@ -303,32 +308,6 @@ class DeltaTable(OpenTable):
         gone = pc.and_(self.reachability.deletable(self.snapshot, request, plan), own)
         gone = pc.and_(gone, self.nested_tables().holding(request["path"]).is_null())
         return [rows[int(place)] for place in gone.to_numpy(zero_copy_only=False).nonzero()[0]]
-
-    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Delete files, then the folders that they leave empty; the files still there, with the reason."""
-        kept = self.storage.delete(paths)
-        if scheme_of(self.root) == "file":
-            gone = [path for path in paths if path not in kept]
-            remove_empty_folders(self.storage, self.root, gone)
-        return kept
-
-    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
-        """Delete files that an operation wrote and that no version names; see `ownership.discardable`."""
-        canonical = [self.storage.canonical(path) for path in paths]
-        own = [path for path in canonical if discardable(path, self.root, marks=marks)]
-        if any(path.endswith(".bin") for path in own):
-            from iceberg_cli.delta.reachability import named_vectors
-
-            # The table as loaded stays: a plan was made of it.
-            named = named_vectors(self.log.advance(self.snapshot), self.root)
-            own = [path for path in own if path not in named]
-        self.storage.delete(own)
-
-    # -- staging -----------------------------------------------------------------------------------------------
-
-    def staging_path(self, mark: str, task: Task) -> str:
-        """Where a task's new file goes."""
-        return staging_path(self.root, mark, task)
 
 
 def _says_more_than_what_happened(change: Change | None) -> bool:

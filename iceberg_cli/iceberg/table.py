@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,12 +18,9 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Engine, ShuffleEngine
 from iceberg_cli.errors import (
-    BackendUnavailable,
-    CorruptFile,
     InvalidMetadata,
     Refused,
     TableNotFound,
-    UsageError,
 )
 from iceberg_cli.iceberg import ownership as own_files
 from iceberg_cli.iceberg.catalogs import Committer
@@ -37,11 +33,13 @@ from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.shared_folders import MetadataFiles, delta_owner
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.workspace import IcebergWorkspace
 from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.operation.retries import Retries
-from iceberg_cli.operation.workspace import OpenTable
+from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
@@ -75,6 +73,7 @@ class IcebergTable(OpenTable):
     )
     _neighbours: MetadataFiles = field(init=False)
     _reachability: Reachability = field(init=False)
+    _workspace: IcebergWorkspace = field(init=False)
 
     def __post_init__(self) -> None:
         """One memory of what was read, for the whole run."""
@@ -82,6 +81,12 @@ class IcebergTable(OpenTable):
             engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists
         )
         self._neighbours = MetadataFiles(storage=self.storage)
+        self._workspace = IcebergWorkspace(
+            storage=self.storage,
+            loaded=lambda: self.metadata,
+            newest=self._newest,
+            read_metadata=self.read_metadata,
+        )
 
     @property
     def workers_write(self) -> bool:  # type: ignore[override]
@@ -129,41 +134,17 @@ class IcebergTable(OpenTable):
     # -- state -------------------------------------------------------------------------------------------------
 
     @property
+    def workspace(self) -> IcebergWorkspace:
+        """The files of its operations."""
+        return self._workspace
+
+    @property
     def metadata(self) -> TableMetadata:
         """The state as loaded last."""
         if self._metadata is None:
             self.load()
         assert self._metadata is not None
         return self._metadata
-
-    @property
-    def location(self) -> str:
-        """The table's base location."""
-        return self.metadata.location
-
-    @property
-    def table_uuid(self) -> str:
-        """The UUID in the metadata, empty where a version 1 table has none."""
-        return self.metadata.table_uuid or ""
-
-    def earlier_locations(self) -> list[str]:
-        """Where this table was by its metadata log, without its location now.
-
-        The folder of metadata files lies in the location of its time, unless `write.metadata.path` puts it elsewhere:
-        then the oldest and the newest file in it that the log names are read for theirs.
-        """
-        found: dict[str, None] = {}
-        elsewhere = "write.metadata.path" in self.metadata.properties
-        for folder, files in own_files.earlier_folders(self.metadata).items():
-            location, _, name = folder.rpartition("/")
-            if name == "metadata" and not elsewhere:
-                found[location] = None
-                continue
-            for path in dict.fromkeys((files[0], files[-1])):
-                with suppress(TableNotFound, Refused, CorruptFile, BackendUnavailable, UsageError):
-                    found[canonical(self.read_metadata(path).location.rstrip("/"))] = None
-        found.pop(canonical(self.location.rstrip("/")), None)
-        return [*found]
 
     def load(self) -> Base:
         """Look at the pointer, and read what it points to if it has moved.
@@ -176,6 +157,11 @@ class IcebergTable(OpenTable):
             self._metadata = self._version(location)
             self.metadata_location, self._newer = location, None
         return base_of(self._metadata, location)
+
+    def _newest(self) -> tuple[str, TableMetadata]:
+        """Where the pointer points now, and the metadata there; what is loaded stays."""
+        location = self.committer.current()
+        return location, self._version(location)
 
     def _version(self, location: str) -> TableMetadata:
         """What the pointer names now, read once: a metadata file never changes under its name."""
@@ -290,10 +276,11 @@ class IcebergTable(OpenTable):
         warnings += self.notices()
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         nested = NestedFiles(self._nested_tables())
-        plan = self.with_own_removals(
+        plan = with_own_removals(
             plan,
             chain(*content, [pa.concat_tables(tables).cast(SCHEMA)]),
             partial(own_files.own_removals, roots=self.roots()),
+            storage=self.storage,
             roots=self.roots(),
             locations=own_files.folders(self.metadata),
             left_out=nested.left_out,
@@ -415,7 +402,7 @@ class IcebergTable(OpenTable):
 
     # -- sweep -------------------------------------------------------------------------------------------------
 
-    def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:  # noqa: ARG002 - no age
+    def unreachable(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:  # noqa: ARG002 - no age
         """Those of `rows` that the table, looked at now, does not reach, inside its own locations.
 
         Raises:
@@ -469,49 +456,6 @@ class IcebergTable(OpenTable):
             )
             self._live_location = self.metadata_location
         return self._live
-
-    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Delete files; the ones still there, with the reason."""
-        return self.storage.delete(paths)
-
-    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
-        """Delete files of this tool's own making, and nothing that could be another's or the table's.
-
-        Args:
-            paths: that nothing references.
-            marks: operation id or commit UUIDs; one of them is in each file's name.
-        """
-        if not paths:
-            return
-        # The table as loaded stays: a plan was made of it.
-        location = self.committer.current()
-        metadata = self._version(location)
-        self.storage.delete(
-            own_files.discardable(
-                paths,
-                metadata=metadata,
-                location=location,
-                marks=marks,
-                canonical=self.storage.canonical,
-                earlier=self.left_behind.values(),
-            )
-        )
-
-    # -- staging -----------------------------------------------------------------------------------------------
-
-    def staging_path(self, mark: str, task: Task) -> str:
-        """Where a task's new file goes: Puffin files among the data, the rest among the metadata."""
-        folder = self._data_folder() if task.kind == "puffin" else metadata_folder(self.metadata)
-        return f"{folder}/{mark}-{task.name}"
-
-    def _data_folder(self) -> str:
-        """Where new data and delete files go."""
-        own = self.metadata.properties.get("write.data.path")
-        return (own or f"{self.location.rstrip('/')}/data").rstrip("/")
-
-    def written_folders(self) -> list[str]:
-        """The folders of metadata and of data, and the table's own."""
-        return [metadata_folder(self.metadata), self._data_folder(), self.location]
 
 
 def base_of(metadata: TableMetadata, location: str) -> Base:

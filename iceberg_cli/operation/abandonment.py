@@ -29,7 +29,7 @@ def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | 
     Raises:
         Refused: its commit may still happen, so its outcome must be settled first.
     """
-    journal = table.journal(operation_id)
+    journal = table.workspace.journal(operation_id)
     operation = journal.operation()
     if operation is None or operation.closed is not None:
         journal.clean_up()
@@ -48,7 +48,7 @@ def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | 
         marks = journal.marks()
         for state in states:
             unreferenced = state.intent is None or state.outcome == "conflict"
-            table.discard([*state.leftovers, *(state.staged if unreferenced else ())], marks=marks)
+            table.workspace.discard([*state.leftovers, *(state.staged if unreferenced else ())], marks=marks)
     journal.close("abandoned")
     return orphans
 
@@ -121,7 +121,7 @@ def _needed_by_nobody(
     if found.note:
         return rows
     try:
-        return table.not_live(removals, rows, plan=plan)
+        return table.unreachable(removals, rows, plan=plan)
     except (CorruptFile, BackendUnavailable, Refused) as error:
         found.note = error.message
         return rows

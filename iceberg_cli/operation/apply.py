@@ -76,7 +76,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             f"Cannot apply this plan: it was made for table {plan.base.table_uuid}, "
             f"and {plan.table['name']} is {base.table_uuid}"
         )
-    journal = table.journal(operation_id)
+    journal = table.workspace.journal(operation_id)
     runtime.check_cancelled()
     removals = in_parts(plan.removals)
     plan, files = replace(plan, removals=removals), as_files(removals)
@@ -123,7 +123,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         As `apply`; CorruptFile for a journal or plan that cannot be read whole: nothing is deleted then.
     """
     started_ms = runtime.now_ms()
-    journal = table.journal(operation_id)
+    journal = table.workspace.journal(operation_id)
     operation = journal.operation()
     if operation is None or operation.closed is not None:
         journal.clean_up()
@@ -157,9 +157,13 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         if state.sweep_after_ms is not None and not state.done:
             check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
     marks = journal.marks()
-    table.discard([path for state in operation.steps.values() for path in state.leftovers], marks=marks)
+    table.workspace.discard(
+        [path for state in operation.steps.values() for path in state.leftovers], marks=marks
+    )
     if loaded is None or operation.next_action() == "discard":
-        table.discard([path for state in operation.steps.values() for path in state.staged], marks=marks)
+        table.workspace.discard(
+            [path for state in operation.steps.values() for path in state.staged], marks=marks
+        )
         close(journal, "nothing was done", runtime)
         note = "It had stopped before its commit: the table was not changed, and nothing is left to do."
         return Report(verb=operation.verb, operation_id=operation_id, status="nothing_to_do", notes=(note,))

@@ -35,7 +35,7 @@ def close(journal: Journal, status: str, runtime: Runtime) -> None:
 def look_again(table: Table, journal: Journal, operation: Operation, runtime: Runtime) -> Report:
     """Delete files that workers wrote late, and close the operation if its day is over."""
     assert operation.look_again is not None
-    table.discard(operation.late, marks=[operation.operation_id])
+    table.workspace.discard(operation.late, marks=[operation.operation_id])
     at_ms = operation.look_again.at_ms
     if runtime.now_ms() >= at_ms:
         journal.close(operation.look_again.status)

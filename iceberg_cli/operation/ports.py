@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.operation.retries import Retries
+from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removals import Removals
 
@@ -99,8 +99,8 @@ class Table(Protocol):
     """What `apply` needs of a table, whatever its format."""
 
     @property
-    def location(self) -> str:
-        """The table's base location."""
+    def workspace(self) -> Workspace:
+        """The files of its operations."""
         ...
 
     @property
@@ -134,14 +134,6 @@ class Table(Protocol):
         """This attempt's commit on the table as loaded last; `mark` is in the names of the files it makes."""
         ...
 
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """Write new files, put-if-absent."""
-        ...
-
-    def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of some files that are not there."""
-        ...
-
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
         """One swap."""
         ...
@@ -158,26 +150,10 @@ class Table(Protocol):
         """The attempt that an intent of the journal describes, byte for byte; None if its base is gone."""
         ...
 
-    def not_live(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
+    def unreachable(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         """Those of `rows` that the table does not reach now, by the rules of `plan` and as of its time.
 
         Raises:
             Refused: deletions are forbidden by now.
         """
-        ...
-
-    def staging_path(self, prefix: str, task: Task) -> str:
-        """Where a task's new file goes; `prefix` names the operation and is used once."""
-        ...
-
-    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Delete files; the ones still there, with the reason."""
-        ...
-
-    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
-        """Delete files of this tool's own making: a mark in the name, inside the table, named by no metadata."""
-        ...
-
-    def journal(self, operation_id: str) -> Journal:
-        """The journal of an operation: empty, or as it was left."""
         ...

@@ -19,9 +19,10 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.operation.apply import Runtime, abandon, resume
 from iceberg_cli.operation.journal import prune_folders
+from iceberg_cli.operation.leftovers import remove_leftovers
 from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.records import Operation
-from iceberg_cli.operation.workspace import OpenTable
+from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
 
 
@@ -50,9 +51,9 @@ class OpenOperation:
 def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
     """Every operation that has not been closed."""
     found = []
-    for operation_id in table.open_operations():
+    for operation_id in table.workspace.open_operations():
         try:
-            operation = table.journal(operation_id).operation()
+            operation = table.workspace.journal(operation_id).operation()
         except (CorruptFile, Refused) as error:
             if isinstance(error, CorruptFile):
                 error.next_step = (
@@ -75,7 +76,7 @@ def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
             )
         else:
             listed = _listed(operation, now_ms=now_ms)
-            if before := table.left_behind.get(operation_id):
+            if before := table.workspace.left_behind.get(operation_id):
                 message = f"{listed.message}; the table was at {before} then, and is at {table.location} now"
                 listed = replace(listed, message=message)
             found.append(listed)
@@ -160,7 +161,7 @@ def recover_all(
     Raises:
         Interrupted: a signal asked to stop.
     """
-    table.remove_leftovers(now_ms=runtime.now_ms())
+    remove_leftovers(table, now_ms=runtime.now_ms())
     found = operations(table, now_ms=runtime.now_ms())
     if not found:
         prune_folders(table.storage, table.location)
@@ -199,7 +200,7 @@ def finish(
 def _is_open(table: OpenTable, operation_id: str) -> bool:
     """Whether something of an operation is left to do; True where its journal cannot be read."""
     try:
-        operation = table.journal(operation_id).operation()
+        operation = table.workspace.journal(operation_id).operation()
     except IcebergCliError:
         return True
     return operation is not None and operation.closed is None
@@ -216,7 +217,7 @@ def close(table: OpenTable, listed: OpenOperation, runtime: Runtime) -> Recovere
     orphans: OrphanFiles | None = None
     try:
         if listed.operation is None:
-            table.forget(listed.operation_id)
+            table.workspace.forget(listed.operation_id)
         else:
             orphans = abandon(table, listed.operation_id, runtime)
     except IcebergCliError as error:
@@ -249,7 +250,7 @@ def _still_running(listed: OpenOperation) -> Refused | None:
 
 def _refusal(table: OpenTable, listed: OpenOperation) -> Refused | None:
     """Why an operation is not resumed, or None."""
-    before = table.left_behind.get(listed.operation_id)
+    before = table.workspace.left_behind.get(listed.operation_id)
     if before is None or table.roots().own(f"{before}/data"):
         return _read_only(table)
     return Refused(

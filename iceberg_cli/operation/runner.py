@@ -269,7 +269,7 @@ class OperationRun:
         if not files:
             self.staged_ms = self.runtime.now_ms()
         if missing:
-            paths = {task: self.table.staging_path(self._mark(), task) for task in missing}
+            paths = {task: self.table.workspace.staging_path(self._mark(), task) for task in missing}
             by_workers = self.table.workers_write
             self.journal.append(Stage(step=step.name, paths=tuple(paths.values()), by_workers=by_workers))
             files |= build(step, paths)
@@ -278,7 +278,7 @@ class OperationRun:
     def _still_there(self, step: Step, staged: Mapping[Task, StagedFile]) -> Mapping[Task, StagedFile]:
         """The staged files, or none where they are old and a cleanup has begun to take them."""
         paths = _paths(staged)
-        if self.runtime.now_ms() - self.staged_ms <= _SAFE_MS or not self.table.missing(paths):
+        if self.runtime.now_ms() - self.staged_ms <= _SAFE_MS or not self.table.workspace.missing(paths):
             return staged
         self._discard(step, paths)
         return {}
@@ -321,11 +321,11 @@ class OperationRun:
         try:
             if own:
                 self.journal.append(Stage(step=step.name, paths=own))
-                self.table.put(attempt.files)
+                self.table.workspace.put(attempt.files)
             self.journal.append(intent)
         except TakenOver:
             # No commit that names them was ever about to be sent.
-            self.table.discard([*_paths(staged), *own], marks=[self.journal.operation_id])
+            self.table.workspace.discard([*_paths(staged), *own], marks=[self.journal.operation_id])
             raise
         stale = why_stale([])
         outcome = self.table.commit(attempt) if stale is None else Conflict(reason=stale)
@@ -350,9 +350,9 @@ class OperationRun:
         )
         match outcome:
             case Committed():
-                self.table.discard(intent.scratch, marks=[intent.commit_uuid])
+                self.table.workspace.discard(intent.scratch, marks=[intent.commit_uuid])
             case Conflict():
-                self.table.discard([*intent.scratch, *intent.own_files], marks=[intent.commit_uuid])
+                self.table.workspace.discard([*intent.scratch, *intent.own_files], marks=[intent.commit_uuid])
             case Unknown():
                 pass  # whatever it wrote may be the table's
 
@@ -424,7 +424,7 @@ class OperationRun:
             return f"it was decided {age(now_ms - decided_ms)} ago"
         if now_ms - min(staged_ms, decided_ms) <= _SAFE_MS:
             return None
-        missing = self.table.missing([*names, *written])
+        missing = self.table.workspace.missing([*names, *written])
         return f"{missing[0]}, which it names, is not there any more" if missing else None
 
     def _damage(self, step: Step) -> str | None:
@@ -452,7 +452,7 @@ class OperationRun:
         """Delete staged files that nothing references, once it is recorded that nothing ever will."""
         if paths:
             self.journal.append(Discard(step=step.name, paths=tuple(paths)))
-            self.table.discard(paths, marks=[self.journal.operation_id])
+            self.table.workspace.discard(paths, marks=[self.journal.operation_id])
 
     # -- sweep -------------------------------------------------------------------------------------------------
 

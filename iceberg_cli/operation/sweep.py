@@ -121,7 +121,7 @@ class Sweep:
             if self.runtime.stop_requested() or self.runtime.out_of_time():
                 return False
             batch = state.failed[first : first + PART_ROWS]
-            rows = self.table.not_live(self.removals, batch, plan=self.plan)
+            rows = self.table.unreachable(self.removals, batch, plan=self.plan)
             failures = self._delete(self.removals.rows(rows))
             if len(failures) < len(batch) or not known.issuperset(_some(failures)):
                 return False
@@ -131,7 +131,7 @@ class Sweep:
         """Delete files, columns of `removal_rows.SCHEMA`; those that are still there, with the reason."""
         failures: dict[str, str] = {}
         for _, some in of_kinds(table, ["path"]):  # one kind before the next: storages delete side by side
-            failures |= self.table.delete(some["path"].to_pylist())
+            failures |= self.table.workspace.delete(some["path"].to_pylist())
         return failures
 
     def _rows(self, batch: Sequence[int]) -> None:
@@ -144,7 +144,7 @@ class Sweep:
         )
         self.journal.append(tried)
         # After the record, so that as little as possible can happen between this scan and the deletion.
-        rows = self.table.not_live(self.removals, batch, plan=self.plan)
+        rows = self.table.unreachable(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
         table = self.removals.rows(rows)
         failures = self._delete(table)

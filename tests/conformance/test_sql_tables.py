@@ -233,7 +233,7 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
 
     def take_over() -> None:
         assert at_the_put.wait(20)
-        [operation_id] = second.open_operations()
+        [operation_id] = second.workspace.open_operations()
         reports.append(resume(second, operation_id, shells[1], verbs=VERBS))
 
     second_done = threading.Thread(target=take_over)

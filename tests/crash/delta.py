@@ -156,7 +156,7 @@ class DeltaProcess:
     def resume(self) -> list[Report]:
         return [
             resume(self.table, operation_id, self.runtime, verbs=VERBS)
-            for operation_id in self.table.open_operations()
+            for operation_id in self.table.workspace.open_operations()
         ]
 
     def dies(self, run: Act) -> bool:

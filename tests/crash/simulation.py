@@ -413,7 +413,7 @@ class Process:
         """`resume`, for all operations."""
         return [
             resume(self.table, operation_id, self.runtime, verbs=VERBS)
-            for operation_id in self.table.open_operations()
+            for operation_id in self.table.workspace.open_operations()
         ]
 
     def dies(self, run: Act) -> bool:

@@ -177,7 +177,7 @@ def test_an_operation_whose_commit_can_still_happen_cannot_be_abandoned() -> Non
     process = DeltaProcess(world=world, script=Script(before={number: crash}))
     assert process.dies(process.run)
     late = DeltaProcess(world=world)
-    (operation_id,) = late.table.open_operations()
+    (operation_id,) = late.table.workspace.open_operations()
     with pytest.raises(Refused, match="no known outcome"):
         abandon(late.table, operation_id, late.runtime)
     commit_to(world, an_add("f.parquet"))  # the version is taken

@@ -180,10 +180,10 @@ def test_a_file_of_vectors_that_a_version_names_is_never_discarded_whoever_made_
     assert report.operation_id is not None
     new = sorted(path for path in scene.world.files if path.endswith(".bin") and path not in scene.before)
     assert len(new) == 2
-    verb.process(scene.world).table.discard(new, marks=[report.operation_id])
+    verb.process(scene.world).table.workspace.discard(new, marks=[report.operation_id])
     assert scene.world.files.keys() >= set(new)
     RACES["remove"](scene)  # the vectors of b are a tombstone's
-    verb.process(scene.world).table.discard(new, marks=[report.operation_id])
+    verb.process(scene.world).table.workspace.discard(new, marks=[report.operation_id])
     scene.check()
     assert scene.world.files.keys() >= set(new)
 

@@ -152,7 +152,7 @@ def test_gc_disabled_forbids_no_metadata_file_that_the_log_drops() -> None:
     report = lake.run(lake.process())
     assert report.status == "done"
     assert report.counts["deleted_metadata_files_count"] > 0
-    assert lake.process().table.open_operations() == []
+    assert lake.process().table.workspace.open_operations() == []
 
 
 @few_or_many(5)

@@ -144,7 +144,7 @@ def test_journal_of_a_newer_version_is_refused(interrupted: Scene) -> None:
     for path in journal_files(here):
         del here.world.files[path]
     process = Process(world=here.world)
-    journal = process.table.journal(folder.rpartition("/")[2])
+    journal = process.table.workspace.journal(folder.rpartition("/")[2])
     append(journal, "begin", {"version": 2, "whatever": "a newer version has"})
     append(journal, "a kind that is not known here", {})
     refuses_and_deletes_nothing(here)
@@ -153,8 +153,8 @@ def test_journal_of_a_newer_version_is_refused(interrupted: Scene) -> None:
 def test_record_of_an_unknown_kind_is_refused(interrupted: Scene) -> None:
     here = interrupted.copy()
     process = Process(world=here.world)
-    (operation_id,) = process.table.open_operations()
-    append(process.table.journal(operation_id), "vacuum", {"step": "expire"})
+    (operation_id,) = process.table.workspace.open_operations()
+    append(process.table.workspace.journal(operation_id), "vacuum", {"step": "expire"})
     refuses_and_deletes_nothing(here)
 
 

@@ -75,7 +75,7 @@ def test_metadata_of_a_commit_that_the_log_forgot_stays_however_often_it_is_resu
         again.process().resume()
         again.check()
         assert ours in again.world.files
-        assert again.process().table.open_operations() == []
+        assert again.process().table.workspace.open_operations() == []
 
 
 @pytest.mark.parametrize("expires", [False, True])

@@ -121,7 +121,7 @@ def test_swap_that_can_never_come_in_any_more_can_be_abandoned(scene: Scene) -> 
     for _ in range(3):
         scene.foreign_append(keep_log=1)
     process = Process(world=scene.world)
-    (operation_id,) = process.table.open_operations()
+    (operation_id,) = process.table.workspace.open_operations()
     abandon(process.table, operation_id, process.runtime)
     assert journal_files(scene) == []
     assert foreign_files_deleted(scene) == []
@@ -162,7 +162,7 @@ def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> 
     with pytest.raises(CommitStateUnknown):
         Process(world=scene.world, script=Script(swaps=["lost"])).expire()
     process = Process(world=scene.world)
-    (operation_id,) = process.table.open_operations()
+    (operation_id,) = process.table.workspace.open_operations()
     with pytest.raises(Refused, match="no known outcome"):
         abandon(process.table, operation_id, process.runtime)
     finish(scene)
@@ -344,7 +344,7 @@ def test_limit_on_deletions_is_kept_exactly_until_nothing_is_left(scene: Scene) 
     statuses = []
     process = Process(world=scene.world, limits={"limit_deletes": 3})
     statuses.append(process.expire().status)
-    while process.table.open_operations():
+    while process.table.workspace.open_operations():
         before = len(foreign_files_deleted(scene))
         process = Process(world=scene.world, limits={"limit_deletes": 3})
         statuses += [report.status for report in process.resume()]
@@ -437,7 +437,7 @@ def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
 def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> None:
     with_grace(scene).expire()
     process = Process(world=scene.world)
-    (operation_id,) = process.table.open_operations()
+    (operation_id,) = process.table.workspace.open_operations()
     abandon(process.table, operation_id, process.runtime)
     assert foreign_files_deleted(scene) == []
     assert journal_files(scene) == []
@@ -448,14 +448,14 @@ def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
     with_grace(scene).expire()
     here = scene.copy()
     process = Process(world=here.world)
-    (operation_id,) = process.table.open_operations()
+    (operation_id,) = process.table.workspace.open_operations()
     abandon(process.table, operation_id, process.runtime)
     for number, _ in enumerate(process.effects):
         here = scene.copy()
         first = Process(world=here.world, script=Script(before={number: crash}))
         assert first.dies(partial(abandon, first.table, operation_id, first.runtime))
         second = Process(world=here.world)
-        for left in second.table.open_operations():
+        for left in second.table.workspace.open_operations():
             abandon(second.table, left, second.runtime)
         assert foreign_files_deleted(here) == []
         assert journal_files(here) == []
@@ -469,8 +469,8 @@ def test_hint_file_that_was_half_written_when_the_process_died_is_cleaned_up() -
     link = next(number for number, effect in enumerate(trial.effects) if effect.endswith("/v2.metadata.json"))
     process = Process(world=scene.world, script=Script(after={link: crash}))
     assert process.dies(process.expire)
-    (operation_id,) = process.table.open_operations()
-    operation = Process(world=scene.world).table.journal(operation_id).operation()
+    (operation_id,) = process.table.workspace.open_operations()
+    operation = Process(world=scene.world).table.workspace.journal(operation_id).operation()
     assert operation is not None
     intent = operation.steps["expire"].intent
     assert intent is not None

@@ -145,7 +145,7 @@ def _abandoned_expiry() -> Written:
     tape = Tape(scene.world)
     tape.run("expire-snapshots", Process(world=scene.world, limits={"limit_deletes": 3}).expire)
     process = Process(world=scene.world)
-    [operation_id] = process.table.open_operations()
+    [operation_id] = process.table.workspace.open_operations()
     tape.run("abandon", lambda: abandon(process.table, operation_id, process.runtime))
     return tape.files.written
 
@@ -256,7 +256,7 @@ def _verb(number: int, *, befalls: str = "") -> Written:
     process = lake.process(**script)
     tape.run(str(lake.case), lambda: process.dies(lambda: tape.run("runs", lambda: lake.run(process))))
     again = lake.process()
-    for operation_id in again.table.open_operations():
+    for operation_id in again.table.workspace.open_operations():
         if befalls == "abandon":
             tape.run("abandon", partial(abandon, again.table, operation_id, again.runtime))
         else:
@@ -303,7 +303,7 @@ def _delta(name: str, *, befalls: str = "") -> Written:
         process.runtime.deletes_left = process.runtime.limit_deletes = 1
     tape.run(name, lambda: process.dies(lambda: tape.run("runs", process.run)))
     again = verb.process(scene.world)
-    for operation_id in again.table.open_operations():
+    for operation_id in again.table.workspace.open_operations():
         if befalls == "abandon":
             tape.run("abandon", partial(abandon, again.table, operation_id, again.runtime))
         else:

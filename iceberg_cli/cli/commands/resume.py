@@ -81,8 +81,9 @@ def register(app: typer.Typer) -> None:
 def _remove_leftovers(run: Run, opened: IcebergTable | DeltaTable) -> None:
     """Delete the temporary files that killed runs left, and print how many."""
     from iceberg_cli.cli import render
+    from iceberg_cli.operation.leftovers import remove_leftovers
 
-    gone = opened.remove_leftovers(now_ms=run.started_ms)
+    gone = remove_leftovers(opened, now_ms=run.started_ms)
     if gone and not (run.quiet or run.json):
         files = render.count(len(gone), "temporary files")
         run.out.print(render.printable(f"Removed {files} that a killed run had left, such as {gone[0]}."))

@@ -74,7 +74,7 @@ class DeltaTableInspector:
             vector_files=self._sizes(vector_file_names(self.snapshot, self.location)),
             operation=self._operation(),
             read_only=self.table.read_only_reason(),
-            open_operations=tuple(self.table.open_operations()),
+            open_operations=tuple(self.table.workspace.open_operations()),
         )
         return self.header("summary") | summarize(self.snapshot, facts, as_of_ms=self.as_of_ms)
 

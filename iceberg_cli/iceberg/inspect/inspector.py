@@ -113,7 +113,7 @@ class TableInspector:
             metadata_bytes=self._metadata_bytes(),
             read_only=table.committer.read_only_reason(),
             suggestions=tuple(self._suggestions()),
-            open_operations=tuple(table.open_operations()),
+            open_operations=tuple(table.workspace.open_operations()),
         )
         shown = summarize(table.metadata, self.snapshot, facts, as_of_ms=self.as_of_ms)
         return {**self.header("summary"), **shown}

@@ -161,7 +161,7 @@ class AssignRowIds(Verb):
             steps = tuple(Step(name=name) for name in names)
         else:
             steps = tuple(_steps(snapshot, files, names, size, again=within is not None))
-        plan = table.blocked(replace(plan, steps=steps, blocked_by=blocked if steps else ()))
+        plan = replace(plan, steps=steps, blocked_by=blocked if steps else ())
         return Planned(plan=table.resolve(plan), build=counted)
 
 

@@ -130,7 +130,7 @@ class ExpireSnapshots(Verb):
                 *log.warnings,
             ),
         )
-        plan = table.resolve(plan, rows)
+        plan = table.with_removals(plan, rows)
         assert plan.removals is not None
         steps = _steps(plan.removals, policy, retention, log.tasks, info=info, folders=decision.folders)
         blocked = (*retention.blocked_by, *log.blocked_by) if steps else ()

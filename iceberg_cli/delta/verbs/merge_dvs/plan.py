@@ -197,7 +197,7 @@ class MergeDvs(Verb):
         found = rules.vectors_of(snapshot.adds, table.root)
         if not len(found.file):
             reason = "the table has no deletion vectors"
-            return Planned(plan=table.resolve(table.blocked(replace(plan, not_applicable=reason))))
+            return Planned(plan=table.resolve(replace(plan, not_applicable=reason)))
         file_bytes = _sizes(table, found)
         own = np.asarray(Roots.of((), allowed=[table.root]).own_column(pa.array(found.paths, pa.string())))
         choice = rules.choose(
@@ -212,14 +212,14 @@ class MergeDvs(Verb):
         )
         plan = replace(plan, verdicts=tuple(_verdicts(found, choice, file_bytes, own)))
         if not choice.moved.any():
-            return Planned(plan=table.resolve(table.blocked(plan)))
+            return Planned(plan=table.resolve(plan))
         reasons = _blocked_by(snapshot, found, choice, root=table.location)
         cut = rules.outputs(found, choice.moved, target_bytes=options["target_size_bytes"].value)
         outputs: Mapping[Task, MergedFile] = {}
         step = Step(name=VERB_NAME)
         if not reasons:
             step, outputs = _step(snapshot, found, choice, file_bytes, cut)
-        plan = table.resolve(table.blocked(replace(plan, steps=(step,), blocked_by=reasons)))
+        plan = table.resolve(replace(plan, steps=(step,), blocked_by=reasons))
         build = MergeBuild(table=table, found=found, file_bytes=file_bytes, outputs=outputs)
         return Planned(plan=plan, build=build)
 

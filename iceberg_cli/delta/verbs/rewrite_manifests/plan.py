@@ -142,7 +142,7 @@ class RewriteManifests(Verb):
             plan = replace(plan, early=_early(listing, snapshot))
         plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())
         build = _LogBuild(table=table, snapshot=snapshot, checkpoint=made, compact_log=policy.compact_log)
-        return Planned(plan=table.resolve(table.blocked(plan)), build=build)
+        return Planned(plan=table.resolve(plan), build=build)
 
 
 VERB: Final = RewriteManifests()

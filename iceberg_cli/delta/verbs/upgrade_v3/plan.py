@@ -70,7 +70,7 @@ def plan_and_changes(table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int)
         blocked_by=tuple(reason for _, reason in changes.obstacles),
         steps=(_step(changes.features, changes.updates),) if changes.updates else (),
     )
-    return table.resolve(table.blocked(plan)), changes
+    return table.resolve(plan), changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

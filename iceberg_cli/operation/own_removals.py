@@ -1,0 +1,128 @@
+"""The removals of a plan that are files of the table's own, and what is told of the others."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.operation.foreign_files import ForeignFiles, some
+from iceberg_cli.operation.removal_parts import collected
+from iceberg_cli.paths import Roots, whole_store
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.obstacles import ObstructedStorage, local_folders
+
+
+def with_own_removals(
+    plan: Plan,
+    tables: Iterable[pa.Table],
+    own: Callable[[pa.Table], pa.Array],
+    *,
+    storage: Storage,
+    roots: Roots,
+    locations: Sequence[str],
+    left_out: Callable[[Iterator[pa.Table]], Iterator[pa.Table]] = iter,
+    takes_roots: bool = True,
+) -> Plan:
+    """The plan with those rows that are the table's own, and a warning about the others.
+
+    It is blocked where it is known by now that rows of the table's own will not be deleted.
+
+    Args:
+        plan: without removals.
+        tables: see `removal_parts.collected`.
+        own: of n rows n booleans: in a folder where this table's files may be deleted, and by their kind.
+        storage: where the files are.
+        roots: these folders.
+        locations: of the table, whole buckets among them.
+        left_out: takes rows out that are in these folders and stay for another reason.
+        takes_roots: whether the operator can allow folders outside the table's own.
+    """
+    stores = [
+        store for location in locations if (store := whole_store(location)) not in {None, *roots.folders}
+    ]
+    in_stores = {store: ForeignFiles() for store in stores if store is not None}
+    outside, misnamed = ForeignFiles(), ForeignFiles()
+    folders: set[str] = set()
+
+    def mine() -> Iterator[pa.Table]:
+        for rows in tables:
+            is_own = own(rows)
+            going = rows.filter(is_own)
+            if len(going) < len(rows):
+                foreign = rows.filter(pc.invert(is_own))
+                inside = roots.inside_column(foreign["path"])
+                misnamed.add(foreign.filter(inside))
+                foreign = foreign.filter(pc.invert(inside))
+                for store, files in in_stores.items():
+                    in_store = pc.starts_with(foreign["path"], f"{store.rstrip('/')}/")
+                    files.add(foreign.filter(in_store))
+                    foreign = foreign.filter(pc.invert(in_store))
+                outside.add(foreign)
+            yield going
+
+    def seen(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for rows in tables:
+            folders.update(local_folders(rows["path"]))
+            yield rows
+
+    removals = collected(seen(left_out(mine())))
+    lasting = [_outside(outside, takes_roots=takes_roots)] if outside.count else []
+    if misnamed.count:
+        lasting.append(
+            misnamed.stay(
+                "their names have dot segments, or are those of other kinds of files",
+                of_one="its name has dot segments, or is that of another kind of file",
+            )
+        )
+    blocked_by = [_in_whole_store(store, files) for store, files in in_stores.items() if files.count]
+    blocked_by += _obstacles(storage, folders, takes_roots=takes_roots)
+    plan = replace(plan, blocked_by=(*plan.blocked_by, *blocked_by))
+    return plan.with_removals(removals, lasting=lasting)
+
+
+def _outside(files: ForeignFiles, *, takes_roots: bool) -> str:
+    """That files outside the table stay, in words."""
+    folders = some(files.folders, "places")
+    if not takes_roots:
+        where = f"outside the table's own folder, in {folders}"
+        return files.stay(f"they are {where}", of_one=f"it is {where}")
+    named = all(Roots.of([folder]).folders for folder in files.folders)
+    allowed = [shlex.quote(folder) for folder in files.folders] if named else ["FOLDER"]
+    options = " ".join(f"--unsafe-allow-root {folder}" for folder in allowed)
+    where = f"outside the table's own locations, in {folders}, and nothing will reference"
+    return files.stay(
+        f"they are {where} them any more",
+        of_one=f"it is {where} it any more",
+        remedy=f" `{options}` deletes {'them' if files.count > 1 else 'it'}.",
+    )
+
+
+def _in_whole_store(store: str, files: ForeignFiles) -> str:
+    """Why files of a table are not deleted whose location is a whole bucket or disk."""
+    if store == "/":
+        return f"the table's location is a whole disk, where none is deleted: {files.quantity} would stay for ever"
+    return (
+        f"the table's location is all of {store}, and others may have files there: {files.quantity} go only with "
+        f"--unsafe-allow-root {store}"
+    )
+
+
+def _obstacles(storage: Storage, folders: Iterable[str], *, takes_roots: bool) -> list[str]:
+    """Why files in some local folders cannot be deleted, as far as that is known before it is tried."""
+    if not isinstance(storage, ObstructedStorage):
+        return []
+    found = storage.obstacles(sorted(folders))
+    closed = [folder for folder, obstacle in found.items() if obstacle.target is None]
+    reasons = (
+        [f"files in {some(closed, 'folders')} cannot be deleted: {found[closed[0]].reason}"] if closed else []
+    )
+    links = {obstacle.reason: obstacle.target for obstacle in found.values() if obstacle.target is not None}
+    for reason, target in links.items():
+        allow = f"--unsafe-allow-root {shlex.quote(target)} allows that, or " if takes_roots else ""
+        reasons.append(f"files cannot be deleted: {reason}; {allow}mount {target} there instead of the link")
+    return reasons
