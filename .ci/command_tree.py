@@ -11,11 +11,15 @@ import typer
 from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.cli.commands.inspect_arguments import WHAT
-from iceberg_cli.cli.commands.plan import OPTIONS
+from iceberg_cli.formats.verbs import VERB_NAMES
 
 NAME = "iceberg-cli"
 WRITTEN_BY = "written by .ci/generate.py"
-_ARGUMENT_CHOICES = {("inspect", "what"): WHAT, ("plan", "verb"): OPTIONS, ("completion", "shell"): SCRIPTS}
+_ARGUMENT_CHOICES = {
+    ("inspect", "what"): WHAT,
+    ("plan", "verb"): VERB_NAMES,
+    ("completion", "shell"): SCRIPTS,
+}
 _ASKS = {"--ref": "refs", "--snapshot": "snapshots", "--snapshot-id": "snapshots", "--version": "versions"}
 _PATHS = ("FILE", "DIR", "TABLE", "PLAN_FILE")
 

@@ -1,10 +1,11 @@
-"""Write the completions and `man/` from the commands themselves; with `--check`, fail where they are stale.
+"""Write completions, `man/` and the schema of policies from commands and policies; with `--check`, fail where stale.
 
 The result depends on the commands, the version and the date that CHANGELOG.md gives it, and on nothing else.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -16,10 +17,12 @@ from shell_scripts import bash, fish, zsh
 
 from iceberg_cli import __version__
 from iceberg_cli.cli.commands.completion import SCRIPTS
+from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPLETIONS = "iceberg_cli/cli/completions"
 FOLDERS = (COMPLETIONS, "man")
+PLAN_SCHEMA = "iceberg_cli/schemas/plan-2.json"
 
 
 def release_date(changelog: str) -> str:
@@ -34,6 +37,20 @@ def release_date(changelog: str) -> str:
     return match[1]
 
 
+def plan_schema(schema: str) -> str:
+    """The schema of plans, with those of the policies that a plan can have."""
+    document = json.loads(schema)
+    document["properties"]["policy"] = {
+        "description": "What the operator asked for; planning again starts from it.",
+        "anyOf": [
+            {"title": f"{verb}, {name}", **policy.schema()}
+            for verb in VERB_NAMES
+            for name, policy in policies_of(verb).items()
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
 def generated() -> dict[str, str]:
     """The text of every generated file, by its path in the repository."""
     root, commands = read_commands()
@@ -46,6 +63,7 @@ def generated() -> dict[str, str]:
     found = {path: write(root, commands) for path, write in scripts.items()}
     for one in (root, *commands):
         found[f"man/{one.page}.1"] = man_page(one, root, commands, date)
+    found[PLAN_SCHEMA] = plan_schema((ROOT / PLAN_SCHEMA).read_text(encoding="utf-8"))
     return found
 
 
@@ -53,6 +71,7 @@ def stale() -> list[str]:
     """The paths of generated files that are missing, differ, or belong to no command."""
     targets = generated()
     present = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).glob("*")}
+    present.add(PLAN_SCHEMA)
     differ = {
         path
         for path in present & targets.keys()

@@ -9,7 +9,7 @@ from command_tree import NAME, WRITTEN_BY, Command, Parameter
 
 from iceberg_cli import __version__
 from iceberg_cli.cli.app import EXIT_CODES
-from iceberg_cli.cli.help_texts import EXAMPLES
+from iceberg_cli.cli.help_texts import examples_of
 
 ENVIRONMENT = {
     "PYICEBERG_HOME": "Folder of the .pyiceberg.yaml that names the catalogs; otherwise the home folder, then "
@@ -83,7 +83,7 @@ def man_page(command: Command, root: Command, commands: Iterable[Command], date:
 
 
 def _examples(name: str) -> Iterator[str]:
-    for number, (text, words) in enumerate(EXAMPLES[name]):
+    for number, (text, words) in enumerate(examples_of(name)):
         yield from [".PP"] * bool(number)
         yield from (roff(text), ".PP", ".RS 4", ".nf", roff(f"{NAME} {words}"), ".fi", ".RE")
 

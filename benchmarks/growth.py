@@ -20,7 +20,7 @@ from benchmarks.measure import OURS, PYTHON, run
 from benchmarks.peers import knows
 from benchmarks.tables import SIZES, Size, make_table
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
 
 COSTS = {

@@ -11,9 +11,11 @@ sweep`, journalled, and the docstring of `operation/apply.py` holds the rules th
 `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others plug in by the entry points
 `iceberg_cli.storage` and `iceberg_cli.committers`.
 
-A verb is one folder. Its `rules.py`, `policy.py` and `retention.py` do no input or output, nor does anything in `spec/`
-and `plan/`; its `plan.py` reads what they decide on, `plan(table, policy, ...) -> Plan`, and writes what the verb
-stages, `build(table, step, paths)`. `testing/` has the writers of tables that the demo and the tests use.
+A verb is one folder. Its `policy.py` is what an operator can ask for: a frozen dataclass, of whose fields the options
+of the command line, the checks of their values, the JSON form and its schema are made. `policy.py`, `rules.py` and
+`retention.py` do no input or output, nor does anything in `spec/` and `plan/`; `plan.py` reads what they decide on,
+`plan(table, policy, ...) -> Planned`: the plan, which is a value, and what builds its files. `testing/` has the writers
+of tables that the demo and the tests use.
 
 What grows with snapshots is a frozen dataclass; what grows with files is an Arrow table or a numpy array.
 

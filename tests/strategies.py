@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
 from tests.metadata_documents import PATH, a_document, a_snapshot
 
 NOW_MS = 1_000_000

@@ -38,6 +38,7 @@ from tests.delta_builders import (
 )
 from tests.delta_opened import a_shell, opened
 from tests.partition_texts import DELTA_RS, KERNEL, KINDS, Column
+from tests.policies import policy_with
 
 DAY_MS = 86_400_000
 Answers = list[list[int] | str]
@@ -133,7 +134,7 @@ def a_partitioned_table(
 
 def planned(root: Path, **policy: Any) -> Planned:
     verb = VERBS["rewrite-manifests"]
-    return verb.plan(opened(root), verb.policy.from_json(policy), as_of_ms=NOW_MS)
+    return verb.plan(opened(root), policy_with(verb.policy, policy), as_of_ms=NOW_MS)
 
 
 def carried_out(plan: Planned, root: Path) -> Report:
@@ -339,7 +340,7 @@ def test_rows_are_found_after_the_checkpoint_that_log_cleanup_writes(
         )
         a_log(root, [a_commit_info()], [a_commit_info()], first=1, age_ms=40 * DAY_MS)
         verb = VERBS["expire-snapshots"]
-        plan = verb.plan(opened(root), verb.policy.from_json({}), as_of_ms=NOW_MS)
+        plan = verb.plan(opened(root), verb.policy(), as_of_ms=NOW_MS)
         report = apply(plan, opened(root), verb, a_shell())
         assert not (root / "_delta_log" / f"{0:020}.json").exists()
         assert ("partitionValues_parsed" in fields_of_adds(root)) == (name == "alike")
@@ -604,7 +605,7 @@ def test_mapped_nested_and_absent_columns_hide_no_row(
     asked = ["n > 5", "n < 5", "n IS NULL", "s.x > 5", "s.x < 5"]
     expected = [[1, 2], [0], [], [0, 2], [1]]
     assert of_kernel(kernel, tmp_path, asked) == expected
-    rewritten(tmp_path, compact_log=(1, 2))
+    rewritten(tmp_path, compact_log=[1, 2])
     assert of_kernel(kernel, tmp_path, asked) == expected
     checkpoint_file(tmp_path).unlink()
     (tmp_path / "_delta_log" / "_last_checkpoint").unlink()

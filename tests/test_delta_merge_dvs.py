@@ -35,6 +35,7 @@ from tests.delta_builders import (
 from tests.delta_builders import a_commit as lines
 from tests.delta_opened import a_shell, opened
 from tests.delta_vectors import an_inline_vector, positions_in, vector_path, write_vectors
+from tests.policies import policy_with
 
 VERB = VERBS["merge-dvs"]
 ON = {"delta.enableDeletionVectors": "true"}
@@ -42,7 +43,7 @@ ON = {"delta.enableDeletionVectors": "true"}
 
 def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
     table = opened(root)
-    return table, VERB.plan(table, VERB.policy.from_json(policy), as_of_ms=NOW_MS)
+    return table, VERB.plan(table, policy_with(VERB.policy, policy), as_of_ms=NOW_MS)
 
 
 def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
@@ -253,7 +254,7 @@ def test_a_mostly_dead_file_is_written_anew_by_itself(tmp_path: Path) -> None:
     merged(tmp_path)
     assert deleted(tmp_path) == {"a": [1, 2], "b": [5]}
     assert not planned(tmp_path)[1].due
-    assert not planned(tmp_path, dead_ratio=0.0)[1].due
+    assert not planned(tmp_path, dead_ratio=1e-9)[1].due
 
 
 def test_a_vector_that_two_data_files_share_is_counted_once(tmp_path: Path) -> None:
@@ -331,7 +332,7 @@ def test_row_ids_are_not_given_to_files_whose_vectors_would_lose_a_field(tmp_pat
     dv = {**write_vectors(tmp_path, 1, [1])[0], "newField": 7}
     a_table(tmp_path, an_add(dv=dv), features=("deletionVectors", "rowTracking", "domainMetadata"))
     assign = VERBS["assign-row-ids"]
-    blocked = assign.plan(opened(tmp_path), assign.policy.from_json({}), as_of_ms=NOW_MS).plan.blocked_by
+    blocked = assign.plan(opened(tmp_path), assign.policy(), as_of_ms=NOW_MS).plan.blocked_by
     assert [reason for reason in blocked if "newField" in reason] == list(blocked) != []
 
 
@@ -476,7 +477,7 @@ def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path) -> None:
     # A file that the plan does not list is left alone.
     new = write_vectors(tmp_path, 60, [7])[0]
     write_commit(tmp_path, 1, lines(an_add(path="new", dv=new)))
-    made = VERB.plan(table, VERB.policy.from_json({}), as_of_ms=NOW_MS, within=saved)
+    made = VERB.plan(table, VERB.policy(), as_of_ms=NOW_MS, within=saved)
     assert carried_out(made, table).committed_version == 2
     assert "new" not in {add["path"] for add in actions(tmp_path, 2, "add")}
     assert deleted(tmp_path) == {"new": [7], **{f"{n}.parquet": evens(n) for n in range(5)}}

@@ -19,6 +19,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.apply import apply
 from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol, an_add
 from tests.delta_opened import a_shell, opened
+from tests.policies import policy_with
 
 
 def counted(*stats: str | None) -> list[int]:
@@ -103,7 +104,10 @@ def test_delta_rs_finds_the_rows_of_a_file_whose_rows_were_counted(tmp_path: Pat
     a_log(tmp_path, [a_protocol(), a_metadata(schemaString=schema), add])
     table, verb = opened(tmp_path), VERBS["assign-row-ids"]
     apply(
-        verb.plan(table, verb.policy.from_json({"count_rows": True}), as_of_ms=NOW_MS), table, verb, a_shell()
+        verb.plan(table, policy_with(verb.policy, {"count_rows": True}), as_of_ms=NOW_MS),
+        table,
+        verb,
+        a_shell(),
     )
     assert opened(tmp_path).snapshot.adds["stats"].to_pylist() == [f'{{"numRecords":1,{stats[1:]}']
     below = pc.field("d") < decimal.Decimal("1234567890123456790.00")

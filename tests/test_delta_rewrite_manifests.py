@@ -16,7 +16,7 @@ import pytest
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import checkpoint_task
-from iceberg_cli.delta.verbs.policies import CheckpointPolicy
+from iceberg_cli.delta.verbs.rewrite_manifests.policy import CheckpointPolicy
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
@@ -41,6 +41,7 @@ from tests.delta_builders import (
     write_log_file,
 )
 from tests.delta_opened import a_shell, opened
+from tests.policies import policy_with
 
 VERB = VERBS["rewrite-manifests"]
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
@@ -48,7 +49,7 @@ UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
 
 def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
     table = opened(root)
-    return table, VERB.plan(table, VERB.policy.from_json(policy), as_of_ms=NOW_MS)
+    return table, VERB.plan(table, policy_with(VERB.policy, policy), as_of_ms=NOW_MS)
 
 
 def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
@@ -312,7 +313,7 @@ def a_timed_table_whose_last_commit_is_gone(root: Path, *, checksum: bool) -> No
 def upgraded(root: Path) -> Report:
     table, verb = opened(root), VERBS["upgrade-v3"]
     return apply(
-        verb.plan(table, verb.policy.from_json({"features": ["changeDataFeed"]}), as_of_ms=NOW_MS),
+        verb.plan(table, policy_with(verb.policy, {"features": ["changeDataFeed"]}), as_of_ms=NOW_MS),
         table,
         verb,
         a_shell(),

@@ -15,7 +15,7 @@ import pytest
 
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.delta.verbs.policies import AssignPolicy
+from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignPolicy
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.ports import Build, Planned
@@ -38,6 +38,7 @@ from tests.delta_builders import (
 )
 from tests.delta_builders import a_commit as lines
 from tests.delta_opened import a_shell, opened
+from tests.policies import policy_with
 
 VERB = VERBS["assign-row-ids"]
 ENABLED = "delta.enableRowTracking"
@@ -49,7 +50,7 @@ COLUMNS = (
 
 def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
     table = opened(root)
-    return table, VERB.plan(table, VERB.policy.from_json(policy), as_of_ms=NOW_MS)
+    return table, VERB.plan(table, policy_with(VERB.policy, policy), as_of_ms=NOW_MS)
 
 
 def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:

@@ -34,6 +34,7 @@ from tests.delta_builders import (
     write_log_file,
 )
 from tests.delta_opened import a_shell, opened
+from tests.policies import policy_with
 
 VERB = VERBS["upgrade-v3"]
 LEGACY = {
@@ -47,7 +48,7 @@ LEGACY[1, 6] = LEGACY[1, 4] | {"identityColumns"}
 
 def prepared(root: Path, *features: str) -> tuple[DeltaTable, Planned]:
     table = opened(root)
-    return table, VERB.plan(table, VERB.policy.from_json({"features": list(features)}), as_of_ms=NOW_MS)
+    return table, VERB.plan(table, policy_with(VERB.policy, {"features": list(features)}), as_of_ms=NOW_MS)
 
 
 def planned(root: Path, *features: str) -> tuple[DeltaTable, Plan]:
@@ -166,9 +167,7 @@ def test_what_was_listed_for_writers_only_is_listed_for_readers_too(tmp_path: Pa
     writers = {"columnMapping", "domainMetadata"}
     assert state(tmp_path)[0] == a_value(3, 7, {"columnMapping"}, writers)
     table, checkpoint = opened(tmp_path), VERBS["rewrite-manifests"]
-    apply(
-        checkpoint.plan(table, checkpoint.policy.from_json({}), as_of_ms=NOW_MS), table, checkpoint, a_shell()
-    )
+    apply(checkpoint.plan(table, checkpoint.policy(), as_of_ms=NOW_MS), table, checkpoint, a_shell())
     assert DeltaRsTable(str(tmp_path)).version() == 1
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from iceberg_cli import __version__
 from iceberg_cli.cli.app import EXIT_CODES
-from iceberg_cli.cli.help_texts import EXAMPLES
+from iceberg_cli.cli.help_texts import examples_of
 from tests.cli.running import iceberg_cli
 from tests.cli.test_help import COMMANDS
 
@@ -118,7 +118,7 @@ def test_manual_pages_have_files_and_the_examples_of_the_help() -> None:
         assert ".SH FILES\n.TP\n" in text, page.name
         examples = text.partition(".SH EXAMPLES")[2].partition(".SH ")[0]
         command = page.stem.removeprefix("iceberg-cli").removeprefix("-")
-        stated = [f"iceberg-cli {words}" for _, words in EXAMPLES[command]]
+        stated = [f"iceberg-cli {words}" for _, words in examples_of(command)]
         assert re.findall(r"^iceberg-cli .*$", examples, re.MULTILINE) == stated
 
 

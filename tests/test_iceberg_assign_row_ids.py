@@ -12,7 +12,8 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.commit.draft import assign_first_row_ids
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, RowIds
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignPolicy
+from iceberg_cli.iceberg.verbs.assign_row_ids.rules import RowIds
 
 ENTRIES = pa.schema(
     [

@@ -23,8 +23,8 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.facts import (
     obstructing,
     snapshots_to_read,
 )
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
 from iceberg_cli.plan.preflight import Finding
 from tests.builders import DAY_MS, NOW_MS, a_branch, a_snapshot, a_table, a_table_document, a_tag
 from tests.metadata_documents import PATH, without

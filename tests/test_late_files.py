@@ -31,6 +31,7 @@ from tests.delta_builders import NOW_MS
 from tests.delta_opened import a_shell
 from tests.exchanging import HereExchanging
 from tests.manifest_tables import live_entries, of_folder
+from tests.policies import policy_with
 from tests.test_iceberg_rewrite_manifests import a_lot
 from tests.test_stale_commits import DAY_MS, REWRITE, Died, opened
 
@@ -62,7 +63,7 @@ def rewrite(root: Path, engine: Any = None) -> None:
     if engine is not None:
         table.use(engine)
     verb = verbs_of(table)[VERB]
-    apply(verb.plan(table, verb.policy.from_json(REWRITE), as_of_ms=NOW_MS), table, verb, shell_at())
+    apply(verb.plan(table, policy_with(verb.policy, REWRITE), as_of_ms=NOW_MS), table, verb, shell_at())
 
 
 def resumed(root: Path, *, after_ms: int) -> str:

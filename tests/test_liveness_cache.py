@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.reachability.keys import KnownKeys
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
 from iceberg_cli.storage import Storage
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.cli.lakes import AS_OF_MS

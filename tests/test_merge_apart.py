@@ -38,8 +38,9 @@ from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     reported_rows,
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy, settings_of
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
+from iceberg_cli.iceberg.verbs.merge_dvs.settings import settings_of
 from iceberg_cli.iceberg.verbs.merge_dvs.splits import (
     CONTAINER,
     LIMITS,

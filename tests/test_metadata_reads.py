@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
-from iceberg_cli.iceberg.verbs.upgrade_v3.plan import check
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ASSIGN, REPAIR, UpgradePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import ASSIGN, REPAIR, UpgradePolicy
 from iceberg_cli.operation.apply import apply, system_runtime
 from tests.cli.lakes import AS_OF_MS
 from tests.test_liveness_cache import a_history, opened
@@ -52,7 +51,7 @@ def test_a_check_of_an_upgrade_reads_what_its_plan_reads_and_nothing_twice_for_t
     made = a_history(str(tmp_path / "t"))
     policy = UpgradePolicy(recipe=(REPAIR, ASSIGN))
     (checked, by_check), (planned, by_plan) = opened(made.location, None), opened(made.location, None)
-    assert not check(checked, policy, as_of_ms=AS_OF_MS).blocking
+    assert not VERBS["upgrade-v3"].preflight(checked, policy, as_of_ms=AS_OF_MS).blocking
     assert VERBS["upgrade-v3"].plan(planned, policy, as_of_ms=AS_OF_MS).plan.due
     assert sorted(by_check.names("")) == sorted(by_plan.names(""))
     assert by_check.names("m")

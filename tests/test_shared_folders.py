@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.policies import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.errors import Refused
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
@@ -22,6 +22,7 @@ from tests.cli.running import dry, iceberg_cli
 from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
 from tests.delta_opened import a_shell, opened
 from tests.hazard_tables import Hazard, entry, expire, removed
+from tests.policies import policy_with
 
 DAY_MS = 86_400_000
 OLD_MS = NOW_MS - 20 * DAY_MS
@@ -173,7 +174,7 @@ def age(table: Hazard) -> None:
 
 
 def prepared(table: Hazard, **policy: Any) -> Planned:
-    chosen = ExpirePolicy.from_json(policy)
+    chosen = policy_with(ExpirePolicy, policy)
     return VERB.plan(opened(f"{table.location}/_delta_log"), chosen, as_of_ms=NOW_MS)
 
 

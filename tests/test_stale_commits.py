@@ -20,6 +20,7 @@ from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol_with, an_
 from tests.delta_opened import a_shell, unseen
 from tests.delta_vectors import write_vectors
 from tests.manifest_tables import live_entries, of_folder
+from tests.policies import policy_with
 from tests.test_iceberg_rewrite_manifests import a_lot
 
 MINUTE_MS = 60_000
@@ -56,7 +57,7 @@ def dies_before_it_commits(root: Path, verb: str, **policy: Any) -> set[Path]:
     verbs = verbs_of(table)
     with pytest.raises(Died):
         apply(
-            verbs[verb].plan(table, verbs[verb].policy.from_json(policy), as_of_ms=NOW_MS),
+            verbs[verb].plan(table, policy_with(verbs[verb].policy, policy), as_of_ms=NOW_MS),
             table,
             verbs[verb],
             replace(a_shell(), now_ms=lambda: NOW_MS),
@@ -167,7 +168,7 @@ def test_a_delta_commit_that_stood_still_for_days_says_when_it_really_removed_fi
 
     table, verb = opened(root), verbs_of(opened(root))["merge-dvs"]
     runtime = replace(a_shell(), now_ms=now_ms, sleep_ms=unseen)
-    report = apply(verb.plan(table, verb.policy.from_json({}), as_of_ms=NOW_MS), table, verb, runtime)
+    report = apply(verb.plan(table, verb.policy(), as_of_ms=NOW_MS), table, verb, runtime)
     assert (report.status, len(gone)) == ("done", 1)
     assert removal_times(root) == {NOW_MS + 10 * DAY_MS}
     (now,) = vector_files(root)

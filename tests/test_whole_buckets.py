@@ -12,7 +12,7 @@ import pytest
 from iceberg_cli.cli.context import now_ms
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.policies import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.apply import apply

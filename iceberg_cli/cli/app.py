@@ -16,6 +16,7 @@ from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
+from iceberg_cli.formats.verbs import VERB_NAMES
 
 EXIT_CODES = {
     0: "done, nothing to do, or nothing that applies to the table: go on",
@@ -38,23 +39,13 @@ _SUMMARY = (
     "Maintain Apache Iceberg and Delta tables: see what would go, save it as a plan, carry it out, resume it."
 )
 
-# The module of each command, in the order of the help.
-_MODULES = {
-    "inspect": "inspect",
-    "plan": "plan",
-    "expire-snapshots": "expire_snapshots",
-    "rewrite-manifests": "rewrite_manifests",
-    "merge-dvs": "merge_dvs",
-    "upgrade-v3": "upgrade_v3",
-    "assign-row-ids": "assign_row_ids",
-    "apply": "apply_plan",
-    "resume": "resume",
-    "demo": "demo",
-    "completion": "completion",
-}
+_BEFORE_VERBS = {"inspect": "inspect", "plan": "plan"}
+_AFTER_VERBS = {"apply": "apply_plan", "resume": "resume", "demo": "demo", "completion": "completion"}
+_MODULES = {**_BEFORE_VERBS, **_AFTER_VERBS}
+_COMMANDS = (*_BEFORE_VERBS, *VERB_NAMES, *_AFTER_VERBS)
 
 
-def make_app(commands: Iterable[str] = _MODULES) -> typer.Typer:
+def make_app(commands: Iterable[str] = _COMMANDS) -> typer.Typer:
     """The typer application with these commands, all by default; modules of others are not imported."""
     app = typer.Typer(
         name="iceberg-cli",
@@ -69,7 +60,12 @@ def make_app(commands: Iterable[str] = _MODULES) -> typer.Typer:
     )
     app.callback()(_root)
     for command in commands:
-        import_module(f"iceberg_cli.cli.commands.{_MODULES[command]}").register(app)
+        if command in VERB_NAMES:
+            from iceberg_cli.cli.commands import verb
+
+            verb.register(app, command)
+        else:
+            import_module(f"iceberg_cli.cli.commands.{_MODULES[command]}").register(app)
     return app
 
 
@@ -191,7 +187,7 @@ def _refuse_other_encodings(argv: list[str]) -> None:
 
 def _invoke(argv: list[str]) -> int:
     _refuse_other_encodings(argv)
-    app = make_app(argv[:1]) if argv and argv[0] in _MODULES else make_app()
+    app = make_app(argv[:1]) if argv and argv[0] in _COMMANDS else make_app()
     # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
     root = typer.main.get_command(app)
     if not argv:

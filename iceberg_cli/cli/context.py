@@ -7,20 +7,21 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from iceberg_cli.cli import stopping, subject
+from iceberg_cli.cli.arguments import Group, group_of, spelled, values_of
 from iceberg_cli.cli.help_texts import epilog
-from iceberg_cli.cli.options import Command, spelled, spread
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.streams import OutputLost, after
-from iceberg_cli.cli.values import duration_ms, key_value, positive, size_bytes, time_ms
+from iceberg_cli.cli.values import key_value, positive
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
+from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +132,7 @@ class Run:
             unsafe_trust_lists=self.unsafe_trust_lists,
             as_of=self.as_of,
         )
-        return spelled(Run, given)
+        return spelled(given)
 
     @property
     def json(self) -> bool:
@@ -295,15 +296,27 @@ def now_ms() -> int:
 
 
 def command(
-    app: typer.Typer, name: str, *, only: Collection[str] | None = None
-) -> Callable[[Command], Command]:
-    """Register a command whose parameter `run` stands for all shared options, or `only` for these fields of them.
+    app: typer.Typer,
+    name: str,
+    *,
+    groups: Mapping[str, Group] | None = None,
+    about: str = "",
+    only: Collection[str] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command whose parameter `run` stands for all shared options.
 
     The cache is saved where the command comes to an end, whatever its exit code, also where nobody reads its output;
     not where an error stops it.
+
+    Args:
+        app: to register it with.
+        name: of the command.
+        groups: its other parameters that stand for several options.
+        about: its help; by default the function's docstring.
+        only: the names of the shared options that it has. None: all.
     """
 
-    def register(function: Command) -> Command:
+    def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def saving_cache(*, run: Run, **values: Any) -> None:
             try:
@@ -313,12 +326,13 @@ def command(
                 raise
             run.save_cache()
 
-        text = inspect.cleandoc(function.__doc__ or "")
+        text = inspect.cleandoc(about or function.__doc__ or "")
         # The first sentence whole: without it the list of commands cuts it in the middle.
         summary = re.split(r"\.\s", " ".join(text.split()))[0].removesuffix(".")
-        short = f"{summary}."
-        declare = app.command(name, cls=PlainCommand, help=text, short_help=short, epilog=epilog(name))
-        declare(spread("run", Run, only=only)(saving_cache))
+        declare = app.command(
+            name, cls=PlainCommand, help=text, short_help=f"{summary}.", epilog=epilog(name)
+        )
+        declare(values_of(saving_cache, {**(groups or {}), "run": group_of(Run, only=only)}))
         return function
 
     return register

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
+
 WHAT_TO_DO: Final = "What to do"
 SAFETY: Final = "Safety"
 WHERE_IT_RUNS: Final = "Where it runs"
@@ -20,7 +22,7 @@ _OF_GROUP: Final = {
 }  # fmt: skip
 _GROUP_OF: Final = {f"--{name}": group for group, names in _OF_GROUP.items() for name in names}
 
-EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+_EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "": (
         ("What is due in a table, Iceberg or Delta, and what it would free:", "plan /lake/db/events"),
         ("Every night, from cron:", "expire-snapshots prod.sales.orders --older-than 7d --yes --quiet"),
@@ -35,33 +37,6 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
             "Save the plan of one, to be looked at and carried out later:",
             "plan prod.sales.orders expire-snapshots --older-than 14d -o orders.plan",
         ),
-    ),
-    "expire-snapshots": (
-        (
-            "Show what would go:",
-            "expire-snapshots prod.sales.orders --older-than 7d --retain-last 10 --dry-run",
-        ),
-        ("VACUUM and log cleanup of a Delta table:", "expire-snapshots /lake/db/clicks --retention 7d --yes"),
-    ),
-    "rewrite-manifests": (
-        ("Manifests of 16 MiB, by partition:", "rewrite-manifests prod.sales.orders --target-size 16MiB"),
-        ("A checkpoint of a Delta table now:", "rewrite-manifests /lake/db/clicks --checkpoint v2 --yes"),
-    ),
-    "merge-dvs": (
-        ("All partitions, without a question:", "merge-dvs prod.sales.orders --yes"),
-        ("One day only:", "merge-dvs prod.sales.orders --where \"day = '2026-11-01'\""),
-    ),
-    "upgrade-v3": (
-        ("What stands in the way, and what to do about it:", "upgrade-v3 prod.sales.orders --check"),
-        (
-            "Upgrade, then merge deletes and give row ids, as one plan:",
-            "upgrade-v3 prod.sales.orders --with merge-dvs,assign-row-ids",
-        ),
-    ),
-    "assign-row-ids": (
-        ("Every branch, main first:", "assign-row-ids prod.sales.orders"),
-        ("One branch, in which rows of main get the ids that they have there:",
-         "assign-row-ids prod.sales.orders --ref audit --share-ids"),
     ),
     "apply": (
         ("Carry out what was saved:", "apply orders.plan"),
@@ -80,7 +55,13 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("For zsh, in a folder of $fpath:", "completion zsh > ~/.zfunc/_iceberg-cli"),
     ),
 }  # fmt: skip
-"""The examples of each command, "" being the program itself: a description, and the words after `iceberg-cli`."""
+
+
+def examples_of(command: str) -> tuple[tuple[str, str], ...]:
+    """The examples of a command, "" being the program itself: a description, and the words after `iceberg-cli`."""
+    if command not in VERB_NAMES:
+        return _EXAMPLES[command]
+    return tuple(example for policy in policies_of(command).values() for example in policy.examples)
 
 
 def group_of(names: tuple[str, ...]) -> str:
@@ -93,5 +74,7 @@ def group_of(names: tuple[str, ...]) -> str:
 def epilog(command: str) -> str:
     """The examples of a command, as the end of its help."""
     # A line with a backspace alone: the lines of that paragraph stay as they are.
-    lines = [line for text, words in EXAMPLES[command] for line in (f"  {text}", f"    iceberg-cli {words}")]
+    lines = [
+        line for text, words in examples_of(command) for line in (f"  {text}", f"    iceberg-cli {words}")
+    ]
     return "\b\nExamples:\n" + "\n".join(lines)

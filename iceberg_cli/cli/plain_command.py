@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from iceberg_cli.cli import subject
+from iceberg_cli.cli.arguments import Values
 from iceberg_cli.cli.help_texts import GROUPS, group_of
 
 _ASK_TYPER: Final = object()
@@ -54,7 +55,8 @@ class PlainCommand(TyperCommand):
         """Run the command; from here on an error can name the table."""
         if name := ctx.params.get("table"):
             subject.named(name)
-        return super().invoke(ctx)
+        result = super().invoke(ctx)
+        return result.run() if isinstance(result, Values) else result
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill the context with the values of all parameters.

@@ -319,3 +319,35 @@ def _kind(value: object) -> str:
         return "null"
     names = {list: "an array", str: "a string", bool: "true or false"}
     return names.get(type(value), "a number")
+
+
+def check_shape(value: Any, shape: Any, where: str) -> None:
+    """Refuse with KeyError or TypeError a value of another type or without a field; additional fields pass.
+
+    Args:
+        value: parsed JSON.
+        shape: a type (`float` stands for any number), a list of one shape (an array of these), a mapping (an object
+            with at least these fields), a frozenset (one of these strings), or a pair of a shape and None (it may be
+            null).
+        where: what the value is, for the error.
+    """
+    match shape:
+        case (first, None):
+            if value is not None:
+                check_shape(value, first, where)
+        case [item]:
+            check_shape(value, list, where)
+            for each in value:
+                check_shape(each, item, where)
+        case Mapping():
+            check_shape(value, dict, where)
+            for name, inner in shape.items():
+                check_shape(value[name], inner, name)
+        case frozenset():
+            if type(value) is not str or value not in shape:
+                raise TypeError(f"{where} has {value!r}, which is none of {', '.join(sorted(shape))}")
+        case _:
+            # Not isinstance: true is no number.
+            allowed = (int, float) if shape is float else (shape,)
+            if type(value) not in allowed:
+                raise TypeError(f"{where} has {value!r} in the place of {shape.__name__}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
+from iceberg_cli.plan.policy import Policy
+from iceberg_cli.plan.preflight import Preflight
 from iceberg_cli.plan.removals import Removals
 
 
@@ -33,23 +35,6 @@ class Planned:
 
     plan: Plan
     build: Build = nothing_to_build
-
-
-class Policy(Protocol):
-    """What the operator asked of a verb; `to_json` is what `Plan.policy` holds."""
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The policy of a plan.
-
-        Raises:
-            UsageError: it makes no sense.
-        """
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON form."""
-        ...
 
 
 class Verb(Protocol):
@@ -89,6 +74,16 @@ class Verb(Protocol):
             earlier: of that plan, where this process made it: what it has read and written is used again.
         """
         ...
+
+    def preflight(self, table: Any, policy: Any, *, as_of_ms: int) -> Preflight:
+        """What stands in the way of the verb, for one whose policy has a `preflight`.
+
+        Args:
+            table: see `plan`.
+            policy: see `plan`.
+            as_of_ms: see `plan`.
+        """
+        raise AssertionError(f"{self.name} has no preflight of {table} with {policy} as of {as_of_ms}")
 
     def unconditional(self, table: Any) -> Build:  # noqa: ARG002 - the port's signature
         """What builds the tasks of unconditional steps, each of which says all that it takes."""

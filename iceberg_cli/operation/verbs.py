@@ -1,34 +1,35 @@
-"""The verbs of a format by their names on the command line."""
+"""The verbs of a format by their names on the command line; none is loaded before it is looked up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from iceberg_cli.operation.ports import Verb
+if TYPE_CHECKING:
+    from iceberg_cli.operation.ports import Verb
 
-_NAMES: Final = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
+VERB_NAMES: Final = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
 
 
-class Verbs(Mapping[str, Verb]):
+class Verbs(Mapping[str, "Verb"]):
     """Verbs by name; each is `VERB` of `plan.py` in the folder of its name, imported when it is looked up."""
 
     def __init__(self, package: str) -> None:
         self._package = package
 
     def __getitem__(self, name: str) -> Verb:
-        if name not in _NAMES:
+        if name not in VERB_NAMES:
             raise KeyError(name)
         module = import_module(f"{self._package}.{name.replace('-', '_')}.plan")
         verb: Verb = module.VERB
         return verb
 
     def __contains__(self, name: object) -> bool:
-        return name in _NAMES
+        return name in VERB_NAMES
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
+        return iter(VERB_NAMES)
 
     def __len__(self) -> int:
-        return len(_NAMES)
+        return len(VERB_NAMES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from iceberg_cli.encoding.strict_json import check_shape
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.plan.plan import (
     PLAN_SCHEMA,
@@ -18,7 +19,6 @@ from iceberg_cli.plan.plan import (
     Task,
     Verdict,
 )
-from iceberg_cli.plan.policy import check_shape
 from iceberg_cli.plan.removals import Removals
 
 _FIRST_SCHEMA: Final = "iceberg-cli/plan/1"

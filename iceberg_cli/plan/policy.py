@@ -1,53 +1,576 @@
-"""The shape of a small JSON document of this project: which fields it has, and of which types.
+"""The policy of a verb: a frozen dataclass, each field with the option that gives it, its limits and its JSON form.
 
-A shape is a type (`float` stands for any number), a list of one shape (an array of these), a mapping (an object with
-at least these fields), a frozenset (one of these strings), or a pair of a shape and None (it may be null).
+Command line, manual pages, completions and JSON Schema are made from these fields. What the text of an option means and
+which values are allowed is decided here, for the command line and for saved plans alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
+
+_MIN_TARGET_BYTES: Final = 4 << 10
+_MAX_TARGET_BYTES: Final = 1 << 40
+_OPTION: Final = "option"
+_T = TypeVar("_T")
 
 
-def check_shape(value: Any, shape: Any, where: str) -> None:
-    """Refuse with KeyError or TypeError a value of another type or without a field; additional fields pass."""
-    match shape:
-        case (first, None):
-            if value is not None:
-                check_shape(value, first, where)
-        case [item]:
-            check_shape(value, list, where)
-            for each in value:
-                check_shape(each, item, where)
-        case Mapping():
-            check_shape(value, dict, where)
-            for name, inner in shape.items():
-                check_shape(value[name], inner, name)
-        case frozenset():
-            if type(value) is not str or value not in shape:
-                raise TypeError(f"{where} has {value!r}, which is none of {', '.join(sorted(shape))}")
-        case _:
-            # Not isinstance: true is no number.
-            allowed = (int, float) if shape is float else (shape,)
-            if type(value) not in allowed:
-                raise TypeError(f"{where} has {value!r} in the place of {shape.__name__}")
+class Kind(ABC):
+    """A kind of values: how the text of an option is read, which values are allowed, and their JSON form."""
+
+    takes: ClassVar[type] = str  # what the command line hands over: str, int or bool
+    repeatable: ClassVar[bool] = False
+    metavar: str = "TEXT"
+
+    def read(self, given: Any, flag: str, *, now_ms: int) -> Any:  # noqa: ARG002 - most kinds have no age
+        """The value of what the command line has after `flag`.
+
+        Raises:
+            UsageError: it cannot be meant.
+        """
+        return given
+
+    def check(self, value: Any, flag: str) -> None:  # noqa: B027 - most kinds allow every value
+        """Refuse a value that is out of range.
+
+        Raises:
+            UsageError: it is.
+        """
+
+    def to_text(self, value: Any) -> str:
+        """The text that gives a value on the command line."""
+        return str(value)
+
+    def to_json(self, value: Any) -> Any:
+        """JSON form."""
+        return value
+
+    @abstractmethod
+    def from_json(self, value: Any) -> Any:
+        """Inverse of `to_json`; TypeError or ValueError for anything else."""
+
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the JSON form."""
 
 
-def policy_fields(value: Mapping[str, Any], shape: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a policy that was saved, exactly those of `shape`; arrays as tuples.
+class Switch(Kind):
+    """True where the flag is given."""
 
-    Raises:
-        UsageError: a field is missing, unknown or of another type.
+    takes = bool
+
+    def from_json(self, value: Any) -> bool:
+        """As `Kind`."""
+        return _typed(value, bool)
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Switches(Kind):
+    """One of several values, each but the default by a flag of its own.
+
+    Args:
+        flags: by flag its value and its help.
+        otherwise: the default.
     """
-    try:
-        check_shape(dict(value), shape, "the policy")
-    except (KeyError, TypeError) as error:
-        raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
-    unknown = value.keys() - shape.keys()
-    if unknown:
-        names = ", ".join(sorted(unknown))
-        raise UsageError(f"Cannot plan again from this policy: it has {names}, which this verb does not know")
-    return {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
+
+    flags: Mapping[str, tuple[str, str]]
+    otherwise: str
+    takes: ClassVar[type] = bool
+
+    def from_json(self, value: Any) -> str:
+        """As `Kind`."""
+        return _one_of(value, self._values())
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"enum": self._values()}
+
+    def _values(self) -> list[str]:
+        return [self.otherwise, *(value for value, _ in self.flags.values())]
+
+
+@dataclass(frozen=True)
+class Text(Kind):
+    """Any text."""
+
+    metavar: str = "TEXT"
+
+    def from_json(self, value: Any) -> str:
+        """As `Kind`."""
+        return _typed(value, str)
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"type": "string"}
+
+
+@dataclass(frozen=True)
+class Whole(Kind):
+    """A whole number, `least` or more; None: any."""
+
+    least: int | None = 1
+    metavar: str = "N"
+    takes: ClassVar[type] = int
+
+    def check(self, value: int, flag: str) -> None:
+        """As `Kind`."""
+        if self.least is not None and value < self.least:
+            raise UsageError(f"{flag} must be at least {self.least}, not {value}")
+
+    def from_json(self, value: Any) -> int:
+        """As `Kind`."""
+        return _typed(value, int)
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"type": "integer"} if self.least is None else {"type": "integer", "minimum": self.least}
+
+
+class Id(Whole):
+    """A 64-bit id, in JSON as text, for not all readers of JSON have so long numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(least=None, metavar="ID")
+
+    def to_json(self, value: int) -> str:
+        """As `Kind`."""
+        return str(value)
+
+    def from_json(self, value: Any) -> int:
+        """As `Kind`."""
+        return int(_typed(value, str))
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"type": "string", "pattern": "^-?[0-9]+$"}
+
+
+class Duration(Kind):
+    """A time in ms."""
+
+    metavar = "DURATION"
+
+    def read(self, given: str, flag: str, *, now_ms: int) -> int:  # noqa: ARG002 - the same at all times
+        """As `Kind`: `7d`, `12h`, `P7D`."""
+        return duration_ms(given, flag)
+
+    def to_text(self, value: int) -> str:
+        """As `Kind`."""
+        seconds, ms = divmod(value, 1_000)
+        return f"{value}ms" if ms else f"{seconds}s"
+
+    def check(self, value: int, flag: str) -> None:
+        """As `Kind`."""
+        if value < 0:
+            raise UsageError(f"{flag} must not be negative, and is {value} ms")
+
+    def from_json(self, value: Any) -> int:
+        """As `Kind`."""
+        return _typed(value, int)
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"type": "integer", "minimum": 0}
+
+
+class Moment(Duration):
+    """A point in time, in ms since the epoch; as a text also how long ago it was."""
+
+    metavar = "TIME|DURATION"
+
+    def read(self, given: str, flag: str, *, now_ms: int) -> int:
+        """As `Kind`: ISO 8601 with a zone, epoch ms, or a duration ago."""
+        return time_ms(given, flag, now_ms=now_ms)
+
+
+class Size(Whole):
+    """A size in bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(metavar="SIZE")
+
+    takes: ClassVar[type] = str
+
+    def read(self, given: str, flag: str, *, now_ms: int) -> int:  # noqa: ARG002 - has no age
+        """As `Kind`: `8MiB`, `512MB`. One that no file should have is refused: mostly its unit was forgotten."""
+        size = size_bytes(given, flag)
+        if not _MIN_TARGET_BYTES <= size <= _MAX_TARGET_BYTES:
+            raise UsageError(
+                f"{flag} must be between 4KiB and 1TiB, not {given!r}, which is {size:,} bytes",
+                next_step="Write the unit: 8MiB, 512MB.",
+            )
+        return size
+
+
+@dataclass(frozen=True)
+class Ratio(Kind):
+    """A part of a whole, above 0 and at most 1.
+
+    Args:
+        from_zero: 0 in JSON stands for the least ratio: the first release took it, and what it began is resumed.
+    """
+
+    from_zero: bool = False
+    metavar: ClassVar[str] = "R"  # type: ignore[misc]
+
+    def read(self, given: str, flag: str, *, now_ms: int) -> float:  # noqa: ARG002 - has no age
+        """As `Kind`."""
+        try:
+            return float(given)
+        except ValueError:
+            raise UsageError(f"{flag}: {given!r} is no number; write 0.3") from None
+
+    def check(self, value: float, flag: str) -> None:
+        """As `Kind`."""
+        if not 0 < value <= 1:
+            raise UsageError(f"{flag} must be above 0 and at most 1, not {value}")
+
+    def from_json(self, value: Any) -> float:
+        """As `Kind`."""
+        ratio = float(value) if type(value) is int else _typed(value, float)
+        return math.ulp(0.0) if self.from_zero and ratio == 0 else ratio
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"type": "number", "minimum" if self.from_zero else "exclusiveMinimum": 0, "maximum": 1}
+
+
+@dataclass(frozen=True)
+class Choice(Kind):
+    """One of a few words."""
+
+    values: tuple[str, ...]
+
+    @property
+    def metavar(self) -> str:  # type: ignore[override]
+        """The words."""
+        return "|".join(self.values)
+
+    def check(self, value: str, flag: str) -> None:
+        """As `Kind`."""
+        if value not in self.values:
+            *others, last = self.values
+            raise UsageError(f"{flag} must be {', '.join(others)} or {last}, not {value!r}")
+
+    def from_json(self, value: Any) -> str:
+        """As `Kind`."""
+        return _one_of(value, self.values)
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"enum": list(self.values)}
+
+
+@dataclass(frozen=True)
+class Selection(Kind):
+    """Some of a few words, with commas between them; they run in the order of `values`."""
+
+    values: tuple[str, ...]
+
+    @property
+    def metavar(self) -> str:  # type: ignore[override]
+        """The words."""
+        return ",".join(self.values)
+
+    def read(self, given: str, flag: str, *, now_ms: int) -> tuple[str, ...]:  # noqa: ARG002 - has no age
+        """As `Kind`."""
+        words = {part.strip() for part in given.split(",")} - {""}
+        if not words:
+            raise UsageError(f"{flag} takes {', '.join(self.values)}; it names none")
+        if unknown := sorted(words - set(self.values)):
+            raise UsageError(f"{flag} takes {', '.join(self.values)}, not {', '.join(unknown)}")
+        return tuple(word for word in self.values if word in words)
+
+    def to_json(self, value: tuple[str, ...]) -> list[str]:
+        """As `Kind`."""
+        return list(value)
+
+    def from_json(self, value: Any) -> tuple[str, ...]:
+        """As `Kind`."""
+        return tuple(_one_of(word, self.values) for word in _typed(value, list))
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"type": "array", "items": {"enum": list(self.values)}}
+
+
+@dataclass(frozen=True)
+class Several(Kind):
+    """Values of one kind, each by a flag, each once; `ordered`: from the least to the greatest."""
+
+    each: Kind
+    ordered: bool = False
+    repeatable: ClassVar[bool] = True
+
+    @property
+    def takes(self) -> type:  # type: ignore[override]
+        """As each."""
+        return self.each.takes
+
+    @property
+    def metavar(self) -> str:  # type: ignore[override]
+        """As each."""
+        return self.each.metavar
+
+    def read(self, given: Sequence[Any], flag: str, *, now_ms: int) -> tuple[Any, ...]:
+        """As `Kind`."""
+        values = dict.fromkeys(self.each.read(item, flag, now_ms=now_ms) for item in given)
+        return tuple(sorted(values) if self.ordered else values)
+
+    def check(self, value: tuple[Any, ...], flag: str) -> None:
+        """As `Kind`."""
+        for item in value:
+            self.each.check(item, flag)
+
+    def to_json(self, value: tuple[Any, ...]) -> list[Any]:
+        """As `Kind`."""
+        return [self.each.to_json(item) for item in value]
+
+    def from_json(self, value: Any) -> tuple[Any, ...]:
+        """As `Kind`."""
+        return tuple(self.each.from_json(item) for item in _typed(value, list))
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"type": "array", "items": self.each.schema()}
+
+
+class VersionRange(Kind):
+    """Two versions of a table, the first below the second, both included."""
+
+    metavar = "FROM..TO"
+
+    def read(self, given: str, flag: str, *, now_ms: int) -> tuple[int, int]:  # noqa: ARG002 - has no age
+        """As `Kind`."""
+        match = re.fullmatch(r"([0-9]{1,18})\.\.([0-9]{1,18})", given)
+        if match is None or int(match[1]) >= int(match[2]):
+            raise UsageError(f"{flag}: {given!r} is no range of versions; write 10..19")
+        return int(match[1]), int(match[2])
+
+    def check(self, value: tuple[int, int], flag: str) -> None:
+        """As `Kind`."""
+        first, last = value
+        if not 0 <= first < last:
+            raise UsageError(f"{flag}: {first}..{last} is no range of versions; write 10..19")
+
+    def to_json(self, value: tuple[int, int]) -> list[int]:
+        """As `Kind`."""
+        return list(value)
+
+    def from_json(self, value: Any) -> tuple[int, int]:
+        """As `Kind`."""
+        first, last = _typed(value, list)
+        return _typed(first, int), _typed(last, int)
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        item = {"type": "integer", "minimum": 0}
+        return {"type": "array", "items": item, "minItems": 2, "maxItems": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyOption:
+    """A field of a policy, as the option that gives it.
+
+    Args:
+        name: of the field.
+        json_name: of the field in JSON.
+        kind: of its values.
+        default: its value where the option is not given.
+        help_of: what each of its flags does; most have one.
+        elsewhere: the option that may be meant where the table has the other format, or "".
+        omitted: left out of the JSON form where it has its default.
+    """
+
+    name: str
+    json_name: str
+    kind: Kind
+    default: Any
+    help_of: Mapping[str, str]
+    elsewhere: str = ""
+    omitted: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The first of its flags."""
+        return next(iter(self.help_of))
+
+    def read(self, given: Mapping[str, Any], *, now_ms: int) -> Any:
+        """The value of what the command line has, by flag; a switch that is False was not given.
+
+        Raises:
+            UsageError: it cannot be meant.
+        """
+        # 0 is a number that was given.
+        flags = [flag for flag in self.help_of if flag in given and given[flag] is not False]
+        if not flags:
+            return self.default
+        if isinstance(self.kind, Switches):
+            if len(flags) > 1:
+                raise UsageError(f"{' and '.join(flags)} exclude each other")
+            return self.kind.flags[flags[0]][0]
+        return self.kind.read(given[self.flag], self.flag, now_ms=now_ms)
+
+
+def option(
+    kind: Kind,
+    text: str = "",
+    *,
+    default: Any = None,
+    flag: str = "",
+    json_name: str = "",
+    elsewhere: str = "",
+    omitted: bool = False,
+) -> Any:
+    """A field of a policy.
+
+    Args:
+        kind: of its values.
+        text: the option's help.
+        default: the value where the option is not given.
+        flag: of the option; by default the field's name.
+        json_name: in JSON; by default the field's name.
+        elsewhere: see `PolicyOption`.
+        omitted: see `PolicyOption`.
+    """
+    rest = {"kind": kind, "text": text, "flag": flag, "json_name": json_name}
+    return field(default=default, metadata={_OPTION: {**rest, "elsewhere": elsewhere, "omitted": omitted}})
+
+
+class Policy:
+    """What an operator asks of a verb. A subclass is a frozen dataclass of `option` fields.
+
+    Args:
+        verb: whose it is.
+        about: the help of the verb's command, where this format's policy tells it.
+        preflight: the help of `--check`, where the verb can look without a plan for what stands in its way.
+        examples: of its command lines: a description, and the words after `iceberg-cli`.
+    """
+
+    __slots__ = ()
+    verb: ClassVar[str]
+    about: ClassVar[str] = ""
+    preflight: ClassVar[str] = ""
+    examples: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse values that are out of range.
+
+        Raises:
+            UsageError: they are.
+        """
+        for item in self.options():
+            value = getattr(self, item.name)
+            if value is not None:
+                item.kind.check(value, item.flag)
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Refuse values that are out of range together, or that only this verb can read; UsageError."""
+
+    @classmethod
+    def options(cls) -> Iterator[PolicyOption]:
+        """The fields as options, in their order."""
+        for item in fields(cls):  # type: ignore[arg-type]
+            about = dict(item.metadata[_OPTION])
+            kind, text, flag = about.pop("kind"), about.pop("text"), about.pop("flag")
+            if isinstance(kind, Switches):
+                help_of = {each: words for each, (_, words) in kind.flags.items()}
+            else:
+                help_of = {flag or f"--{item.name.replace('_', '-')}": text}
+            assert item.default is not MISSING
+            json_name = about.pop("json_name") or item.name
+            yield PolicyOption(
+                name=item.name, json_name=json_name, kind=kind, default=item.default, help_of=help_of, **about
+            )
+
+    @classmethod
+    def from_options(cls, given: Mapping[str, Any], *, now_ms: int) -> Self:
+        """The policy that a command line spells.
+
+        Args:
+            given: by flag: texts, numbers, switches and lists of them; others than this policy's have no effect.
+            now_ms: the "now" of every age.
+
+        Raises:
+            UsageError: an option has no meaning.
+        """
+        return cls(**{item.name: item.read(given, now_ms=now_ms) for item in cls.options()})
+
+    def to_json(self) -> dict[str, Any]:
+        """As `Plan.policy` holds it."""
+        return {
+            item.json_name: None if value is None else item.kind.to_json(value)
+            for item in self.options()
+            for value in [getattr(self, item.name)]
+            if not (item.omitted and value == item.default)
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`.
+
+        Raises:
+            UsageError: a field is missing, unknown, of another type or out of range.
+        """
+        known = {item.json_name: item for item in cls.options()}
+        if unknown := sorted(value.keys() - known):
+            raise _unusable(f"it has {', '.join(unknown)}, which this verb does not know")
+        if missing := [name for name, item in known.items() if name not in value and not item.omitted]:
+            raise _unusable(f"it has no {', '.join(missing)}")
+        found = {}
+        for name, content in value.items():
+            item = known[name]
+            try:
+                nothing = content is None and item.default is None
+                found[item.name] = None if nothing else item.kind.from_json(content)
+            except (TypeError, ValueError) as error:
+                raise _unusable(f"{name} is {content!r}") from error
+        try:
+            return cls(**found)
+        except UsageError as error:
+            raise _unusable(error.message) from error
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """The JSON Schema of the JSON form."""
+        every = list(cls.options())
+        return {
+            "type": "object",
+            "properties": {
+                item.json_name: {"anyOf": [item.kind.schema(), {"type": "null"}]}
+                if item.default is None
+                else item.kind.schema()
+                for item in every
+            },
+            "required": [item.json_name for item in every if not item.omitted],
+            "additionalProperties": False,
+        }
+
+
+def _unusable(why: str) -> UsageError:
+    return UsageError(f"Cannot plan again from this policy: {why}")
+
+
+def _typed(value: Any, kind: type[_T]) -> _T:
+    """`value`, which is of exactly this type: true is no number."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} in the place of {kind.__name__}")
+    return value
+
+
+def _one_of(value: Any, values: Sequence[str]) -> str:
+    if value not in values:
+        raise ValueError(f"{value!r} is none of {', '.join(values)}")
+    return _typed(value, str)

@@ -106,6 +106,7 @@ class Preflight:
         base: the version of the table that was checked, in its JSON form.
         target: {`format_version`}, or of a Delta table {`min_reader_version`, `min_writer_version`, `features`}.
         recipe: the steps that are done together with the upgrade.
+        nothing_due: why there is nothing to upgrade, or "".
     """
 
     findings: tuple[Finding, ...]
@@ -113,6 +114,7 @@ class Preflight:
     base: Mapping[str, Any]
     target: Mapping[str, Any]
     recipe: Sequence[str] = ()
+    nothing_due: str = ""
 
     @property
     def blocking(self) -> tuple[Finding, ...]:

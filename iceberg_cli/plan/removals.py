@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.strict_json import loads
+from iceberg_cli.encoding.strict_json import check_shape, loads
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.plan.policy import check_shape
 from iceberg_cli.plan.removal_rows import (
     KINDS,
     SCHEMA,

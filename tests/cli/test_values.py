@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.cli.values import duration_ms, key_value, positive, size_bytes, target_bytes, time_ms
+from iceberg_cli.cli.values import key_value, positive
 from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.policy import Size
+from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 from tests.cli.lakes import four_snapshots
 from tests.cli.running import iceberg_cli
 
@@ -138,16 +140,14 @@ def test_a_size_that_cannot_be_read_is_named(text: str) -> None:
 @pytest.mark.parametrize("text", ["8", "4095", "512", "4095 B", "3.9KiB", "1.1TiB", "2TB"])
 def test_a_target_that_no_file_should_have_is_named_with_the_bounds(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        target_bytes(text, "--target-size")
+        Size().read(text, "--target-size", now_ms=NOW_MS)
     assert f"--target-size must be between 4KiB and 1TiB, not {text!r}, which is " in caught.value.message
     assert "unit" in caught.value.next_step
 
 
 def test_a_target_is_read_up_to_its_bounds() -> None:
-    assert [target_bytes(text, "--target-size") for text in ("4KiB", "4096", "1TiB", "1TB")] == [
-        4096, 4096, 2**40, 10**12,
-    ]  # fmt: skip
-    assert target_bytes(None, "--target-size") is None
+    read = [Size().read(text, "--target-size", now_ms=NOW_MS) for text in ("4KiB", "4096", "1TiB", "1TB")]
+    assert read == [4096, 4096, 2**40, 10**12]
 
 
 def test_counts_are_at_least_one_or_absent() -> None:

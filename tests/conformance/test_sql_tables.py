@@ -28,7 +28,7 @@ from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.operation.apply import apply, resume, system_runtime
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.plan.report import Report

@@ -17,6 +17,7 @@ from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.report import Report
 from tests.builders import DAY_MS, NOW_MS
 from tests.crash.simulation import Act, Crash, Script, SimStorage, World, unseen
+from tests.policies import policy_with
 
 ROOT = "s3://lake/visits"
 FIELD = {"name": "i", "type": "integer", "nullable": True, "metadata": {}}
@@ -146,7 +147,7 @@ class DeltaProcess:
 
     def plan(self) -> Planned:
         verb = VERBS[self.operation]
-        return verb.plan(self.table, verb.policy.from_json(self.policy), as_of_ms=NOW_MS)
+        return verb.plan(self.table, policy_with(verb.policy, self.policy), as_of_ms=NOW_MS)
 
     def run(self) -> Report:
         """Settle, plan and apply."""

@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.commit.update import Commit, check, effects_visible, wi
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.operation.apply import Runtime, apply, resume
 from iceberg_cli.operation.outcomes import (
     Attempt,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs.policies import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused
 from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.ports import Build, Planned, nothing_to_build

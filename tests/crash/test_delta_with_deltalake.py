@@ -20,6 +20,7 @@ from iceberg_cli.operation.apply import apply, system_runtime
 from iceberg_cli.storage.local import LocalStorage
 from tests.crash.budget import few_or_many, some
 from tests.crash.simulation import unseen
+from tests.policies import policy_with
 
 deltalake = pytest.importorskip("deltalake")
 
@@ -84,7 +85,7 @@ def run(root: Path, operation: str, storage: Raced) -> None:
     )
     runtime = system_runtime(on_event=unseen, host="here", process_id=1, sweep_batch=2)
     plan = VERBS[operation].plan(
-        table, VERBS[operation].policy.from_json(VERBS_ASKED[operation]), as_of_ms=runtime.now_ms()
+        table, policy_with(VERBS[operation].policy, VERBS_ASKED[operation]), as_of_ms=runtime.now_ms()
     )
     apply(plan, table, VERBS[operation], runtime)
 

@@ -26,11 +26,11 @@ from iceberg_cli.errors import (
     TakenOver,
 )
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignPolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.operation.recovery import recover_all

@@ -12,7 +12,7 @@ import pytest
 from iceberg_cli.errors import CommitConflict, StalePlan
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
 from iceberg_cli.operation.apply import apply
 from tests.builders import NOW_MS, SCHEMA
 from tests.crash.budget import few_or_many, some

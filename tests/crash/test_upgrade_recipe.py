@@ -13,7 +13,7 @@ import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import UpgradePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.plan.report import Report

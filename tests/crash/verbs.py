@@ -11,7 +11,7 @@ import pyarrow as pa
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS as REAL_VERBS
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.operation.apply import Verb, apply, resume
 from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Build, Planned

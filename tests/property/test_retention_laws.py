@@ -6,8 +6,9 @@ from hypothesis import given, settings
 
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy, plan, retention_of
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import plan, retention_of
 from iceberg_cli.plan.plan import Base, Plan
 from tests.metadata_documents import PATH
 from tests.strategies import ANY_POLICY, BY_AGE, BY_ID, NOW_MS, tables

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from iceberg_cli.cli.arguments import group_of
 from iceberg_cli.cli.commands.carry_out import ApplyOptions, finish, leave_if_due, recover_open, show_before
 from iceberg_cli.cli.context import Run, command
-from iceberg_cli.cli.options import spread
 from iceberg_cli.cli.stopping import at_safe_points
 from iceberg_cli.errors import CorruptFile, Refused, StalePlan, UsageError
 
@@ -58,8 +58,7 @@ def load(path: str) -> Plan:
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "apply")
-    @spread("carry", ApplyOptions)
+    @command(app, "apply", groups={"carry": group_of(ApplyOptions)})
     def apply_plan(
         run: Run,
         carry: ApplyOptions,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iceberg_cli.cli import subject
-from iceberg_cli.cli.commands.formats import VerbOptions, policy_of
+from iceberg_cli.cli.arguments import VerbOptions
 from iceberg_cli.cli.context import Run
 from iceberg_cli.cli.stopping import at_safe_points, changed
 from iceberg_cli.cli.streams import after
@@ -45,13 +45,13 @@ class ApplyOptions:
     ] = None
 
 
-def carry_out(run: Run, carry: ApplyOptions, operation: str, name: str, options: VerbOptions) -> None:
+def carry_out(run: Run, carry: ApplyOptions, verb_name: str, name: str, options: VerbOptions) -> None:
     """Recover open operations, then plan, show, confirm, apply and report one verb.
 
     Args:
         run: the options of all commands.
         carry: the options of all verbs.
-        operation: the verb.
+        verb_name: the verb.
         name: the table as it was typed.
         options: the verb's own.
 
@@ -63,8 +63,8 @@ def carry_out(run: Run, carry: ApplyOptions, operation: str, name: str, options:
     from iceberg_cli.operation.apply import apply
 
     table = run.open(name)
-    policy = policy_of(options, table, now_ms=run.as_of_ms)
-    verb = verbs_of(table)[operation]
+    policy = options.policy(table, now_ms=run.as_of_ms)
+    verb = verbs_of(table)[verb_name]
     runtime = run.runtime(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
     recovered = [] if carry.dry_run or carry.no_resume else recover_open(run, table, runtime)
     planned = verb.plan(table, policy, as_of_ms=run.as_of_ms)

@@ -14,9 +14,10 @@ from iceberg_cli.cli.commands.inspect_arguments import (
     refuse_beside_check,
 )
 from iceberg_cli.cli.context import Run, TableArgument, command
-from iceberg_cli.cli.values import integer, positive, time_ms
+from iceberg_cli.cli.values import integer, positive
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.plan.nearest import did_you_mean
+from iceberg_cli.plan.text import time_ms
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.check.table_check import DeltaCheckResult

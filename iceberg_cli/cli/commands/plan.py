@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from iceberg_cli.cli.commands.assign_row_ids import AssignOptions
+from iceberg_cli.cli.arguments import Argument, Group, VerbOptions, verb_group
 from iceberg_cli.cli.commands.carry_out import tell_what_stays
-from iceberg_cli.cli.commands.expire_snapshots import ExpireOptions
-from iceberg_cli.cli.commands.formats import policy_of
-from iceberg_cli.cli.commands.merge_dvs import MergeOptions
-from iceberg_cli.cli.commands.rewrite_manifests import RewriteManifestsOptions
-from iceberg_cli.cli.commands.upgrade_v3 import UpgradeOptions
 from iceberg_cli.cli.context import Run, TableArgument, command
-from iceberg_cli.cli.options import OptionGroups, spread_all
 from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
 from iceberg_cli.plan.nearest import did_you_mean
 
 if TYPE_CHECKING:
@@ -27,13 +22,6 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.plan import Plan
 
 SURVEY_SCHEMA = "iceberg-cli/survey/1"
-OPTIONS: Mapping[str, type] = {
-    "expire-snapshots": ExpireOptions,
-    "rewrite-manifests": RewriteManifestsOptions,
-    "merge-dvs": MergeOptions,
-    "upgrade-v3": UpgradeOptions,
-    "assign-row-ids": AssignOptions,
-}
 _WORST_FIRST = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
 _HELPS = {
     "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB) "
@@ -45,15 +33,14 @@ _HELPS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "plan")
-    @spread_all("chosen", OPTIONS, helps=_HELPS)
+    @command(app, "plan", groups={"chosen": _every_verb()})
     def plan(
         run: Run,
-        chosen: OptionGroups,
+        chosen: Mapping[str, VerbOptions],
         table: TableArgument,
         verb: Annotated[
             str | None,
-            typer.Argument(metavar="[VERB]", help=f"{', '.join(OPTIONS)}; without it, every verb."),
+            typer.Argument(metavar="[VERB]", help=f"{', '.join(VERB_NAMES)}; without it, every verb."),
         ] = None,
         output: Annotated[
             str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan.")
@@ -67,18 +54,18 @@ def register(app: typer.Typer) -> None:
         """
         from iceberg_cli.formats.open import verbs_of
 
-        if verb is not None and verb not in OPTIONS:
+        if verb is not None and verb not in VERB_NAMES:
             raise UsageError(
-                f"{verb!r} is no verb that can be planned.{did_you_mean(verb, OPTIONS)}",
-                next_step=f"VERB is one of: {', '.join(OPTIONS)}.",
+                f"{verb!r} is no verb that can be planned.{did_you_mean(verb, VERB_NAMES)}",
+                next_step=f"VERB is one of: {', '.join(VERB_NAMES)}.",
             )
         if output is not None and verb is None:
             raise UsageError("--output needs a verb: a file holds one verb's plan")
         _refuse_strays(chosen, verb)
         opened = run.open(table)
         policies = {
-            name: policy_of(options, opened, now_ms=run.as_of_ms)
-            for name, options in chosen.groups.items()
+            name: options.policy(opened, now_ms=run.as_of_ms)
+            for name, options in chosen.items()
             if verb in (None, name)
         }
         verbs = verbs_of(opened)
@@ -120,14 +107,31 @@ def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
     return any(made.due and not made.blocked_by and (alone or made.offer is None) for made in plans)
 
 
-def _refuse_strays(chosen: OptionGroups, verb: str | None) -> None:
+def _every_verb() -> Group:
+    """The options of all verbs, those that several have once; the parameter is `VerbOptions` by verb."""
+    groups = {verb: verb_group(policies_of(verb)) for verb in VERB_NAMES}
+    every: dict[str, Argument] = {}
+    for group in reversed(groups.values()):
+        every |= group.arguments
+    for name, text in _HELPS.items():
+        every[name] = every[name].with_help(text)
+    return Group(
+        every,
+        lambda values: {
+            verb: group.make({name: values[name] for name in group.arguments})
+            for verb, group in groups.items()
+        },
+    )
+
+
+def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
     """Refuse an option of another verb than the one that is planned."""
-    if verb is not None and chosen.strays[verb]:
-        name = chosen.strays[verb][0]
-        owners = [other for other, strays in chosen.strays.items() if name not in strays]
-        raise UsageError(
-            f"--{name.rstrip('_').replace('_', '-')} is an option of {', '.join(owners)}, not of {verb}"
-        )
+    if verb is None:
+        return
+    given = {flag: other for other, options in chosen.items() for flag in options.given}
+    for flag in sorted(given.keys() - chosen[verb].given.keys()):
+        owners = [other for other, options in chosen.items() if flag in options.given]
+        raise UsageError(f"{flag} is an option of {', '.join(owners)}, not of {verb}")
 
 
 def save(plan: Plan, path: str) -> None:
@@ -171,7 +175,11 @@ def _show(run: Run, made: Plan, output: str | None) -> None:
 
 
 def _show_survey(
-    run: Run, name: str, plans: list[Plan], failed: Mapping[str, IcebergCliError], chosen: OptionGroups
+    run: Run,
+    name: str,
+    plans: list[Plan],
+    failed: Mapping[str, IcebergCliError],
+    chosen: Mapping[str, VerbOptions],
 ) -> None:
     """Print a block for each verb, the one that frees most first, and last those that cannot be planned."""
     from iceberg_cli.cli import render
@@ -200,7 +208,7 @@ def _show_survey(
     else:
         shared = run.spelled()
         commands = [
-            shlex.join(["iceberg-cli", made.verb, name, *chosen.words[made.verb], *shared]) for made in ranked
+            shlex.join(["iceberg-cli", made.verb, name, *chosen[made.verb].words, *shared]) for made in ranked
         ]
         render_plan.show_survey(run.out, ranked, commands, failed)
 

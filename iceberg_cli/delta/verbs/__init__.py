@@ -5,10 +5,8 @@ A verb's rules are pure and in `delta/`; here is the shell around them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from iceberg_cli.operation.apply import Verb
 from iceberg_cli.operation.verbs import Verbs
 
-VERBS: Final[Mapping[str, Verb]] = Verbs(__name__)
+VERBS: Final = Verbs(__name__)

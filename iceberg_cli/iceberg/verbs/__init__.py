@@ -5,10 +5,8 @@ Each has a folder: its rules and its policy are pure, `plan.py` reads the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from iceberg_cli.operation.apply import Verb
 from iceberg_cli.operation.verbs import Verbs
 
-VERBS: Final[Mapping[str, Verb]] = Verbs(__name__)
+VERBS: Final = Verbs(__name__)

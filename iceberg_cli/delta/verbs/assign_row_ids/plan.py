@@ -33,8 +33,8 @@ from iceberg_cli.delta.spec.row_ids import (
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.assign_row_ids import rules
+from iceberg_cli.delta.verbs.assign_row_ids.policy import VERB_NAME, AssignPolicy
 from iceberg_cli.delta.verbs.assign_row_ids.rules import DECLARE, ENABLE, FilesWithoutIds
-from iceberg_cli.delta.verbs.policies import AssignPolicy
 from iceberg_cli.delta.verbs.upgrade_v3 import rules as upgrade
 from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.errors import CorruptFile, Refused
@@ -102,7 +102,6 @@ def _footer(storage: Storage, path: str, size_bytes: int) -> bytes:
     return tail[-length:]
 
 
-VERB_NAME: Final = "assign-row-ids"
 _EXAMPLES: Final = 3
 _DECLARED: Final = "row tracking is declared"
 

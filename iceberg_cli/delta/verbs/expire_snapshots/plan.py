@@ -42,13 +42,13 @@ from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
     checkpoint_bytes,
     newest_version_at,
 )
+from iceberg_cli.delta.verbs.expire_snapshots.policy import LITE, VERB_NAME, ExpirePolicy
 from iceberg_cli.delta.verbs.expire_snapshots.retention import (
     Retention,
     dated_ahead,
     options_of,
     retention_of,
 )
-from iceberg_cli.delta.verbs.policies import LITE, ExpirePolicy
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.nested_tables import NestedFiles
@@ -59,7 +59,6 @@ from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import iso
 
-VERB_NAME: Final = "expire-snapshots"
 START_STEP: Final = "vacuum start"
 END_STEP: Final = "vacuum end"
 INFO_FILE: Final = "_last_vacuum_info"  # in the log; what a VACUUM in lite mode goes on from

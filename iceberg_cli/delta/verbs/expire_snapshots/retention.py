@@ -16,7 +16,7 @@ from iceberg_cli.delta.spec.retention_properties import (
     LOG_PROPERTY,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.delta.verbs.policies import FULL, LITE, ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import FULL, LITE, ExpirePolicy
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.plan import Option
 from iceberg_cli.plan.text import iso

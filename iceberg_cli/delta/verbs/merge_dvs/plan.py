@@ -44,8 +44,8 @@ from iceberg_cli.delta.spec.vectors import (
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.assign_row_ids.rules import SUSPENDED
 from iceberg_cli.delta.verbs.merge_dvs import rules
+from iceberg_cli.delta.verbs.merge_dvs.policy import VERB_NAME, MergePolicy
 from iceberg_cli.delta.verbs.merge_dvs.rules import INLINE, MergeChoice, Vectors
-from iceberg_cli.delta.verbs.policies import MergePolicy
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.ports import Build, Planned, Verb
@@ -141,7 +141,6 @@ def _write(
     return StagedFile(path=path, row={"adds": rules.with_vectors(output.adds, name_in_log(path), offsets)})
 
 
-VERB_NAME: Final = "merge-dvs"
 COMMITTED_AS: Final = "COMPACT DELETION VECTORS"
 SUBJECT: Final = "deletion-vector-file"
 INLINE_SUBJECT: Final = "deletion-vectors-in-the-log"

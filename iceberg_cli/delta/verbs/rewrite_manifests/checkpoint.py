@@ -26,7 +26,7 @@ from iceberg_cli.delta.spec.checkpoint_writing import (
 from iceberg_cli.delta.spec.last_checkpoint import NAME, LastCheckpoint, may_replace
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs.policies import CLASSIC, V2
+from iceberg_cli.delta.verbs.rewrite_manifests.policy import CLASSIC, V2
 from iceberg_cli.plan.plan import StagedFile, Task
 from iceberg_cli.storage.verified_put import put_checked
 

@@ -27,16 +27,15 @@ from iceberg_cli.delta.spec.log import Listing
 from iceberg_cli.delta.spec.snapshot import Snapshot, in_commit_timestamp
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead
-from iceberg_cli.delta.verbs.policies import CLASSIC, V2, CheckpointPolicy
 from iceberg_cli.delta.verbs.rewrite_manifests import checkpoint as checkpoints
 from iceberg_cli.delta.verbs.rewrite_manifests.checkpoint import CheckpointBuild, checkpointing
+from iceberg_cli.delta.verbs.rewrite_manifests.policy import CLASSIC, V2, VERB_NAME, CheckpointPolicy
 from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted, compacted_name
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage.verified_put import put_checked
 
-VERB_NAME: Final = "rewrite-manifests"
 CHECKSUM, COMPACTION = "checksum", "compaction"
 _POLICY_PROPERTY: Final = "delta.checkpointPolicy"
 _COUNTS: Final = {CHECKSUM: "added_checksums_count", COMPACTION: "added_compactions_count"}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iceberg_cli.delta.spec.features import unread_features
+from iceberg_cli.delta.spec.features import reader_features, unread_features, writer_features
 from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs.policies import UpgradePolicy
 from iceberg_cli.delta.verbs.upgrade_v3 import rules
 from iceberg_cli.delta.verbs.upgrade_v3.clients import client_reason, missing_features, writers_of
+from iceberg_cli.delta.verbs.upgrade_v3.policy import VERB_NAME, UpgradePolicy
 from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Option, Plan, Step, Verdict
+from iceberg_cli.plan.preflight import Finding, Preflight, blocking, info, warning, worst_first
 
-VERB_NAME: Final = "upgrade-v3"
 _LOOKED_AT: Final = 20  # newest commits in which writers are looked for
 
 
@@ -43,6 +44,18 @@ class UpgradeV3(Verb):
             CorruptFile: a commit cannot be read, or a property makes no sense.
         """
         return Planned(plan=plan_and_changes(table, policy, as_of_ms=as_of_ms)[0])
+
+    def preflight(self, table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+        """All findings on the table as it is now. Raises: see `plan`."""
+        plan, changes = plan_and_changes(table, policy, as_of_ms=as_of_ms)
+        turned_on = any(not feature.there for feature in changes.features)
+        return Preflight(
+            findings=worst_first(_findings(plan, changes, table=shlex.quote(table.name))),
+            table=table.describe(),
+            base=plan.base.to_json(),
+            target=_target(changes.upgraded),
+            nothing_due="" if turned_on else "the table has these features: nothing to upgrade",
+        )
 
 
 VERB: Final = UpgradeV3()
@@ -204,3 +217,39 @@ def _step(features: Sequence[Feature], updates: tuple[Mapping[str, Any], ...]) -
         "set_properties_count": sum(len(feature.properties) for feature in features),
     }
     return Step(name=VERB_NAME, change=Change(updates=updates, counts=counts))
+
+
+def _target(protocol: Protocol) -> dict[str, Any]:
+    return {
+        "min_reader_version": protocol.min_reader_version,
+        "min_writer_version": protocol.min_writer_version,
+        "features": sorted(reader_features(protocol) | writer_features(protocol)),
+    }
+
+
+def _findings(plan: Plan, changes: Changes, *, table: str) -> Iterator[Finding]:
+    properties, protocol, features, history = (
+        f"iceberg-cli inspect {table} {what}" for what in ("properties", "protocol", "features", "history")
+    )
+    for rule, reason in changes.obstacles:
+        yield blocking(rule, "table", reason, properties)
+    obstacles = {reason for _, reason in changes.obstacles}
+    for reason in plan.blocked_by:
+        if reason not in obstacles:
+            yield blocking("upgrade-refused", "table", reason, protocol)
+    for feature in changes.features:
+        rule = "feature-kept" if feature.there else "feature-turned-on"
+        yield info(rule, f"feature {feature.name}", reason_of(feature), features)
+    of_clients = set()
+    for name, (version, unknown_features) in changes.clients.items():
+        message = f"it wrote version {version}; {client_reason(unknown_features)}"
+        of_clients.add(f"{name}: {client_reason(unknown_features)}")
+        if unknown_features is None:
+            yield warning("client-unknown", name, message, history)
+        elif unknown_features:
+            yield warning("client-lacks-features", name, message, history)
+        else:
+            yield info("client-knows-features", name, message, history)
+    for text in plan.warnings:
+        if text not in of_clients:
+            yield warning("passed-over", "log", text, f"iceberg-cli inspect {table} --check")

@@ -17,7 +17,8 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy, RowIds
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import VERB_NAME, AssignPolicy
+from iceberg_cli.iceberg.verbs.assign_row_ids.rules import RowIds
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of
 from iceberg_cli.iceberg.verbs.manifest_headers import losses
@@ -44,7 +45,7 @@ class AssignmentParts:
 class AssignRowIds(Verb):
     """Gives row ids to the data files of branches that have none."""
 
-    name: Final = rules.VERB_NAME
+    name: Final = VERB_NAME
     policy: Final = AssignPolicy
     result_columns: Final = rules.COLUMNS
 
@@ -324,7 +325,7 @@ class _RowIdPlanner:
 
 
 def _step_name(ref: str) -> str:
-    return f"{rules.VERB_NAME} {ref}"
+    return f"{VERB_NAME} {ref}"
 
 
 def _goes(plan: Plan, ref: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,7 @@ from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.spec.manifest import Mask, waiting, with_ids
 from iceberg_cli.plan.plan import Task
-from iceberg_cli.plan.policy import policy_fields
 
-VERB_NAME: Final = "assign-row-ids"
 COLUMNS: Final = (
     "assigned_rows_count",
     "assigned_manifests_count",
@@ -35,27 +33,6 @@ COLUMNS: Final = (
 )
 _MOST: Final = (1 << 63) - 1
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignPolicy:
-    """The options of assign-row-ids: branches by name, all of them where none is named."""
-
-    refs: tuple[str, ...] = ()
-    share_ids: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON form."""
-        return {"refs": list(self.refs), "share_ids": self.share_ids}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> AssignPolicy:
-        """Inverse of `to_json`.
-
-        Raises:
-            UsageError: a field is missing, unknown or of another type.
-        """
-        return cls(**policy_fields(value, {"refs": [str], "share_ids": bool}))
 
 
 def row_count(rows: pa.Table) -> int:

@@ -6,7 +6,7 @@ from typing import Final
 
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpirePolicy
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
@@ -15,7 +15,7 @@ from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 class ExpireSnapshots(Verb):
     """Forgets snapshots, then deletes what nothing reaches."""
 
-    name: Final = expire_snapshots.VERB_NAME
+    name: Final = VERB_NAME
     policy: Final = ExpirePolicy
     result_columns: Final = tuple(f"deleted_{kind}s_count" for kind in ICEBERG_KINDS)
 

@@ -7,7 +7,6 @@ reads anything.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
@@ -19,6 +18,7 @@ from iceberg_cli.iceberg.reachability.question import (
     snapshot_files,
 )
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpirePolicy
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DAY_MS,
     DEFAULT_MAX_SNAPSHOT_AGE_MS,
@@ -30,64 +30,10 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
 )
 from iceberg_cli.plan.nearest import did_you_mean
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
-from iceberg_cli.plan.policy import policy_fields
 from iceberg_cli.plan.text import age, iso
 
-VERB_NAME = "expire-snapshots"
-CLEANUPS = ("all", "metadata", "none")
 _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
-
-_SHAPE: Final[Mapping[str, Any]] = {
-    "older_than_ms": (int, None),
-    "retain_last": (int, None),
-    "snapshot_ids": [str],
-    "clean_metadata": bool,
-    "cleanup": frozenset(CLEANUPS),
-    "grace_ms": int,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpirePolicy:
-    """The options of expire-snapshots; None where one is not given.
-
-    `older_than_ms` is a point in time, in ms since the epoch.
-    """
-
-    older_than_ms: int | None = None
-    retain_last: int | None = None
-    snapshot_ids: tuple[int, ...] = ()
-    clean_metadata: bool = False
-    cleanup: str = "all"  # of CLEANUPS
-    grace_ms: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON form; ids as strings."""
-        return {
-            "older_than_ms": self.older_than_ms,
-            "retain_last": self.retain_last,
-            "snapshot_ids": [str(snapshot_id) for snapshot_id in self.snapshot_ids],
-            "clean_metadata": self.clean_metadata,
-            "cleanup": self.cleanup,
-            "grace_ms": self.grace_ms,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> ExpirePolicy:
-        """Inverse of `to_json`.
-
-        Raises:
-            UsageError: a field is missing, unknown, of another type or out of range.
-        """
-        fields = policy_fields(value, _SHAPE)
-        try:
-            ids = tuple(int(snapshot_id) for snapshot_id in fields["snapshot_ids"])
-        except ValueError as error:
-            raise UsageError(f"Cannot plan again from this policy: {error!r}") from error
-        if fields["grace_ms"] < 0:
-            raise UsageError(f"Cannot plan again from this policy: grace_ms is {fields['grace_ms']}")
-        return cls(**{**fields, "snapshot_ids": ids})
 
 
 def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int) -> Retention:

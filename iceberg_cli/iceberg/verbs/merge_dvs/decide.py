@@ -22,9 +22,9 @@ from iceberg_cli.iceberg.verbs.merge_dvs.choice import (
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import POSITIONS, VECTOR, Bools, Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.distributed import MergedVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.index import BEHIND_END, LOST_DELETES, SOUND, DeleteIndex
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeSettings
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import MOVED, NEW, OUTPUTS_SCHEMA
+from iceberg_cli.iceberg.verbs.merge_dvs.settings import MergeSettings
 from iceberg_cli.iceberg.verbs.merge_dvs.verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
 from iceberg_cli.plan.plan import Verdict
 

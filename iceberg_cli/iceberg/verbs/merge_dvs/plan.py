@@ -17,12 +17,12 @@ from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import BranchHead, head_of
 from iceberg_cli.iceberg.verbs.manifest_headers import losses
-from iceberg_cli.iceberg.verbs.merge_dvs import policy as merge_policy
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
+from iceberg_cli.iceberg.verbs.merge_dvs import settings as merge_settings
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import VECTOR
 from iceberg_cli.iceberg.verbs.merge_dvs.decide import decide
 from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import VERB_NAME, MergePolicy
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import Merge
 from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
@@ -38,7 +38,7 @@ _PUFFIN = merge_dvs.SUBJECTS[VECTOR]
 class MergeDvs(Verb):
     """One deletion vector for each data file, few Puffin files, nothing that no data file needs."""
 
-    name: Final = merge_dvs.VERB_NAME
+    name: Final = VERB_NAME
     policy: Final = MergePolicy
     result_columns: Final = (
         "rewritten_delete_files_count",
@@ -93,13 +93,13 @@ def plan_on(
         earlier: see `Verb.plan`.
     """
     metadata = metadata or table.metadata
-    settings = merge_policy.settings_of(metadata, policy)
-    if within is not None and within.verb == merge_dvs.VERB_NAME:
+    settings = merge_settings.settings_of(metadata, policy)
+    if within is not None and within.verb == VERB_NAME:
         # A table may be upgraded meanwhile: what was shown below version 3 made no vectors.
-        with_vectors = settings.with_vectors and within.table["format_version"] >= merge_policy.WITH_VECTORS
+        with_vectors = settings.with_vectors and within.table["format_version"] >= merge_settings.WITH_VECTORS
         settings = replace(settings, with_vectors=with_vectors)
     plan = Plan(
-        verb=merge_dvs.VERB_NAME,
+        verb=VERB_NAME,
         table=table.describe(),
         base=base,
         as_of_ms=as_of_ms,

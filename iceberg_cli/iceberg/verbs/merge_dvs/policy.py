@@ -1,114 +1,55 @@
-"""merge-dvs: the policy, and its settings with table properties and defaults in the gaps."""
+"""merge-dvs on an Iceberg table: the policy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import ClassVar, Final
 
-from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
-from iceberg_cli.plan.plan import Option
-from iceberg_cli.plan.policy import policy_fields
+from iceberg_cli.plan.policy import Policy, Ratio, Size, Switch, Text, Whole, option
 
-WITH_VECTORS: Final = 3  # the first format version that has deletion vectors
-DEFAULT_TARGET_BYTES: Final = 64 << 20
-DEFAULT_MIN_FILES: Final = 5
-DEFAULT_DEAD_RATIO: Final = 0.3
-TARGET_PROPERTY: Final = "write.delete.target-file-size-bytes"
-
-_SHAPE: Final[Mapping[str, Any]] = {
-    "target_size_bytes": (int, None),
-    "min_files": (int, None),
-    "dead_ratio": (float, None),
-    "where": (str, None),
-    "keep_dangling": bool,
-}
+VERB_NAME: Final = "merge-dvs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergePolicy:
-    """The options of merge-dvs; None where one is not given."""
+class MergePolicy(Policy):
+    """The options of merge-dvs; None where the table's property or a default decides."""
 
-    target_size_bytes: int | None = None
-    min_files: int | None = None
-    dead_ratio: float | None = None
-    where: str | None = None
-    keep_dangling: bool = False
+    verb: ClassVar[str] = VERB_NAME
+    about: ClassVar[str] = """
+        Turn position deletes into deletion vectors, and many or mostly dead files of vectors into few.
 
-    def to_json(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "target_size_bytes": self.target_size_bytes,
-            "min_files": self.min_files,
-            "dead_ratio": self.dead_ratio,
-            "where": self.where,
-            "keep_dangling": self.keep_dangling,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> MergePolicy:
-        """Inverse of `to_json`.
-
-        Raises:
-            UsageError: a field is missing, unknown, of another type or out of range.
+        The files are Puffin files in Iceberg, deletion_vector_*.bin in Delta, where there are no position deletes.
+        What readers see does not change. A data file gets all position deletes that apply to it or none; where a
+        deletion vector lacks older position deletes, both are left alone and reported. Before Iceberg's version 3 only
+        position delete files go of which each named data file is gone or newer. No file is deleted: expire-snapshots
+        does that once no snapshot needs it.
         """
-        policy = cls(**policy_fields(value, _SHAPE))
-        policy._check()
-        return policy
+    examples: ClassVar = (
+        ("All partitions, without a question:", "merge-dvs prod.sales.orders --yes"),
+        ("One day only:", "merge-dvs prod.sales.orders --where \"day = '2026-11-01'\""),
+    )
 
-    def _check(self) -> None:
-        if self.target_size_bytes is not None and self.target_size_bytes < 1:
-            raise UsageError(f"--target-size must be at least 1, not {self.target_size_bytes}")
-        if self.min_files is not None and self.min_files < 1:
-            raise UsageError(f"--min-files must be at least 1, not {self.min_files}")
-        if self.dead_ratio is not None and not 0 < self.dead_ratio <= 1:
-            raise UsageError(f"--dead-ratio must be above 0 and at most 1, not {self.dead_ratio}")
+    target_size_bytes: int | None = option(
+        Size(),
+        "About how large new files of deletion vectors are; default: write.delete.target-file-size-bytes, "
+        "else 64MiB; Delta: 2MiB.",
+        flag="--target-size",
+    )
+    min_files: int | None = option(Whole(), "Fewer small files than this stay; default: 5.")
+    dead_ratio: float | None = option(
+        Ratio(), "Rewrite a file from this part of dead bytes on; default: 0.3."
+    )
+    where: str | None = option(
+        Text("EXPR"), "Only these partitions: field = 'value' AND field IN (1, 2), by partition field."
+    )
+    keep_dangling: bool = option(Switch(), "Keep deletes that no data file needs.", default=False)
+
+    def check_together(self) -> None:
+        """Refuse an expression that cannot be read."""
         if self.where is not None:
+            from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
+
             parse_where(self.where)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeSettings:
-    """The policy, with table properties and defaults for options that are not given."""
-
-    target_bytes: int
-    min_files: int
-    dead_ratio: float
-    keep_dangling: bool
-    with_vectors: bool  # False: only position deletes that dangle go, as below version 3
-    options: Mapping[str, Option]
-
-
-def settings_of(metadata: TableMetadata, policy: MergePolicy) -> MergeSettings:
-    """Settings from option, table property and documented default, in this order.
-
-    Raises:
-        InvalidMetadata: the property is no number.
-    """
-    target = _first(policy.target_size_bytes, "--target-size", DEFAULT_TARGET_BYTES)
-    if target.source == "default" and TARGET_PROPERTY in metadata.properties:
-        number = metadata.property_int(TARGET_PROPERTY, DEFAULT_TARGET_BYTES)
-        target = Option(value=max(1, number), source=f"table property {TARGET_PROPERTY}")
-    options = {
-        "target_size_bytes": target,
-        "min_files": _first(policy.min_files, "--min-files", DEFAULT_MIN_FILES),
-        "dead_ratio": _first(policy.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
-        "where": _first(policy.where, "--where", None),
-        "keep_dangling": Option(
-            value=policy.keep_dangling, source="--keep-dangling" if policy.keep_dangling else "default"
-        ),
-    }
-    return MergeSettings(
-        target_bytes=target.value,
-        min_files=options["min_files"].value,
-        dead_ratio=options["dead_ratio"].value,
-        keep_dangling=policy.keep_dangling,
-        with_vectors=metadata.format_version >= WITH_VECTORS,
-        options=options,
-    )
-
-
-def _first(value: Any, option: str, default: Any) -> Option:
-    return Option(value=default, source="default") if value is None else Option(value=value, source=option)
+POLICY: Final = MergePolicy

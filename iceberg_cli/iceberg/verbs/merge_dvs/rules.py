@@ -24,7 +24,6 @@ from iceberg_cli.iceberg.verbs.merge_dvs.columns import EQUALITY, POSITIONS, UNR
 from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
 from iceberg_cli.plan.plan import Plan, Task
 
-VERB_NAME: Final = "merge-dvs"
 SUBJECTS: Final = {
     POSITIONS: "position-delete-file",
     UNREADABLE: "position-delete-file",

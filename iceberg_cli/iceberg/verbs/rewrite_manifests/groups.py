@@ -24,7 +24,8 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     unknown,
 )
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import Target
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import CONTENTS, RewritePolicy, RewriteSettings
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.settings import CONTENTS, RewriteSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

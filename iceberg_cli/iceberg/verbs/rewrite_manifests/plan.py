@@ -23,8 +23,9 @@ from iceberg_cli.iceberg.verbs.manifest_headers import Losses, losses
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.groups import Group, groups
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy, RewriteSettings, settings_of
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import VERB_NAME, RewritePolicy
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import EarlierRewrite, Rewrite
+from iceberg_cli.iceberg.verbs.rewrite_manifests.settings import RewriteSettings, settings_of
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task, Verdict
 
@@ -37,7 +38,7 @@ _SAMPLE_BYTES = 4 << 20  # inflated, of one manifest, to learn how it compresses
 class RewriteManifests(Verb):
     """Regroups the manifests of main."""
 
-    name: Final = rules.VERB_NAME
+    name: Final = VERB_NAME
     policy: Final = RewritePolicy
     result_columns: Final = rules.COLUMNS
 
@@ -238,4 +239,4 @@ def _step(head: BranchHead, rewrites: Sequence[Rewrite], gone: Mapping[int, str]
         summary={**summary, **carried_totals(head.snapshot.summary)},
     )
     counts = dict(zip(rules.COLUMNS, (len(gone), len(tasks)), strict=True))
-    return Step(name=rules.VERB_NAME, tasks=tasks, change=Change(draft=draft, counts=counts))
+    return Step(name=VERB_NAME, tasks=tasks, change=Change(draft=draft, counts=counts))

@@ -1,132 +1,63 @@
-"""rewrite-manifests: the policy, and its settings with table properties and defaults in the gaps."""
+"""rewrite-manifests on an Iceberg table: the policy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
-from iceberg_cli.errors import InvalidMetadata, UsageError
-from iceberg_cli.iceberg.spec.manifest import DATA, DELETES
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.plan.plan import Option
-from iceberg_cli.plan.policy import policy_fields
+from iceberg_cli.plan.policy import Choice, Policy, Several, Size, Switch, Text, Whole, option
 
-CONTENTS: Final[Mapping[str, tuple[int, ...]]] = {
-    "all": (DATA, DELETES),
-    "data": (DATA,),
-    "deletes": (DELETES,),
-}
-_DEFAULT_TARGET_BYTES = 8 << 20
-_DEFAULT_MIN_MANIFESTS = 2
-_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
-_CODEC_PROPERTY = "write.manifest.compression-codec"
-_CODECS = {"gzip": "deflate", "uncompressed": "null", "none": "null", "zstd": "zstandard", "snappy": "snappy"}
-
-_SHAPE: Final[Mapping[str, Any]] = {
-    "target_size_bytes": (int, None),
-    "spec_ids": [int],
-    "content": frozenset(CONTENTS),
-    "sort_by": [str],
-    "min_manifests": (int, None),
-    "all_manifests": bool,
-}
+VERB_NAME: Final = "rewrite-manifests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewritePolicy:
-    """The options of rewrite-manifests; None where one is not given."""
+class RewritePolicy(Policy):
+    """The options of rewrite-manifests; None where the table's property or a default decides.
 
-    target_size_bytes: int | None = None
-    spec_ids: tuple[int, ...] = ()  # none: all
-    content: str = "all"  # of CONTENTS
-    sort_by: tuple[str, ...] = ()  # names of partition fields; none: all of a spec, in its order
-    min_manifests: int | None = None
-    all_manifests: bool = False  # whatever their layout
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON form."""
-        value = {
-            "target_size_bytes": self.target_size_bytes,
-            "spec_ids": list(self.spec_ids),
-            "content": self.content,
-            "sort_by": list(self.sort_by),
-            "min_manifests": self.min_manifests,
-        }
-        # Left out where it is not set, as plans of version 0.1.0 do: each version reads those of the other.
-        return value | ({"all_manifests": True} if self.all_manifests else {})
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RewritePolicy:
-        """Inverse of `to_json`.
-
-        Raises:
-            UsageError: a field is missing, unknown, of another type or out of range.
-        """
-        policy = cls(**policy_fields({"all_manifests": False, **value}, _SHAPE))
-        if any(
-            number is not None and number < 1 for number in (policy.target_size_bytes, policy.min_manifests)
-        ):
-            raise UsageError(f"Cannot plan again from this policy: {dict(value)}")
-        return policy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteSettings:
-    """The policy with table properties and defaults filled in, each with its source."""
-
-    target_size_bytes: Option
-    min_manifests: Option
-    codec: str
-    options: Mapping[str, Option] = field(default_factory=dict)
-
-
-def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> RewriteSettings:
-    """The policy with table properties and documented defaults for options that are not given.
-
-    Raises:
-        UsageError: a spec or partition field that the table does not have.
-        InvalidMetadata: a property is no number, or names no codec.
+    No `spec_ids`: all partition specs. No `sort_by`: by all partition fields of a spec, in its order.
     """
-    if policy.target_size_bytes is not None:
-        target = Option(value=policy.target_size_bytes, source="--target-size")
-    elif _TARGET_PROPERTY in metadata.properties:
-        value = metadata.property_int(_TARGET_PROPERTY, _DEFAULT_TARGET_BYTES)
-        if value < 1:
-            raise InvalidMetadata(metadata.location, f"properties.{_TARGET_PROPERTY}", f"{value} is no size")
-        target = Option(value=value, source=f"table property {_TARGET_PROPERTY}")
-    else:
-        target = Option(value=_DEFAULT_TARGET_BYTES, source="default")
-    least = Option(value=_DEFAULT_MIN_MANIFESTS, source="default")
-    if policy.min_manifests is not None:
-        least = Option(value=policy.min_manifests, source="--min-manifests")
-    codec = metadata.properties.get(_CODEC_PROPERTY, "gzip").lower()
-    if codec not in _CODECS:
-        raise InvalidMetadata(metadata.location, f"properties.{_CODEC_PROPERTY}", f"{codec!r} is no codec")
-    _check_names(metadata, policy)
-    options = {
-        "target_size_bytes": target,
-        "min_manifests": least,
-        "content": Option(value=policy.content, source="default" if policy.content == "all" else "--content"),
-        "spec_ids": Option(value=list(policy.spec_ids), source="--spec-id" if policy.spec_ids else "default"),
-        "all_manifests": Option(
-            value=policy.all_manifests, source="--all-manifests" if policy.all_manifests else "default"
-        ),
-        "sort_by": Option(value=list(policy.sort_by), source="--sort-by" if policy.sort_by else "default"),
-    }
-    return RewriteSettings(
-        target_size_bytes=target, min_manifests=least, codec=_CODECS[codec], options=options
+
+    verb: ClassVar[str] = VERB_NAME
+    about: ClassVar[str] = """
+        Regroup the data and delete manifests of main by partition, to a target size. Delta: write a checkpoint.
+
+        Live entries keep their snapshot, sequence numbers and row ids; what readers see does not change. Every
+        partition spec is done, each for itself. A layout that is good already is left alone.
+        """
+    examples: ClassVar = (
+        ("Manifests of 16 MiB, by partition:", "rewrite-manifests prod.sales.orders --target-size 16MiB"),
+    )
+
+    target_size_bytes: int | None = option(
+        Size(),
+        "Size of a new manifest; default: commit.manifest.target-size-bytes, else 8MiB.",
+        flag="--target-size",
+        elsewhere="--part-size",
+    )
+    spec_ids: tuple[int, ...] = option(
+        Several(Whole(least=None, metavar="ID"), ordered=True),
+        "Only manifests of this partition spec; default: all.",
+        default=(),
+        flag="--spec-id",
+    )
+    content: str = option(
+        Choice(("data", "deletes", "all")), "Only manifests of data or of deletes.", default="all"
+    )
+    sort_by: tuple[str, ...] = option(
+        Several(Text("FIELD")),
+        "Sort by this partition field; default: all fields of the spec, in its order.",
+        default=(),
+    )
+    min_manifests: int | None = option(
+        Whole(), "Merge only where there are at least N of a kind; default: 2."
+    )
+    # Left out where it is not set, as plans of the first release do: each version reads those of the other.
+    all_manifests: bool = option(
+        Switch(),
+        "Write every manifest and its row of the manifest list anew, whatever its size and partitions.",
+        default=False,
+        omitted=True,
     )
 
 
-def _check_names(metadata: TableMetadata, policy: RewritePolicy) -> None:
-    known = {spec.spec_id: spec for spec in metadata.partition_specs}
-    for spec_id in policy.spec_ids:
-        if spec_id not in known:
-            raise UsageError(f"--spec-id {spec_id}: the table has {', '.join(map(str, sorted(known)))}")
-    specs = [spec for spec_id, spec in known.items() if not policy.spec_ids or spec_id in policy.spec_ids]
-    names = {each.name for spec in specs for each in spec.fields}
-    for name in policy.sort_by:
-        if name not in names:
-            there = ", ".join(sorted(names)) or "no partition field"
-            raise UsageError(f"--sort-by {name}: no partition field has this name; there is {there}")
+POLICY: Final = RewritePolicy

@@ -29,7 +29,6 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import Target
 from iceberg_cli.plan.plan import Task
 
-VERB_NAME: Final = "rewrite-manifests"
 COLUMNS: Final = ("rewritten_manifests_count", "added_manifests_count")
 _FURTHEST = 6  # numbers of manifests to rehearse above and below the expected one
 

@@ -23,15 +23,22 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import plan as assign_row_ids
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules as row_ids
 from iceberg_cli.iceberg.verbs.assign_row_ids.plan import AssignmentParts
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import AssignPolicy
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignPolicy
 from iceberg_cli.iceberg.verbs.branch import branches
 from iceberg_cli.iceberg.verbs.merge_dvs import plan as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules
 from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, PreflightReads, snapshots_to_read
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import (
+    ASSIGN,
+    MERGE,
+    REFUSE,
+    REPAIR,
+    VERB_NAME,
+    UpgradePolicy,
+)
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.iceberg.verbs.upgrade_v3.repair import Repair, repair
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ASSIGN, MERGE, REPAIR, UpgradePolicy
 from iceberg_cli.operation.ports import Build, Planned, Verb, nothing_to_build
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.preflight import BLOCKING, WARNING, Finding, Preflight, blocking
@@ -153,7 +160,7 @@ def _positions(_: Sequence[ManifestSource], batch: EntryBatch) -> tuple[int, int
 class UpgradeV3(Verb):
     """Makes a table one of format version 3, with a preflight before it."""
 
-    name: Final = rules.VERB_NAME
+    name: Final = VERB_NAME
     policy: Final = UpgradePolicy
     # Its own, and those of the verbs that may be part of it.
     result_columns: Final = tuple(
@@ -186,50 +193,51 @@ class UpgradeV3(Verb):
             table=table, base=base, policy=policy, as_of_ms=as_of_ms, within=within, earlier=earlier
         ).planned()
 
+    def preflight(self, table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+        """What stands in the way of the upgrade, as it is once the recipe's repair is done.
+
+        The upgrade is planned for that: a file that cannot be read whole stands in its way, too.
+
+        Raises:
+            UsageError: the policy makes no sense. CorruptFile: the metadata or a manifest list cannot be read whole.
+        """
+        base = table.load()
+        version = table.metadata.format_version
+        planner = _UpgradePlanner(table=table, base=base, policy=policy, as_of_ms=as_of_ms)
+        looked = planner.looked if version < rules.TARGET else _with_positions(table, planner.looked)
+        obstacles = [
+            blocking("repair-blocked", "repair-manifests", reason, planner.command)
+            for reason in planner.mending.blocked_by
+        ]
+        found = [*obstacles, *findings_on(table, looked, planner.mending, as_of_ms=as_of_ms)]
+        try:
+            reasons = planner.planned().plan.blocked_by
+        except CorruptFile as error:
+            found.insert(0, blocking("file-unreadable", error.path, error.message, error.next_step))
+        else:
+            blocked = [finding for finding in found if finding.severity == BLOCKING]
+            reported = {text for each in blocked for text in (each.message, _obstacle(each))}
+            look_at = f"iceberg-cli inspect {shlex.quote(table.name)}"
+            found[:0] = [
+                blocking("upgrade-refused", "table", reason, look_at)
+                for reason in reasons
+                if reason not in reported
+            ]
+        return Preflight(
+            findings=tuple(found),
+            table=table.describe(),
+            base=base.to_json(),
+            target={"format_version": rules.TARGET},
+            recipe=policy.recipe,
+            nothing_due=(
+                f"the table has format version {version}: nothing to upgrade"
+                if version >= rules.TARGET
+                else ""
+            ),
+        )
+
 
 VERB: Final = UpgradeV3()
-
-
-def check(table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
-    """What stands in the way of the upgrade, as it is once the recipe's repair is done.
-
-    The upgrade is planned for that: a file that cannot be read whole stands in its way, too.
-
-    Raises:
-        UsageError: the policy makes no sense. CorruptFile: the metadata or a manifest list cannot be read whole.
-    """
-    base = table.load()
-    planner = _UpgradePlanner(table=table, base=base, policy=policy, as_of_ms=as_of_ms)
-    looked = (
-        planner.looked
-        if table.metadata.format_version < rules.TARGET
-        else _with_positions(table, planner.looked)
-    )
-    obstacles = [
-        blocking("repair-blocked", "repair-manifests", reason, planner.command)
-        for reason in planner.mending.blocked_by
-    ]
-    found = [*obstacles, *findings_on(table, looked, planner.mending, as_of_ms=as_of_ms)]
-    try:
-        reasons = planner.planned().plan.blocked_by
-    except CorruptFile as error:
-        found.insert(0, blocking("file-unreadable", error.path, error.message, error.next_step))
-    else:
-        blocked = [finding for finding in found if finding.severity == BLOCKING]
-        reported = {text for each in blocked for text in (each.message, _obstacle(each))}
-        look_at = f"iceberg-cli inspect {shlex.quote(table.name)}"
-        found[:0] = [
-            blocking("upgrade-refused", "table", reason, look_at)
-            for reason in reasons
-            if reason not in reported
-        ]
-    return Preflight(
-        findings=tuple(found),
-        table=table.describe(),
-        base=base.to_json(),
-        target={"format_version": rules.TARGET},
-        recipe=policy.recipe,
-    )
 
 
 def _obstacle(finding: Finding) -> str:
@@ -280,15 +288,13 @@ class _UpgradePlanner:
             self._assign(after)
         recipe, tags = self.policy.recipe, self.policy.tags
         plan = Plan(
-            verb=rules.VERB_NAME,
+            verb=VERB_NAME,
             table=self.table.describe(),
             base=self.base,
             as_of_ms=self.as_of_ms,
             options={
                 "with": Option(value=list(recipe), source="--with" if recipe else "default"),
-                "tags": Option(
-                    value=tags, source="default" if tags == rules.REFUSE else f"--unsafe-{tags}-tags"
-                ),
+                "tags": Option(value=tags, source="default" if tags == REFUSE else f"--unsafe-{tags}-tags"),
             },
             policy=self.policy.to_json(),
             verdicts=tuple(self.verdicts),
@@ -370,7 +376,7 @@ class _UpgradePlanner:
 
 def _after_merge(parts: AssignmentParts) -> AssignmentParts:
     """What assigns row ids after a merge: its commit lists main's manifests again, which reserves main's ids."""
-    name, reason = f"{row_ids.VERB_NAME} {MAIN}", f"; {merge_dvs.STEP} commits before, and reserves them"
+    name, reason = f"{ASSIGN} {MAIN}", f"; {merge_dvs.STEP} commits before, and reserves them"
     requires = f"main still lacks ids after {merge_dvs.STEP}"
     return replace(
         parts,

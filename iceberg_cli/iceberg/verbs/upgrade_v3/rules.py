@@ -1,4 +1,4 @@
-"""upgrade-v3: the policy, and the updates of the commit that sets format version 3.
+"""upgrade-v3: the updates of the commit that sets format version 3.
 
 Spec: Appendix E; "Row Lineage for Upgraded Tables".
 """
@@ -7,51 +7,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.plan.policy import policy_fields
 
-VERB_NAME: Final = "upgrade-v3"
 TARGET: Final = 3
-REPAIR, MERGE, ASSIGN = "repair-manifests", "merge-dvs", "assign-row-ids"
-RECIPE: Final = (REPAIR, MERGE, ASSIGN)  # in the order in which they run, the upgrade after the first
-REFUSE, DROP, KEEP = "refuse", "drop", "keep"
 COLUMNS: Final = (
     "upgraded_tables_count",
     "repaired_heads_count",
     "recounted_manifests_count",
     "dropped_tags_count",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpgradePolicy:
-    """The options of upgrade-v3.
-
-    Args:
-        recipe: of `RECIPE`.
-        tags: of snapshots that obstruct the upgrade: `REFUSE`, `DROP` or `KEEP` them.
-    """
-
-    recipe: tuple[str, ...] = ()
-    tags: str = REFUSE
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON form."""
-        return {"with": list(self.recipe), "tags": self.tags}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> UpgradePolicy:
-        """Inverse of `to_json`.
-
-        Raises:
-            UsageError: a field is missing, unknown or of another type.
-        """
-        shape = {"with": [frozenset(RECIPE)], "tags": frozenset({REFUSE, DROP, KEEP})}
-        fields = policy_fields(value, shape)
-        return cls(recipe=fields["with"], tags=fields["tags"])
 
 
 def updates(metadata: TableMetadata) -> tuple[Mapping[str, Any], ...]:

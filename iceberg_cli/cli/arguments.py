@@ -1,0 +1,211 @@
+"""The arguments of commands: groups of options that share a parameter, and the options that policies have."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
+from dataclasses import dataclass, field, fields, make_dataclass
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from iceberg_cli.cli.values import integer
+from iceberg_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.plan.policy import Policy, PolicyOption
+
+_NAMES = {"iceberg": "Iceberg", "delta": "Delta"}
+_A = {"iceberg": "an Iceberg", "delta": "a Delta"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument or option as typer wants it.
+
+    Args:
+        annotation: with typer's description of it.
+        default: its value where it is not given; none where it must be.
+    """
+
+    annotation: Any
+    default: Any = inspect.Parameter.empty
+
+    @property
+    def flag(self) -> str:
+        """The long name of an option whose names are spelled out, or ""."""
+        (about,) = self.annotation.__metadata__
+        # The first name of an annotation stands where a default would: typer sorts that out later.
+        names = (about.default, *(about.param_decls or ()))
+        return next((name for name in names if isinstance(name, str) and name.startswith("--")), "")
+
+    def with_help(self, text: str) -> Argument:
+        """The same argument with another help."""
+        (about,) = self.annotation.__metadata__
+        about = copy(about)
+        about.help = text
+        return Argument(Annotated[self.annotation.__origin__, about], self.default)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Arguments that a command takes as one parameter.
+
+    Args:
+        arguments: by name.
+        make: the parameter from their values by name.
+    """
+
+    arguments: Mapping[str, Argument]
+    make: Callable[[Mapping[str, Any]], Any]
+
+
+class Values:
+    """The values of one command line. Typer makes an instance of a subclass, which has a field for each argument."""
+
+    function: ClassVar[Callable[..., None]]
+    groups: ClassVar[Mapping[str, Group]]
+    own: ClassVar[tuple[str, ...]]
+
+    def run(self) -> None:
+        """Call the command's function."""
+        made = {
+            parameter: group.make({name: getattr(self, name) for name in group.arguments})
+            for parameter, group in self.groups.items()
+        }
+        type(self).function(**{name: getattr(self, name) for name in self.own}, **made)
+
+
+def values_of(function: Callable[..., None], groups: Mapping[str, Group]) -> type[Values]:
+    """The class of the values of a command's command lines.
+
+    Args:
+        function: the command; its parameters are names of `groups`, or annotated as typer wants it.
+        groups: in the order of their arguments, which come after the function's own.
+    """
+    own = {
+        name: Argument(each.annotation, each.default)
+        for name, each in inspect.signature(function, eval_str=True).parameters.items()
+        if name not in groups
+    }
+    every = {**own, **{name: each for group in groups.values() for name, each in group.arguments.items()}}
+    described = [
+        (
+            name,
+            each.annotation,
+            field() if each.default is inspect.Parameter.empty else field(default=each.default),
+        )
+        for name, each in every.items()
+    ]
+    namespace = {"function": staticmethod(function), "groups": groups, "own": tuple(own)}
+    return make_dataclass(function.__name__, described, bases=(Values,), namespace=namespace, kw_only=True)
+
+
+def group_of(options: type, *, only: Collection[str] | None = None) -> Group:
+    """The fields of a dataclass, each annotated as typer wants it and with a default.
+
+    Args:
+        options: the dataclass, which becomes the parameter.
+        only: the names of the fields that are arguments; others keep their defaults. None: all.
+    """
+    hints = inspect.get_annotations(options, eval_str=True)
+    arguments = {
+        each.name: Argument(hints[each.name], each.default)
+        for each in fields(options)
+        if each.init and (only is None or each.name in only)
+    }
+    return Group(arguments, lambda values: options(**values))
+
+
+def spelled(group: object) -> list[str]:
+    """The words of a command line that give the options of a group, a dataclass, which differ from their defaults."""
+    words: list[str] = []
+    for name, each in group_of(type(group)).arguments.items():
+        value = getattr(group, name)
+        if value != each.default:
+            words += _words(each.flag or f"--{name.replace('_', '-')}", value)
+    return words
+
+
+def _words(flag: str, value: Any) -> list[str]:
+    given = value if isinstance(value, list) else [value]
+    return [word for each in given for word in ([flag] if each is True else [flag, str(each)])]
+
+
+# -- options of policies ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VerbOptions:
+    """What a command line gives for a verb.
+
+    Args:
+        policies: the verb's, by format.
+        given: by flag the text, number or switch, or a list of them; nothing that is as by default.
+    """
+
+    policies: Mapping[str, type[Policy]]
+    given: Mapping[str, Any]
+
+    def policy(self, table: IcebergTable | DeltaTable, *, now_ms: int) -> Policy:
+        """The policy for a table.
+
+        Args:
+            table: whose format decides.
+            now_ms: the "now" of every age.
+
+        Raises:
+            UsageError: an option has no meaning, or none for the table's format.
+        """
+        own = self.policies[table.format]
+        known = {flag for each in own.options() for flag in each.help_of}
+        for other, policy in self.policies.items():
+            for each in policy.options():
+                for flag in each.help_of.keys() & self.given.keys() - known:
+                    raise UsageError(
+                        f"{flag} is an option of {_NAMES[other]} tables, and {table.name} is {_A[table.format]} table",
+                        next_step=f"Use {each.elsewhere}." if each.elsewhere else "Leave it out.",
+                    )
+        return own.from_options(self.given, now_ms=now_ms)
+
+    @property
+    def words(self) -> list[str]:
+        """The options as words of another command line."""
+        return [word for flag, value in self.given.items() for word in _words(flag, value)]
+
+
+def verb_group(policies: Mapping[str, type[Policy]]) -> Group:
+    """The options of a verb for all formats, those that several have once; the parameter is `VerbOptions`."""
+    arguments: dict[str, Argument] = {}
+    for policy in policies.values():
+        for each in policy.options():
+            for flag in each.help_of:
+                arguments.setdefault(_name(flag), _argument(each, flag))
+
+    def make(values: Mapping[str, Any]) -> VerbOptions:
+        given = {each.flag: values[name] for name, each in arguments.items() if values[name] != each.default}
+        return VerbOptions(policies, given)
+
+    return Group(arguments, make)
+
+
+def _name(flag: str) -> str:
+    name = flag.removeprefix("--").replace("-", "_")
+    return f"{name}_" if iskeyword(name) else name
+
+
+def _argument(each: PolicyOption, flag: str) -> Argument:
+    text, kind = each.help_of[flag], each.kind
+    if kind.takes is bool:
+        return Argument(Annotated[bool, typer.Option(flag, help=text)], False)
+    parser = integer if kind.takes is int else None
+    about = typer.Option(flag, metavar=kind.metavar, help=text, parser=parser)
+    if kind.repeatable:
+        return Argument(Annotated[list[kind.takes] | None, about], None)  # type: ignore[name-defined]
+    if each.default in (None, ()):
+        return Argument(Annotated[kind.takes | None, about], None)
+    return Argument(Annotated[kind.takes, about], kind.to_text(each.default))

@@ -1,0 +1,70 @@
+"""The commands of verbs that write: options from the verb's policies, one run for all."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from iceberg_cli.cli.arguments import Argument, Group, VerbOptions, group_of, spelled, verb_group
+from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
+from iceberg_cli.cli.context import Run, TableArgument, command
+from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.formats.verbs import policies_of
+
+
+def register(app: typer.Typer, name: str) -> None:
+    """Add the command of a verb."""
+    policies = policies_of(name)
+    about = next(policy.about for policy in policies.values() if policy.about)
+    groups = {
+        "check": _check_group(
+            next((policy.preflight for policy in policies.values() if policy.preflight), "")
+        ),
+        "options": verb_group(policies),
+        "carry": group_of(ApplyOptions),
+    }
+
+    @command(app, name, groups=groups, about=about)
+    def verb(run: Run, check: bool, options: VerbOptions, carry: ApplyOptions, table: TableArgument) -> None:
+        if not check:
+            carry_out(run, carry, name, table, options)
+            return
+        if given := [word for word in spelled(carry) if word.startswith("--")]:
+            raise UsageError(f"--check only looks; it excludes {', '.join(given)}")
+        _check(run, name, table, options)
+
+
+def _check_group(text: str) -> Group:
+    """`--check` with its help, for a verb that has a preflight; the parameter is whether it was given."""
+    check = Argument(Annotated[bool, typer.Option("--check", help=text)], False)
+    return Group({"check": check} if text else {}, lambda values: values.get("check", False))
+
+
+def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:
+    """Print the findings of the preflight.
+
+    Raises:
+        typer.Exit: 11 where something blocks.
+    """
+    from iceberg_cli.cli import render
+    from iceberg_cli.cli.render import findings as render_findings
+    from iceberg_cli.formats.open import verbs_of
+
+    table = run.open(name)
+    policy = options.policy(table, now_ms=run.as_of_ms)
+    found = verbs_of(table)[verb].preflight(table, policy, as_of_ms=run.as_of_ms)
+    run.progress.close()
+    if run.json:
+        render.print_json(found.to_json())
+    elif not run.quiet or found.blocking:
+        target = run.err if run.quiet else run.out
+        shown = found.blocking if run.quiet else found.findings
+        render_findings.show_preflight(target, [each.to_json() for each in shown], verbose=run.verbose)
+        if found.blocking:
+            verdict = f"blocked by {render.count(len(found.blocking), 'findings')}"
+        else:
+            verdict = found.nothing_due or "nothing blocks the upgrade"
+        target.print(render.printable(f"{verb} {name}: {verdict}"))
+    if found.blocking:
+        raise typer.Exit(Refused.exit_code)

@@ -1,0 +1,27 @@
+"""assign-row-ids on a Delta table, the backfill of row tracking: the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from iceberg_cli.plan.policy import Policy, Switch, Whole, option
+
+VERB_NAME: Final = "assign-row-ids"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignPolicy(Policy):
+    """The options of assign-row-ids; None where a default decides."""
+
+    verb: ClassVar[str] = VERB_NAME
+
+    batch_size: int | None = option(Whole(), "Delta: files in one commit; default: 22,000.")
+    count_rows: bool = option(
+        Switch(),
+        "Delta: read the footers of files whose statistics do not tell how many rows they have.",
+        default=False,
+    )
+
+
+POLICY: Final = AssignPolicy

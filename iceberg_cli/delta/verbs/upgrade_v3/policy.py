@@ -1,0 +1,28 @@
+"""upgrade-v3 on a Delta table, which is the move to table features: the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from iceberg_cli.plan.policy import Policy, Several, Text, option
+
+VERB_NAME: Final = "upgrade-v3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradePolicy(Policy):
+    """The options of upgrade-v3: table features by the protocol's names, the default set where none is named."""
+
+    verb: ClassVar[str] = VERB_NAME
+
+    features: tuple[str, ...] = option(
+        Several(Text("NAME")),
+        "Delta: a table feature by the protocol's name, such as deletionVectors or v2Checkpoint.",
+        default=(),
+        flag="--feature",
+        elsewhere="--with",
+    )
+
+
+POLICY: Final = UpgradePolicy

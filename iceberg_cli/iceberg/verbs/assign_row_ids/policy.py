@@ -1,0 +1,42 @@
+"""assign-row-ids on an Iceberg table: the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from iceberg_cli.plan.policy import Policy, Several, Switch, Text, option
+
+VERB_NAME: Final = "assign-row-ids"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignPolicy(Policy):
+    """The options of assign-row-ids: branches by name, all of them where none is named."""
+
+    verb: ClassVar[str] = VERB_NAME
+    about: ClassVar[str] = """
+        Give row ids to the rows of a version 3 table that have none, as after an upgrade.
+
+        One snapshot for each branch, main first; only its manifest list is written. Ids that are there never
+        change. Tags and older snapshots cannot be changed: their rows read without ids for good.
+        """
+    examples: ClassVar = (
+        ("Every branch, main first:", "assign-row-ids prod.sales.orders"),
+        (
+            "One branch, in which rows of main get the ids that they have there:",
+            "assign-row-ids prod.sales.orders --ref audit --share-ids",
+        ),
+    )
+
+    refs: tuple[str, ...] = option(
+        Several(Text("NAME")), "This branch; default: main, then every other.", default=(), flag="--ref"
+    )
+    share_ids: bool = option(
+        Switch(),
+        "Rows that main has too get main's ids; writes the manifests anew that hold them.",
+        default=False,
+    )
+
+
+POLICY: Final = AssignPolicy

@@ -1,0 +1,75 @@
+"""expire-snapshots on an Iceberg table: the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from iceberg_cli.plan.policy import Choice, Duration, Id, Moment, Policy, Several, Switch, Whole, option
+
+VERB_NAME: Final = "expire-snapshots"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpirePolicy(Policy):
+    """The options of expire-snapshots; None where the table's property or the specification's default decides.
+
+    `older_than_ms` is a point in time, in ms since the epoch. Spec: "Snapshot Retention Policy".
+    """
+
+    verb: ClassVar[str] = VERB_NAME
+    about: ClassVar[str] = """
+        Forget snapshots by refs, ages and counts; then delete what nothing reaches. Delta: VACUUM and log cleanup.
+
+        Retention is the table's own: what a branch or tag says comes first, then an option, then a table
+        property, then the default. main and the head of every kept branch and tag stay. Files go only after
+        the commit, and only if the committed table, looked at again, does not reach them.
+        """
+    examples: ClassVar = (
+        (
+            "Show what would go:",
+            "expire-snapshots prod.sales.orders --older-than 7d --retain-last 10 --dry-run",
+        ),
+    )
+
+    older_than_ms: int | None = option(
+        Moment(),
+        "Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.",
+        flag="--older-than",
+        elsewhere="--retention",
+    )
+    retain_last: int | None = option(
+        Whole(),
+        "Keep the newest N of each branch; default: history.expire.min-snapshots-to-keep, else 1.",
+        elsewhere="--retention",
+    )
+    snapshot_ids: tuple[int, ...] = option(
+        Several(Id(), ordered=True),
+        "Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); "
+        "with --older-than or --retain-last, both.",
+        default=(),
+        flag="--snapshot-id",
+        elsewhere="--log-retention",
+    )
+    clean_metadata: bool = option(
+        Switch(),
+        "Also drop schemas and partition specs that nothing kept needs.",
+        default=False,
+        elsewhere="--log-retention",
+    )
+    cleanup: str = option(
+        Choice(("all", "metadata", "none")),
+        "Which files to delete: all, only metadata files, or none.",
+        default="all",
+        elsewhere="--mode",
+    )
+    grace_ms: int = option(
+        Duration(),
+        "Commit now, delete later: the next run or resume sweeps after this time.",
+        default=0,
+        flag="--grace",
+        elsewhere="--retention",
+    )
+
+
+POLICY: Final = ExpirePolicy

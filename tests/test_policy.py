@@ -1,0 +1,272 @@
+"""The policies of all verbs: what an option's text means, what is allowed, and their JSON form and its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+import pytest
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
+from iceberg_cli.plan.policy import Policy
+
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+POLICIES = {f"{verb}-{name}": policy for verb in VERB_NAMES for name, policy in policies_of(verb).items()}
+
+# Per policy: options as a command line gives them, and the JSON form that plans of the first release have.
+GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "expire-snapshots-iceberg": (
+        {
+            "--older-than": "7d",
+            "--retain-last": 3,
+            "--snapshot-id": [7, 5, 7],
+            "--clean-metadata": True,
+            "--cleanup": "metadata",
+            "--grace": "1h",
+        },
+        {
+            "older_than_ms": NOW_MS - 7 * DAY_MS,
+            "retain_last": 3,
+            "snapshot_ids": ["5", "7"],
+            "clean_metadata": True,
+            "cleanup": "metadata",
+            "grace_ms": 3_600_000,
+        },
+    ),
+    "expire-snapshots-delta": (
+        {
+            "--retention": "P8D",
+            "--mode": "full",
+            "--log-retention": "30d",
+            "--inventory": "files.parquet",
+            "--unsafe-allow-short-retention": True,
+        },
+        {
+            "retention_ms": 8 * DAY_MS,
+            "mode": "full",
+            "log_retention_ms": 30 * DAY_MS,
+            "inventory": "files.parquet",
+            "unsafe_short_retention": True,
+        },
+    ),
+    "rewrite-manifests-iceberg": (
+        {
+            "--target-size": "8MiB",
+            "--spec-id": [1, 0],
+            "--content": "data",
+            "--sort-by": ["b", "a"],
+            "--min-manifests": 4,
+            "--all-manifests": True,
+        },
+        {
+            "target_size_bytes": 8 << 20,
+            "spec_ids": [0, 1],
+            "content": "data",
+            "sort_by": ["b", "a"],
+            "min_manifests": 4,
+            "all_manifests": True,
+        },
+    ),
+    "rewrite-manifests-delta": (
+        {"--checkpoint": "v2", "--part-size": 9, "--compact-log": "3..12"},
+        {"checkpoint": "v2", "part_size": 9, "compact_log": [3, 12]},
+    ),
+    "merge-dvs-iceberg": (
+        {
+            "--target-size": "512MB",
+            "--min-files": 2,
+            "--dead-ratio": "0.25",
+            "--where": "day = '2026-11-01'",
+            "--keep-dangling": True,
+        },
+        {
+            "target_size_bytes": 512_000_000,
+            "min_files": 2,
+            "dead_ratio": 0.25,
+            "where": "day = '2026-11-01'",
+            "keep_dangling": True,
+        },
+    ),
+    "merge-dvs-delta": (
+        {"--target-size": "2MiB", "--min-files": 1, "--dead-ratio": "1"},
+        {"target_size": 2 << 20, "min_files": 1, "dead_ratio": 1.0},
+    ),
+    "upgrade-v3-iceberg": (
+        {"--with": "assign-row-ids, repair-manifests", "--unsafe-keep-tags": True},
+        {"with": ["repair-manifests", "assign-row-ids"], "tags": "keep"},
+    ),
+    "upgrade-v3-delta": (
+        {"--feature": ["v2Checkpoint", "rowTracking", "v2Checkpoint"]},
+        {"features": ["v2Checkpoint", "rowTracking"]},
+    ),
+    "assign-row-ids-iceberg": (
+        {"--ref": ["main", "audit"], "--share-ids": True},
+        {"refs": ["main", "audit"], "share_ids": True},
+    ),
+    "assign-row-ids-delta": ({"--batch-size": 5, "--count-rows": True}, {"batch_size": 5, "count_rows": True}),
+}  # fmt: skip
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "expire-snapshots-iceberg": {
+        "older_than_ms": None, "retain_last": None, "snapshot_ids": [], "clean_metadata": False, "cleanup": "all",
+        "grace_ms": 0,
+    },
+    "expire-snapshots-delta": {
+        "retention_ms": None, "mode": "full", "log_retention_ms": None, "inventory": None,
+        "unsafe_short_retention": False,
+    },
+    "rewrite-manifests-iceberg": {
+        "target_size_bytes": None, "spec_ids": [], "content": "all", "sort_by": [], "min_manifests": None,
+    },
+    "rewrite-manifests-delta": {"checkpoint": None, "part_size": None, "compact_log": None},
+    "merge-dvs-iceberg": {
+        "target_size_bytes": None, "min_files": None, "dead_ratio": None, "where": None, "keep_dangling": False,
+    },
+    "merge-dvs-delta": {"target_size": None, "min_files": None, "dead_ratio": None},
+    "upgrade-v3-iceberg": {"with": [], "tags": "refuse"},
+    "upgrade-v3-delta": {"features": []},
+    "assign-row-ids-iceberg": {"refs": [], "share_ids": False},
+    "assign-row-ids-delta": {"batch_size": None, "count_rows": False},
+}  # fmt: skip
+
+# Per policy: a field in JSON form that no command line gives, by type or by range.
+WRONG = [
+    ("expire-snapshots-iceberg", "retain_last", 0),
+    ("expire-snapshots-iceberg", "retain_last", True),
+    ("expire-snapshots-iceberg", "older_than_ms", "7d"),
+    ("expire-snapshots-iceberg", "grace_ms", -1),
+    ("expire-snapshots-iceberg", "snapshot_ids", [5]),
+    ("expire-snapshots-iceberg", "cleanup", "some"),
+    ("expire-snapshots-delta", "retention_ms", "7d"),
+    ("expire-snapshots-delta", "retention_ms", -1),
+    ("expire-snapshots-delta", "mode", "fast"),
+    ("expire-snapshots-delta", "mode", None),
+    ("expire-snapshots-delta", "inventory", 7),
+    ("expire-snapshots-delta", "unsafe_short_retention", 1),
+    ("rewrite-manifests-iceberg", "target_size_bytes", 0),
+    ("rewrite-manifests-iceberg", "spec_ids", ["0"]),
+    ("rewrite-manifests-delta", "part_size", 0),
+    ("rewrite-manifests-delta", "checkpoint", "v3"),
+    ("rewrite-manifests-delta", "compact_log", [12, 3]),
+    ("rewrite-manifests-delta", "compact_log", [3]),
+    ("merge-dvs-iceberg", "dead_ratio", 0),
+    ("merge-dvs-iceberg", "dead_ratio", 1.5),
+    ("merge-dvs-delta", "dead_ratio", -0.1),
+    ("merge-dvs-delta", "dead_ratio", 1.5),
+    ("merge-dvs-delta", "min_files", 0),
+    ("merge-dvs-delta", "target_size", "2MiB"),
+    ("upgrade-v3-iceberg", "with", ["rewrite"]),
+    ("upgrade-v3-iceberg", "tags", "forget"),
+    ("upgrade-v3-delta", "features", "v2Checkpoint"),
+    ("assign-row-ids-delta", "batch_size", 0),
+    ("assign-row-ids-delta", "batch_size", 2.5),
+]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_is_read_from_options_and_has_the_json_form_of_the_first_release(name: str) -> None:
+    given, document = GIVEN[name]
+    policy = POLICIES[name].from_options(given, now_ms=NOW_MS)
+    assert policy.to_json() == document
+    assert POLICIES[name].from_json(json.loads(json.dumps(document))) == policy
+    assert POLICIES[name]().to_json() == DEFAULTS[name]
+    assert POLICIES[name].from_options({}, now_ms=NOW_MS) == POLICIES[name]()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_schema_of_a_policy_holds_for_its_json_form_and_for_no_other_field(name: str) -> None:
+    schema = POLICIES[name].schema()
+    valid = jsonschema.Draft202012Validator(schema)
+    for document in (GIVEN[name][1], DEFAULTS[name]):
+        valid.validate(document)
+        assert not valid.is_valid({**document, "more": 1})
+    for field in DEFAULTS[name]:
+        assert not valid.is_valid({key: value for key, value in DEFAULTS[name].items() if key != field})
+
+
+@pytest.mark.parametrize(("name", "field", "value"), WRONG)
+def test_a_value_that_no_option_gives_is_refused_in_the_json_form_and_by_its_schema(
+    name: str, field: str, value: object
+) -> None:
+    document = {**DEFAULTS[name], field: value}
+    with pytest.raises(UsageError, match="Cannot plan again from this policy"):
+        POLICIES[name].from_json(document)
+    # A schema cannot say that the first of two numbers is the lesser one.
+    by_schema = jsonschema.Draft202012Validator(POLICIES[name].schema()).is_valid(document)
+    assert by_schema is (value == [12, 3])
+
+
+def test_a_plan_of_the_first_release_that_rewrites_from_any_dead_byte_on_is_planned_again_alike() -> None:
+    policy = policies_of("merge-dvs")["delta"].from_json({**DEFAULTS["merge-dvs-delta"], "dead_ratio": 0.0})
+    (ratio,) = [value for name, value in policy.to_json().items() if name == "dead_ratio"]
+    assert 0 < ratio * 2**63 < 1  # of no file's bytes a whole one
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_field_that_is_missing_or_not_known_is_refused(name: str) -> None:
+    document = DEFAULTS[name]
+    for field in document:
+        with pytest.raises(UsageError, match=f"it has no {field}"):
+            POLICIES[name].from_json({key: value for key, value in document.items() if key != field})
+    with pytest.raises(UsageError, match="it has more, which"):
+        POLICIES[name].from_json({**document, "more": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("expire-snapshots-iceberg", {"--retain-last": 0}, "--retain-last must be at least 1, not 0"),
+        ("expire-snapshots-iceberg", {"--older-than": "2999-01-01T00:00:00Z"}, "is in the future"),
+        ("expire-snapshots-delta", {"--mode": "fast"}, "--mode must be full or lite, not 'fast'"),
+        ("expire-snapshots-delta", {"--mode": "lite", "--inventory": "f"}, "--mode lite makes none"),
+        ("rewrite-manifests-delta", {"--compact-log": "12..3"}, "'12..3' is no range of versions"),
+        ("merge-dvs-iceberg", {"--dead-ratio": "0"}, "--dead-ratio must be above 0 and at most 1"),
+        ("merge-dvs-delta", {"--dead-ratio": "0"}, "--dead-ratio must be above 0 and at most 1"),
+        ("merge-dvs-delta", {"--dead-ratio": "nan"}, "--dead-ratio must be above 0 and at most 1"),
+        ("merge-dvs-iceberg", {"--where": "day ="}, "--where"),
+        ("upgrade-v3-iceberg", {"--with": ","}, "it names none"),
+        ("upgrade-v3-iceberg", {"--with": "all"}, "not all"),
+        ("upgrade-v3-iceberg", {"--unsafe-keep-tags": True}, "needs --with repair-manifests"),
+        (
+            "upgrade-v3-iceberg",
+            {"--with": "repair-manifests", "--unsafe-keep-tags": True, "--unsafe-drop-tags": True},
+            "exclude each other",
+        ),
+        ("assign-row-ids-delta", {"--batch-size": 0}, "--batch-size must be at least 1, not 0"),
+    ],
+)
+def test_an_option_without_a_meaning_is_refused_by_its_name(
+    name: str, given: Mapping[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        POLICIES[name].from_options(given, now_ms=NOW_MS)
+    assert why in caught.value.message
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_option_has_a_help_where_its_verb_shows_it_and_no_flag_twice(name: str) -> None:
+    policy: type[Policy] = POLICIES[name]
+    flags = [flag for each in policy.options() for flag in each.help_of]
+    assert len(flags) == len(set(flags))
+    shown = {
+        flag: text
+        for other in policies_of(policy.verb).values()
+        for each in other.options()
+        for flag, text in each.help_of.items()
+        if text
+    }
+    assert shown.keys() >= set(flags)
+    assert any(other.about for other in policies_of(policy.verb).values())
+
+
+def test_a_policy_that_a_program_makes_is_held_to_the_same_limits() -> None:
+    for name, field, value in (
+        ("expire-snapshots-iceberg", "retain_last", 0),
+        ("merge-dvs-delta", "dead_ratio", 0.0),
+        ("expire-snapshots-delta", "mode", "fast"),
+    ):
+        with pytest.raises(UsageError, match=f"--{field.replace('_', '-')} must be"):
+            POLICIES[name](**{field: value})
