@@ -10,7 +10,7 @@ import typer
 
 from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
-from iceberg_cli.cli.commands.inspect_arguments import WHAT
+from iceberg_cli.formats.inspection import WHAT
 from iceberg_cli.formats.verbs import VERB_NAMES
 
 NAME = "iceberg-cli"

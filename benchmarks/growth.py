@@ -20,8 +20,8 @@ from benchmarks.measure import OURS, PYTHON, run
 from benchmarks.peers import knows
 from benchmarks.tables import SIZES, Size, make_table
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 
 COSTS = {
     "S": Cost(minutes=2, spark_minutes=0, disk_gb=0.3),
@@ -83,7 +83,7 @@ def main(bench: Bench) -> None:
 def works_on_whole(table: Kept, size: Size) -> list[Work]:
     """The verbs whose work grows with the table."""
     location = table.location
-    expiry = ExpirePolicy(older_than_ms=size.last_ms, retain_last=size.kept)
+    expiry = ExpireSnapshots(older_than=size.last_ms, retain_last=size.kept)
     return [
         Work(
             name="expiry plan",
@@ -103,7 +103,7 @@ def works_on_whole(table: Kept, size: Size) -> list[Work]:
             arguments=["rewrite-manifests", location, "-q", "--yes"],
             before=table.fresh,
             entries=lambda kept: int(kept.made.live_files),
-            counted=("rewrite-manifests", RewritePolicy().to_json(), False),
+            counted=("rewrite-manifests", RewriteManifests().to_json(), False),
         ),
     ]
 
@@ -116,7 +116,7 @@ def works_of_a_day(table: Kept, size: Size) -> list[Work]:
     days: list[tuple[str, list[str], bool]] = [("the daily job", [], False)]
     if knows("expire-snapshots", "--no-cache"):
         days = [("the daily job, no cache", ["--no-cache"], False), ("the daily job, second day", [], True)]
-    policy = ExpirePolicy(older_than_ms=size.last_ms, retain_last=second).to_json()
+    policy = ExpireSnapshots(older_than=size.last_ms, retain_last=second).to_json()
     return [
         Work(
             name=name,

@@ -1,11 +1,12 @@
 """Maintain Apache Iceberg and Delta tables. A pure core decides and a thin shell acts.
 
-    cli -> formats -> iceberg | delta -> operation -> engines -> storage -> plan -> encoding -> paths, errors
+    cli -> api -> formats -> iceberg | delta -> operation -> engines -> storage -> plan -> encoding -> paths, errors
 
 A format owns everything that knows it, under the same names: `spec/` reads and writes its files, `reachability` tells
 which files its snapshots need, `commit/` makes the next version, `verbs/<verb>/` decide and build, `inspect/` and
 `check/` look, `table.py` is an open table. The formats do not know each other. `formats/` finds out which one a name
-means, and opens the table with a storage and an engine. What stands below knows no format: `plan/` are values that can
+means, and opens the table with a storage and an engine. `api.py` is all that the command line,
+Airflow tasks and notebooks call. What stands below the formats knows none: `plan/` are values that can
 be printed, saved, compared and refused; `operation/` is the only place where things happen, `stage -> bind -> commit ->
 sweep`, journalled, and the docstring of `operation/apply.py` holds the rules that keep data safe; `engines/` and
 `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others plug in by the entry points
@@ -58,5 +59,41 @@ Where building showed something better than the first design:
   are what the safety rules stand on.
 """
 
-DISTRIBUTION = "iceberg-table-maintenance"
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from iceberg_cli.version import DISTRIBUTION, __version__
+
+if TYPE_CHECKING:
+    from iceberg_cli import delta, errors, iceberg
+    from iceberg_cli.api import Plan, Table, new_runtime, open_table
+    from iceberg_cli.plan.report import Report
+
+__all__ = [
+    "DISTRIBUTION",
+    "Plan",
+    "Report",
+    "Table",
+    "__version__",
+    "delta",
+    "errors",
+    "iceberg",
+    "new_runtime",
+    "open_table",
+]
+
+_MODULE_OF = {
+    **dict.fromkeys(("Plan", "Table", "new_runtime", "open_table"), "iceberg_cli.api"),
+    "Report": "iceberg_cli.plan.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported when it is used: whoever needs a part of the package loads only that."""
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    if name in __all__:
+        return import_module(f"iceberg_cli.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from tests.metadata_documents import PATH, a_document, a_snapshot
 
 NOW_MS = 1_000_000
@@ -76,11 +76,11 @@ def tables(draw: st.DrawFn) -> TableMetadata:
     return TableMetadata.from_json(document, path=PATH)
 
 
-def policies(*, ids: st.SearchStrategy[tuple[int, ...]]) -> st.SearchStrategy[ExpirePolicy]:
+def policies(*, ids: st.SearchStrategy[tuple[int, ...]]) -> st.SearchStrategy[ExpireSnapshots]:
     """What an operator may ask for."""
     return st.builds(
-        ExpirePolicy,
-        older_than_ms=maybe(AGES_MS.map(lambda age_ms: NOW_MS - max(0, age_ms))),
+        ExpireSnapshots,
+        older_than=maybe(AGES_MS.map(lambda age_ms: NOW_MS - max(0, age_ms))),
         retain_last=maybe(st.integers(1, 4)),
         snapshot_ids=ids,
     )
@@ -88,5 +88,5 @@ def policies(*, ids: st.SearchStrategy[tuple[int, ...]]) -> st.SearchStrategy[Ex
 
 BY_AGE = policies(ids=st.just(()))
 ID_SETS = st.sets(st.integers(1, 10), min_size=1, max_size=4).map(lambda ids: tuple(sorted(ids)))
-BY_ID = st.builds(ExpirePolicy, snapshot_ids=ID_SETS)
+BY_ID = st.builds(ExpireSnapshots, snapshot_ids=ID_SETS)
 ANY_POLICY = BY_AGE | BY_ID | policies(ids=ID_SETS)

@@ -26,7 +26,7 @@ from iceberg_cli.delta.spec.checkpoint_writing import (
 )
 from iceberg_cli.delta.spec.log_cleanup import cut_off_ms, newest_commit_at
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
@@ -111,7 +111,7 @@ def a_v2_checkpoint(root: Path, version: int, *, days: float, unique: str) -> No
 
 
 def prepared(root: Path, **policy: Any) -> Planned:
-    return VERB.plan(opened(root), policy_with(ExpirePolicy, policy), as_of_ms=NOW_MS)
+    return VERB.plan(opened(root), policy_with(ExpireSnapshots, policy), as_of_ms=NOW_MS)
 
 
 def planned(root: Path, **policy: Any) -> Plan:

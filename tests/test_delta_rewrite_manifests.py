@@ -16,7 +16,7 @@ import pytest
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import checkpoint_task
-from iceberg_cli.delta.verbs.rewrite_manifests.policy import CheckpointPolicy
+from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
@@ -239,7 +239,7 @@ def test_a_saved_plan_is_carried_out(tmp_path: Path) -> None:
     document = json.loads(encode(plan.to_json()))
     assert plan.removals is not None
     saved = plan_from_json(document, removals=plan.removals, path="saved")
-    made = VERB.plan(table, CheckpointPolicy(part_size=1), as_of_ms=NOW_MS, within=saved)
+    made = VERB.plan(table, RewriteManifests(part_size=1), as_of_ms=NOW_MS, within=saved)
     report = apply(made, table, VERB, a_shell())
     assert (report.status, len(sidecars(tmp_path))) == ("done", 2)
     assert files(tmp_path) == ["a", "b"]

@@ -15,7 +15,7 @@ import pytest
 
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignPolicy
+from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignRowIds
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.ports import Build, Planned
@@ -442,7 +442,7 @@ def test_a_saved_plan_has_nothing_left_to_do_where_the_feature_that_it_found_was
     table, plan = planned(tmp_path)
     assert [step.name for step in plan.steps] == ["backfill 0", "enable"]
     write_next(tmp_path, a_protocol(1, 7, writer_features=["appendOnly"]))()
-    assert VERB.plan(table, AssignPolicy(), as_of_ms=NOW_MS, within=plan).plan.steps == ()
+    assert VERB.plan(table, AssignRowIds(), as_of_ms=NOW_MS, within=plan).plan.steps == ()
 
 
 def test_a_saved_plan_is_carried_out_whatever_came_in_between(tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ def test_a_saved_plan_is_carried_out_whatever_came_in_between(tmp_path: Path) ->
     saved = plan_from_json(json.loads(encode(plan.to_json())), removals=plan.removals, path="plan.json")
     assert [step.name for step in saved.steps] == ["declare", "backfill 0", "backfill 1", "enable"]
     write_next(tmp_path, a_remove(path="a"), an_add(path="d"))()
-    made = VERB.plan(table, AssignPolicy(batch_size=2), as_of_ms=NOW_MS, within=saved)
+    made = VERB.plan(table, AssignRowIds(batch_size=2), as_of_ms=NOW_MS, within=saved)
     apply(made, table, VERB, a_shell())
     assert files(tmp_path) == {"b": (0, 3), "c": (10, 3), "d": (20, 4)}
     assert the_log(tmp_path).snapshot().metadata.configuration[ENABLED] == "true"

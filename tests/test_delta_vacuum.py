@@ -22,7 +22,7 @@ from iceberg_cli.delta.spec.hidden import hidden, hides_metadata
 from iceberg_cli.delta.spec.paths import z85_encode
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import Refused, UsageError
@@ -72,7 +72,7 @@ def a_file(root: Path, name: str, *, modified_ms: int = OLD_MS, data: bytes = b"
 
 
 def prepared(root: Path, *, as_of_ms: int = NOW_MS, **policy: Any) -> Planned:
-    return VERB.plan(opened(root), policy_with(ExpirePolicy, policy), as_of_ms=as_of_ms)
+    return VERB.plan(opened(root), policy_with(ExpireSnapshots, policy), as_of_ms=as_of_ms)
 
 
 def planned(root: Path, **policy: Any) -> Plan:

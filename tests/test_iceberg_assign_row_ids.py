@@ -12,7 +12,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.commit.draft import assign_first_row_ids
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
-from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignPolicy
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
 from iceberg_cli.iceberg.verbs.assign_row_ids.rules import RowIds
 
 ENTRIES = pa.schema(
@@ -144,8 +144,8 @@ def test_reasons_have_numbers() -> None:
 
 
 def test_policy_comes_back_from_its_json_form() -> None:
-    policy = AssignPolicy(refs=("main", "b"), share_ids=True)
-    assert AssignPolicy.from_json(json.loads(json.dumps(policy.to_json()))) == policy
+    policy = AssignRowIds(refs=("main", "b"), share_ids=True)
+    assert AssignRowIds.from_json(json.loads(json.dumps(policy.to_json()))) == policy
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_policy_comes_back_from_its_json_form() -> None:
 )  # fmt: skip
 def test_a_policy_of_another_shape_is_refused(value: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        AssignPolicy.from_json(value)
+        AssignRowIds.from_json(value)

@@ -10,7 +10,7 @@ import pytest
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, ReferencedIds, snapshot_files
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import kept_snapshots, plan, reach_of
 from iceberg_cli.plan.plan import Base, Plan
 from iceberg_cli.plan.text import iso
@@ -32,7 +32,9 @@ PATH = f"{LOCATION}/metadata/v1.metadata.json"
 
 def planned(table: TableMetadata, facts: ReferencedIds | None = None, **policy: Any) -> Plan:
     base = Base(table_uuid=table.table_uuid or "", version=PATH)
-    return plan(table, ExpirePolicy(**policy), base=base, table={"name": "t"}, as_of_ms=NOW_MS, facts=facts)
+    return plan(
+        table, ExpireSnapshots(**policy), base=base, table={"name": "t"}, as_of_ms=NOW_MS, facts=facts
+    )
 
 
 def updates(made: Plan) -> list[dict[str, Any]]:
@@ -47,7 +49,7 @@ def after(table: TableMetadata, **policy: Any) -> dict[str, Any]:
 def reach(table: TableMetadata, **policy: Any) -> ReachQuestion:
     made = planned(table, **policy)
     [step] = made.steps
-    return reach_of(table, ExpirePolicy(**policy), made)[step.name]
+    return reach_of(table, ExpireSnapshots(**policy), made)[step.name]
 
 
 def ids(snapshots: Any) -> list[int]:
@@ -77,7 +79,7 @@ def partition_stats(snapshot_id: int, path: str) -> dict[str, Any]:
 
 def test_the_commit_removes_refs_then_snapshots_in_the_catalogs_own_words() -> None:
     table = four_days(old=a_tag(1, max_ref_age_ms=1), older=a_branch(2, max_ref_age_ms=1))
-    assert updates(planned(table, retain_last=2, older_than_ms=NOW_MS)) == [
+    assert updates(planned(table, retain_last=2, older_than=NOW_MS)) == [
         {"action": "remove-snapshot-ref", "ref-name": "old"},
         {"action": "remove-snapshot-ref", "ref-name": "older"},
         {"action": "remove-snapshots", "snapshot-ids": [1, 2]},
@@ -96,7 +98,7 @@ def test_a_table_without_snapshots_has_nothing_to_expire() -> None:
 
 
 def test_parent_ids_of_kept_snapshots_still_name_expired_ones() -> None:
-    left = after(four_days(), retain_last=1, older_than_ms=NOW_MS)
+    left = after(four_days(), retain_last=1, older_than=NOW_MS)
     assert [(s["snapshot-id"], s["parent-snapshot-id"]) for s in left["snapshots"]] == [(4, 3)]
 
 
@@ -114,14 +116,14 @@ def test_statistics_of_expired_snapshots_leave_the_metadata_and_those_of_kept_on
             "partition-statistics": [partition_stats(2, "/p/2"), partition_stats(4, "/p/4")],
         }
     )
-    left = after(table, retain_last=1, older_than_ms=NOW_MS)
+    left = after(table, retain_last=1, older_than=NOW_MS)
     assert [entry["statistics-path"] for entry in left["statistics"]] == ["/s/4"]
     assert [entry["statistics-path"] for entry in left["partition-statistics"]] == ["/p/4"]
 
 
 def test_fields_and_properties_that_nobody_here_knows_survive_the_commit() -> None:
     table = four_days(properties={"acme.owner": "ops"}, fields={"x-acme": {"deep": [1, 2]}})
-    left = after(table, retain_last=1, older_than_ms=NOW_MS)
+    left = after(table, retain_last=1, older_than=NOW_MS)
     assert left["x-acme"] == {"deep": [1, 2]}
     assert left["properties"] == {"acme.owner": "ops"}
 
@@ -136,7 +138,7 @@ def test_the_plan_asks_what_expired_snapshots_reach_that_kept_ones_do_not() -> N
             "partition-statistics": [partition_stats(2, "/p/2")],
         }
     )
-    asked = reach(table, retain_last=2, older_than_ms=NOW_MS)
+    asked = reach(table, retain_last=2, older_than=NOW_MS)
     assert (ids(asked.expired), ids(asked.kept)) == ([1, 2], [3, 4])
     assert [(file.path, file.size_bytes) for file in asked.expired_files] == [("/s/1", 10), ("/p/2", 7)]
     assert asked.kept_files == {"/s/4"}
@@ -145,7 +147,7 @@ def test_the_plan_asks_what_expired_snapshots_reach_that_kept_ones_do_not() -> N
 
 def test_cleanup_metadata_asks_for_no_content_and_cleanup_none_asks_nothing() -> None:
     assert not reach(four_days(), retain_last=1, cleanup="metadata").content
-    nothing = ExpirePolicy(retain_last=1, cleanup="none")
+    nothing = ExpireSnapshots(retain_last=1, cleanup="none")
     assert reach_of(four_days(), nothing, planned(four_days(), retain_last=1, cleanup="none")) == {}
 
 
@@ -186,21 +188,19 @@ def facts(*spec_ids: int, equality: tuple[int, ...] = ()) -> ReferencedIds:
 
 
 def test_schemas_that_no_kept_snapshot_names_go_but_for_the_current_one() -> None:
-    made = planned(evolved(), facts(2), clean_metadata=True, retain_last=1, older_than_ms=NOW_MS)
+    made = planned(evolved(), facts(2), clean_metadata=True, retain_last=1, older_than=NOW_MS)
     assert dropped(made, "schema") == {0, 1}
     assert {"action": "remove-schemas", "schema-ids": [0, 1]} in updates(made)
 
 
 def test_specs_that_no_kept_manifest_has_go_but_for_the_default_one() -> None:
-    made = planned(evolved(), facts(1), clean_metadata=True, retain_last=1, older_than_ms=NOW_MS)
+    made = planned(evolved(), facts(1), clean_metadata=True, retain_last=1, older_than=NOW_MS)
     assert dropped(made, "partition-spec") == {0}
     assert {"action": "remove-partition-specs", "spec-ids": [0]} in updates(made)
 
 
 def test_a_schema_with_a_field_that_a_live_equality_delete_names_stays() -> None:
-    made = planned(
-        evolved(), facts(2, equality=(2,)), clean_metadata=True, retain_last=1, older_than_ms=NOW_MS
-    )
+    made = planned(evolved(), facts(2, equality=(2,)), clean_metadata=True, retain_last=1, older_than=NOW_MS)
     assert dropped(made, "schema") == {0}
 
 
@@ -208,23 +208,23 @@ def test_no_schema_goes_while_a_kept_snapshot_does_not_say_which_it_has() -> Non
     table = evolved()
     silent = replace(table.snapshots[-1], schema_id=None)
     table = replace(table, snapshots=(*table.snapshots[:-1], silent))
-    made = planned(table, facts(2), clean_metadata=True, retain_last=1, older_than_ms=NOW_MS)
+    made = planned(table, facts(2), clean_metadata=True, retain_last=1, older_than=NOW_MS)
     assert dropped(made, "schema") == set()
 
 
 def test_clean_metadata_is_due_even_where_no_snapshot_expires() -> None:
-    made = planned(evolved(), facts(2), clean_metadata=True, older_than_ms=NOW_MS - 30 * DAY_MS)
+    made = planned(evolved(), facts(2), clean_metadata=True, older_than=NOW_MS - 30 * DAY_MS)
     assert dropped(made, "snapshot") == set()
     assert updates(made) == [{"action": "remove-partition-specs", "spec-ids": [0, 1]}]
 
 
 def test_without_clean_metadata_no_schema_and_no_spec_is_judged() -> None:
-    made = planned(evolved(), retain_last=1, older_than_ms=NOW_MS)
+    made = planned(evolved(), retain_last=1, older_than=NOW_MS)
     assert {verdict.subject for verdict in made.verdicts} == {"branch", "snapshot"}
 
 
 def test_what_must_be_read_before_clean_metadata_is_the_kept_snapshots() -> None:
-    policy = ExpirePolicy(clean_metadata=True, retain_last=1, older_than_ms=NOW_MS)
+    policy = ExpireSnapshots(clean_metadata=True, retain_last=1, older_than=NOW_MS)
     assert ids(kept_snapshots(evolved(), policy, as_of_ms=NOW_MS)) == [3]
 
 
@@ -233,7 +233,7 @@ def test_what_must_be_read_before_clean_metadata_is_the_kept_snapshots() -> None
 
 def test_every_option_says_where_its_value_came_from() -> None:
     table = four_days(properties={"history.expire.min-snapshots-to-keep": "3"})
-    options = planned(table, older_than_ms=NOW_MS - 7 * DAY_MS).options
+    options = planned(table, older_than=NOW_MS - 7 * DAY_MS).options
     assert (options["older_than_ms"].value, options["older_than_ms"].source) == (
         NOW_MS - 7 * DAY_MS,
         "--older-than",
@@ -244,7 +244,7 @@ def test_every_option_says_where_its_value_came_from() -> None:
 
 @pytest.mark.parametrize("text", ["false", "FALSE", "no", "0", ""])
 def test_gc_enabled_false_blocks_and_the_verdicts_are_still_shown(text: str) -> None:
-    made = planned(four_days(properties={"gc.enabled": text}), retain_last=1, older_than_ms=NOW_MS)
+    made = planned(four_days(properties={"gc.enabled": text}), retain_last=1, older_than=NOW_MS)
     assert made.blocked_by == (f"table property gc.enabled={text}: another table may use these files",)
     assert dropped(made, "snapshot") == {1, 2, 3}
 
@@ -253,9 +253,9 @@ def test_a_cut_off_younger_than_a_day_suggests_a_grace() -> None:
     def warned(**policy: Any) -> bool:
         return any("--grace 24h" in text for text in planned(four_days(), **policy).warnings)
 
-    assert warned(older_than_ms=NOW_MS - HOUR_MS)
-    assert not warned(older_than_ms=NOW_MS - DAY_MS)
-    assert not warned(older_than_ms=NOW_MS - HOUR_MS, grace_ms=DAY_MS)
+    assert warned(older_than=NOW_MS - HOUR_MS)
+    assert not warned(older_than=NOW_MS - DAY_MS)
+    assert not warned(older_than=NOW_MS - HOUR_MS, grace=DAY_MS)
     assert not warned(snapshot_ids=(1,))
 
 
@@ -267,13 +267,13 @@ def test_snapshots_of_the_future_are_a_warning() -> None:
 
 
 def test_a_policy_survives_its_json_with_every_field() -> None:
-    policy = ExpirePolicy(
-        older_than_ms=5,
+    policy = ExpireSnapshots(
+        older_than=5,
         retain_last=2,
         snapshot_ids=(2**63 - 1, 7),
         clean_metadata=True,
         cleanup="none",
-        grace_ms=9,
+        grace=9,
     )
-    assert ExpirePolicy.from_json(policy.to_json()) == policy
-    assert policy.to_json()["snapshot_ids"] == [str(2**63 - 1), "7"]
+    assert ExpireSnapshots.from_json(policy.to_json()) == policy
+    assert policy.to_json()["snapshot_ids"] == ["7", str(2**63 - 1)]

@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.spec.partition_keys import in_spec_order, partition_key
 from iceberg_cli.iceberg.spec.partition_spec import PartitionField, PartitionSpec
 from iceberg_cli.iceberg.spec.position_deletes import named_files, read_position_deletes
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import rolled
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.merge_dvs.where import matching, parse_where
 from tests.delete_tables import position_deletes, vector_blob
 from tests.paths import FIXTURES, needs_fixtures
@@ -167,11 +167,11 @@ def test_a_file_is_closed_once_it_has_reached_the_target() -> None:
 
 
 def test_a_policy_survives_its_json_and_another_one_is_refused() -> None:
-    policy = MergePolicy(target_size_bytes=1, min_files=2, dead_ratio=0.5, where="k = 1", keep_dangling=True)
-    assert MergePolicy.from_json(policy.to_json()) == policy
+    policy = MergeDvs(target_size=1, min_files=2, dead_ratio=0.5, where="k = 1", keep_dangling=True)
+    assert MergeDvs.from_json(policy.to_json()) == policy
     for change in ({"min_files": "2"}, {"dead_ratio": 0}, {"more": 1}, {"keep_dangling": None}):
         with pytest.raises(UsageError):
-            MergePolicy.from_json({**policy.to_json(), **change})
+            MergeDvs.from_json({**policy.to_json(), **change})
 
 
 def test_joined_vectors_hold_what_any_of_them_holds_below_the_end_of_the_file() -> None:

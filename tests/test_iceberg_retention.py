@@ -11,7 +11,7 @@ import pytest
 
 from iceberg_cli.errors import InvalidMetadata, UsageError
 from iceberg_cli.iceberg.spec.metadata import TableMetadata, ancestors
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import retention_of
 from iceberg_cli.plan.text import age
@@ -21,7 +21,7 @@ YEAR_MS = 365 * DAY_MS
 
 
 def judged(table: TableMetadata, **policy: Any) -> Judgement:
-    retention = retention_of(table, ExpirePolicy(**policy), as_of_ms=NOW_MS)
+    retention = retention_of(table, ExpireSnapshots(**policy), as_of_ms=NOW_MS)
     return judge(table, retention, as_of_ms=NOW_MS)
 
 
@@ -129,7 +129,7 @@ def test_ancestors_of_a_tag_alone_are_on_no_branch_and_stay_while_they_are_young
         staged=a_tag(2),
     )
     assert kept(table) == {1, 2, 3}
-    assert kept(table, older_than_ms=older_than(DAY_MS)) == {2, 3}
+    assert kept(table, older_than=older_than(DAY_MS)) == {2, 3}
 
 
 def test_the_snapshot_of_a_dropped_ref_stays_where_another_kept_branch_needs_it() -> None:
@@ -169,13 +169,13 @@ def test_by_default_five_days_and_one_snapshot_are_kept() -> None:
 
 def test_a_snapshot_with_exactly_the_time_of_the_cut_off_stays() -> None:
     table = a_table(a_snapshot(1, age_ms=HOUR_MS + 1), a_snapshot(2, age_ms=HOUR_MS), a_snapshot(3))
-    assert kept(table, older_than_ms=older_than(HOUR_MS)) == {2, 3}
+    assert kept(table, older_than=older_than(HOUR_MS)) == {2, 3}
 
 
 def test_a_snapshot_of_the_time_of_the_cut_off_that_goes_is_not_told_to_be_older_than_it() -> None:
     snapshots = (a_snapshot(1, age_ms=HOUR_MS + 1), a_snapshot(2, age_ms=HOUR_MS), a_snapshot(3))
     strict = a_branch(3, min_snapshots_to_keep=1, max_snapshot_age_ms=1)
-    found = judged(a_table(*snapshots, main=strict), older_than_ms=older_than(HOUR_MS))
+    found = judged(a_table(*snapshots, main=strict), older_than=older_than(HOUR_MS))
     assert reason(found, "1") == "expires: 1 h old, older than the cut-off (--older-than)"
     assert reason(found, "2") == "expires: 1 h old, past the age that its branch allows"
 
@@ -207,9 +207,9 @@ def test_the_minimum_counts_for_each_branch_on_its_own() -> None:
 def test_a_branch_s_own_retention_overrides_options_in_both_directions() -> None:
     snapshots = [a_snapshot(n, age_ms=(10 - n) * DAY_MS) for n in range(1, 6)]
     strict = a_table(*snapshots, main=a_branch(5, min_snapshots_to_keep=1, max_snapshot_age_ms=1))
-    assert kept(strict, older_than_ms=older_than(YEAR_MS), retain_last=4) == {5}
+    assert kept(strict, older_than=older_than(YEAR_MS), retain_last=4) == {5}
     mild = a_table(*snapshots, main=a_branch(5, min_snapshots_to_keep=2, max_snapshot_age_ms=7 * DAY_MS))
-    assert kept(mild, older_than_ms=older_than(1), retain_last=1) == {3, 4, 5}
+    assert kept(mild, older_than=older_than(1), retain_last=1) == {3, 4, 5}
 
 
 def test_options_override_table_properties_and_these_the_defaults() -> None:
@@ -220,8 +220,8 @@ def test_options_override_table_properties_and_these_the_defaults() -> None:
     table = a_table(*(a_snapshot(n, age_ms=(10 - n) * DAY_MS) for n in range(1, 6)), properties=properties)
     assert kept(table) == {4, 5}
     assert kept(table, retain_last=3) == {3, 4, 5}
-    assert kept(table, older_than_ms=older_than(8 * DAY_MS)) == {2, 3, 4, 5}
-    retention = retention_of(table, ExpirePolicy(retain_last=3), as_of_ms=NOW_MS)
+    assert kept(table, older_than=older_than(8 * DAY_MS)) == {2, 3, 4, 5}
+    retention = retention_of(table, ExpireSnapshots(retain_last=3), as_of_ms=NOW_MS)
     assert retention.cutoff_ms.source == "table property history.expire.max-snapshot-age-ms"
     assert retention.min_snapshots_to_keep.source == "--retain-last"
     assert retention.max_ref_age_ms.source == "default"
@@ -296,7 +296,7 @@ def test_a_table_without_main_keeps_only_young_snapshots() -> None:
 
 def test_a_snapshot_of_the_future_is_young() -> None:
     table = a_table(a_snapshot(1, age_ms=-DAY_MS), a_snapshot(2))
-    assert kept(table, older_than_ms=NOW_MS) == {1, 2}
+    assert kept(table, older_than=NOW_MS) == {1, 2}
 
 
 # -- snapshots by id -------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_ids_alone_expire_just_those_whatever_the_age_of_others() -> None:
 
 def test_ids_beside_an_age_or_a_count_are_added_to_what_these_expire() -> None:
     table = a_table(*(a_snapshot(n, age_ms=(20 - n) * DAY_MS) for n in range(1, 5)))
-    assert kept(table, snapshot_ids=(3,), older_than_ms=older_than(18 * DAY_MS)) == {2, 4}
+    assert kept(table, snapshot_ids=(3,), older_than=older_than(18 * DAY_MS)) == {2, 4}
     assert kept(table, snapshot_ids=(3,), retain_last=3) == {2, 4}
 
 
@@ -328,7 +328,7 @@ def test_a_named_snapshot_that_a_ref_points_to_blocks(snapshot_id: int, ref: str
 
 def test_a_named_snapshot_whose_only_ref_is_too_old_expires_with_the_ref() -> None:
     table = a_table(a_snapshot(1, age_ms=2 * DAY_MS), a_snapshot(2), brief=a_tag(1, max_ref_age_ms=DAY_MS))
-    found = judged(table, snapshot_ids=(1,), older_than_ms=older_than(5 * DAY_MS))
+    found = judged(table, snapshot_ids=(1,), older_than=older_than(5 * DAY_MS))
     assert (found.expired, found.dropped_refs, found.problems) == ((1,), ("brief",), ())
 
 
@@ -349,7 +349,7 @@ def test_at_least_one_snapshot_is_retained(retain_last: int) -> None:
 
 def test_a_cut_off_in_the_future_is_refused() -> None:
     with pytest.raises(UsageError, match="future"):
-        judged(a_table(a_snapshot(1)), older_than_ms=NOW_MS + 1)
+        judged(a_table(a_snapshot(1)), older_than=NOW_MS + 1)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     rewrite_of,
     rules_of,
 )
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.crash.budget import deep_unless
 from tests.fixtures.test_inspect_fixtures import ALL
@@ -74,7 +74,7 @@ BY_ONE = spec(1)
 
 
 def policy(**values: Any) -> dict[str, Any]:
-    return RewritePolicy(**values).to_json()
+    return RewriteManifests(**values).to_json()
 
 
 def rewritten(table: Opened, **values: Any) -> dict[str, int]:
@@ -195,7 +195,7 @@ def test_entries_are_sorted_by_partition_into_manifests_of_the_target_size(
     version: int, size: int | None
 ) -> None:
     table = a_lot(version).table(next_row_id=1 << 40)
-    counts = rewritten(table, target_size_bytes=size)
+    counts = rewritten(table, target_size=size)
     rows = table.manifests()
     assert counts == {"rewritten_manifests_count": 8, "added_manifests_count": len(rows)}
     assert (len(rows) == 1) == (size is None)
@@ -400,7 +400,7 @@ def test_a_manifest_far_above_the_target_is_split() -> None:
     numbers = random.Random(3)
     lot.add(*(a_file(numbers) for _ in range(2_000)))
     table = lot.table()
-    counts = rewritten(table, target_size_bytes=24 * KIB)
+    counts = rewritten(table, target_size=24 * KIB)
     assert counts["rewritten_manifests_count"] == 1
     assert counts["added_manifests_count"] > 1
 
@@ -408,7 +408,7 @@ def test_a_manifest_far_above_the_target_is_split() -> None:
 def test_small_batches_and_few_manifests_at_a_time_give_the_same_entries() -> None:
     table = a_lot(3, files=2_000, manifests=20).table(next_row_id=1 << 40)
     before = live_entries(table)
-    made = table.prepare(VERB, policy(target_size_bytes=20 * KIB))
+    made = table.prepare(VERB, policy(target_size=20 * KIB))
     (step,), (rewrite,) = made.plan.steps, made.build.rewrites
     paths = {number: f"/lake/new{number}.avro" for number in range(len(step.tasks))}
     assert len(paths) > 4
@@ -776,7 +776,7 @@ def test_a_rewrite_that_only_sorts_is_carried_out_on_a_table_that_moved_too() ->
         lot.add(*(a_file(numbers) for _ in range(400)), partitions=[bounds])
     table = lot.table()
     size = max(row["manifest_length"] for row in lot.rows)
-    made = table.prepare(VERB, policy(target_size_bytes=size))
+    made = table.prepare(VERB, policy(target_size=size))
     plan = made.plan
     assert {verdict.reason for verdict in plan.verdicts} == {
         "its partitions overlap with those of too many others"
@@ -891,8 +891,8 @@ def test_a_name_says_which_rewrite_wrote_a_manifest_to_those_of_the_same_rules_o
 
 def test_another_target_size_has_what_a_rewrite_wrote_written_again() -> None:
     table = a_lot(files=900).table()
-    rewritten(table, target_size_bytes=12 * KIB)
-    assert rewritten(table, target_size_bytes=40 * KIB)["added_manifests_count"] < 4
+    rewritten(table, target_size=12 * KIB)
+    assert rewritten(table, target_size=40 * KIB)["added_manifests_count"] < 4
 
 
 def test_a_list_without_counts_is_written_anew_with_them_and_its_manifests_stay() -> None:
@@ -918,24 +918,24 @@ def test_a_list_without_counts_is_written_anew_with_them_and_its_manifests_stay(
 
 def test_every_manifest_is_written_anew_where_that_is_asked_for() -> None:
     table = a_lot(files=900).table()
-    rewritten(table, target_size_bytes=12 * KIB)
+    rewritten(table, target_size=12 * KIB)
     before = {row["manifest_path"] for row in table.manifests()}
     entries = live_entries(table)
-    stays(table, target_size_bytes=12 * KIB)
-    made = table.prepare(VERB, policy(target_size_bytes=12 * KIB, all_manifests=True))
+    stays(table, target_size=12 * KIB)
+    made = table.prepare(VERB, policy(target_size=12 * KIB, all_manifests=True))
     plan = made.plan
     assert {verdict.id for verdict in plan.verdicts if not verdict.keep} == before
     table.apply(made)
     assert before.isdisjoint(row["manifest_path"] for row in table.manifests())
     assert live_entries(table) == entries
-    stays(table, target_size_bytes=12 * KIB)
+    stays(table, target_size=12 * KIB)
 
 
 def test_a_policy_survives_its_json_and_an_unreadable_one_is_refused() -> None:
-    asked = RewritePolicy(target_size_bytes=5, spec_ids=(1,), sort_by=("a",), content="data", min_manifests=3)
-    every = RewritePolicy(all_manifests=True)
+    asked = RewriteManifests(target_size=5, spec_ids=(1,), sort_by=("a",), content="data", min_manifests=3)
+    every = RewriteManifests(all_manifests=True)
     for each in (asked, every):
-        assert RewritePolicy.from_json(json.loads(json.dumps(each.to_json()))) == each
+        assert RewriteManifests.from_json(json.loads(json.dumps(each.to_json()))) == each
     assert "all_manifests" not in asked.to_json()  # as version 0.1.0 has it
     for change in (
         {"content": "both"},
@@ -945,7 +945,7 @@ def test_a_policy_survives_its_json_and_an_unreadable_one_is_refused() -> None:
         {"sort_by": "a"},
     ):
         with pytest.raises(UsageError):
-            RewritePolicy.from_json({**asked.to_json(), **change})
+            RewriteManifests.from_json({**asked.to_json(), **change})
 
 
 # -- property ----------------------------------------------------------------------------------------------------
@@ -984,7 +984,7 @@ def any_table(seed: int) -> tuple[Opened, dict[str, Any]]:
         codec = numbers.choice(["deflate", "null", "bzip2"])
         lot.add(*entries, content=content, spec=chosen_spec, codec=codec, **row)
     given = {
-        "target_size_bytes": numbers.choice([None, 1, 8 * KIB, 12 * KIB, 40 * KIB]),
+        "target_size": numbers.choice([None, 1, 8 * KIB, 12 * KIB, 40 * KIB]),
         "min_manifests": numbers.choice([None, None, 1, 3]),
         "content": numbers.choice(["all", "all", "data", "deletes"]),
     }

@@ -23,7 +23,7 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.facts import (
     obstructing,
     snapshots_to_read,
 )
-from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.plan.preflight import Finding
 from tests.builders import DAY_MS, NOW_MS, a_branch, a_snapshot, a_table, a_table_document, a_tag
@@ -463,8 +463,8 @@ def test_what_a_writer_reads_follows_from_its_release(summary: dict[str, str], s
 
 
 def test_policy_comes_back_from_its_json_form() -> None:
-    policy = UpgradePolicy(recipe=("repair-manifests", "assign-row-ids"), tags="drop")
-    assert UpgradePolicy.from_json(json.loads(json.dumps(policy.to_json()))) == policy
+    policy = UpgradeV3(recipe=("repair-manifests", "assign-row-ids"), tags="drop")
+    assert UpgradeV3.from_json(json.loads(json.dumps(policy.to_json()))) == policy
 
 
 @pytest.mark.parametrize(
@@ -480,4 +480,4 @@ def test_policy_comes_back_from_its_json_form() -> None:
 )
 def test_a_policy_of_another_shape_is_refused(value: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        UpgradePolicy.from_json(value)
+        UpgradeV3.from_json(value)

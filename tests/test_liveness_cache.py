@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.reachability.keys import KnownKeys
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.storage import Storage
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.cli.lakes import AS_OF_MS
@@ -735,7 +735,7 @@ def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def upgraded(table: IcebergTable) -> None:
-    plan = VERBS["upgrade-v3"].plan(table, UpgradePolicy(), as_of_ms=AS_OF_MS).plan
+    plan = VERBS["upgrade-v3"].plan(table, UpgradeV3(), as_of_ms=AS_OF_MS).plan
     assert plan.due
     assert not plan.blocked_by
 

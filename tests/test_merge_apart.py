@@ -38,7 +38,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     reported_rows,
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.settings import settings_of
 from iceberg_cli.iceberg.verbs.merge_dvs.splits import (
@@ -263,7 +263,7 @@ def merged(
     """Plan, and write all files."""
     table = opened(folder, engine)
     head = head_of(table, "main")
-    settings = settings_of(table.metadata, MergePolicy(**values))
+    settings = settings_of(table.metadata, MergeDvs(**values))
     reader = DeleteReader(table=table, metadata=table.metadata, rows=head.rows, conditions=(), limits=limits)
     decided = decide(reader, settings, None)
     made = merge_dvs.merge(
@@ -292,9 +292,7 @@ def same(apart: Done, here: Done) -> bool:
 @pytest.mark.parametrize("seed", range(24))
 def test_random_tables_are_merged_as_in_one_process(tmp_path: Path, seed: int) -> None:
     random_table(tmp_path / "t", seed)
-    values = [{}, {"min_files": 1, "target_size_bytes": 800, "dead_ratio": 0.01}, {"keep_dangling": True}][
-        seed % 3
-    ]
+    values = [{}, {"min_files": 1, "target_size": 800, "dead_ratio": 0.01}, {"keep_dangling": True}][seed % 3]
     limits = replace(LITTLE, range_bytes=20, bucket_bytes=60)
     apart = merged(tmp_path / "t", HereExchanging(STORAGE, seed=seed), "apart", limits=limits, **values)
     assert same(apart, merged(tmp_path / "t", None, "here", **values))
@@ -342,7 +340,7 @@ def test_a_data_file_with_most_of_the_deletes_is_merged_as_in_one_process(
 ) -> None:
     folder = tmp_path / "t"
     table = skewed(folder)
-    values = {"min_files": 1, "target_size_bytes": 6_000}
+    values = {"min_files": 1, "target_size": 6_000}
     apart = merged(folder, workers(), "apart", limits=limits, **values)
     assert same(apart, merged(folder, None, "here", **values))
     assert len(apart.puffins) > 2
@@ -395,7 +393,7 @@ def test_readers_see_the_same_after_workers_merged(workers: Engines, tmp_path: P
     skewed(folder)
     before, also_before = view(STORAGE.read, metadata_of(folder)), by_pyiceberg(folder)
     table = opened(folder, workers())
-    plan = VERB.plan(table, MergePolicy(min_files=1), as_of_ms=NOW_MS)
+    plan = VERB.plan(table, MergeDvs(min_files=1), as_of_ms=NOW_MS)
     runtime = Runtime(
         now_ms=lambda: NOW_MS,
         new_uuid=lambda: str(uuid.uuid4()),
@@ -417,7 +415,7 @@ def test_readers_see_the_same_after_workers_merged(workers: Engines, tmp_path: P
 def test_the_same_puffin_files_written_again_are_found_there(workers: Engines, tmp_path: Path) -> None:
     skewed(tmp_path / "t")
     engine = workers()
-    done = merged(tmp_path / "t", engine, "twice", target_size_bytes=6_000)
+    done = merged(tmp_path / "t", engine, "twice", target_size=6_000)
     puffins = [task for task, _, _ in done.work.made.puffins]
     written(opened(tmp_path / "t", engine), done.work, "twice", *puffins)
     assert {task.name: Path(done.work.written[task].path).read_bytes() for task in puffins} == done.puffins
@@ -426,7 +424,7 @@ def test_the_same_puffin_files_written_again_are_found_there(workers: Engines, t
 def test_a_file_of_another_under_the_name_of_a_puffin_file_stays(workers: Engines, tmp_path: Path) -> None:
     skewed(tmp_path / "t")
     engine = workers()
-    done = merged(tmp_path / "t", engine, "first", target_size_bytes=6_000)
+    done = merged(tmp_path / "t", engine, "first", target_size=6_000)
     table, (task, *_) = opened(tmp_path / "t", engine), [task for task, _, _ in done.work.made.puffins]
     others = Path(f"{table.location}/metadata/second-{task.name}")
     others.write_bytes(b"another's")
@@ -438,7 +436,7 @@ def test_a_file_of_another_under_the_name_of_a_puffin_file_stays(workers: Engine
 def test_only_the_puffin_files_that_are_wanted_are_written(tmp_path: Path) -> None:
     skewed(tmp_path / "t")
     engine = HereExchanging(STORAGE)
-    done = merged(tmp_path / "t", engine, "all", target_size_bytes=6_000, limits=LITTLE)
+    done = merged(tmp_path / "t", engine, "all", target_size=6_000, limits=LITTLE)
     _, *others, last = [task for task, _, _ in done.work.made.puffins]
     assert others
     written(opened(tmp_path / "t", engine), done.work, "some", last)

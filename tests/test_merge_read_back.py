@@ -10,7 +10,7 @@ import pytest
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.storage.local import LocalStorage
 from tests.delete_tables import DeleteTable
 
@@ -37,7 +37,7 @@ def build(folder: Path, change: Callable[[bytes], bytes]) -> None:
         made.vectors(f"v{number}", {f"f{number}": {1, 2, 3 + number}})
         made.commit(2 + number)
     table = open_table(made.publish(), storage_options={}, on_event=lambda _: None)
-    planned = VERB.plan(table, MergePolicy(), as_of_ms=0)
+    planned = VERB.plan(table, MergeDvs(), as_of_ms=0)
     (step,) = planned.plan.steps
     table.storage = SpoilingStorage(change)
     planned.build(step, {task: table.workspace.staging_path("m", task) for task in step.tasks})

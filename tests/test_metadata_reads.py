@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
-from iceberg_cli.iceberg.verbs.upgrade_v3.policy import ASSIGN, REPAIR, UpgradePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import ASSIGN, REPAIR, UpgradeV3
 from iceberg_cli.operation.apply import apply, system_runtime
 from tests.cli.lakes import AS_OF_MS
 from tests.test_liveness_cache import a_history, opened
@@ -16,7 +16,7 @@ def test_an_expiry_reads_the_version_that_it_committed_once(tmp_path: Path) -> N
     made = a_history(str(tmp_path / "t"))
     table, storage = opened(made.location, None)
     verb = VERBS["expire-snapshots"]
-    plan = verb.plan(table, ExpirePolicy(older_than_ms=AS_OF_MS, retain_last=2), as_of_ms=AS_OF_MS)
+    plan = verb.plan(table, ExpireSnapshots(older_than=AS_OF_MS, retain_last=2), as_of_ms=AS_OF_MS)
     runtime = system_runtime(on_event=lambda _: None, host="here", process_id=1)
     report = apply(plan, table, verb, runtime)
     assert report.status == "done"
@@ -49,7 +49,7 @@ def test_a_file_that_only_a_newer_version_names_is_not_discarded(tmp_path: Path)
 
 def test_a_check_of_an_upgrade_reads_what_its_plan_reads_and_nothing_twice_for_that(tmp_path: Path) -> None:
     made = a_history(str(tmp_path / "t"))
-    policy = UpgradePolicy(recipe=(REPAIR, ASSIGN))
+    policy = UpgradeV3(recipe=(REPAIR, ASSIGN))
     (checked, by_check), (planned, by_plan) = opened(made.location, None), opened(made.location, None)
     assert not VERBS["upgrade-v3"].preflight(checked, policy, as_of_ms=AS_OF_MS).blocking
     assert VERBS["upgrade-v3"].plan(planned, policy, as_of_ms=AS_OF_MS).plan.due

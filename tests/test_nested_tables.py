@@ -14,7 +14,7 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import Field, Schema, convert_to_deltalake
 
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.nested_tables import NestedTables
 from iceberg_cli.operation.ports import Planned
@@ -63,7 +63,7 @@ def rows_of(folder: Path) -> int:
 
 
 def prepared(root: Path, **policy: Any) -> Planned:
-    return VERB.plan(opened(root), policy_with(ExpirePolicy, policy), as_of_ms=NOW_MS)
+    return VERB.plan(opened(root), policy_with(ExpireSnapshots, policy), as_of_ms=NOW_MS)
 
 
 def planned(root: Path, **policy: Any) -> Plan:

@@ -116,8 +116,8 @@ def stated(staged: StagedFile) -> tuple[list[str], dict[str, Any]]:
 @pytest.mark.parametrize(
     ("by", "values", "several"),
     [
-        (BY_ONE, {"target_size_bytes": 6 * KIB}, True),
-        (WHOLE, {"target_size_bytes": 6 * KIB}, True),
+        (BY_ONE, {"target_size": 6 * KIB}, True),
+        (WHOLE, {"target_size": 6 * KIB}, True),
         (BY_ONE, {}, False),
     ],
     ids=["sorted", "unsorted", "one"],
@@ -144,7 +144,7 @@ def test_a_table_that_workers_rewrote_reads_as_before(workers: Engines, tmp_path
     table = a_table(tmp_path, 3)
     before = live_entries(table)
     table.table.use(workers())
-    report = table.apply(table.prepare(VERB, policy(target_size_bytes=6 * KIB)))
+    report = table.apply(table.prepare(VERB, policy(target_size=6 * KIB)))
     assert report.counts["rewritten_manifests_count"] == 8
     assert report.counts["added_manifests_count"] > 2
     assert live_entries(table) == before
@@ -154,7 +154,7 @@ def test_a_table_that_workers_rewrote_reads_as_before(workers: Engines, tmp_path
 def test_manifests_that_several_tasks_read_come_together(workers: Engines, tmp_path: Path) -> None:
     table = a_table(tmp_path, files=20_000, manifests=12, codec="null")
     assert sum(row["manifest_length"] for row in table.manifests()) > 2 << 20
-    rewrite = planned(table, target_size_bytes=256 * KIB)
+    rewrite = planned(table, target_size=256 * KIB)
     assert len(rewrite.tasks) > 2
     apart = [stated(each) for each in built(table, rewrite, workers(), "apart")]
     here = [stated(each) for each in built(table, rewrite, LocalEngine(LocalStorage()), "here")]
@@ -163,7 +163,7 @@ def test_manifests_that_several_tasks_read_come_together(workers: Engines, tmp_p
 
 def test_only_the_manifests_that_are_wanted_are_written(workers: Engines, tmp_path: Path) -> None:
     table = a_table(tmp_path)
-    rewrite = planned(table, target_size_bytes=6 * KIB)
+    rewrite = planned(table, target_size=6 * KIB)
     last = len(rewrite.tasks) - 1
     some = [stated(each) for each in built(table, rewrite, workers(), "some", 1, last)]
     every = [stated(each) for each in built(table, rewrite, LocalEngine(LocalStorage()), "here")]
@@ -176,7 +176,7 @@ def test_only_the_manifests_that_are_wanted_are_written(workers: Engines, tmp_pa
 
 def test_the_same_work_done_again_finds_its_own_files(workers: Engines, tmp_path: Path) -> None:
     table = a_table(tmp_path)
-    rewrite = planned(table, target_size_bytes=6 * KIB)
+    rewrite = planned(table, target_size=6 * KIB)
     found = []
     for _ in range(2):
         staged = built(table, rewrite, workers(), "new")
@@ -187,7 +187,7 @@ def test_the_same_work_done_again_finds_its_own_files(workers: Engines, tmp_path
 
 def test_the_order_in_which_parts_arrive_changes_no_byte(tmp_path: Path) -> None:
     table = a_table(tmp_path)
-    rewrite = planned(table, target_size_bytes=6 * KIB)
+    rewrite = planned(table, target_size=6 * KIB)
     found = [
         [
             Path(each.path).read_bytes()
@@ -202,7 +202,7 @@ def test_a_file_of_others_under_one_of_the_names_is_an_error_and_stays(
     workers: Engines, tmp_path: Path
 ) -> None:
     table = a_table(tmp_path)
-    rewrite = planned(table, target_size_bytes=6 * KIB)
+    rewrite = planned(table, target_size=6 * KIB)
     theirs = tmp_path / "metadata/new-spec0-1.avro"
     theirs.write_bytes(b"theirs")
     with pytest.raises(FileExistsError):
@@ -216,7 +216,7 @@ def test_a_file_of_others_under_one_of_the_names_is_an_error_and_stays(
 @pytest.mark.parametrize("by", [BY_ONE, WHOLE], ids=["sorted", "unsorted"])
 def test_a_manifest_that_is_gone_is_named(workers: Engines, tmp_path: Path, by: dict[str, Any]) -> None:
     table = a_table(tmp_path, by=by)
-    rewrite = planned(table, target_size_bytes=6 * KIB)
+    rewrite = planned(table, target_size=6 * KIB)
     gone = table.manifests()[5]["manifest_path"]
     os.remove(gone)
     with pytest.raises(CorruptFile, match="the table needs this file and it is not there") as refused:
@@ -228,7 +228,7 @@ def test_a_manifest_that_is_gone_is_named(workers: Engines, tmp_path: Path, by: 
 @pytest.mark.parametrize("only", [(), (0, 1)], ids=["all", "some"])
 def test_parts_that_do_not_arrive_stop_the_rewrite(tmp_path: Path, lost: int, only: tuple[int, ...]) -> None:
     table = a_table(tmp_path)
-    rewrite = planned(table, target_size_bytes=6 * KIB)
+    rewrite = planned(table, target_size=6 * KIB)
     with pytest.raises(BackendUnavailable, match=r"workers wrote \d+ live files into \d new manifests, not"):
         built(table, rewrite, HereExchanging(LocalStorage(), lost=lost), "new", *only)
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.errors import Refused
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
@@ -174,7 +174,7 @@ def age(table: Hazard) -> None:
 
 
 def prepared(table: Hazard, **policy: Any) -> Planned:
-    chosen = policy_with(ExpirePolicy, policy)
+    chosen = policy_with(ExpireSnapshots, policy)
     return VERB.plan(opened(f"{table.location}/_delta_log"), chosen, as_of_ms=NOW_MS)
 
 

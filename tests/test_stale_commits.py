@@ -12,7 +12,7 @@ from iceberg_cli.delta.spec.paths import dv_path
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.formats.open import open_table, verbs_of
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage.local import LocalStorage
@@ -25,7 +25,7 @@ from tests.test_iceberg_rewrite_manifests import a_lot
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
-REWRITE = RewritePolicy(target_size_bytes=8 << 10).to_json()
+REWRITE = RewriteManifests(target_size=8 << 10).to_json()
 
 
 class Died(BaseException):

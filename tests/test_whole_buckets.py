@@ -12,7 +12,7 @@ import pytest
 from iceberg_cli.cli.context import now_ms
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.apply import apply
@@ -121,7 +121,7 @@ def opened(server: S3Server, bucket: str, *allowed: str) -> DeltaTable:
 
 def planned(table: DeltaTable) -> Planned:
     """What goes in twenty days."""
-    return VERB.plan(table, ExpirePolicy(), as_of_ms=now_ms() + 20 * DAY_MS)
+    return VERB.plan(table, ExpireSnapshots(), as_of_ms=now_ms() + 20 * DAY_MS)
 
 
 def test_a_delta_table_that_is_all_of_a_bucket_is_vacuumed_once_the_bucket_is_allowed(

@@ -15,8 +15,7 @@ from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.api import Table
     from iceberg_cli.plan.policy import Policy, PolicyOption
 
 _NAMES = {"iceberg": "Iceberg", "delta": "Delta"}
@@ -151,7 +150,7 @@ class VerbOptions:
     policies: Mapping[str, type[Policy]]
     given: Mapping[str, Any]
 
-    def policy(self, table: IcebergTable | DeltaTable, *, now_ms: int) -> Policy:
+    def policy(self, table: Table, *, now_ms: int) -> Policy:
         """The policy for a table.
 
         Args:

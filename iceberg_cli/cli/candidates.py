@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from iceberg_cli.cli.commands.inspect_arguments import WHAT, what_of
+from iceberg_cli.formats.inspection import WHAT, what_of
 from iceberg_cli.plan.text import iso
 
 _LIMIT_S = 1.0

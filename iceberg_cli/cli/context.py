@@ -24,14 +24,10 @@ from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
 
+    from iceberg_cli.api import Runtime, Table
     from iceberg_cli.cli.render import Progress
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.table import IcebergTable
-    from iceberg_cli.operation.apply import Runtime
     from iceberg_cli.plan.report import Report
 
 TableArgument = Annotated[
@@ -109,7 +105,7 @@ class Run:
             conf=dict(key_value(text, "--spark-conf") for text in self.spark_conf or ()),
             say=self._say,
         )
-        self._opened: list[IcebergTable | DeltaTable] = []
+        self._opened: list[Table] = []
         self.started_ms = now_ms()
         self.as_of_ms = (
             self.started_ms if self.as_of is None else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
@@ -160,42 +156,29 @@ class Run:
 
         return console(sys.stderr, color="NO_COLOR" not in os.environ)
 
-    def open(self, name: str) -> IcebergTable | DeltaTable:
+    def open(self, name: str) -> Table:
         """Open the table that the operator named.
 
         Raises:
             UsageError, TableNotFound, CorruptFile, BackendUnavailable.
         """
-        from iceberg_cli.formats.open import open_table
-        from iceberg_cli.paths import Roots
+        from iceberg_cli.api import open_table
 
-        for root in self.unsafe_allow_root or ():
-            if not Roots.of((), allowed=[root]).folders:
-                raise UsageError(
-                    f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
-                )
+        cache_bytes = size_bytes(self.cache_size, "--cache-size")
         subject.named(name)
         table = open_table(
             name,
             storage_options=dict(self._storage_options()),
             catalog_config=self.catalog_config,
-            allow_roots=tuple(self.unsafe_allow_root or ()),
+            allow_roots=self.unsafe_allow_root or (),
             trust_lists=self.unsafe_trust_lists,
             engine=self.engine_choice,
-            cache=self._cache(),
+            cache_bytes=None if self.no_cache else cache_bytes,
             on_event=self.progress,
         )
         subject.opened(table.identity)
         self._opened.append(table)
         return table
-
-    def _cache(self) -> tuple[Path, int] | None:
-        """The folder and the limit in bytes of the cache; None without a cache."""
-        from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
-
-        limit_bytes = size_bytes(self.cache_size, "--cache-size")
-        folder = cache_folder(os.environ)
-        return None if self.no_cache or folder is None else (folder, limit_bytes)
 
     def save_cache(self) -> None:
         """Save the cache of tables' immutable files for later runs; a run does not fail for it.
@@ -241,17 +224,11 @@ class Run:
 
     def runtime(self, *, limit_deletes: int | None = None, deadline: str | None = None) -> Runtime:
         """The runtime of this run: clock, ids, limits and signals."""
-        import socket
-
-        from iceberg_cli.operation.apply import system_runtime
-        from iceberg_cli.operation.recovery import process_started
+        from iceberg_cli.api import new_runtime
 
         until_ms = None if deadline is None else self.started_ms + duration_ms(deadline, "--deadline")
-        return system_runtime(
+        return new_runtime(
             on_event=self.progress,
-            host=socket.gethostname(),
-            process_id=os.getpid(),
-            process_started=process_started(os.getpid()),
             limit_deletes=positive(limit_deletes, "--limit-deletes"),
             deadline_ms=until_ms,
             stop_requested=lambda: bool(stopping.heard()),
@@ -274,7 +251,7 @@ class Run:
         self.progress.close()
         return typer.confirm(question, default=False, err=True)
 
-    def show_report(self, report: Report, table: IcebergTable | DeltaTable) -> None:
+    def show_report(self, report: Report, table: Table) -> None:
         """Print the report of a run on a table."""
         from iceberg_cli.cli import render
 

@@ -10,7 +10,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from iceberg_cli.errors import UsageError
@@ -36,6 +36,14 @@ class Kind(ABC):
             UsageError: it cannot be meant.
         """
         return given
+
+    def take(self, value: Any, flag: str) -> Any:  # noqa: ARG002 - most kinds take values as they are
+        """The value of what a program has for the field: texts of the command line are read.
+
+        Raises:
+            UsageError: it cannot be meant.
+        """
+        return value
 
     def check(self, value: Any, flag: str) -> None:  # noqa: B027 - most kinds allow every value
         """Refuse a value that is out of range.
@@ -161,6 +169,10 @@ class Duration(Kind):
 
     metavar = "DURATION"
 
+    def take(self, value: int | str, flag: str) -> int | str:
+        """As `Kind`."""
+        return self.read(value, flag, now_ms=0) if isinstance(value, str) else value
+
     def read(self, given: str, flag: str, *, now_ms: int) -> int:  # noqa: ARG002 - the same at all times
         """As `Kind`: `7d`, `12h`, `P7D`."""
         return duration_ms(given, flag)
@@ -189,6 +201,15 @@ class Moment(Duration):
 
     metavar = "TIME|DURATION"
 
+    def take(self, value: int | str, flag: str) -> int | str:  # noqa: ARG002 - see `Policy.at`
+        """As `Kind`; how long ago a text is tells `Policy.at`."""
+        return value
+
+    def check(self, value: int | str, flag: str) -> None:
+        """As `Kind`."""
+        if not isinstance(value, str):
+            super().check(value, flag)
+
     def read(self, given: str, flag: str, *, now_ms: int) -> int:
         """As `Kind`: ISO 8601 with a zone, epoch ms, or a duration ago."""
         return time_ms(given, flag, now_ms=now_ms)
@@ -197,10 +218,14 @@ class Moment(Duration):
 class Size(Whole):
     """A size in bytes."""
 
+    takes: ClassVar[type] = str
+
     def __init__(self) -> None:
         super().__init__(metavar="SIZE")
 
-    takes: ClassVar[type] = str
+    def take(self, value: int | str, flag: str) -> int:
+        """As `Kind`."""
+        return self.read(value, flag, now_ms=0) if isinstance(value, str) else value
 
     def read(self, given: str, flag: str, *, now_ms: int) -> int:  # noqa: ARG002 - has no age
         """As `Kind`: `8MiB`, `512MB`. One that no file should have is refused: mostly its unit was forgotten."""
@@ -325,7 +350,11 @@ class Several(Kind):
 
     def read(self, given: Sequence[Any], flag: str, *, now_ms: int) -> tuple[Any, ...]:
         """As `Kind`."""
-        values = dict.fromkeys(self.each.read(item, flag, now_ms=now_ms) for item in given)
+        return self.take([self.each.read(item, flag, now_ms=now_ms) for item in given], flag)
+
+    def take(self, value: Sequence[Any], flag: str) -> tuple[Any, ...]:  # noqa: ARG002 - the signature of all
+        """As `Kind`: any sequence."""
+        values = dict.fromkeys(value)
         return tuple(sorted(values) if self.ordered else values)
 
     def check(self, value: tuple[Any, ...], flag: str) -> None:
@@ -451,6 +480,8 @@ def option(
 class Policy:
     """What an operator asks of a verb. A subclass is a frozen dataclass of `option` fields.
 
+    Times and sizes are numbers of ms and of bytes, or texts as on the command line: "7d", "8MiB".
+
     Args:
         verb: whose it is.
         about: the help of the verb's command, where this format's policy tells it.
@@ -465,7 +496,7 @@ class Policy:
     examples: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def __post_init__(self) -> None:
-        """Refuse values that are out of range.
+        """Read texts, and refuse values that are out of range.
 
         Raises:
             UsageError: they are.
@@ -473,8 +504,24 @@ class Policy:
         for item in self.options():
             value = getattr(self, item.name)
             if value is not None:
+                value = item.kind.take(value, item.flag)
                 item.kind.check(value, item.flag)
+                object.__setattr__(self, item.name, value)
         self.check_together()
+
+    def at(self, now_ms: int) -> Self:
+        """The same policy with points in time in place of "how long ago".
+
+        Raises:
+            UsageError: a text is no time, or one in the future.
+        """
+        found = {
+            item.name: item.kind.read(value, item.flag, now_ms=now_ms)
+            for item in self.options()
+            for value in [getattr(self, item.name)]
+            if isinstance(item.kind, Moment) and isinstance(value, str)
+        }
+        return replace(self, **found) if found else self  # type: ignore[type-var]
 
     def check_together(self) -> None:
         """Refuse values that are out of range together, or that only this verb can read; UsageError."""

@@ -23,11 +23,8 @@ _METHODS = ("read", "read_range", "stat", "paths", "put_if_absent", "replace", "
 _FIRST = (
     *(f"iceberg_cli.{name}" for name in ("formats.open", "operation.recovery", "cli.render.plan")),
     *(f"iceberg_cli.{name}.verbs" for name in ("delta", "iceberg")),
-    *(
-        f"iceberg_cli.cli.commands.{name}"
-        for name in ("inspect", "plan", "expire_snapshots", "rewrite_manifests")
-    ),
-    *(f"iceberg_cli.cli.commands.{name}" for name in ("merge_dvs", "upgrade_v3", "assign_row_ids", "resume")),
+    *(f"iceberg_cli.cli.commands.{name}" for name in ("inspect", "plan", "verb", "resume")),
+    "iceberg_cli.api",
 )
 
 

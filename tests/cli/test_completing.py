@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.cli.candidates import candidates
-from iceberg_cli.cli.commands.inspect_arguments import WHAT, StateSelector, check_delta, check_iceberg
 from iceberg_cli.errors import UsageError
+from iceberg_cli.formats.inspection import WHAT, StateSelector, check_delta, check_iceberg
 from tests.cli.running import iceberg_cli
 
 ROOT = Path(__file__).parents[2]
@@ -89,12 +89,11 @@ def test_versions_of_a_delta_table(delta: Path) -> None:
 
 
 def test_what_is_what_inspect_takes_for_the_format(table: Path, delta: Path) -> None:
-    nothing = StateSelector(snapshot_id=None, ref=None, at_ms=None, version=None)
     taken: dict[str, list[str]] = {"iceberg": [], "delta": []}
     for what in WHAT:
         for name, check in (
-            ("iceberg", lambda what: check_iceberg(what, nothing)),
-            ("delta", lambda what: check_delta(what, nothing, recount=False)),
+            ("iceberg", lambda what: check_iceberg(what, StateSelector())),
+            ("delta", lambda what: check_delta(what, StateSelector(), recount=False)),
         ):
             try:
                 check(what)

@@ -28,7 +28,7 @@ from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation.apply import apply, resume, system_runtime
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.plan.report import Report
@@ -228,7 +228,7 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
         system_runtime(on_event=lambda _: None, host=host, process_id=1)
         for host in ("one.example", "two.example")
     ]
-    plan = VERBS["expire-snapshots"].plan(first, ExpirePolicy(older_than_ms=now_ms), as_of_ms=now_ms)
+    plan = VERBS["expire-snapshots"].plan(first, ExpireSnapshots(older_than=now_ms), as_of_ms=now_ms)
     reports: list[Report] = []
 
     def take_over() -> None:

@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.commit.update import Commit, check, effects_visible, wi
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation.apply import Runtime, apply, resume
 from iceberg_cli.operation.outcomes import (
     Attempt,
@@ -41,7 +41,7 @@ from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import FileInfo
 from tests.builders import DAY_MS, NOW_MS
 
-POLICY = ExpirePolicy(older_than_ms=NOW_MS - DAY_MS, retain_last=1)
+POLICY = ExpireSnapshots(older_than=NOW_MS - DAY_MS, retain_last=1)
 Act = Callable[[], object]
 
 
@@ -349,7 +349,7 @@ class Process:
     world: World
     script: Script = field(default_factory=Script)
     grace_ms: int = 0
-    policy: ExpirePolicy = POLICY
+    policy: ExpireSnapshots = POLICY
     limits: Mapping[str, object] = field(default_factory=dict)
     stop: list[bool] = field(default_factory=list)
 

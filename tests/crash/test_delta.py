@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused
 from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.ports import Build, Planned, nothing_to_build
@@ -252,12 +252,12 @@ class ThreeSteps:
     beginning_goes: bool
     name: str = "three-steps"
     result_columns: tuple[str, ...] = ()
-    policy: type[ExpirePolicy] = ExpirePolicy
+    policy: type[ExpireSnapshots] = ExpireSnapshots
 
     def plan(
         self,
         table: DeltaTable,
-        policy: ExpirePolicy,
+        policy: ExpireSnapshots,
         *,
         as_of_ms: int,
         within: Plan | None = None,
@@ -296,14 +296,14 @@ def test_an_unconditional_step_follows_the_commit_before_it_or_is_left_out(
 ) -> None:
     verb = ThreeSteps(beginning_goes=beginning_goes)
     trial = DeltaProcess(world=a_delta_world())
-    apply(verb.plan(trial.table, ExpirePolicy(), as_of_ms=NOW_MS), trial.table, verb, trial.runtime)
+    apply(verb.plan(trial.table, ExpireSnapshots(), as_of_ms=NOW_MS), trial.table, verb, trial.runtime)
     assert operations_of(trial.world)[3:] == ["BEGINNING", "END", "OTHER"]
     number = trial.effects.index(f"put {version_path(3)}")
     # Another writer takes the version: the first attempt is refused, and the verb plans again.
     world = a_delta_world()
     raced = Script(before={number: lambda: commit_to(world, an_add("f.parquet"))})
     process = DeltaProcess(world=world, script=raced)
-    apply(verb.plan(process.table, ExpirePolicy(), as_of_ms=NOW_MS), process.table, verb, process.runtime)
+    apply(verb.plan(process.table, ExpireSnapshots(), as_of_ms=NOW_MS), process.table, verb, process.runtime)
     assert operations_of(world)[4:] == expected
 
 

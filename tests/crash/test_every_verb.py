@@ -26,11 +26,11 @@ from iceberg_cli.errors import (
     TakenOver,
 )
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignPolicy
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
-from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.operation.recovery import recover_all
@@ -113,14 +113,14 @@ class Case:
 
 
 CASES = [
-    Case("rewrite-manifests", RewritePolicy(target_size_bytes=600_000).to_json(), fragmented),
-    Case("rewrite-manifests", RewritePolicy().to_json(), upgraded),
-    Case("merge-dvs", MergePolicy(min_files=2).to_json(), fragmented),
-    Case("merge-dvs", MergePolicy(min_files=2).to_json(), upgraded),
-    Case("upgrade-v3", UpgradePolicy().to_json(), second),
-    Case("upgrade-v3", UpgradePolicy(recipe=("merge-dvs", "assign-row-ids")).to_json(), second),
-    Case("assign-row-ids", AssignPolicy().to_json(), untouched),
-    Case("assign-row-ids", AssignPolicy(share_ids=True).to_json(), untouched),
+    Case("rewrite-manifests", RewriteManifests(target_size=600_000).to_json(), fragmented),
+    Case("rewrite-manifests", RewriteManifests().to_json(), upgraded),
+    Case("merge-dvs", MergeDvs(min_files=2).to_json(), fragmented),
+    Case("merge-dvs", MergeDvs(min_files=2).to_json(), upgraded),
+    Case("upgrade-v3", UpgradeV3().to_json(), second),
+    Case("upgrade-v3", UpgradeV3(recipe=("merge-dvs", "assign-row-ids")).to_json(), second),
+    Case("assign-row-ids", AssignRowIds().to_json(), untouched),
+    Case("assign-row-ids", AssignRowIds(share_ids=True).to_json(), untouched),
 ]
 
 
@@ -378,7 +378,7 @@ OTHERS = [
     CASES[2],
     CASES[5],
     CASES[6],
-    Case("expire-snapshots", ExpirePolicy(retain_last=1, older_than_ms=NOW_MS).to_json(), fragmented),
+    Case("expire-snapshots", ExpireSnapshots(retain_last=1, older_than=NOW_MS).to_json(), fragmented),
 ]
 
 

@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from tests.builders import NOW_MS
 from tests.crash.simulation import Process, crash
 from tests.crash.test_every_verb import Case, Lake, fragmented
 
-REWRITE = Case("rewrite-manifests", RewritePolicy(target_size_bytes=600_000).to_json(), fragmented)
+REWRITE = Case("rewrite-manifests", RewriteManifests(target_size=600_000).to_json(), fragmented)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from iceberg_cli.iceberg.catalogs.folder_versions import find_current
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.report import Report
@@ -22,8 +22,8 @@ from tests.crash.simulation import Process, Script, SimStorage, World, crash
 from tests.delete_tables import DeleteTable
 from tests.scan_planning import entries_of, view
 
-POLICY = MergePolicy(min_files=2, target_size_bytes=600)
-ONE_BY_ONE = MergePolicy(target_size_bytes=1)  # a Puffin file for each deletion vector
+POLICY = MergeDvs(min_files=2, target_size=600)
+ONE_BY_ONE = MergeDvs(target_size=1)  # a Puffin file for each deletion vector
 Seen = dict[str, tuple[Any, ...]]
 
 
@@ -77,7 +77,7 @@ class Here:
 class Merger(Process):
     """One run of merge-dvs."""
 
-    asked: MergePolicy = POLICY
+    asked: MergeDvs = POLICY
 
     def run(self) -> Report:
         """Settle, plan and apply."""
@@ -125,7 +125,7 @@ def test_undisturbed_it_changes_nothing_that_readers_see(here: Here) -> None:
     assert Merger(world=there.world).run().status == "nothing_to_do"
 
 
-def effects_of(here: Here, asked: MergePolicy = POLICY) -> list[str]:
+def effects_of(here: Here, asked: MergeDvs = POLICY) -> list[str]:
     process = Merger(world=here.copy().world, asked=asked)
     process.run()
     return process.effects
@@ -178,7 +178,7 @@ OTHERS = (a_delete, deletes_everywhere, an_update, a_compaction, an_append)
 @pytest.mark.parametrize("asked", [POLICY, ONE_BY_ONE], ids=["few files", "many files"])
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_writers_commit_before_any_effect_keeps_its_deletes_and_its_rows(
-    here: Here, other: Callable[[DeleteTable, Seen], None], asked: MergePolicy, budget: int
+    here: Here, other: Callable[[DeleteTable, Seen], None], asked: MergeDvs, budget: int
 ) -> None:
     for number, effect in some(list(enumerate(effects_of(here, asked))), budget):
         there = here.copy()

@@ -11,8 +11,8 @@ import pytest
 
 from iceberg_cli.errors import CommitConflict, StalePlan
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
-from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.operation.apply import apply
 from tests.builders import NOW_MS, SCHEMA
 from tests.crash.budget import few_or_many, some
@@ -29,11 +29,11 @@ NEW_SPEC = {
     "spec-id": 1,
     "fields": [{"name": "n", "transform": "bucket[4]", "source-id": 1, "field-id": 1000}],
 }
-MERGE = MergePolicy(min_files=2).to_json()
+MERGE = MergeDvs(min_files=2).to_json()
 CASES = [
     Case("merge-dvs", MERGE, fragmented),
     Case("merge-dvs", MERGE, upgraded),
-    Case("upgrade-v3", UpgradePolicy(recipe=("merge-dvs",)).to_json(), second),
+    Case("upgrade-v3", UpgradeV3(recipe=("merge-dvs",)).to_json(), second),
 ]
 
 
@@ -138,6 +138,6 @@ def test_a_merge_that_was_planned_on_version_2_makes_no_vectors_after_an_upgrade
     report = apply(plan, process.table, VERBS["merge-dvs"], process.runtime)
     assert (report.status, process.effects) == ("nothing_to_do", [])
     again = lake.process()
-    fresh = VERBS["merge-dvs"].plan(again.table, MergePolicy.from_json(MERGE), as_of_ms=NOW_MS)
+    fresh = VERBS["merge-dvs"].plan(again.table, MergeDvs.from_json(MERGE), as_of_ms=NOW_MS)
     assert apply(fresh, again.table, VERBS["merge-dvs"], again.runtime).status == "done"
     lake.finish()

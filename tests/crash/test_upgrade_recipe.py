@@ -13,7 +13,7 @@ import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradePolicy
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.plan.report import Report
@@ -23,7 +23,7 @@ from tests.crash.simulation import Process, Script, SimStorage, World, crash
 from tests.hazard_tables import Hazard, obstruct_an_upgrade
 
 VERB = VERBS["upgrade-v3"]
-POLICY = UpgradePolicy(recipe=("repair-manifests", "assign-row-ids")).to_json()
+POLICY = UpgradeV3(recipe=("repair-manifests", "assign-row-ids")).to_json()
 GONE = ("data/x", "metadata/m1.avro", "metadata/snap-7.avro", "metadata/snap-8.avro", "metadata/snap-9.avro")
 
 

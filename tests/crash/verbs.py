@@ -11,7 +11,7 @@ import pyarrow as pa
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS as REAL_VERBS
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation.apply import Verb, apply, resume
 from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Build, Planned
@@ -38,12 +38,12 @@ class FakeVerb:
 
     name: str
     result_columns: tuple[str, ...] = ()
-    policy: type[ExpirePolicy] = ExpirePolicy
+    policy: type[ExpireSnapshots] = ExpireSnapshots
 
     def plan(
         self,
         table: FakeTable,
-        policy: ExpirePolicy,
+        policy: ExpireSnapshots,
         *,
         as_of_ms: int,
         within: Plan | None = None,

@@ -120,7 +120,7 @@ def _expire(
     """Expire snapshots, each script's process after the one before; the last one has none."""
     scene = a_scene(catalog=catalog)
     tape = Tape(scene.world)
-    policy = replace(POLICY, grace_ms=grace_ms)
+    policy = replace(POLICY, grace=grace_ms)
 
     def process(script: Script, **values: Any) -> Process:
         return Process(world=scene.world, script=script, policy=policy, **values)

@@ -17,7 +17,7 @@ import pytest
 from iceberg_cli.cli.context import now_ms
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
@@ -262,7 +262,7 @@ def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_
     opened = open_table(
         hadoop.argument(table), storage_options={}, catalog_config=None, on_event=lambda _: None
     )
-    plan = verb.plan(opened, MergePolicy.from_json(POLICY), as_of_ms=now_ms())
+    plan = verb.plan(opened, MergeDvs.from_json(POLICY), as_of_ms=now_ms())
     assert plan.plan.due
     runtime = system_runtime(
         on_event=lambda _: None, host="here", process_id=1, process_started="", limit_deletes=None,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import plan, retention_of
 from iceberg_cli.plan.plan import Base, Plan
@@ -18,11 +18,11 @@ DEFAULT_AGE_MS = 5 * 24 * 60 * 60 * 1_000
 FOR_EVER_MS = 2**63 - 1
 
 
-def judged(table: TableMetadata, policy: ExpirePolicy) -> Judgement:
+def judged(table: TableMetadata, policy: ExpireSnapshots) -> Judgement:
     return judge(table, retention_of(table, policy, as_of_ms=NOW_MS), as_of_ms=NOW_MS)
 
 
-def planned(table: TableMetadata, policy: ExpirePolicy) -> Plan:
+def planned(table: TableMetadata, policy: ExpireSnapshots) -> Plan:
     base = Base(table_uuid=table.table_uuid or "", version=PATH)
     return plan(table, policy, base=base, table={"name": "t"}, as_of_ms=NOW_MS)
 
@@ -36,7 +36,7 @@ def property_of(table: TableMetadata, name: str, default: int) -> int:
     return int(table.properties.get(f"history.expire.{name}", default))
 
 
-def kept_by_the_specification(table: TableMetadata, policy: ExpirePolicy) -> tuple[set[int], set[str]]:
+def kept_by_the_specification(table: TableMetadata, policy: ExpireSnapshots) -> tuple[set[int], set[str]]:
     """ "Snapshot Retention Policy", step by step; step 5 as Java has it. Options stand before properties."""
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots}
     max_age_ms = property_of(table, "max-snapshot-age-ms", DEFAULT_AGE_MS)
@@ -84,7 +84,7 @@ def kept_by_the_specification(table: TableMetadata, policy: ExpirePolicy) -> tup
 @EXAMPLES
 @given(tables(), BY_AGE)
 def test_the_verdict_is_that_of_the_specification_read_literally(
-    table: TableMetadata, policy: ExpirePolicy
+    table: TableMetadata, policy: ExpireSnapshots
 ) -> None:
     found = judged(table, policy)
     retained, dropped = kept_by_the_specification(table, policy)
@@ -95,7 +95,7 @@ def test_the_verdict_is_that_of_the_specification_read_literally(
 @EXAMPLES
 @given(tables(), ANY_POLICY)
 def test_what_is_kept_and_what_goes_are_all_there_is_and_every_one_has_a_reason(
-    table: TableMetadata, policy: ExpirePolicy
+    table: TableMetadata, policy: ExpireSnapshots
 ) -> None:
     found = judged(table, policy)
     snapshots = [verdict for verdict in found.verdicts if verdict.subject == "snapshot"]
@@ -112,7 +112,7 @@ def test_what_is_kept_and_what_goes_are_all_there_is_and_every_one_has_a_reason(
 
 @EXAMPLES
 @given(tables(), ANY_POLICY)
-def test_main_and_the_head_of_every_kept_ref_stay(table: TableMetadata, policy: ExpirePolicy) -> None:
+def test_main_and_the_head_of_every_kept_ref_stay(table: TableMetadata, policy: ExpireSnapshots) -> None:
     found = judged(table, policy)
     kept_refs = {name: ref for name, ref in table.refs.items() if name not in found.dropped_refs}
     assert "main" not in found.dropped_refs
@@ -122,7 +122,7 @@ def test_main_and_the_head_of_every_kept_ref_stay(table: TableMetadata, policy: 
 @EXAMPLES
 @given(tables(), BY_ID)
 def test_snapshot_ids_alone_expire_only_those_and_never_a_ref_s(
-    table: TableMetadata, policy: ExpirePolicy
+    table: TableMetadata, policy: ExpireSnapshots
 ) -> None:
     found = judged(table, policy)
     heads = {ref.snapshot_id for ref in table.refs.values()}
@@ -136,14 +136,16 @@ def test_snapshot_ids_alone_expire_only_those_and_never_a_ref_s(
 
 @EXAMPLES
 @given(tables(), BY_AGE | BY_ID)
-def test_planning_again_after_the_commit_finds_nothing(table: TableMetadata, policy: ExpirePolicy) -> None:
+def test_planning_again_after_the_commit_finds_nothing(table: TableMetadata, policy: ExpireSnapshots) -> None:
     after = applied(table, planned(table, policy))
     assert not planned(after, policy).due
 
 
 @EXAMPLES
 @given(tables(), ANY_POLICY)
-def test_the_commit_leaves_exactly_what_the_verdicts_keep(table: TableMetadata, policy: ExpirePolicy) -> None:
+def test_the_commit_leaves_exactly_what_the_verdicts_keep(
+    table: TableMetadata, policy: ExpireSnapshots
+) -> None:
     made = planned(table, policy)
     after = applied(table, made)
     kept = {(v.subject, v.id) for v in made.verdicts if v.keep}
@@ -155,7 +157,7 @@ def test_the_commit_leaves_exactly_what_the_verdicts_keep(table: TableMetadata, 
 @EXAMPLES
 @given(tables(), BY_AGE, BY_AGE)
 def test_the_plan_is_the_same_each_time_and_contains_itself(
-    table: TableMetadata, policy: ExpirePolicy, other: ExpirePolicy
+    table: TableMetadata, policy: ExpireSnapshots, other: ExpireSnapshots
 ) -> None:
     made = planned(table, policy)
     assert made.to_json() == planned(table, policy).to_json()

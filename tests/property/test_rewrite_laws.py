@@ -59,7 +59,7 @@ def a_skewed_table(seed: int) -> tuple[Opened, dict[str, Any]]:
         codec = numbers.choice(["deflate", "deflate", "null", "bzip2"])
         lot.add(*entries, content=content, codec=codec, **row)
     asked = policy(
-        target_size_bytes=numbers.choice(TARGETS), min_manifests=numbers.choice([None, None, 1, 2, 3, 8])
+        target_size=numbers.choice(TARGETS), min_manifests=numbers.choice([None, None, 1, 2, 3, 8])
     )
     return lot.table(next_row_id=1 << 60), asked
 

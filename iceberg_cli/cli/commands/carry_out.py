@@ -18,9 +18,7 @@ from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import DeletesFailed, Refused, UsageError
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.table import IcebergTable
-    from iceberg_cli.operation.apply import Runtime
+    from iceberg_cli.api import Runtime, Table
     from iceberg_cli.plan.plan import Plan
     from iceberg_cli.plan.report import RecoveredOperation, Report
 
@@ -45,13 +43,12 @@ class ApplyOptions:
     ] = None
 
 
-def carry_out(run: Run, carry: ApplyOptions, verb_name: str, name: str, options: VerbOptions) -> None:
+def carry_out(run: Run, carry: ApplyOptions, name: str, options: VerbOptions) -> None:
     """Recover open operations, then plan, show, confirm, apply and report one verb.
 
     Args:
         run: the options of all commands.
         carry: the options of all verbs.
-        verb_name: the verb.
         name: the table as it was typed.
         options: the verb's own.
 
@@ -59,23 +56,18 @@ def carry_out(run: Run, carry: ApplyOptions, verb_name: str, name: str, options:
         UsageError: an option has no meaning, or none for the table's format.
         typer.Exit: 3 with --exit-code and something due; 14 where deletions failed.
     """
-    from iceberg_cli.formats.open import verbs_of
-    from iceberg_cli.operation.apply import apply
-
     table = run.open(name)
     policy = options.policy(table, now_ms=run.as_of_ms)
-    verb = verbs_of(table)[verb_name]
     runtime = run.runtime(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
     recovered = [] if carry.dry_run or carry.no_resume else recover_open(run, table, runtime)
-    planned = verb.plan(table, policy, as_of_ms=run.as_of_ms)
-    plan = planned.plan
+    plan = table.plan(policy, as_of_ms=run.as_of_ms)
     run.progress.close()
     if carry.dry_run:
-        show_dry_run(run, plan, exit_code=carry.exit_code)
+        show_dry_run(run, plan.content, exit_code=carry.exit_code)
         return
-    show_before(run, plan, table.name, yes=carry.yes)
+    show_before(run, plan.content, table.name, yes=carry.yes)
     with at_safe_points(last=True):
-        report = apply(planned, table, verb, runtime)
+        report = table.apply(plan, runtime=runtime)
         finish(run, report, table, recovered)
 
 
@@ -166,9 +158,7 @@ def leave_if_due(plan: Plan, *, exit_code: bool) -> None:
         raise typer.Exit(3)
 
 
-def finish(
-    run: Run, report: Report, table: IcebergTable | DeltaTable, recovered: Sequence[RecoveredOperation]
-) -> None:
+def finish(run: Run, report: Report, table: Table, recovered: Sequence[RecoveredOperation]) -> None:
     """Print the report; leave with 14 where a deletion failed, or with what an earlier operation left.
 
     Args:
@@ -187,21 +177,18 @@ def finish(
         raise typer.Exit(code)
 
 
-def recover_open(run: Run, table: IcebergTable | DeltaTable, runtime: Runtime) -> list[RecoveredOperation]:
+def recover_open(run: Run, table: Table, runtime: Runtime) -> list[RecoveredOperation]:
     """Finish the table's open operations whose grace is over, so that cron needs no second line."""
     from iceberg_cli.cli.render import show_report
-    from iceberg_cli.formats.open import verbs_of
-    from iceberg_cli.operation.recovery import recover_all
 
-    recovered = []
+    def show(done: RecoveredOperation) -> None:
+        changed("Earlier operations were gone on with; nothing else was changed.")
+        subject.settled(done)
+        run.progress.close()
+        if done.exit_code or not run.quiet:
+            target = run.err if done.exit_code else run.out
+            with after(done.report):
+                show_report(target, done.report, table.name)
+
     with at_safe_points(last=False):
-        for done in recover_all(table, runtime, verbs=verbs_of(table)):
-            changed("Earlier operations were gone on with; nothing else was changed.")
-            subject.settled(done)
-            recovered.append(done)
-            run.progress.close()
-            if done.exit_code or not run.quiet:
-                target = run.err if done.exit_code else run.out
-                with after(done.report):
-                    show_report(target, done.report, table.name)
-    return recovered
+        return table.recover(runtime=runtime, on_settled=show)

@@ -6,26 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.commands.inspect_arguments import (
-    WHAT,
-    StateSelector,
-    check_delta,
-    check_iceberg,
-    refuse_beside_check,
-)
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.values import integer, positive
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
+from iceberg_cli.formats.inspection import WHAT
 from iceberg_cli.plan.nearest import did_you_mean
 from iceberg_cli.plan.text import time_ms
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.check.table_check import DeltaCheckResult
-    from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.check.table_check import CheckResult
-    from iceberg_cli.iceberg.inspect.inspector import TableInspector
-    from iceberg_cli.iceberg.table import IcebergTable
+    from collections.abc import Mapping
+
+    from iceberg_cli.formats.inspection import CheckedTable, Inspection
 
 Snapshot = Annotated[
     int | None,
@@ -102,7 +93,7 @@ def register(app: typer.Typer) -> None:
                 f"{what!r} cannot be inspected.{did_you_mean(what, WHAT)}",
                 next_step=f"WHAT is one of: {', '.join(WHAT)}.",
             )
-        refuse_beside_check(
+        _refuse_beside_check(
             what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
         )
         if what == "summary" and (limit is not None or output is not None):
@@ -116,53 +107,60 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
         limit = positive(limit, "--limit")
         at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
-        named = StateSelector(snapshot_id=snapshot, ref=ref, at_ms=at_ms, version=version)
         opened = run.open(table)
-        shown = _look(run, opened, what, named, recount=recount)
         if check:
-            _show_findings(run, shown, one_snapshot=bool(named.given()), deep=deep)
-        elif what == "summary":
-            _show_summary(run, shown, recount=recount)
+            _show_findings(
+                run,
+                opened.check(
+                    snapshot_id=snapshot,
+                    ref=ref,
+                    at_ms=at_ms,
+                    version=version,
+                    deep=deep,
+                    as_of_ms=run.as_of_ms,
+                ),
+            )
+            return
+        shown = opened.inspect(
+            what,
+            snapshot_id=snapshot,
+            ref=ref,
+            at_ms=at_ms,
+            version=version,
+            limit=limit,
+            recount=recount,
+            as_of_ms=run.as_of_ms,
+        )
+        for warning in shown.warnings:
+            run.warn(warning)
+        if what == "summary":
+            _show_summary(run, shown)
         else:
-            _show_rows(run, shown, what, output, limit=limit)
+            _show_rows(run, shown, output)
 
 
-def _look(
-    run: Run, opened: IcebergTable | DeltaTable, what: str, named: StateSelector, *, recount: bool
-) -> TableInspector | DeltaTableInspector:
-    """The inspector of the table's format, for the state that is named.
+def _refuse_beside_check(what: str, *, check: bool, deep: bool, others: Mapping[str, object]) -> None:
+    """Refuse arguments that have no meaning together with --check, and --deep without it.
 
     Raises:
-        UsageError: an argument has no meaning for it, or the table has no such state.
+        UsageError: naming the option.
     """
-    if opened.format == "iceberg":
-        check_iceberg(what, named)
-        from iceberg_cli.iceberg.inspect.inspector import TableInspector
-        from iceberg_cli.iceberg.inspect.metadata_rows import select_snapshot
-
-        chosen = select_snapshot(
-            opened.metadata, snapshot_id=named.snapshot_id, ref=named.ref, at_ms=named.at_ms
-        )
-        return TableInspector(table=opened, snapshot=chosen, as_of_ms=run.as_of_ms)
-    check_delta(what, named, recount=recount)
-    from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
-
-    snapshot = opened.snapshot
-    if named.given():
-        snapshot = opened.log.snapshot(named.version, at_ms=named.at_ms)
-    for warning in snapshot.warnings:
-        run.warn(warning)
-    return DeltaTableInspector(table=opened, snapshot=snapshot, as_of_ms=run.as_of_ms)
+    if deep and not check:
+        raise UsageError("--deep is about --check")
+    if not check:
+        return
+    if what != "summary":
+        raise UsageError(f"--check is about the whole table, not {what}")
+    for option, value in others.items():
+        if value:
+            raise UsageError(f"{option} does not go with --check")
 
 
-def _show_findings(
-    run: Run, shown: TableInspector | DeltaTableInspector, *, one_snapshot: bool, deep: bool
-) -> None:
-    from iceberg_cli.plan.findings import ERROR, UNANSWERED
-
-    checked = _checked(shown, one_snapshot=one_snapshot, deep=deep, now_ms=run.started_ms)
-    document = {**shown.header("check"), **checked.to_json()}
+def _show_findings(run: Run, checked: CheckedTable) -> None:
+    document = checked.document
     run.progress.close()
+    for warning in checked.warnings:
+        run.warn(warning)
     if run.json:
         from iceberg_cli.cli.render import print_json
 
@@ -172,59 +170,47 @@ def _show_findings(
 
         if not run.quiet:
             show_findings(run.out, document, verbose=run.verbose)
-        elif document["counts"][ERROR]:
+        elif checked.errors:
+            from iceberg_cli.plan.findings import ERROR
+
             errors = [row for row in document["findings"] if row["severity"] == ERROR]
             show_findings(run.err, {**document, "findings": errors}, verbose=run.verbose)
-    if missing := checked.findings.totals.get(UNANSWERED):
+    if checked.unanswered:
         from iceberg_cli.cli.render import count
 
-        files = count(missing, "files")
+        files = count(checked.unanswered, "files")
         run.tell(f"warning: not looked at, for the storage did not answer: {files}; all others were")
         raise typer.Exit(BackendUnavailable.exit_code)
-    if document["counts"][ERROR]:
+    if checked.errors:
         raise typer.Exit(CorruptFile.exit_code)
 
 
-def _checked(
-    shown: TableInspector | DeltaTableInspector, *, one_snapshot: bool, deep: bool, now_ms: int
-) -> CheckResult | DeltaCheckResult:
-    if shown.format == "iceberg":
-        from iceberg_cli.iceberg.check.table_check import TableCheck, heads_of
-
-        heads = heads_of(shown.table.metadata, shown.snapshot if one_snapshot else None)
-        return TableCheck(table=shown.table, heads=heads, deep=deep, now_ms=now_ms).run()
-    from iceberg_cli.delta.check.table_check import DeltaTableCheck
-
-    return DeltaTableCheck(table=shown.table, snapshot=shown.snapshot, deep=deep, now_ms=now_ms).run()
-
-
-def _show_summary(run: Run, shown: TableInspector | DeltaTableInspector, *, recount: bool) -> None:
-    document = shown.summary(recount=recount) if shown.format == "iceberg" else shown.summary()
+def _show_summary(run: Run, shown: Inspection) -> None:
+    document = shown.to_json()
     run.progress.close()
     if run.json:
         from iceberg_cli.cli.render import print_json
 
         print_json(document)
     elif not run.quiet:
-        if shown.format == "iceberg":
+        if shown.inspector.format == "iceberg":
             from iceberg_cli.cli.render.iceberg_summary import show_summary
         else:
             from iceberg_cli.cli.render.delta import show_summary
         show_summary(run.out, document)
 
 
-def _show_rows(
-    run: Run, shown: TableInspector | DeltaTableInspector, what: str, output: str | None, *, limit: int | None
-) -> None:
+def _show_rows(run: Run, shown: Inspection, output: str | None) -> None:
     from iceberg_cli.cli.commands import inspect_rows
 
+    rows, what, limit = shown.inspector, shown.what, shown.limit
     if output is not None:
-        inspect_rows.save(run, shown, what, output, limit=limit)
+        inspect_rows.save(run, rows, what, output, limit=limit)
     elif run.json:
-        inspect_rows.print_document(run, shown, what, limit=limit)
+        inspect_rows.print_document(run, rows, what, limit=limit)
     elif not run.quiet:
-        if shown.format == "iceberg":
+        if rows.format == "iceberg":
             from iceberg_cli.cli.render.iceberg_rows import show_rows
         else:
             from iceberg_cli.cli.render.delta import show_rows
-        inspect_rows.show(run, shown, what, show_rows, limit=limit)
+        inspect_rows.show(run, rows, what, show_rows, limit=limit)

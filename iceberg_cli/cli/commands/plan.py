@@ -17,9 +17,7 @@ from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
 from iceberg_cli.plan.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.table import IcebergTable
-    from iceberg_cli.plan.plan import Plan
+    from iceberg_cli.api import Plan, Table
 
 SURVEY_SCHEMA = "iceberg-cli/survey/1"
 _WORST_FIRST = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
@@ -52,8 +50,6 @@ def register(app: typer.Typer) -> None:
         With a verb, --output saves its plan: the document in FILE, the files that go beside it in
         FILE.removals.parquet, which is a folder of Parquet files where they are many. `apply FILE` carries it out.
         """
-        from iceberg_cli.formats.open import verbs_of
-
         if verb is not None and verb not in VERB_NAMES:
             raise UsageError(
                 f"{verb!r} is no verb that can be planned.{did_you_mean(verb, VERB_NAMES)}",
@@ -68,12 +64,11 @@ def register(app: typer.Typer) -> None:
             for name, options in chosen.items()
             if verb in (None, name)
         }
-        verbs = verbs_of(opened)
         plans: list[Plan] = []
         failed: dict[str, IcebergCliError] = {}
         for name, policy in policies.items():
             try:
-                plans.append(verbs[name].plan(opened, policy, as_of_ms=run.as_of_ms).plan)
+                plans.append(opened.plan(policy, as_of_ms=run.as_of_ms))
             except UsageError:
                 raise
             except IcebergCliError as error:
@@ -83,7 +78,7 @@ def register(app: typer.Typer) -> None:
         run.progress.close()
         _show_open_operations(run, opened)
         if output is not None:
-            save(plans[0], output)
+            plans[0].save(output)
         if verb is None:
             _show_survey(run, table, plans, failed, chosen)
         else:
@@ -104,7 +99,7 @@ def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
 
     A plan with an `offer` is due only where its verb is named (`alone`).
     """
-    return any(made.due and not made.blocked_by and (alone or made.offer is None) for made in plans)
+    return any(made.due and not made.blocked_by and (alone or made.content.offer is None) for made in plans)
 
 
 def _every_verb() -> Group:
@@ -134,38 +129,19 @@ def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
         raise UsageError(f"{flag} is an option of {', '.join(owners)}, not of {verb}")
 
 
-def save(plan: Plan, path: str) -> None:
-    """Write a plan and, beside it, its removals; existing files are replaced.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
-    from iceberg_cli.operation.plan_files import save_beside, write_file
-    from iceberg_cli.plan.plan import encode
-
-    assert plan.removals is not None
-    beside = f"{path}.removals.parquet"
-    try:
-        save_beside(plan.removals, beside)
-        write_file(path, encode(plan.to_json(removals_file=os.path.basename(beside))))
-    except OSError as error:
-        raise UsageError(f"Cannot write the plan to {error.filename or path}: {error.strerror}") from error
-
-
 def _show(run: Run, made: Plan, output: str | None) -> None:
+    from iceberg_cli.api import removals_beside
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import plan as render_plan
 
     if run.json:
         render.print_json(
-            made.to_json(
-                removals_file=None if output is None else f"{os.path.basename(output)}.removals.parquet"
-            )
+            made.to_json(removals_file=None if output is None else os.path.basename(removals_beside(output)))
         )
     elif run.quiet:
-        tell_what_stays(run, made)
+        tell_what_stays(run, made.content)
     else:
-        render_plan.show_plan(run.out, made, verbose=run.verbose)
+        render_plan.show_plan(run.out, made.content, verbose=run.verbose)
         if output is not None:
             run.out.print(
                 render.printable(
@@ -185,7 +161,7 @@ def _show_survey(
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import plan as render_plan
 
-    ranked = sorted(plans, key=lambda made: -(made.removals.size_bytes if made.removals is not None else 0))
+    ranked = sorted(plans, key=lambda made: -(made.removals.size_bytes))
     if run.json:
         render.print_json(
             {
@@ -202,7 +178,7 @@ def _show_survey(
         return
     if run.quiet:
         for made in ranked:
-            tell_what_stays(run, made)
+            tell_what_stays(run, made.content)
         for error in failed.values():
             render.show_error(run.err, error)
     else:
@@ -210,18 +186,17 @@ def _show_survey(
         commands = [
             shlex.join(["iceberg-cli", made.verb, name, *chosen[made.verb].words, *shared]) for made in ranked
         ]
-        render_plan.show_survey(run.out, ranked, commands, failed)
+        render_plan.show_survey(run.out, [made.content for made in ranked], commands, failed)
 
 
 def _without_schema(document: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key != "schema"}
 
 
-def _show_open_operations(run: Run, opened: IcebergTable | DeltaTable) -> None:
+def _show_open_operations(run: Run, opened: Table) -> None:
     from iceberg_cli.cli import render
-    from iceberg_cli.operation.recovery import operations
 
-    for listed in operations(opened, now_ms=run.started_ms):
+    for listed in opened.operations():
         verb = listed.operation.verb if listed.operation else "?"
         line = f"open operation {listed.operation_id} ({verb}): {listed.message}"
         run.err.print(render.printable(line))

@@ -10,13 +10,9 @@ from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.stopping import at_safe_points, changed
 from iceberg_cli.cli.streams import after
 from iceberg_cli.cli.values import integer
-from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.table import IcebergTable
-    from iceberg_cli.operation.apply import Runtime
-    from iceberg_cli.operation.recovery import OpenOperation
+    from iceberg_cli.api import OpenOperation, Table
     from iceberg_cli.plan.report import RecoveredOperation, Report
 
 
@@ -48,28 +44,21 @@ def register(app: typer.Typer) -> None:
         A commit without a known outcome is settled by reading the table; the remaining deletions are checked
         against the table as it is now before they are made.
         """
-        from iceberg_cli.operation.recovery import operations
-
         opened = run.open(table)
         if not list_only:
             _remove_leftovers(run, opened)
-        found = operations(opened, now_ms=run.started_ms)
-        if op_id is not None:
-            found = [listed for listed in found if listed.operation_id == op_id]
-            if not found:
-                raise UsageError(
-                    f"{table} has no open operation {op_id}",
-                    next_step="`resume --list` shows those that are open.",
-                )
+        found = opened.operations(op_id)
         if list_only or not found:
             _show_list(run, opened, found)
             return
         runtime = run.runtime(limit_deletes=limit_deletes, deadline=deadline)
-        settled: list[RecoveredOperation] = []
         with at_safe_points(last=True):
-            for listed in found:
-                settled.append(_settle(opened, listed, runtime, abandon=abandon))
-                changed("Other operations were gone on with; this one changed nothing.")
+            settled = opened.resume(
+                op_id,
+                abandon=abandon,
+                runtime=runtime,
+                on_settled=lambda _: changed("Other operations were gone on with; this one changed nothing."),
+            )
             run.progress.close()
             with after(settled[-1].report):
                 _show_settled(run, opened, settled)
@@ -78,18 +67,17 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(code)
 
 
-def _remove_leftovers(run: Run, opened: IcebergTable | DeltaTable) -> None:
+def _remove_leftovers(run: Run, opened: Table) -> None:
     """Delete the temporary files that killed runs left, and print how many."""
     from iceberg_cli.cli import render
-    from iceberg_cli.operation.leftovers import remove_leftovers
 
-    gone = remove_leftovers(opened, now_ms=run.started_ms)
+    gone = opened.remove_leftovers()
     if gone and not (run.quiet or run.json):
         files = render.count(len(gone), "temporary files")
         run.out.print(render.printable(f"Removed {files} that a killed run had left, such as {gone[0]}."))
 
 
-def _show_settled(run: Run, opened: IcebergTable | DeltaTable, settled: list[RecoveredOperation]) -> None:
+def _show_settled(run: Run, opened: Table, settled: list[RecoveredOperation]) -> None:
     from iceberg_cli.cli import render
 
     if run.json:
@@ -109,19 +97,7 @@ def _leaves_files(report: Report) -> bool:
     )
 
 
-def _settle(
-    opened: IcebergTable | DeltaTable, listed: OpenOperation, runtime: Runtime, *, abandon: bool
-) -> RecoveredOperation:
-    """Finish or close one operation; the others go on if it cannot be."""
-    from iceberg_cli.formats.open import verbs_of
-    from iceberg_cli.operation.recovery import close, finish
-
-    if abandon:
-        return close(opened, listed, runtime)
-    return finish(opened, listed, runtime, verbs=verbs_of(opened))
-
-
-def _show_list(run: Run, opened: IcebergTable | DeltaTable, found: list[OpenOperation]) -> None:
+def _show_list(run: Run, opened: Table, found: list[OpenOperation]) -> None:
     """Print the open operations and the state that each is in."""
     from iceberg_cli.cli import render
     from iceberg_cli.plan.text import iso

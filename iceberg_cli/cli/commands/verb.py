@@ -28,7 +28,7 @@ def register(app: typer.Typer, name: str) -> None:
     @command(app, name, groups=groups, about=about)
     def verb(run: Run, check: bool, options: VerbOptions, carry: ApplyOptions, table: TableArgument) -> None:
         if not check:
-            carry_out(run, carry, name, table, options)
+            carry_out(run, carry, table, options)
             return
         if given := [word for word in spelled(carry) if word.startswith("--")]:
             raise UsageError(f"--check only looks; it excludes {', '.join(given)}")
@@ -49,11 +49,9 @@ def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:
     """
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import findings as render_findings
-    from iceberg_cli.formats.open import verbs_of
 
     table = run.open(name)
-    policy = options.policy(table, now_ms=run.as_of_ms)
-    found = verbs_of(table)[verb].preflight(table, policy, as_of_ms=run.as_of_ms)
+    found = table.preflight(options.policy(table, now_ms=run.as_of_ms), as_of_ms=run.as_of_ms)
     run.progress.close()
     if run.json:
         render.print_json(found.to_json())

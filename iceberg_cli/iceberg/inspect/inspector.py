@@ -25,7 +25,7 @@ from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.encryption import check_plain_list
 from iceberg_cli.iceberg.table import base_of
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
@@ -151,7 +151,7 @@ class TableInspector:
                 check_plain_list(snapshot)
             plan = expire_snapshots.plan(
                 table.metadata,
-                ExpirePolicy(),
+                ExpireSnapshots(),
                 base=base_of(table.metadata, table.metadata_location),
                 table=table.describe(),
                 as_of_ms=self.as_of_ms,

@@ -33,7 +33,7 @@ from iceberg_cli.delta.spec.row_ids import (
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.assign_row_ids import rules
-from iceberg_cli.delta.verbs.assign_row_ids.policy import VERB_NAME, AssignPolicy
+from iceberg_cli.delta.verbs.assign_row_ids.policy import VERB_NAME, AssignRowIds
 from iceberg_cli.delta.verbs.assign_row_ids.rules import DECLARE, ENABLE, FilesWithoutIds
 from iceberg_cli.delta.verbs.upgrade_v3 import rules as upgrade
 from iceberg_cli.engines import Event, OnEvent
@@ -117,17 +117,17 @@ class _RowCounts:
         return nothing_to_build(step, paths)
 
 
-class AssignRowIds(Verb):
+class AssignRowIdsVerb(Verb):
     """Gives row ids to the files that have none, and enables row tracking."""
 
     name: Final = VERB_NAME
-    policy: Final = AssignPolicy
+    policy: Final = AssignRowIds
     result_columns: Final = ("assigned_rows_count", "assigned_files_count")
 
     def plan(
         self,
         table: DeltaTable,
-        policy: AssignPolicy,
+        policy: AssignRowIds,
         *,
         as_of_ms: int,
         within: Plan | None = None,
@@ -164,10 +164,10 @@ class AssignRowIds(Verb):
         return Planned(plan=table.resolve(plan), build=counted)
 
 
-VERB: Final = AssignRowIds()
+VERB: Final = AssignRowIdsVerb()
 
 
-def _options(policy: AssignPolicy, size: int) -> dict[str, Option]:
+def _options(policy: AssignRowIds, size: int) -> dict[str, Option]:
     return {
         "batch_size": Option(value=size, source="default" if policy.batch_size is None else "--batch-size"),
         "count_rows": Option(
@@ -179,7 +179,7 @@ def _options(policy: AssignPolicy, size: int) -> dict[str, Option]:
 # -- what lacks ids --------------------------------------------------------------------------------------------
 
 
-def _files(table: DeltaTable, policy: AssignPolicy, counted: _RowCounts) -> FilesWithoutIds:
+def _files(table: DeltaTable, policy: AssignRowIds, counted: _RowCounts) -> FilesWithoutIds:
     """The files without ids; footers are read where that is asked for and statistics do not tell."""
     adds = table.snapshot.adds
     missing = adds.filter(pa.array(without_row_ids(adds))).combine_chunks()

@@ -11,7 +11,7 @@ VERB_NAME: Final = "assign-row-ids"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignPolicy(Policy):
+class AssignRowIds(Policy):
     """The options of assign-row-ids; None where a default decides."""
 
     verb: ClassVar[str] = VERB_NAME
@@ -24,4 +24,4 @@ class AssignPolicy(Policy):
     )
 
 
-POLICY: Final = AssignPolicy
+POLICY: Final = AssignRowIds

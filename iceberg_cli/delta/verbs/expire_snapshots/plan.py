@@ -42,7 +42,7 @@ from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
     checkpoint_bytes,
     newest_version_at,
 )
-from iceberg_cli.delta.verbs.expire_snapshots.policy import LITE, VERB_NAME, ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import LITE, VERB_NAME, ExpireSnapshots
 from iceberg_cli.delta.verbs.expire_snapshots.retention import (
     Retention,
     dated_ahead,
@@ -76,17 +76,17 @@ _RULES: Final = {
 }
 
 
-class ExpireSnapshots(Verb):
+class ExpireSnapshotsVerb(Verb):
     """Deletes what no version needs that is young enough to be read, then versions that are too old."""
 
     name: Final = VERB_NAME
-    policy: Final = ExpirePolicy
+    policy: Final = ExpireSnapshots
     result_columns: Final = tuple(f"deleted_{kind}s_count" for kind in DELTA_KINDS)
 
     def plan(
         self,
         table: DeltaTable,
-        policy: ExpirePolicy,
+        policy: ExpireSnapshots,
         *,
         as_of_ms: int,
         within: Plan | None = None,
@@ -146,7 +146,7 @@ def _build(table: DeltaTable, _step: Step, paths: Mapping[Task, str]) -> Mapping
 
 
 def _classify(
-    table: DeltaTable, policy: ExpirePolicy, retention: Retention, only: Removals | None
+    table: DeltaTable, policy: ExpireSnapshots, retention: Retention, only: Removals | None
 ) -> tuple[vacuum.VacuumDecision, dict[str, int]]:
     """Which files outside the log go, and what the next VACUUM in lite mode should know."""
     log, snapshot, root = table.log, table.snapshot, table.root
@@ -176,7 +176,7 @@ def _classify(
 
 
 def _unproved(
-    table: DeltaTable, policy: ExpirePolicy, retention: Retention, decision: vacuum.VacuumDecision
+    table: DeltaTable, policy: ExpireSnapshots, retention: Retention, decision: vacuum.VacuumDecision
 ) -> tuple[str, ...]:
     """A warning where files go that may have been removed after the cut-off, by commits that are gone."""
     chosen_ms, promised_ms = retention.retention_ms.value, retention.table_retention_ms
@@ -341,7 +341,7 @@ def _reason(decision: vacuum.VacuumDecision, rule: str) -> str:
 
 def _steps(
     removals: Removals,
-    policy: ExpirePolicy,
+    policy: ExpireSnapshots,
     retention: Retention,
     tasks: tuple[Task, ...],
     *,
@@ -365,7 +365,7 @@ def _steps(
     return tuple(steps)
 
 
-def _start(policy: ExpirePolicy, retention: Retention, *, files: int, size_bytes: int) -> dict[str, Any]:
+def _start(policy: ExpireSnapshots, retention: Retention, *, files: int, size_bytes: int) -> dict[str, Any]:
     """The commitInfo of VACUUM START, as Delta Spark has it."""
     parameters: dict[str, Any] = {
         "retentionCheckEnabled": not policy.unsafe_short_retention,
@@ -411,4 +411,4 @@ def _write(table: DeltaTable, task: Task, path: str) -> StagedFile:
     return StagedFile(path=path)
 
 
-VERB: Final = ExpireSnapshots()
+VERB: Final = ExpireSnapshotsVerb()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Choice, Duration, Policy, Switch, Text, option
@@ -13,7 +13,7 @@ FULL, LITE = "full", "lite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpirePolicy(Policy):
+class ExpireSnapshots(Policy):
     """The options of expire-snapshots; None where the table's property or the protocol's default decides.
 
     `retention_ms` is of files that no live version needs, `log_retention_ms` of commits and checkpoints. `inventory`
@@ -26,10 +26,10 @@ class ExpirePolicy(Policy):
         ("VACUUM and log cleanup of a Delta table:", "expire-snapshots /lake/db/clicks --retention 7d --yes"),
     )
 
-    retention_ms: int | None = option(
+    retention: int | str | None = option(
         Duration(),
         "Delta: delete files that were removed longer ago; default: delta.deletedFileRetentionDuration, else 7d.",
-        flag="--retention",
+        json_name="retention_ms",
         elsewhere="--older-than",
     )
     mode: str = option(
@@ -38,10 +38,10 @@ class ExpirePolicy(Policy):
         default=FULL,
         elsewhere="--cleanup",
     )
-    log_retention_ms: int | None = option(
+    log_retention: int | str | None = option(
         Duration(),
         "Delta: clean up the log before this time; default: delta.logRetentionDuration, else 30d.",
-        flag="--log-retention",
+        json_name="log_retention_ms",
         elsewhere="the table property write.metadata.previous-versions-max",
     )
     inventory: str | None = option(
@@ -56,10 +56,20 @@ class ExpirePolicy(Policy):
         elsewhere="--older-than",
     )
 
+    @property
+    def retention_ms(self) -> int | None:
+        """`retention` in ms."""
+        return cast("int | None", self.retention)
+
+    @property
+    def log_retention_ms(self) -> int | None:
+        """`log_retention` in ms."""
+        return cast("int | None", self.log_retention)
+
     def check_together(self) -> None:
         """Refuse a listing where none is made."""
         if self.mode == LITE and self.inventory is not None:
             raise UsageError("--inventory takes the place of a listing, and --mode lite makes none")
 
 
-POLICY: Final = ExpirePolicy
+POLICY: Final = ExpireSnapshots

@@ -16,7 +16,7 @@ from iceberg_cli.delta.spec.retention_properties import (
     LOG_PROPERTY,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.delta.verbs.expire_snapshots.policy import FULL, LITE, ExpirePolicy
+from iceberg_cli.delta.verbs.expire_snapshots.policy import FULL, LITE, ExpireSnapshots
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.plan import Option
 from iceberg_cli.plan.text import iso
@@ -65,7 +65,7 @@ def dated_ahead(snapshot: Snapshot, *, as_of_ms: int) -> tuple[str, ...]:
     return (warning,)
 
 
-def retention_of(metadata: Metadata, policy: ExpirePolicy, *, as_of_ms: int) -> Retention:
+def retention_of(metadata: Metadata, policy: ExpireSnapshots, *, as_of_ms: int) -> Retention:
     """The policy with its gaps filled from table properties and the protocol's defaults.
 
     Raises:
@@ -117,7 +117,7 @@ def _hours(length_ms: int) -> str:
     return f"{length_ms / _HOUR_MS:g} h"
 
 
-def options_of(retention: Retention, policy: ExpirePolicy) -> dict[str, Option]:
+def options_of(retention: Retention, policy: ExpireSnapshots) -> dict[str, Option]:
     """What decided, and where it came from, as a plan shows it."""
     mode = Option(value=policy.mode, source="default" if policy.mode == FULL else "--mode")
     found = {

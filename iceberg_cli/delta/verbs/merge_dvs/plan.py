@@ -44,7 +44,7 @@ from iceberg_cli.delta.spec.vectors import (
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.assign_row_ids.rules import SUSPENDED
 from iceberg_cli.delta.verbs.merge_dvs import rules
-from iceberg_cli.delta.verbs.merge_dvs.policy import VERB_NAME, MergePolicy
+from iceberg_cli.delta.verbs.merge_dvs.policy import VERB_NAME, MergeDvs
 from iceberg_cli.delta.verbs.merge_dvs.rules import INLINE, MergeChoice, Vectors
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
@@ -154,11 +154,11 @@ _IN_LOG: Final = "_delta_log"
 _EXAMPLES: Final = 3
 
 
-class MergeDvs(Verb):
+class MergeDvsVerb(Verb):
     """Copies deletion vectors from many small, or mostly dead, files and from the log into few files."""
 
     name: Final = VERB_NAME
-    policy: Final = MergePolicy
+    policy: Final = MergeDvs
     result_columns: Final = (
         "rewritten_deletion_vectors_count",
         "rewritten_deletion_vector_files_count",
@@ -170,7 +170,7 @@ class MergeDvs(Verb):
     def plan(
         self,
         table: DeltaTable,
-        policy: MergePolicy,
+        policy: MergeDvs,
         *,
         as_of_ms: int,
         within: Plan | None = None,
@@ -223,15 +223,15 @@ class MergeDvs(Verb):
         return Planned(plan=plan, build=build)
 
 
-VERB: Final = MergeDvs()
+VERB: Final = MergeDvsVerb()
 
 
 # -- planning --------------------------------------------------------------------------------------------------
 
 
-def _options(policy: MergePolicy) -> dict[str, Option]:
+def _options(policy: MergeDvs) -> dict[str, Option]:
     return {
-        "target_size_bytes": _option(policy.target_size, "--target-size", DEFAULT_TARGET_BYTES),
+        "target_size_bytes": _option(policy.target_size_bytes, "--target-size", DEFAULT_TARGET_BYTES),
         "min_files": _option(policy.min_files, "--min-files", DEFAULT_MIN_FILES),
         "dead_ratio": _option(policy.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Policy, Ratio, Size, Whole, option
 
@@ -11,14 +11,19 @@ VERB_NAME: Final = "merge-dvs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergePolicy(Policy):
+class MergeDvs(Policy):
     """The options of merge-dvs; None where a default decides. `target_size`: bytes of a new deletion vector file."""
 
     verb: ClassVar[str] = VERB_NAME
 
-    target_size: int | None = option(Size())
+    target_size: int | str | None = option(Size())
     min_files: int | None = option(Whole())
     dead_ratio: float | None = option(Ratio(from_zero=True))
 
+    @property
+    def target_size_bytes(self) -> int | None:
+        """`target_size` in bytes."""
+        return cast("int | None", self.target_size)
 
-POLICY: Final = MergePolicy
+
+POLICY: Final = MergeDvs

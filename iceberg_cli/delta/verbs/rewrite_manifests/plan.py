@@ -29,7 +29,7 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead
 from iceberg_cli.delta.verbs.rewrite_manifests import checkpoint as checkpoints
 from iceberg_cli.delta.verbs.rewrite_manifests.checkpoint import CheckpointBuild, checkpointing
-from iceberg_cli.delta.verbs.rewrite_manifests.policy import CLASSIC, V2, VERB_NAME, CheckpointPolicy
+from iceberg_cli.delta.verbs.rewrite_manifests.policy import CLASSIC, V2, VERB_NAME, RewriteManifests
 from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted, compacted_name
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.ports import Build, Planned, Verb
@@ -72,17 +72,17 @@ class _LogBuild:
         return staged
 
 
-class RewriteManifests(Verb):
+class RewriteManifestsVerb(Verb):
     """Writes a checkpoint, and what a reader can use in place of many commits."""
 
     name: Final = VERB_NAME
-    policy: Final = CheckpointPolicy
+    policy: Final = RewriteManifests
     result_columns: Final = (*checkpoints.COLUMNS, *_COUNTS.values())
 
     def plan(
         self,
         table: DeltaTable,
-        policy: CheckpointPolicy,
+        policy: RewriteManifests,
         *,
         as_of_ms: int,
         within: Plan | None = None,  # noqa: ARG002 - more is never done than one checkpoint and one range
@@ -144,10 +144,10 @@ class RewriteManifests(Verb):
         return Planned(plan=table.resolve(plan), build=build)
 
 
-VERB: Final = RewriteManifests()
+VERB: Final = RewriteManifestsVerb()
 
 
-def _options(snapshot: Snapshot, policy: CheckpointPolicy) -> dict[str, Option]:
+def _options(snapshot: Snapshot, policy: RewriteManifests) -> dict[str, Option]:
     stated = snapshot.metadata.configuration.get(_POLICY_PROPERTY)
     if policy.checkpoint is not None:
         kind = Option(value=policy.checkpoint, source="--checkpoint")

@@ -12,7 +12,7 @@ CLASSIC, V2 = "classic", "v2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointPolicy(Policy):
+class RewriteManifests(Policy):
     """The options of rewrite-manifests: a checkpoint of the newest version, and a log compaction.
 
     No `checkpoint`: the kind that delta.checkpointPolicy names. `part_size`: actions in one sidecar.
@@ -36,4 +36,4 @@ class CheckpointPolicy(Policy):
     )
 
 
-POLICY: Final = CheckpointPolicy
+POLICY: Final = RewriteManifests

@@ -12,7 +12,7 @@ from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.upgrade_v3 import rules
 from iceberg_cli.delta.verbs.upgrade_v3.clients import client_reason, missing_features, writers_of
-from iceberg_cli.delta.verbs.upgrade_v3.policy import VERB_NAME, UpgradePolicy
+from iceberg_cli.delta.verbs.upgrade_v3.policy import VERB_NAME, UpgradeV3
 from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Option, Plan, Step, Verdict
@@ -21,17 +21,17 @@ from iceberg_cli.plan.preflight import Finding, Preflight, blocking, info, warni
 _LOOKED_AT: Final = 20  # newest commits in which writers are looked for
 
 
-class UpgradeV3(Verb):
+class UpgradeV3Verb(Verb):
     """Gives the table features that it lacks."""
 
     name: Final = VERB_NAME
-    policy: Final = UpgradePolicy
+    policy: Final = UpgradeV3
     result_columns: Final = ("added_features_count", "set_properties_count")
 
     def plan(
         self,
         table: DeltaTable,
-        policy: UpgradePolicy,
+        policy: UpgradeV3,
         *,
         as_of_ms: int,
         within: Plan | None = None,  # noqa: ARG002 - the features are the same on every base
@@ -45,7 +45,7 @@ class UpgradeV3(Verb):
         """
         return Planned(plan=plan_and_changes(table, policy, as_of_ms=as_of_ms)[0])
 
-    def preflight(self, table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+    def preflight(self, table: DeltaTable, policy: UpgradeV3, *, as_of_ms: int) -> Preflight:
         """All findings on the table as it is now. Raises: see `plan`."""
         plan, changes = plan_and_changes(table, policy, as_of_ms=as_of_ms)
         turned_on = any(not feature.there for feature in changes.features)
@@ -58,11 +58,11 @@ class UpgradeV3(Verb):
         )
 
 
-VERB: Final = UpgradeV3()
+VERB: Final = UpgradeV3Verb()
 
 
-def plan_and_changes(table: DeltaTable, policy: UpgradePolicy, *, as_of_ms: int) -> tuple[Plan, Changes]:
-    """The plan, and what it follows from. Raises: see `UpgradeV3.plan`."""
+def plan_and_changes(table: DeltaTable, policy: UpgradeV3, *, as_of_ms: int) -> tuple[Plan, Changes]:
+    """The plan, and what it follows from. Raises: see `UpgradeV3Verb.plan`."""
     base = table.load()
     changes = changes_of(table, policy)
     source = "--feature" if policy.features else "default"
@@ -114,7 +114,7 @@ class Changes:
         return any(not feature.supported for feature in self.features)
 
 
-def changes_of(table: DeltaTable, policy: UpgradePolicy) -> Changes:
+def changes_of(table: DeltaTable, policy: UpgradeV3) -> Changes:
     """Look at the table as loaded last.
 
     Raises:

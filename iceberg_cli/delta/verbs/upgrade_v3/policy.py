@@ -11,7 +11,7 @@ VERB_NAME: Final = "upgrade-v3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpgradePolicy(Policy):
+class UpgradeV3(Policy):
     """The options of upgrade-v3: table features by the protocol's names, the default set where none is named."""
 
     verb: ClassVar[str] = VERB_NAME
@@ -25,4 +25,4 @@ class UpgradePolicy(Policy):
     )
 
 
-POLICY: Final = UpgradePolicy
+POLICY: Final = UpgradeV3

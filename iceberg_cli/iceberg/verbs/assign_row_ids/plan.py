@@ -17,7 +17,7 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
-from iceberg_cli.iceberg.verbs.assign_row_ids.policy import VERB_NAME, AssignPolicy
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import VERB_NAME, AssignRowIds
 from iceberg_cli.iceberg.verbs.assign_row_ids.rules import RowIds
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of
@@ -42,17 +42,17 @@ class AssignmentParts:
     not_applicable: str | None = None
 
 
-class AssignRowIds(Verb):
+class AssignRowIdsVerb(Verb):
     """Gives row ids to the data files of branches that have none."""
 
     name: Final = VERB_NAME
-    policy: Final = AssignPolicy
+    policy: Final = AssignRowIds
     result_columns: Final = rules.COLUMNS
 
     def plan(
         self,
         table: IcebergTable,
-        policy: AssignPolicy,
+        policy: AssignRowIds,
         *,
         as_of_ms: int,
         within: Plan | None = None,
@@ -86,7 +86,7 @@ class AssignRowIds(Verb):
         return Planned(plan=table.resolve(plan), build=partial(_build, table, found.rewrites))
 
 
-VERB: Final = AssignRowIds()
+VERB: Final = AssignRowIdsVerb()
 
 
 def _build(
@@ -101,7 +101,7 @@ def _build(
 
 def parts(
     table: IcebergTable,
-    policy: AssignPolicy,
+    policy: AssignRowIds,
     metadata: TableMetadata,
     *,
     within: Plan | None = None,
@@ -128,7 +128,7 @@ def parts(
     ).parts()
 
 
-def _chosen(table: IcebergTable, policy: AssignPolicy) -> list[str]:
+def _chosen(table: IcebergTable, policy: AssignRowIds) -> list[str]:
     """The branches that may get ids, in their order."""
     every = branches(table)
     for name in policy.refs:
@@ -146,7 +146,7 @@ def _chosen(table: IcebergTable, policy: AssignPolicy) -> list[str]:
 class _RowIdPlanner:
     table: IcebergTable
     metadata: TableMetadata
-    policy: AssignPolicy
+    policy: AssignRowIds
     names: list[str]
     within: Plan | None
     sharing: str

@@ -11,7 +11,7 @@ VERB_NAME: Final = "assign-row-ids"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignPolicy(Policy):
+class AssignRowIds(Policy):
     """The options of assign-row-ids: branches by name, all of them where none is named."""
 
     verb: ClassVar[str] = VERB_NAME
@@ -39,4 +39,4 @@ class AssignPolicy(Policy):
     )
 
 
-POLICY: Final = AssignPolicy
+POLICY: Final = AssignRowIds

@@ -6,23 +6,23 @@ from typing import Final
 
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 
 
-class ExpireSnapshots(Verb):
+class ExpireSnapshotsVerb(Verb):
     """Forgets snapshots, then deletes what nothing reaches."""
 
     name: Final = VERB_NAME
-    policy: Final = ExpirePolicy
+    policy: Final = ExpireSnapshots
     result_columns: Final = tuple(f"deleted_{kind}s_count" for kind in ICEBERG_KINDS)
 
     def plan(
         self,
         table: IcebergTable,
-        policy: ExpirePolicy,
+        policy: ExpireSnapshots,
         *,
         as_of_ms: int,
         within: Plan | None = None,  # it does not bound this one: see `Plan.additions_over`
@@ -48,4 +48,4 @@ class ExpireSnapshots(Verb):
         return Planned(plan=table.resolve(plan, reach))
 
 
-VERB: Final = ExpireSnapshots()
+VERB: Final = ExpireSnapshotsVerb()

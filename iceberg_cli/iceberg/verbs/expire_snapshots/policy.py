@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Choice, Duration, Id, Moment, Policy, Several, Switch, Whole, option
 
@@ -11,7 +11,7 @@ VERB_NAME: Final = "expire-snapshots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpirePolicy(Policy):
+class ExpireSnapshots(Policy):
     """The options of expire-snapshots; None where the table's property or the specification's default decides.
 
     `older_than_ms` is a point in time, in ms since the epoch. Spec: "Snapshot Retention Policy".
@@ -32,10 +32,10 @@ class ExpirePolicy(Policy):
         ),
     )
 
-    older_than_ms: int | None = option(
+    older_than: int | str | None = option(
         Moment(),
         "Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.",
-        flag="--older-than",
+        json_name="older_than_ms",
         elsewhere="--retention",
     )
     retain_last: int | None = option(
@@ -63,13 +63,23 @@ class ExpirePolicy(Policy):
         default="all",
         elsewhere="--mode",
     )
-    grace_ms: int = option(
+    grace: int | str = option(
         Duration(),
         "Commit now, delete later: the next run or resume sweeps after this time.",
         default=0,
-        flag="--grace",
+        json_name="grace_ms",
         elsewhere="--retention",
     )
 
+    @property
+    def older_than_ms(self) -> int | None:
+        """`older_than` in ms since the epoch."""
+        return cast("int | None", self.older_than)
 
-POLICY: Final = ExpirePolicy
+    @property
+    def grace_ms(self) -> int:
+        """`grace` in ms."""
+        return cast("int", self.grace)
+
+
+POLICY: Final = ExpireSnapshots

@@ -18,7 +18,7 @@ from iceberg_cli.iceberg.reachability.question import (
     snapshot_files,
 )
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpirePolicy
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DAY_MS,
     DEFAULT_MAX_SNAPSHOT_AGE_MS,
@@ -36,7 +36,7 @@ _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
 
 
-def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int) -> Retention:
+def retention_of(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int) -> Retention:
     """The policy with table properties and documented defaults for options that are not given.
 
     Raises:
@@ -67,7 +67,7 @@ def retention_of(metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int
     )
 
 
-def check_named(metadata: TableMetadata, policy: ExpirePolicy) -> None:
+def check_named(metadata: TableMetadata, policy: ExpireSnapshots) -> None:
     """Refuse a policy that names only snapshots that the table does not have.
 
     Raises:
@@ -98,7 +98,7 @@ def _from_property(metadata: TableMetadata, name: str, default: int) -> Option:
 
 
 def kept_snapshots(
-    metadata: TableMetadata, policy: ExpirePolicy, *, as_of_ms: int
+    metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int
 ) -> tuple[SnapshotFiles, ...]:
     """The snapshots whose manifests must be read before `plan` can be called with `clean_metadata`."""
     judgement = judge(metadata, retention_of(metadata, policy, as_of_ms=as_of_ms), as_of_ms=as_of_ms)
@@ -107,7 +107,7 @@ def kept_snapshots(
 
 def plan(
     metadata: TableMetadata,
-    policy: ExpirePolicy,
+    policy: ExpireSnapshots,
     *,
     base: Base,
     table: Mapping[str, Any],
@@ -170,7 +170,7 @@ def plan(
     )
 
 
-def reach_of(metadata: TableMetadata, policy: ExpirePolicy, plan: Plan) -> Mapping[str, ReachQuestion]:
+def reach_of(metadata: TableMetadata, policy: ExpireSnapshots, plan: Plan) -> Mapping[str, ReachQuestion]:
     """What must be scanned for a plan, by the name of its step; nothing where it deletes no file.
 
     Raises:
@@ -181,7 +181,7 @@ def reach_of(metadata: TableMetadata, policy: ExpirePolicy, plan: Plan) -> Mappi
     return {_STEP: reach(metadata, plan.removed_snapshot_ids, content=policy.cleanup == "all")}
 
 
-def _lasting(policy: ExpirePolicy, judgement: Judgement) -> tuple[str, ...]:
+def _lasting(policy: ExpireSnapshots, judgement: Judgement) -> tuple[str, ...]:
     """A warning that files stay for ever, where `cleanup` leaves them; see `Plan.lasting`."""
     if policy.cleanup == "all" or not judgement.expired:
         return ()
@@ -190,7 +190,7 @@ def _lasting(policy: ExpirePolicy, judgement: Judgement) -> tuple[str, ...]:
     return (f"the {kept} that only these snapshots reach stay for ever: {why}",)
 
 
-def _options(retention: Retention, policy: ExpirePolicy) -> dict[str, Option]:
+def _options(retention: Retention, policy: ExpireSnapshots) -> dict[str, Option]:
     return {
         "older_than_ms": retention.cutoff_ms,
         "retain_last": retention.min_snapshots_to_keep,
@@ -223,7 +223,7 @@ def _interlocks(metadata: TableMetadata, judgement: Judgement) -> tuple[str, ...
 def _warnings(
     metadata: TableMetadata,
     retention: Retention,
-    policy: ExpirePolicy,
+    policy: ExpireSnapshots,
     judgement: Judgement,
     *,
     as_of_ms: int,

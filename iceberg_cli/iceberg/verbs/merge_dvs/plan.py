@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs import settings as merge_settings
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import VECTOR
 from iceberg_cli.iceberg.verbs.merge_dvs.decide import decide
 from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import VERB_NAME, MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import VERB_NAME, MergeDvs
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import Merge
 from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
@@ -35,11 +35,11 @@ WITH_DELETES: Final = 2  # the first format version that has delete files
 _PUFFIN = merge_dvs.SUBJECTS[VECTOR]
 
 
-class MergeDvs(Verb):
+class MergeDvsVerb(Verb):
     """One deletion vector for each data file, few Puffin files, nothing that no data file needs."""
 
     name: Final = VERB_NAME
-    policy: Final = MergePolicy
+    policy: Final = MergeDvs
     result_columns: Final = (
         "rewritten_delete_files_count",
         "added_delete_files_count",
@@ -52,7 +52,7 @@ class MergeDvs(Verb):
     def plan(
         self,
         table: IcebergTable,
-        policy: MergePolicy,
+        policy: MergeDvs,
         *,
         as_of_ms: int,
         within: Plan | None = None,
@@ -68,12 +68,12 @@ class MergeDvs(Verb):
         return replace(made, plan=table.resolve(made.plan))
 
 
-VERB: Final = MergeDvs()
+VERB: Final = MergeDvsVerb()
 
 
 def plan_on(
     table: IcebergTable,
-    policy: MergePolicy,
+    policy: MergeDvs,
     *,
     base: Base,
     as_of_ms: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Policy, Ratio, Size, Switch, Text, Whole, option
 
@@ -11,7 +11,7 @@ VERB_NAME: Final = "merge-dvs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergePolicy(Policy):
+class MergeDvs(Policy):
     """The options of merge-dvs; None where the table's property or a default decides."""
 
     verb: ClassVar[str] = VERB_NAME
@@ -29,11 +29,11 @@ class MergePolicy(Policy):
         ("One day only:", "merge-dvs prod.sales.orders --where \"day = '2026-11-01'\""),
     )
 
-    target_size_bytes: int | None = option(
+    target_size: int | str | None = option(
         Size(),
         "About how large new files of deletion vectors are; default: write.delete.target-file-size-bytes, "
         "else 64MiB; Delta: 2MiB.",
-        flag="--target-size",
+        json_name="target_size_bytes",
     )
     min_files: int | None = option(Whole(), "Fewer small files than this stay; default: 5.")
     dead_ratio: float | None = option(
@@ -44,6 +44,11 @@ class MergePolicy(Policy):
     )
     keep_dangling: bool = option(Switch(), "Keep deletes that no data file needs.", default=False)
 
+    @property
+    def target_size_bytes(self) -> int | None:
+        """`target_size` in bytes."""
+        return cast("int | None", self.target_size)
+
     def check_together(self) -> None:
         """Refuse an expression that cannot be read."""
         if self.where is not None:
@@ -52,4 +57,4 @@ class MergePolicy(Policy):
             parse_where(self.where)
 
 
-POLICY: Final = MergePolicy
+POLICY: Final = MergeDvs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.plan.plan import Option
 
 WITH_VECTORS: Final = 3  # the first format version that has deletion vectors
@@ -29,7 +29,7 @@ class MergeSettings:
     options: Mapping[str, Option]
 
 
-def settings_of(metadata: TableMetadata, policy: MergePolicy) -> MergeSettings:
+def settings_of(metadata: TableMetadata, policy: MergeDvs) -> MergeSettings:
     """Settings from option, table property and documented default, in this order.
 
     Raises:

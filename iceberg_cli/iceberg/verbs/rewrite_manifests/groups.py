@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     unknown,
 )
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import Target
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.iceberg.verbs.rewrite_manifests.settings import CONTENTS, RewriteSettings
 
 
@@ -59,7 +59,7 @@ class Group:
 
 
 def groups(
-    rows: pa.Table, metadata: TableMetadata, policy: RewritePolicy, settings: RewriteSettings
+    rows: pa.Table, metadata: TableMetadata, policy: RewriteManifests, settings: RewriteSettings
 ) -> list[Group]:
     """The manifests of a branch head by content and spec, in the order in which these appear.
 
@@ -84,7 +84,7 @@ def groups(
     return found
 
 
-def _left_out(group: Group, policy: RewritePolicy) -> str:
+def _left_out(group: Group, policy: RewriteManifests) -> str:
     if group.content not in CONTENTS[policy.content]:
         return f"--content {policy.content}"
     if policy.spec_ids and group.spec_id not in policy.spec_ids:
@@ -93,7 +93,7 @@ def _left_out(group: Group, policy: RewritePolicy) -> str:
 
 
 def _prepared(
-    group: Group, metadata: TableMetadata, policy: RewritePolicy, settings: RewriteSettings, reason: str
+    group: Group, metadata: TableMetadata, policy: RewriteManifests, settings: RewriteSettings, reason: str
 ) -> Group:
     """The group with its target and layout, or with the reason for which it stays."""
     values: dict[str, Any] = {name: getattr(group, name) for name in ("content", "spec_id", "places", "rows")}
@@ -115,7 +115,7 @@ def _prepared(
 
 
 def _target(
-    group: Group, metadata: TableMetadata, policy: RewritePolicy, settings: RewriteSettings
+    group: Group, metadata: TableMetadata, policy: RewriteManifests, settings: RewriteSettings
 ) -> Target:
     """Schema, spec and codec of the group's new manifests; ValueError where they cannot be written."""
     spec = metadata.partition_spec(group.spec_id)

@@ -23,7 +23,7 @@ from iceberg_cli.iceberg.verbs.manifest_headers import Losses, losses
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.groups import Group, groups
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import VERB_NAME, RewritePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import VERB_NAME, RewriteManifests
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import EarlierRewrite, Rewrite
 from iceberg_cli.iceberg.verbs.rewrite_manifests.settings import RewriteSettings, settings_of
 from iceberg_cli.operation.ports import Build, Planned, Verb
@@ -35,17 +35,17 @@ _REHEARSED_BYTES = 2 << 20  # stored
 _SAMPLE_BYTES = 4 << 20  # inflated, of one manifest, to learn how it compresses
 
 
-class RewriteManifests(Verb):
+class RewriteManifestsVerb(Verb):
     """Regroups the manifests of main."""
 
     name: Final = VERB_NAME
-    policy: Final = RewritePolicy
+    policy: Final = RewriteManifests
     result_columns: Final = rules.COLUMNS
 
     def plan(
         self,
         table: IcebergTable,
-        policy: RewritePolicy,
+        policy: RewriteManifests,
         *,
         as_of_ms: int,
         within: Plan | None = None,
@@ -82,7 +82,7 @@ class RewriteManifests(Verb):
         return Planned(plan=table.resolve(plan), build=RewriteBuild(table=table, rewrites=rewrites))
 
 
-VERB: Final = RewriteManifests()
+VERB: Final = RewriteManifestsVerb()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class RewriteBuild:
 
 
 def _planned(
-    table: IcebergTable, plan: Plan, policy: RewritePolicy, settings: RewriteSettings, within: Plan | None
+    table: IcebergTable, plan: Plan, policy: RewriteManifests, settings: RewriteSettings, within: Plan | None
 ) -> tuple[Plan, Sequence[Rewrite]]:
     """The plan with its step, and what that builds."""
     head, stale = with_lengths(table, head_of(table, MAIN))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Choice, Policy, Several, Size, Switch, Text, Whole, option
 
@@ -11,7 +11,7 @@ VERB_NAME: Final = "rewrite-manifests"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewritePolicy(Policy):
+class RewriteManifests(Policy):
     """The options of rewrite-manifests; None where the table's property or a default decides.
 
     No `spec_ids`: all partition specs. No `sort_by`: by all partition fields of a spec, in its order.
@@ -28,10 +28,10 @@ class RewritePolicy(Policy):
         ("Manifests of 16 MiB, by partition:", "rewrite-manifests prod.sales.orders --target-size 16MiB"),
     )
 
-    target_size_bytes: int | None = option(
+    target_size: int | str | None = option(
         Size(),
         "Size of a new manifest; default: commit.manifest.target-size-bytes, else 8MiB.",
-        flag="--target-size",
+        json_name="target_size_bytes",
         elsewhere="--part-size",
     )
     spec_ids: tuple[int, ...] = option(
@@ -59,5 +59,10 @@ class RewritePolicy(Policy):
         omitted=True,
     )
 
+    @property
+    def target_size_bytes(self) -> int | None:
+        """`target_size` in bytes."""
+        return cast("int | None", self.target_size)
 
-POLICY: Final = RewritePolicy
+
+POLICY: Final = RewriteManifests

@@ -9,7 +9,7 @@ from typing import Final
 from iceberg_cli.errors import InvalidMetadata, UsageError
 from iceberg_cli.iceberg.spec.manifest import DATA, DELETES
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewritePolicy
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.plan.plan import Option
 
 CONTENTS: Final[Mapping[str, tuple[int, ...]]] = {
@@ -34,7 +34,7 @@ class RewriteSettings:
     options: Mapping[str, Option] = field(default_factory=dict)
 
 
-def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> RewriteSettings:
+def settings_of(metadata: TableMetadata, policy: RewriteManifests) -> RewriteSettings:
     """The policy with table properties and documented defaults for options that are not given.
 
     Raises:
@@ -72,7 +72,7 @@ def settings_of(metadata: TableMetadata, policy: RewritePolicy) -> RewriteSettin
     )
 
 
-def _check_names(metadata: TableMetadata, policy: RewritePolicy) -> None:
+def _check_names(metadata: TableMetadata, policy: RewriteManifests) -> None:
     known = {spec.spec_id: spec for spec in metadata.partition_specs}
     for spec_id in policy.spec_ids:
         if spec_id not in known:

@@ -23,10 +23,10 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import plan as assign_row_ids
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules as row_ids
 from iceberg_cli.iceberg.verbs.assign_row_ids.plan import AssignmentParts
-from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignPolicy
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
 from iceberg_cli.iceberg.verbs.branch import branches
 from iceberg_cli.iceberg.verbs.merge_dvs import plan as merge_dvs
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergePolicy
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules
 from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, PreflightReads, snapshots_to_read
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import (
@@ -35,7 +35,7 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.policy import (
     REFUSE,
     REPAIR,
     VERB_NAME,
-    UpgradePolicy,
+    UpgradeV3,
 )
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.iceberg.verbs.upgrade_v3.repair import Repair, repair
@@ -157,11 +157,11 @@ def _positions(_: Sequence[ManifestSource], batch: EntryBatch) -> tuple[int, int
     return found.num_rows, int(pc.sum(found["record_count"]).as_py() or 0)
 
 
-class UpgradeV3(Verb):
+class UpgradeV3Verb(Verb):
     """Makes a table one of format version 3, with a preflight before it."""
 
     name: Final = VERB_NAME
-    policy: Final = UpgradePolicy
+    policy: Final = UpgradeV3
     # Its own, and those of the verbs that may be part of it.
     result_columns: Final = tuple(
         dict.fromkeys(
@@ -177,7 +177,7 @@ class UpgradeV3(Verb):
     def plan(
         self,
         table: IcebergTable,
-        policy: UpgradePolicy,
+        policy: UpgradeV3,
         *,
         as_of_ms: int,
         within: Plan | None = None,
@@ -193,7 +193,7 @@ class UpgradeV3(Verb):
             table=table, base=base, policy=policy, as_of_ms=as_of_ms, within=within, earlier=earlier
         ).planned()
 
-    def preflight(self, table: IcebergTable, policy: UpgradePolicy, *, as_of_ms: int) -> Preflight:
+    def preflight(self, table: IcebergTable, policy: UpgradeV3, *, as_of_ms: int) -> Preflight:
         """What stands in the way of the upgrade, as it is once the recipe's repair is done.
 
         The upgrade is planned for that: a file that cannot be read whole stands in its way, too.
@@ -237,7 +237,7 @@ class UpgradeV3(Verb):
         )
 
 
-VERB: Final = UpgradeV3()
+VERB: Final = UpgradeV3Verb()
 
 
 def _obstacle(finding: Finding) -> str:
@@ -248,7 +248,7 @@ def _obstacle(finding: Finding) -> str:
 class _UpgradePlanner:
     table: IcebergTable
     base: Base
-    policy: UpgradePolicy
+    policy: UpgradeV3
     as_of_ms: int
     within: Plan | None = None
     earlier: Build | None = None
@@ -350,7 +350,7 @@ class _UpgradePlanner:
         name = shlex.quote(self.table.name)
         parts = assign_row_ids.parts(
             self.table,
-            AssignPolicy(),
+            AssignRowIds(),
             after,
             within=self.within,
             sharing="To give them main's ids, leave assign-row-ids out and run "
@@ -363,7 +363,7 @@ class _UpgradePlanner:
         """The steps of merge-dvs. Before the upgrade they only show what it will do."""
         made = merge_dvs.plan_on(
             self.table,
-            MergePolicy(),
+            MergeDvs(),
             base=self.base,
             as_of_ms=self.as_of_ms,
             metadata=after,

@@ -19,7 +19,7 @@ _TAGS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpgradePolicy(Policy):
+class UpgradeV3(Policy):
     """The options of upgrade-v3.
 
     Args:
@@ -61,4 +61,4 @@ class UpgradePolicy(Policy):
             raise UsageError(f"--unsafe-{self.tags}-tags needs --with repair-manifests, which it is about")
 
 
-POLICY: Final = UpgradePolicy
+POLICY: Final = UpgradeV3

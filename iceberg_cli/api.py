@@ -1,0 +1,568 @@
+"""Tables from Python: look, plan, carry out, resume. The command line and Airflow tasks call this and nothing below it.
+
+    import iceberg_cli as ic
+
+    table = ic.open_table("prod.sales.orders")
+    plan = table.plan(ic.iceberg.ExpireSnapshots(older_than="7d", retain_last=10))
+    plan.save("orders.plan")
+    print(plan.removals.count, plan.blocked_by)
+    report = table.apply(plan)
+
+Nothing is printed, no signal is handled, and one table has no state of another's: threads may each have their own.
+Errors are those of `iceberg_cli.errors`: `message`, `state` (of table and files now), `next_step` and `exit_code`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from iceberg_cli.engines import Event, OnEvent
+from iceberg_cli.engines.selection import EngineChoice
+from iceberg_cli.errors import CorruptFile, Refused, StalePlan, UsageError
+from iceberg_cli.formats.inspection import CheckedTable, Inspection, StateSelector, checked, inspector_of
+from iceberg_cli.formats.open import open_table as open_format_table
+from iceberg_cli.formats.open import verbs_of
+from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
+from iceberg_cli.operation.runtime import system_runtime
+from iceberg_cli.paths import Roots
+from iceberg_cli.plan.text import iso
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.operation.ports import Build
+    from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
+    from iceberg_cli.plan.plan import Plan as PlanContent
+    from iceberg_cli.plan.plan import Step, Verdict
+    from iceberg_cli.plan.policy import Policy
+    from iceberg_cli.plan.preflight import Preflight
+    from iceberg_cli.plan.removals import Removals
+    from iceberg_cli.plan.report import RecoveredOperation, Report
+
+    OnSettled = Callable[[RecoveredOperation], None]
+
+_PLAN_AGAIN: Final = "The file is not as `plan --output` wrote it: plan again."
+
+
+def _no_events(_: Event) -> None:
+    """Progress that nobody looks at."""
+
+
+def open_table(
+    name: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    catalog_config: str | None = None,
+    allow_roots: Sequence[str] = (),
+    trust_lists: bool = False,
+    engine: EngineChoice | None = None,
+    cache_bytes: int | None = None,
+    on_event: OnEvent = _no_events,
+) -> Table:
+    """Open a table.
+
+    Args:
+        name: a folder or URI, a metadata file, or `catalog.namespace.table`.
+        storage_options: for the storage, as `--storage-option`.
+        catalog_config: a `.pyiceberg.yaml`; None: where PyIceberg looks for it.
+        allow_roots: as `--unsafe-allow-root`.
+        trust_lists: as `--unsafe-trust-lists`.
+        engine: which reads; None: the local one.
+        cache_bytes: room for what runs learn of immutable files; None: nothing is read from there or kept.
+        on_event: gets progress.
+
+    Raises:
+        UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
+    """
+    for root in allow_roots:
+        if not Roots.of((), allowed=[root]).folders:
+            raise UsageError(
+                f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
+            )
+    cache = None
+    if cache_bytes is not None:
+        from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
+
+        folder = cache_folder(os.environ)
+        cache = None if folder is None else (folder, cache_bytes)
+    opened = open_format_table(
+        name,
+        storage_options=storage_options or {},
+        catalog_config=catalog_config,
+        allow_roots=tuple(allow_roots),
+        trust_lists=trust_lists,
+        engine=engine,
+        cache=cache,
+        on_event=on_event,
+    )
+    return Table(opened)
+
+
+def new_runtime(
+    *,
+    on_event: OnEvent = _no_events,
+    limit_deletes: int | None = None,
+    deadline_ms: int | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> Runtime:
+    """The clock and the limits of what changes a table.
+
+    Args:
+        on_event: gets progress.
+        limit_deletes: files, counted over all that gets the same runtime; None: no limit.
+        deadline_ms: a point in time after which nothing more is begun.
+        stop_requested: whether to stop at the next safe point.
+    """
+    from iceberg_cli.operation.recovery import process_started
+
+    return system_runtime(
+        on_event=on_event,
+        host=socket.gethostname(),
+        process_id=os.getpid(),
+        process_started=process_started(os.getpid()),
+        limit_deletes=limit_deletes,
+        deadline_ms=deadline_ms,
+        stop_requested=stop_requested,
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a verb would do to a table: to be looked at, saved, compared, and carried out by `Table.apply`.
+
+    Args:
+        content: the value that is shown and saved.
+        build: writes its files; None for a plan that was loaded, which is planned again for that.
+    """
+
+    content: PlanContent
+    build: Build | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def verb(self) -> str:
+        """The verb's name."""
+        return self.content.verb
+
+    @property
+    def table(self) -> Mapping[str, Any]:
+        """The table's `name`, `location`, `format` and `format_version`."""
+        return self.content.table
+
+    @property
+    def as_of_ms(self) -> int:
+        """The "now" of every age."""
+        return self.content.as_of_ms
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to do."""
+        return self.content.due
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What is done, in order."""
+        return self.content.steps
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """What stays and what goes, each with its reason."""
+        return self.content.verdicts
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the operator should know."""
+        return self.content.warnings
+
+    @property
+    def blocked_by(self) -> Sequence[str]:
+        """Why it is not carried out; empty where it is."""
+        return self.content.blocked_by
+
+    @property
+    def removals(self) -> Removals:
+        """The files that go: `count`, `size_bytes`, `by_kind`, and `table` or `parts` as Arrow tables."""
+        assert self.content.removals is not None
+        return self.content.removals
+
+    def additions_over(self, shown: Plan) -> Sequence[str]:
+        """What would go or change by this plan and not by another one, in words."""
+        return self.content.additions_over(shown.content)
+
+    def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
+        """The `plan/2` document; `removals_file` is the name of the file with its removals."""
+        return self.content.to_json(removals_file=removals_file)
+
+    def save(self, path: str) -> None:
+        """Write it to a file, and its removals beside that; existing files are replaced.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        from iceberg_cli.operation.plan_files import save_beside, write_file
+        from iceberg_cli.plan.plan import encode
+
+        beside = removals_beside(path)
+        try:
+            save_beside(self.removals, beside)
+            write_file(path, encode(self.to_json(removals_file=os.path.basename(beside))))
+        except OSError as error:
+            raise UsageError(
+                f"Cannot write the plan to {error.filename or path}: {error.strerror}"
+            ) from error
+
+    @classmethod
+    def load(cls, path: str) -> Self:
+        """A plan that `save` wrote.
+
+        Raises:
+            UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
+        """
+        from iceberg_cli.encoding.strict_json import loads
+        from iceberg_cli.formats.verbs import VERB_NAMES
+        from iceberg_cli.operation.plan_files import load_beside
+        from iceberg_cli.plan.documents import plan_from_json
+
+        try:
+            with open(path, "rb") as file:
+                document = loads(file.read(), path)
+            recorded = document.get("removals")
+            name = recorded.get("file") if isinstance(recorded, dict) else None
+            if not isinstance(name, str) or not name or os.path.basename(name) != name:
+                raise UsageError(f"{path} was not written by `plan --output`: it names no removals file")
+            removals = load_beside(os.path.join(os.path.dirname(path), name))
+            content = plan_from_json(document, removals=removals, path=path)
+        except OSError as error:
+            raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
+        except CorruptFile as error:
+            error.next_step = _PLAN_AGAIN
+            raise
+        if content.verb not in VERB_NAMES:
+            raise UsageError(f"{path} is a plan of {content.verb!r}, which is no verb here")
+        return cls(content)
+
+
+def removals_beside(path: str) -> str:
+    """Where the removals of a saved plan are."""
+    return f"{path}.removals.parquet"
+
+
+class Table:
+    """One table, opened."""
+
+    def __init__(self, opened: IcebergTable | DeltaTable) -> None:
+        self._opened = opened
+
+    @property
+    def name(self) -> str:
+        """As it was named, or its folder."""
+        return self._opened.name
+
+    @property
+    def format(self) -> Literal["iceberg", "delta"]:
+        """`iceberg` or `delta`."""
+        return self._opened.format
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """How every document names it: `name`, `location`, `format`."""
+        return self._opened.identity
+
+    # -- look --------------------------------------------------------------------------------------------------
+
+    def inspect(
+        self,
+        what: str = "summary",
+        *,
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+        at_ms: int | None = None,
+        version: int | None = None,
+        limit: int | None = None,
+        recount: bool = False,
+        as_of_ms: int | None = None,
+    ) -> Inspection:
+        """What the table is made of, in one of its states.
+
+        Args:
+            what: `summary`, `snapshots`, `files` and so on, as of `iceberg-cli inspect`.
+            snapshot_id: this snapshot (Iceberg).
+            ref: the head of this branch or tag (Iceberg).
+            at_ms: what was current then.
+            version: this version (Delta).
+            limit: at most this many rows.
+            recount: count rows and bytes in all manifests, however large (summary, Iceberg).
+            as_of_ms: the "now" of every age; None: now.
+
+        Raises:
+            UsageError: an argument has no meaning for the table, or it has no such state.
+        """
+        state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
+        inspector = inspector_of(self._opened, what, state, recount=recount, as_of_ms=_or_now(as_of_ms))
+        return Inspection(what, inspector, limit, recount)
+
+    def check(
+        self,
+        *,
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+        at_ms: int | None = None,
+        version: int | None = None,
+        deep: bool = False,
+        as_of_ms: int | None = None,
+    ) -> CheckedTable:
+        """Hold the table against its specification; arguments are those of `inspect`.
+
+        Args:
+            snapshot_id: this snapshot alone (Iceberg).
+            ref: the head of this branch or tag alone (Iceberg).
+            at_ms: what was current then.
+            version: this version (Delta).
+            deep: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.
+            as_of_ms: the "now" of every age; None: now.
+
+        Raises:
+            UsageError: see `inspect`. CorruptFile: the metadata itself cannot be read.
+        """
+        from iceberg_cli.plan.findings import ERROR, UNANSWERED
+
+        state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
+        inspector = inspector_of(self._opened, "summary", state, recount=False, as_of_ms=_or_now(as_of_ms))
+        result = checked(inspector, one_snapshot=bool(state.given()), deep=deep, now_ms=_now_ms())
+        document = {**inspector.header("check"), **result.to_json()}
+        return CheckedTable(
+            document=document,
+            warnings=Inspection("check", inspector).warnings,
+            errors=document["counts"][ERROR],
+            unanswered=result.findings.totals.get(UNANSWERED, 0),
+        )
+
+    def notices(self) -> list[str]:
+        """What was noticed in reading and is in no plan, each once."""
+        return self._opened.notices()
+
+    def save_cache(self) -> str | None:
+        """Keep what was read of immutable files for later runs; why that failed, or None."""
+        return self._opened.save_cache()
+
+    # -- plan --------------------------------------------------------------------------------------------------
+
+    def plan(self, policy: Policy, *, as_of_ms: int | None = None) -> Plan:
+        """What a verb would do.
+
+        Args:
+            policy: of a verb and of the table's format, such as `ic.iceberg.ExpireSnapshots`.
+            as_of_ms: the "now" of every age; None: now.
+
+        Raises:
+            UsageError: the policy is of the other format, or makes no sense for the table.
+            Refused, CorruptFile, BackendUnavailable.
+        """
+        as_of_ms = _or_now(as_of_ms)
+        self._check_format(policy)
+        verb = verbs_of(self._opened)[policy.verb]
+        planned = verb.plan(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
+        return Plan(planned.plan, planned.build)
+
+    def preflight(self, policy: Policy, *, as_of_ms: int | None = None) -> Preflight:
+        """What stands in the way of a verb, for a policy that has a `preflight`.
+
+        Raises:
+            UsageError: the policy is of the other format. CorruptFile: the table cannot be read.
+        """
+        as_of_ms = _or_now(as_of_ms)
+        self._check_format(policy)
+        return verbs_of(self._opened)[policy.verb].preflight(
+            self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms
+        )
+
+    def _check_format(self, policy: Policy) -> None:
+        own = verbs_of(self._opened)[policy.verb].policy
+        if not isinstance(policy, own):
+            kind = f"{type(policy).__module__.split('.')[1]}.{type(policy).__name__}"
+            raise UsageError(
+                f"{kind} is no policy for {self.name}, which is a table of format {self.format}",
+                next_step=f"Use iceberg_cli.{self.format}.{own.__name__}.",
+            )
+
+    def replan(self, shown: Plan) -> Plan:
+        """A plan made anew on the table as it is now, by the policy and time of one that was shown or loaded.
+
+        `additions_over` tells what it would do that the other does not list.
+
+        Raises:
+            Refused: the other was made for another table, or by a clock that is wrong.
+            CorruptFile, BackendUnavailable.
+        """
+        self.check_made_for(shown)
+        content = shown.content
+        verb = verbs_of(self._opened)[content.verb]
+        policy = verb.policy.from_json(content.policy)
+        planned = verb.plan(self._opened, policy, as_of_ms=content.as_of_ms, within=content)
+        found, expected = planned.plan.base.table_uuid, content.base.table_uuid
+        if found != expected:
+            raise Refused(
+                f"Cannot apply this plan: it was made for table {expected}, and {self.name} is {found}"
+            )
+        return Plan(planned.plan, planned.build)
+
+    def check_made_for(self, shown: Plan) -> None:
+        """Refuse a plan that was made for a table of the other format, or by a clock that is wrong.
+
+        Raises:
+            Refused: it was.
+        """
+        from iceberg_cli.operation.clocks import MAX_AHEAD_MS
+
+        content = shown.content
+        if self.format != content.table["format"]:
+            raise Refused(
+                f"Cannot apply this plan: it was made for a table of format {content.table['format']}"
+            )
+        now_ms = _now_ms()
+        if content.as_of_ms - now_ms > MAX_AHEAD_MS:
+            raise Refused(
+                f"Cannot apply this plan: it counts ages from {iso(content.as_of_ms)}, and this machine's clock shows "
+                f"{iso(now_ms)}",
+                next_step="Set the clock that is wrong, and plan again.",
+            )
+
+    # -- change ------------------------------------------------------------------------------------------------
+
+    def apply(self, plan: Plan, *, runtime: Runtime | None = None, on_event: OnEvent = _no_events) -> Report:
+        """Carry out a plan; one that was loaded is planned again first, and may only do what it lists.
+
+        Args:
+            plan: of this table.
+            runtime: limits; None: none.
+            on_event: gets progress, where there is no runtime.
+
+        Raises:
+            Refused: an interlock forbids it. StalePlan: the table moved, and more would go.
+            CommitConflict, CommitStateUnknown, DeletesFailed, CorruptFile, BackendUnavailable, Interrupted.
+        """
+        from iceberg_cli.operation.apply import apply
+        from iceberg_cli.operation.ports import Planned
+
+        if plan.build is None:
+            shown, plan = plan, self.replan(plan)
+            refuse_additions(plan.additions_over(shown))
+        assert plan.build is not None
+        planned = Planned(plan=plan.content, build=plan.build)
+        verb = verbs_of(self._opened)[plan.verb]
+        return apply(planned, self._opened, verb, runtime or new_runtime(on_event=on_event))
+
+    def operations(self, operation_id: str | None = None) -> list[OpenOperation]:
+        """The operations that were not closed, or this one of them, with the state of each.
+
+        Raises:
+            UsageError: the table has no such open operation.
+        """
+        from iceberg_cli.operation.recovery import operations
+
+        found = operations(self._opened, now_ms=_now_ms())
+        if operation_id is None:
+            return found
+        named = [listed for listed in found if listed.operation_id == operation_id]
+        if not named:
+            raise UsageError(
+                f"{self.name} has no open operation {operation_id}",
+                next_step="`resume --list` shows those that are open.",
+            )
+        return named
+
+    def resume(
+        self,
+        operation_id: str | None = None,
+        *,
+        abandon: bool = False,
+        runtime: Runtime | None = None,
+        on_settled: OnSettled | None = None,
+    ) -> list[RecoveredOperation]:
+        """Finish open operations, or close them with `abandon`; one that cannot be finished does not stop the others.
+
+        Args:
+            operation_id: this one; None: all.
+            abandon: close them without finishing them: their files stay.
+            runtime: limits; None: none.
+            on_settled: gets each result as it comes.
+
+        Raises:
+            UsageError: the table has no such open operation. Interrupted: `stop_requested`.
+        """
+        from iceberg_cli.operation.recovery import close, finish
+
+        runtime = runtime or new_runtime()
+        found = self.operations(operation_id)
+        verbs = verbs_of(self._opened)
+        return _settled(
+            (
+                close(self._opened, listed, runtime)
+                if abandon
+                else finish(self._opened, listed, runtime, verbs=verbs)
+                for listed in found
+            ),
+            on_settled,
+        )
+
+    def recover(
+        self, *, runtime: Runtime | None = None, on_settled: OnSettled | None = None
+    ) -> list[RecoveredOperation]:
+        """Finish the open operations that nobody works on and whose grace is over, as verbs that write do first.
+
+        Args:
+            runtime: see `resume`.
+            on_settled: see `resume`.
+
+        Raises:
+            Interrupted: `stop_requested`.
+        """
+        from iceberg_cli.operation.recovery import recover_all
+
+        runtime = runtime or new_runtime()
+        return _settled(recover_all(self._opened, runtime, verbs=verbs_of(self._opened)), on_settled)
+
+    def remove_leftovers(self) -> list[str]:
+        """Delete the temporary files that killed runs left more than a day ago; those that are gone."""
+        from iceberg_cli.operation.leftovers import remove_leftovers
+
+        return remove_leftovers(self._opened, now_ms=_now_ms())
+
+
+def refuse_additions(additions: Sequence[str]) -> None:
+    """Refuse a plan that would do what the one that was shown does not list.
+
+    Args:
+        additions: see `Plan.additions_over`.
+
+    Raises:
+        StalePlan: there are some.
+    """
+    if additions:
+        raise StalePlan(
+            f"Cannot apply this plan: the table moved, and {len(additions)} things that the file does not list would "
+            f"go, such as {additions[0]}",
+            next_step="Plan again and look at it.",
+        )
+
+
+def _settled(found: Iterable[RecoveredOperation], on_settled: OnSettled | None) -> list[RecoveredOperation]:
+    done = []
+    for each in found:
+        done.append(each)
+        if on_settled is not None:
+            on_settled(each)
+    return done
+
+
+def _or_now(as_of_ms: int | None) -> int:
+    return _now_ms() if as_of_ms is None else as_of_ms
+
+
+def _now_ms() -> int:
+    import time
+
+    return time.time_ns() // 1_000_000  # noqa: TID251 - the clock of real runs
