@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import iceberg_cli as ic
 from iceberg_cli import __version__
 from iceberg_cli.cli.app import EXIT_CODES
 from iceberg_cli.cli.help_texts import examples_of
@@ -66,6 +68,25 @@ def test_worked_example_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.M
         assert words[0] == "iceberg-cli", line
         ran = iceberg_cli(*words[1:])
         assert ran.code == 0, f"{line}: {ran.err}"
+
+
+def test_python_example_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert iceberg_cli("demo", "demo", "--quiet").code == 0
+    code = section("From Python").partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {}
+    capsys.readouterr()
+    exec(code, names)
+    planned, done = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"[1-9]\d* files, \d+ bytes \(\)", planned)
+    assert done.startswith("done {")
+    assert names["files"].num_rows
+    assert (names["checked"].errors, names["open_operations"]) == (0, [])
+    policies = set(ic.iceberg.__all__)
+    assert policies == set(ic.delta.__all__)
+    assert all(name in section("From Python") for name in policies)
 
 
 def test_readme_runs_the_main_job_on_the_demo_in_one_command(
