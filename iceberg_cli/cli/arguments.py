@@ -51,7 +51,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Group:
+class ArgumentGroup:
     """Arguments that a command takes as one parameter.
 
     Args:
@@ -66,20 +66,20 @@ class Group:
 class Values:
     """The values of one command line. Typer makes an instance of a subclass, which has a field for each argument."""
 
-    function: ClassVar[Callable[..., None]]
-    groups: ClassVar[Mapping[str, Group]]
-    own: ClassVar[tuple[str, ...]]
+    _function: ClassVar[Callable[..., None]]
+    _groups: ClassVar[Mapping[str, ArgumentGroup]]
+    _own: ClassVar[tuple[str, ...]]
 
     def run(self) -> None:
         """Call the command's function."""
         made = {
             parameter: group.make({name: getattr(self, name) for name in group.arguments})
-            for parameter, group in self.groups.items()
+            for parameter, group in self._groups.items()
         }
-        type(self).function(**{name: getattr(self, name) for name in self.own}, **made)
+        self._function(**{name: getattr(self, name) for name in self._own}, **made)
 
 
-def values_of(function: Callable[..., None], groups: Mapping[str, Group]) -> type[Values]:
+def values_of(function: Callable[..., None], groups: Mapping[str, ArgumentGroup]) -> type[Values]:
     """The class of the values of a command's command lines.
 
     Args:
@@ -100,11 +100,11 @@ def values_of(function: Callable[..., None], groups: Mapping[str, Group]) -> typ
         )
         for name, each in every.items()
     ]
-    namespace = {"function": staticmethod(function), "groups": groups, "own": tuple(own)}
+    namespace = {"_function": staticmethod(function), "_groups": groups, "_own": tuple(own)}
     return make_dataclass(function.__name__, described, bases=(Values,), namespace=namespace, kw_only=True)
 
 
-def group_of(options: type, *, only: Collection[str] | None = None) -> Group:
+def group_of(options: type, *, only: Collection[str] | None = None) -> ArgumentGroup:
     """The fields of a dataclass, each annotated as typer wants it and with a default.
 
     Args:
@@ -117,7 +117,7 @@ def group_of(options: type, *, only: Collection[str] | None = None) -> Group:
         for each in fields(options)
         if each.init and (only is None or each.name in only)
     }
-    return Group(arguments, lambda values: options(**values))
+    return ArgumentGroup(arguments, lambda values: options(**values))
 
 
 def spelled(group: object) -> list[str]:
@@ -177,7 +177,7 @@ class VerbOptions:
         return [word for flag, value in self.given.items() for word in _words(flag, value)]
 
 
-def verb_group(policies: Mapping[str, type[Policy]]) -> Group:
+def verb_group(policies: Mapping[str, type[Policy]]) -> ArgumentGroup:
     """The options of a verb for all formats, those that several have once; the parameter is `VerbOptions`."""
     arguments: dict[str, Argument] = {}
     for policy in policies.values():
@@ -189,7 +189,7 @@ def verb_group(policies: Mapping[str, type[Policy]]) -> Group:
         given = {each.flag: values[name] for name, each in arguments.items() if values[name] != each.default}
         return VerbOptions(policies, given)
 
-    return Group(arguments, make)
+    return ArgumentGroup(arguments, make)
 
 
 def _name(flag: str) -> str:

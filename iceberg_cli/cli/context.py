@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli import stopping, subject
-from iceberg_cli.cli.arguments import Group, group_of, spelled, values_of
+from iceberg_cli.cli.arguments import ArgumentGroup, group_of, spelled, values_of
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.streams import OutputLost, after
@@ -276,7 +276,7 @@ def command(
     app: typer.Typer,
     name: str,
     *,
-    groups: Mapping[str, Group] | None = None,
+    groups: Mapping[str, ArgumentGroup] | None = None,
     about: str = "",
     only: Collection[str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:

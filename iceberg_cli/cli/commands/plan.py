@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from iceberg_cli.cli.arguments import Argument, Group, VerbOptions, verb_group
+from iceberg_cli.cli.arguments import Argument, ArgumentGroup, VerbOptions, verb_group
 from iceberg_cli.cli.commands.carry_out import tell_what_stays
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import IcebergCliError, UsageError
@@ -102,7 +102,7 @@ def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
     return any(made.due and not made.blocked_by and (alone or made.content.offer is None) for made in plans)
 
 
-def _every_verb() -> Group:
+def _every_verb() -> ArgumentGroup:
     """The options of all verbs, those that several have once; the parameter is `VerbOptions` by verb."""
     groups = {verb: verb_group(policies_of(verb)) for verb in VERB_NAMES}
     every: dict[str, Argument] = {}
@@ -110,7 +110,7 @@ def _every_verb() -> Group:
         every |= group.arguments
     for name, text in _HELPS.items():
         every[name] = every[name].with_help(text)
-    return Group(
+    return ArgumentGroup(
         every,
         lambda values: {
             verb: group.make({name: values[name] for name in group.arguments})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from iceberg_cli.cli.arguments import Argument, Group, VerbOptions, group_of, spelled, verb_group
+from iceberg_cli.cli.arguments import Argument, ArgumentGroup, VerbOptions, group_of, spelled, verb_group
 from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import Refused, UsageError
@@ -35,10 +35,10 @@ def register(app: typer.Typer, name: str) -> None:
         _check(run, name, table, options)
 
 
-def _check_group(text: str) -> Group:
+def _check_group(text: str) -> ArgumentGroup:
     """`--check` with its help, for a verb that has a preflight; the parameter is whether it was given."""
     check = Argument(Annotated[bool, typer.Option("--check", help=text)], False)
-    return Group({"check": check} if text else {}, lambda values: values.get("check", False))
+    return ArgumentGroup({"check": check} if text else {}, lambda values: values.get("check", False))
 
 
 def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from iceberg_cli.delta.spec.checkpoint_state import DEFAULT_INTERVAL, checkpoint
 from iceberg_cli.delta.spec.features import write_refusal
 from iceberg_cli.delta.spec.file_keys import FILES
 from iceberg_cli.delta.spec.irregularities import clash_of
-from iceberg_cli.delta.spec.log import V2, Checkpoint, Listing
+from iceberg_cli.delta.spec.log import V2, Listing
 from iceberg_cli.delta.spec.log_cleanup import (
     expired_files,
     kept_checkpoints,
@@ -30,8 +30,38 @@ from iceberg_cli.plan.text import iso
 _IN_COMMIT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 
 
-class LogCleanup:
-    """The decision of a log cleanup, made from the log when this is constructed.
+@dataclass(frozen=True, kw_only=True)
+class LogCleanupDecision:
+    """What of a table's log goes, and what is written before.
+
+    Args:
+        why: the versions that stay do.
+        kept_version: the oldest version that stays readable; None: all of the log stays.
+        versions: the commits and checkpoints that go, columns `FILES`.
+        sidecars: that go, columns `FILES`.
+        tasks: the checkpoint that is written first, where one is.
+        warnings: for the operator.
+        blocked_by: why it is not carried out.
+    """
+
+    why: str
+    kept_version: int | None = None
+    versions: pa.Table = field(default_factory=FILES.empty_table)
+    sidecars: pa.Table = field(default_factory=FILES.empty_table)
+    tasks: tuple[Task, ...] = ()
+    warnings: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+
+    def verdict(self) -> Verdict:
+        """The verdict on the versions of the log that stay."""
+        kept = "log" if self.kept_version is None else f"from {self.kept_version}"
+        return Verdict(subject="versions", id=kept, keep=True, reason=f"kept: {self.why}")
+
+
+def plan_log_cleanup(
+    log: DeltaLog, snapshot: Snapshot, *, cut_ms: int | None, as_of_ms: int
+) -> LogCleanupDecision:
+    """Decide what of a log goes.
 
     Args:
         log: of the table.
@@ -42,101 +72,97 @@ class LogCleanup:
     Raises:
         CorruptFile: a commit does not tell its time where all should.
     """
-
-    def __init__(self, log: DeltaLog, snapshot: Snapshot, *, cut_ms: int | None, as_of_ms: int) -> None:
-        self._log, self._snapshot, self._as_of_ms = log, snapshot, as_of_ms
-        self.kept_version: int | None = None
-        self.versions: pa.Table = FILES.empty_table()
-        self.sidecars: pa.Table = FILES.empty_table()
-        self.tasks: tuple[Task, ...] = ()
-        self.warnings: list[str] = []
-        self.blocked_by: tuple[str, ...] = ()
-        self._why = "kept: delta.enableExpiredLogCleanup is false, and --log-retention was not given"
-        if cut_ms is not None:
-            self._decide(cut_ms, as_of_ms)
-
-    def verdict(self) -> Verdict:
-        """The verdict on the versions of the log that stay."""
-        kept = "log" if self.kept_version is None else f"from {self.kept_version}"
-        return Verdict(subject="versions", id=kept, keep=True, reason=self._why)
-
-    def _decide(self, cut_ms: int, as_of_ms: int) -> None:
-        listing = self._log.listing()
-        cutoff = newest_version_at(self._log, listing, self._snapshot, cut_ms)
-        if cutoff is None:
-            self._why = f"kept: no commit is at or before {iso(cut_ms)}"
-            return
-        kept = self._newest_readable(listing, cutoff)
-        kept = self._with_new_checkpoint(listing, kept, cutoff)
-        if kept is None:
-            self._why = f"kept: no complete, readable checkpoint is at or before version {cutoff}"
-            return
-        expired = expired_files(listing, kept)
-        if expired.num_rows and (reason := protected(self._snapshot, kept)):
-            self._why, self.tasks, self.blocked_by = f"kept: {reason}", (), ()
-            return
-        self._why = (
-            f"kept: checkpoint {kept} is the newest at or before version {cutoff}, that of {iso(cut_ms)}"
+    if cut_ms is None:
+        return LogCleanupDecision(
+            why="delta.enableExpiredLogCleanup is false, and --log-retention was not given"
         )
-        self.kept_version, self.versions = kept, expired
-        try:
-            self.sidecars = expired_sidecars_of(
-                self._log, listing, _staying(listing.checkpoints, kept), as_of_ms=as_of_ms
-            )
-        except CorruptFile as error:
-            self.warnings.append(f"no sidecar goes, for a checkpoint may name it: {error.message}")
-        if expired.num_rows and not self.tasks:
-            self.tasks = self._for_old_readers(listing, kept)
+    listing = log.listing()
+    cutoff = newest_version_at(log, listing, snapshot, cut_ms)
+    if cutoff is None:
+        return LogCleanupDecision(why=f"no commit is at or before {iso(cut_ms)}")
+    kept, warnings = _newest_readable(log, listing, cutoff)
+    written = _worthwhile_checkpoint(log, snapshot, listing, kept, cutoff, as_of_ms=as_of_ms)
+    if written is not None:
+        kept = cutoff
+        warnings += written.warnings
+    if kept is None:
+        why = f"no complete, readable checkpoint is at or before version {cutoff}"
+        return LogCleanupDecision(why=why, warnings=tuple(warnings))
+    expired = expired_files(listing, kept)
+    if expired.num_rows and (reason := protected(snapshot, kept)):
+        return LogCleanupDecision(why=reason, warnings=tuple(warnings))
+    staying = [checkpoint for checkpoint in listing.checkpoints if checkpoint.version >= kept]
+    try:
+        sidecars = expired_sidecars_of(log, listing, staying, as_of_ms=as_of_ms)
+    except CorruptFile as error:
+        sidecars = FILES.empty_table()
+        warnings.append(f"no sidecar goes, for a checkpoint may name it: {error.message}")
+    # A reader that does not know V2 checkpoints would take the log for one that begins after a gap; in a classic one it
+    # finds the protocol, and that the table is not for it.
+    if written is None and expired.num_rows and {each.kind for each in staying} == {V2}:
+        lacking = _of_checkpoint(log.snapshot(kept), as_of_ms=as_of_ms)
+        written = _WrittenCheckpoint(task=checkpoint_task(kept), warnings=lacking)
+        warnings += lacking
+    return LogCleanupDecision(
+        why=f"checkpoint {kept} is the newest at or before version {cutoff}, that of {iso(cut_ms)}",
+        kept_version=kept,
+        versions=expired,
+        sidecars=sidecars,
+        tasks=() if written is None else (written.task,),
+        warnings=tuple(warnings),
+        blocked_by=() if written is None else written.blocked_by,
+    )
 
-    def _newest_readable(self, listing: Listing, cutoff: int) -> int | None:
-        for version in kept_checkpoints(listing, cutoff):
-            # Nothing to delete needs no proof that it is not needed.
-            if not expired_files(listing, version).num_rows or readable(self._log, version):
-                return version
-            self.warnings.append(
-                f"the checkpoint of version {version} cannot be read; the log is cleaned up to an older one"
-            )
+
+@dataclass(frozen=True, kw_only=True)
+class _WrittenCheckpoint:
+    """A classic checkpoint that is written before the log is cut to it."""
+
+    task: Task
+    warnings: tuple[str, ...]
+    blocked_by: tuple[str, ...] = ()
+
+
+def _newest_readable(log: DeltaLog, listing: Listing, cutoff: int) -> tuple[int | None, list[str]]:
+    """The newest version with a readable checkpoint to which the log can be cut, and a warning for each passed over."""
+    warnings: list[str] = []
+    for version in kept_checkpoints(listing, cutoff):
+        # Nothing to delete needs no proof that it is not needed.
+        if not expired_files(listing, version).num_rows or readable(log, version):
+            return version, warnings
+        warnings.append(
+            f"the checkpoint of version {version} cannot be read; the log is cleaned up to an older one"
+        )
+    return None, warnings
+
+
+def _worthwhile_checkpoint(
+    log: DeltaLog, snapshot: Snapshot, listing: Listing, kept: int | None, cutoff: int, *, as_of_ms: int
+) -> _WrittenCheckpoint | None:
+    """A checkpoint of the cut-off's version, where that is worth it and can be written."""
+    interval = known_interval(snapshot.metadata) or DEFAULT_INTERVAL
+    if not new_checkpoint_frees_more(listing, kept, cutoff, interval=interval):
         return None
+    try:
+        before = log.snapshot(cutoff)
+        clash = clash_of(before.irregular)
+        warnings = () if clash else _of_checkpoint(before, as_of_ms=as_of_ms)
+    except (CorruptFile, Refused, UsageError):
+        return None
+    if write_refusal(before.protocol, before.metadata) is not None:
+        return None
+    reason = f"no checkpoint can be written of version {cutoff}, to which the log would be cut: {clash}"
+    return _WrittenCheckpoint(
+        task=checkpoint_task(cutoff), warnings=warnings, blocked_by=(reason,) if clash else ()
+    )
 
-    def _with_new_checkpoint(self, listing: Listing, kept: int | None, cutoff: int) -> int | None:
-        """The version that is kept once a checkpoint was written where that is worth it."""
-        interval = known_interval(self._snapshot.metadata) or DEFAULT_INTERVAL
-        if not new_checkpoint_frees_more(listing, kept, cutoff, interval=interval):
-            return kept
-        try:
-            before = self._log.snapshot(cutoff)
-            clash = clash_of(before.irregular)
-            warnings = () if clash else self._of_checkpoint(before)
-        except (CorruptFile, Refused, UsageError):
-            return kept
-        if write_refusal(before.protocol, before.metadata) is not None:
-            return kept
-        if clash:
-            reason = (
-                f"no checkpoint can be written of version {cutoff}, to which the log would be cut: {clash}"
-            )
-            self.blocked_by = (reason,)
-        self.warnings += warnings
-        self.tasks = (checkpoint_task(cutoff),)
-        return cutoff
 
-    def _for_old_readers(self, listing: Listing, kept: int) -> tuple[Task, ...]:
-        """A classic checkpoint where only V2 ones stay.
+def _of_checkpoint(snapshot: Snapshot, *, as_of_ms: int) -> tuple[str, ...]:
+    """Warnings about what a classic checkpoint of a snapshot will lack."""
+    from iceberg_cli.delta.spec.checkpoint_columns import left_out_warnings, partition_warnings
 
-        A reader that does not know the others would take the log for one that begins after a gap; in this one it finds
-        the protocol, and that the table is not for it.
-        """
-        if {checkpoint.kind for checkpoint in _staying(listing.checkpoints, kept)} != {V2}:
-            return ()
-        self.warnings += self._of_checkpoint(self._log.snapshot(kept))
-        return (checkpoint_task(kept),)
-
-    def _of_checkpoint(self, snapshot: Snapshot) -> tuple[str, ...]:
-        """Warnings about what a classic checkpoint of this snapshot will lack."""
-        from iceberg_cli.delta.spec.checkpoint_columns import left_out_warnings, partition_warnings
-
-        state = checkpoint_state(snapshot, as_of_ms=self._as_of_ms)
-        return (*left_out_warnings(snapshot.unknown), *partition_warnings(state))
+    state = checkpoint_state(snapshot, as_of_ms=as_of_ms)
+    return (*left_out_warnings(snapshot.unknown), *partition_warnings(state))
 
 
 def checkpoint_task(version: int) -> Task:
@@ -153,10 +179,6 @@ def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> tuple[bytes
     (version,) = task.inputs
     made = checkpoint_writer(checkpoint_state(log.snapshot(int(version)), as_of_ms=as_of_ms))
     return made.classic()[0], made.columns.warnings
-
-
-def _staying(checkpoints: Sequence[Checkpoint], kept: int) -> list[Checkpoint]:
-    return [checkpoint for checkpoint in checkpoints if checkpoint.version >= kept]
 
 
 def newest_version_at(log: DeltaLog, listing: Listing, snapshot: Snapshot, time_ms: int) -> int | None:

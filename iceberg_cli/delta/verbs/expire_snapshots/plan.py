@@ -38,13 +38,13 @@ from iceberg_cli.delta.spec.log import Listing
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots import vacuum
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
-    LogCleanup,
     checkpoint_bytes,
     newest_version_at,
+    plan_log_cleanup,
 )
 from iceberg_cli.delta.verbs.expire_snapshots.policy import LITE, VERB_NAME, ExpireSnapshots
 from iceberg_cli.delta.verbs.expire_snapshots.retention import (
-    Retention,
+    VacuumRetention,
     dated_ahead,
     options_of,
     retention_of,
@@ -103,7 +103,7 @@ class ExpireSnapshotsVerb(Verb):
         only = None if within is None else within.removals
         decision, info = _classify(table, policy, retention, only)
         nested = NestedFiles(table.nested_tables())
-        log = LogCleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
+        log = plan_log_cleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
         rows = pa.concat_tables(
             [
                 _removals(pa.concat_tables(nested.left_out([decision.files])), START_STEP),
@@ -146,7 +146,7 @@ def _build(table: DeltaTable, _step: Step, paths: Mapping[Task, str]) -> Mapping
 
 
 def _classify(
-    table: DeltaTable, policy: ExpireSnapshots, retention: Retention, only: Removals | None
+    table: DeltaTable, policy: ExpireSnapshots, retention: VacuumRetention, only: Removals | None
 ) -> tuple[vacuum.VacuumDecision, dict[str, int]]:
     """Which files outside the log go, and what the next VACUUM in lite mode should know."""
     log, snapshot, root = table.log, table.snapshot, table.root
@@ -176,7 +176,7 @@ def _classify(
 
 
 def _unproved(
-    table: DeltaTable, policy: ExpireSnapshots, retention: Retention, decision: vacuum.VacuumDecision
+    table: DeltaTable, policy: ExpireSnapshots, retention: VacuumRetention, decision: vacuum.VacuumDecision
 ) -> tuple[str, ...]:
     """A warning where files go that may have been removed after the cut-off, by commits that are gone."""
     chosen_ms, promised_ms = retention.retention_ms.value, retention.table_retention_ms
@@ -213,7 +213,7 @@ def _as_shown(files: pa.Table, only: Removals) -> pa.Table:
     return shown.filter(pc.is_in(shown["path"], value_set=files["path"].combine_chunks()))
 
 
-def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa.Table, dict[str, int]]:
+def _named_in_log(table: DeltaTable, retention: VacuumRetention) -> tuple[pa.Table, pa.Table, dict[str, int]]:
     """The files that are there of those which old commits removed, when they did, and the newest of these commits."""
     log, root = table.log, table.root
     listing = log.listing()
@@ -234,7 +234,7 @@ def _named_in_log(table: DeltaTable, retention: Retention) -> tuple[pa.Table, pa
     return looked_up(table.storage, inside), vacuum.removed_files(actions.removes, root=root), info
 
 
-def _expired_to(table: DeltaTable, listing: Listing, retention: Retention) -> int | None:
+def _expired_to(table: DeltaTable, listing: Listing, retention: VacuumRetention) -> int | None:
     """The newest commit before the cut-off; None where there is none.
 
     What a young commit removed stays, and must be looked at again: the next VACUUM in lite mode begins after this one.
@@ -245,7 +245,7 @@ def _expired_to(table: DeltaTable, listing: Listing, retention: Retention) -> in
     return min(found, old[-1].version) if found is not None and old else None
 
 
-def _info_of_all(table: DeltaTable, retention: Retention) -> dict[str, int]:
+def _info_of_all(table: DeltaTable, retention: VacuumRetention) -> dict[str, int]:
     """What a VACUUM that lists everything lets the next one in lite mode know, where one before it left a record.
 
     Delta Spark forgets the record: without the oldest commit it refuses lite mode from then on.
@@ -342,7 +342,7 @@ def _reason(decision: vacuum.VacuumDecision, rule: str) -> str:
 def _steps(
     removals: Removals,
     policy: ExpireSnapshots,
-    retention: Retention,
+    retention: VacuumRetention,
     tasks: tuple[Task, ...],
     *,
     info: Mapping[str, int],
@@ -365,7 +365,9 @@ def _steps(
     return tuple(steps)
 
 
-def _start(policy: ExpireSnapshots, retention: Retention, *, files: int, size_bytes: int) -> dict[str, Any]:
+def _start(
+    policy: ExpireSnapshots, retention: VacuumRetention, *, files: int, size_bytes: int
+) -> dict[str, Any]:
     """The commitInfo of VACUUM START, as Delta Spark has it."""
     parameters: dict[str, Any] = {
         "retentionCheckEnabled": not policy.unsafe_short_retention,

@@ -27,7 +27,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class VacuumRetention:
     """The cut-offs of one run and why they may not be used.
 
     Args:
@@ -65,7 +65,7 @@ def dated_ahead(snapshot: Snapshot, *, as_of_ms: int) -> tuple[str, ...]:
     return (warning,)
 
 
-def retention_of(metadata: Metadata, policy: ExpireSnapshots, *, as_of_ms: int) -> Retention:
+def retention_of(metadata: Metadata, policy: ExpireSnapshots, *, as_of_ms: int) -> VacuumRetention:
     """The policy with its gaps filled from table properties and the protocol's defaults.
 
     Raises:
@@ -92,7 +92,7 @@ def retention_of(metadata: Metadata, policy: ExpireSnapshots, *, as_of_ms: int) 
             f"are kept, so versions would go whose files are still there; {UNSAFE_OPTION} allows it"
         )
     cleaned = explicit or metadata.property_bool(CLEANUP_PROPERTY, default=True, unreadable=False)
-    return Retention(
+    return VacuumRetention(
         retention_ms=files,
         table_retention_ms=promised_ms,
         cut_ms=as_of_ms - files.value,
@@ -117,7 +117,7 @@ def _hours(length_ms: int) -> str:
     return f"{length_ms / _HOUR_MS:g} h"
 
 
-def options_of(retention: Retention, policy: ExpireSnapshots) -> dict[str, Option]:
+def options_of(retention: VacuumRetention, policy: ExpireSnapshots) -> dict[str, Option]:
     """What decided, and where it came from, as a plan shows it."""
     mode = Option(value=policy.mode, source="default" if policy.mode == FULL else "--mode")
     found = {

@@ -21,7 +21,7 @@ MAX_LONG = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class SnapshotRetention:
     """The retention of refs that set none of their own, and the snapshots that are named.
 
     `cutoff_ms`: snapshots with a timestamp at or after it are young. `by_age` is False when the operator
@@ -50,7 +50,7 @@ class Judgement:
     warnings: tuple[str, ...]
 
 
-def judge(metadata: TableMetadata, retention: Retention, *, as_of_ms: int) -> Judgement:
+def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: int) -> Judgement:
     """Apply a retention policy to a table.
 
     Args:
@@ -117,7 +117,7 @@ def _refs(metadata: TableMetadata) -> dict[str, SnapshotRef]:
 
 
 def _judge_refs(
-    metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: Retention, *, as_of_ms: int
+    metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: SnapshotRetention, *, as_of_ms: int
 ) -> tuple[list[Verdict], dict[str, SnapshotRef]]:
     """Step 2: the age of a ref is the age of the snapshot that it points to."""
     verdicts: list[Verdict] = []
@@ -164,7 +164,7 @@ def _judge_refs(
 
 
 def _kept_by_age(
-    metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: Retention, *, as_of_ms: int
+    metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: SnapshotRetention, *, as_of_ms: int
 ) -> dict[int, str]:
     """Steps 3 to 5: snapshot id -> why it is kept."""
     reasons: dict[int, str] = {}
@@ -190,7 +190,7 @@ def _kept_by_age(
 
 
 def _walk(
-    metadata: TableMetadata, name: str, ref: SnapshotRef, retention: Retention, *, as_of_ms: int
+    metadata: TableMetadata, name: str, ref: SnapshotRef, retention: SnapshotRetention, *, as_of_ms: int
 ) -> Iterator[tuple[int, str]]:
     """Step 4: the snapshots that one branch keeps. It ends at the first that fails; it does not filter."""
     minimum = (
@@ -218,7 +218,7 @@ def _head_reason(name: str, ref: SnapshotRef) -> str:
     return f"kept: head of branch {name}" if ref.type == "branch" else f"kept: tag {name}"
 
 
-def _why_expired(snapshot: Snapshot, retention: Retention, *, as_of_ms: int) -> str:
+def _why_expired(snapshot: Snapshot, retention: SnapshotRetention, *, as_of_ms: int) -> str:
     if snapshot.snapshot_id in retention.snapshot_ids:
         return "expires: named by --snapshot-id"
     aged = old(as_of_ms - snapshot.timestamp_ms)

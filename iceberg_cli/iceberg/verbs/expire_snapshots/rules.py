@@ -25,7 +25,7 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DEFAULT_MIN_SNAPSHOTS_TO_KEEP,
     MAX_LONG,
     Judgement,
-    Retention,
+    SnapshotRetention,
     judge,
 )
 from iceberg_cli.plan.nearest import did_you_mean
@@ -36,7 +36,7 @@ _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
 
 
-def retention_of(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int) -> Retention:
+def retention_of(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int) -> SnapshotRetention:
     """The policy with table properties and documented defaults for options that are not given.
 
     Raises:
@@ -58,7 +58,7 @@ def retention_of(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: 
         minimum = _from_property(
             metadata, "history.expire.min-snapshots-to-keep", DEFAULT_MIN_SNAPSHOTS_TO_KEEP
         )
-    return Retention(
+    return SnapshotRetention(
         cutoff_ms=cutoff,
         min_snapshots_to_keep=minimum,
         max_ref_age_ms=_from_property(metadata, "history.expire.max-ref-age-ms", MAX_LONG),
@@ -190,7 +190,7 @@ def _lasting(policy: ExpireSnapshots, judgement: Judgement) -> tuple[str, ...]:
     return (f"the {kept} that only these snapshots reach stay for ever: {why}",)
 
 
-def _options(retention: Retention, policy: ExpireSnapshots) -> dict[str, Option]:
+def _options(retention: SnapshotRetention, policy: ExpireSnapshots) -> dict[str, Option]:
     return {
         "older_than_ms": retention.cutoff_ms,
         "retain_last": retention.min_snapshots_to_keep,
@@ -222,7 +222,7 @@ def _interlocks(metadata: TableMetadata, judgement: Judgement) -> tuple[str, ...
 
 def _warnings(
     metadata: TableMetadata,
-    retention: Retention,
+    retention: SnapshotRetention,
     policy: ExpireSnapshots,
     judgement: Judgement,
     *,
