@@ -368,10 +368,15 @@ class Table:
         return Plan(planned.plan, planned.build)
 
     def preflight(self, policy: Policy, *, as_of_ms: int | None = None) -> Preflight:
-        """What stands in the way of a verb, for a policy that has a `preflight`.
+        """What stands in the way of a verb: of `upgrade-v3`.
+
+        Args:
+            policy: of the verb and of the table's format.
+            as_of_ms: the "now" of every age; None: now.
 
         Raises:
-            UsageError: the policy is of the other format. CorruptFile: the table cannot be read.
+            UsageError: the policy is of the other format, or its verb has no preflight.
+            CorruptFile: the table cannot be read.
         """
         as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
@@ -412,6 +417,9 @@ class Table:
     def check_made_for(self, shown: Plan) -> None:
         """Refuse a plan that was made for a table of the other format, or by a clock that is wrong.
 
+        Args:
+            shown: the plan.
+
         Raises:
             Refused: it was.
         """
@@ -450,6 +458,8 @@ class Table:
         if plan.build is None:
             shown, plan = plan, self.replan(plan)
             refuse_additions(plan.additions_over(shown))
+        else:
+            self.check_made_for(plan)
         assert plan.build is not None
         planned = Planned(plan=plan.content, build=plan.build)
         verb = verbs_of(self._opened)[plan.verb]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from iceberg_cli.errors import UsageError
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.operation.retries import Retries
@@ -75,15 +76,18 @@ class Verb(Protocol):
         """
         ...
 
-    def preflight(self, table: Any, policy: Any, *, as_of_ms: int) -> Preflight:
+    def preflight(self, table: Any, policy: Any, *, as_of_ms: int) -> Preflight:  # noqa: ARG002 - the port's signature
         """What stands in the way of the verb, for one whose policy has a `preflight`.
 
         Args:
             table: see `plan`.
             policy: see `plan`.
             as_of_ms: see `plan`.
+
+        Raises:
+            UsageError: the verb has none.
         """
-        raise AssertionError(f"{self.name} has no preflight of {table} with {policy} as of {as_of_ms}")
+        raise UsageError(f"{self.name} has no preflight")
 
     def unconditional(self, table: Any) -> Build:  # noqa: ARG002 - the port's signature
         """What builds the tasks of unconditional steps, each of which says all that it takes."""

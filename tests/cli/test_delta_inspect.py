@@ -332,7 +332,7 @@ def test_a_summary_imports_nothing_of_checks_verbs_and_engines_that_it_does_not_
         "iceberg.inspect",
         "delta.verbs",
         "iceberg.verbs",
-        "cli.render.iceberg_summary",
+        "cli.render.iceberg",
     )
     assert not loaded & {f"iceberg_cli.{name}" for name in unwanted}
     assert not loaded & {

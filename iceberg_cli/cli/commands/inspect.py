@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -193,11 +194,8 @@ def _show_summary(run: Run, shown: Inspection) -> None:
 
         print_json(document)
     elif not run.quiet:
-        if shown.inspector.format == "iceberg":
-            from iceberg_cli.cli.render.iceberg_summary import show_summary
-        else:
-            from iceberg_cli.cli.render.delta import show_summary
-        show_summary(run.out, document)
+        render = import_module(f"iceberg_cli.cli.render.{shown.inspector.format}")
+        render.show_summary(run.out, document)
 
 
 def _show_rows(run: Run, shown: Inspection, output: str | None) -> None:
@@ -209,8 +207,5 @@ def _show_rows(run: Run, shown: Inspection, output: str | None) -> None:
     elif run.json:
         inspect_rows.print_document(run, rows, what, limit=limit)
     elif not run.quiet:
-        if rows.format == "iceberg":
-            from iceberg_cli.cli.render.iceberg_rows import show_rows
-        else:
-            from iceberg_cli.cli.render.delta import show_rows
-        inspect_rows.show(run, rows, what, show_rows, limit=limit)
+        render = import_module(f"iceberg_cli.cli.render.{rows.format}")
+        inspect_rows.show(run, rows, what, render.show_rows, limit=limit)

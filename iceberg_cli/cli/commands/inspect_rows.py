@@ -67,7 +67,7 @@ Show = Callable[..., None]
 def show(run: Run, shown: Rows, what: str, show_rows: Show, *, limit: int | None) -> None:
     """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens.
 
-    `show_rows` is that of `cli/render/iceberg_rows.py` or `cli/render/delta.py`.
+    `show_rows` is that of `cli/render/iceberg.py` or `cli/render/delta.py`.
     """
     most_rows = limit if limit is not None or run.verbose else _SHOWN_ROWS
     more = False
