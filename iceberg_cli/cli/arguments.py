@@ -101,7 +101,17 @@ def values_of(function: Callable[..., None], groups: Mapping[str, ArgumentGroup]
         for name, each in every.items()
     ]
     namespace = {"_function": staticmethod(function), "_groups": groups, "_own": tuple(own)}
-    return make_dataclass(function.__name__, described, bases=(Values,), namespace=namespace, kw_only=True)
+    # Nobody compares or prints one, and making the methods for that takes time at every start.
+    return make_dataclass(
+        function.__name__,
+        described,
+        bases=(Values,),
+        namespace=namespace,
+        kw_only=True,
+        eq=False,
+        repr=False,
+        match_args=False,
+    )
 
 
 def group_of(options: type, *, only: Collection[str] | None = None) -> ArgumentGroup:

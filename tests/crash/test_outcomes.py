@@ -388,9 +388,7 @@ def test_batches_grow_while_they_are_quick(scene: Scene, quick_ms: int, sizes: l
 
 def with_grace(scene: Scene, **values: object) -> Process:
     process = Process(world=scene.world, **values)  # type: ignore[arg-type]
-    process.policy = process.policy.__class__(
-        **{**process.policy.to_json(), "snapshot_ids": (), "grace_ms": DAY_MS}
-    )
+    process.policy = replace(process.policy, grace=DAY_MS)
     return process
 
 
