@@ -185,6 +185,11 @@ def test_times_and_sizes_are_texts_of_the_command_line_or_numbers(table: Path) -
     assert ic.iceberg.MergeDvs(target_size="64MiB") == ic.iceberg.MergeDvs(target_size=64 << 20)
     assert ic.delta.MergeDvs(target_size="2MiB").to_json()["target_size"] == 2 << 20
     assert ic.iceberg.ExpireSnapshots(snapshot_ids=[3, 1, 3]).snapshot_ids == (1, 3)
+    recipe = ("merge-dvs", "assign-row-ids")
+    for given in (["assign-row-ids", "merge-dvs"], "assign-row-ids,merge-dvs", recipe):
+        assert ic.iceberg.UpgradeV3(recipe=given).recipe == recipe
+    with pytest.raises(UsageError, match="--with takes"):
+        ic.iceberg.UpgradeV3(recipe=["rewrite"])
     for wrong in ({"older_than": "soon"}, {"older_than": "2999-01-01T00:00:00Z"}):
         with pytest.raises(UsageError, match="--older-than"):
             planned(table, **wrong)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Final, Self, TypeVar
 
@@ -313,6 +313,13 @@ class Selection(Kind):
         words = {part.strip() for part in given.split(",")} - {""}
         if not words:
             raise UsageError(f"{flag} takes {', '.join(self.values)}; it names none")
+        return self.take(words, flag)
+
+    def take(self, value: str | Iterable[str], flag: str) -> tuple[str, ...]:
+        """As `Kind`: words in any order, or a text."""
+        if isinstance(value, str):
+            return self.read(value, flag, now_ms=0)
+        words = set(value)
         if unknown := sorted(words - set(self.values)):
             raise UsageError(f"{flag} takes {', '.join(self.values)}, not {', '.join(unknown)}")
         return tuple(word for word in self.values if word in words)

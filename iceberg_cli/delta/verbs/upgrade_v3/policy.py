@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -16,7 +17,7 @@ class UpgradeV3(Policy):
 
     verb: ClassVar[str] = VERB_NAME
 
-    features: tuple[str, ...] = option(
+    features: Sequence[str] = option(
         Several(Text("NAME")),
         "Delta: a table feature by the protocol's name, such as deletionVectors or v2Checkpoint.",
         default=(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -29,7 +30,7 @@ class AssignRowIds(Policy):
         ),
     )
 
-    refs: tuple[str, ...] = option(
+    refs: Sequence[str] = option(
         Several(Text("NAME")), "This branch; default: main, then every other.", default=(), flag="--ref"
     )
     share_ids: bool = option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
@@ -43,7 +44,7 @@ class ExpireSnapshots(Policy):
         "Keep the newest N of each branch; default: history.expire.min-snapshots-to-keep, else 1.",
         elsewhere="--retention",
     )
-    snapshot_ids: tuple[int, ...] = option(
+    snapshot_ids: Sequence[int] = option(
         Several(Id(), ordered=True),
         "Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); "
         "with --older-than or --retain-last, both.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
@@ -34,7 +35,7 @@ class RewriteManifests(Policy):
         json_name="target_size_bytes",
         elsewhere="--part-size",
     )
-    spec_ids: tuple[int, ...] = option(
+    spec_ids: Sequence[int] = option(
         Several(Whole(least=None, metavar="ID"), ordered=True),
         "Only manifests of this partition spec; default: all.",
         default=(),
@@ -43,7 +44,7 @@ class RewriteManifests(Policy):
     content: str = option(
         Choice(("data", "deletes", "all")), "Only manifests of data or of deletes.", default="all"
     )
-    sort_by: tuple[str, ...] = option(
+    sort_by: Sequence[str] = option(
         Several(Text("FIELD")),
         "Sort by this partition field; default: all fields of the spec, in its order.",
         default=(),

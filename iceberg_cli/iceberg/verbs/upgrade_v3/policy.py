@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -45,7 +46,7 @@ class UpgradeV3(Policy):
         ),
     )
 
-    recipe: tuple[str, ...] = option(
+    recipe: Sequence[str] = option(
         Selection(RECIPE),
         "Do these too, each as a step of its own: repair-manifests before the upgrade, the others after it.",
         default=(),
