@@ -47,6 +47,11 @@ class IcebergCliError(Exception):
         self.next_step = next_step or self.default_next_step
 
     @property
+    def next(self) -> str:
+        """The next step, as the error's document calls it."""
+        return self.next_step
+
+    @property
     def general(self) -> bool:
         """Whether its next step is that of its class, which a caller that knows the operation may replace."""
         return self.next_step == self.default_next_step

@@ -98,6 +98,7 @@ def test_a_loaded_plan_does_no_more_than_it_lists(table: Path, tmp_path: Path) -
     with pytest.raises(StalePlan) as caught:
         ic.open_table(str(table)).apply(ic.Plan.load(str(path)))
     assert (caught.value.exit_code, caught.value.state) == (11, "Nothing was changed.")
+    assert caught.value.next == "Plan again and look at it."
     assert any(name in caught.value.message for name in more) or "snapshot" in caught.value.message
     assert files(table) == before
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from iceberg_cli.delta.spec.actions import Metadata, Protocol
 from iceberg_cli.delta.spec.features import check_readable, reader_features, unwritable, writer_features
+from iceberg_cli.delta.spec.in_commit_timestamps import has_in_commit_timestamps, in_commit_since
 from iceberg_cli.delta.spec.log import Listing, listing_of, segment
 from iceberg_cli.delta.spec.paths import dv_path, physical, physical_column, z85_decode, z85_encode
 from iceberg_cli.delta.spec.protocol import interval, interval_ms
@@ -397,3 +398,24 @@ def test_what_a_flag_counts_as_that_is_neither_true_nor_false_is_said_by_who_rea
     metadata = Metadata.from_json(a_metadata(configuration={"b": "yes"})["metaData"])
     for unreadable in (True, False):
         assert metadata.property_bool("b", default=not unreadable, unreadable=unreadable) is unreadable
+
+
+@pytest.mark.parametrize(
+    ("features", "properties", "enabled"),
+    [
+        (["inCommitTimestamp"], {"delta.enableInCommitTimestamps": "true"}, True),
+        (["inCommitTimestamp"], {"delta.enableInCommitTimestamps": "false"}, False),
+        (["inCommitTimestamp"], {"delta.enableInCommitTimestamps": "perhaps"}, False),
+        (["inCommitTimestamp"], {}, False),
+        ([], {"delta.enableInCommitTimestamps": "true"}, False),
+    ],
+)
+def test_commits_tell_their_time_where_feature_and_property_say_so(
+    features: list[str], properties: dict[str, str], enabled: bool
+) -> None:
+    protocol = Protocol.from_json(a_protocol(1, 7, writer_features=features)["protocol"])
+    metadata = Metadata.from_json(a_metadata(configuration=properties)["metaData"])
+    assert has_in_commit_timestamps(protocol, metadata) is enabled
+    since = {**properties, "delta.inCommitTimestampEnablementVersion": "4"}
+    metadata = Metadata.from_json(a_metadata(configuration=since)["metaData"])
+    assert in_commit_since(protocol, metadata) == (4 if enabled else None)

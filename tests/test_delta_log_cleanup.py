@@ -24,7 +24,8 @@ from iceberg_cli.delta.spec.checkpoint_writing import (
     sidecar_name,
     top_level_name,
 )
-from iceberg_cli.delta.spec.log_cleanup import cut_off_ms, newest_commit_at
+from iceberg_cli.delta.spec.in_commit_timestamps import newest_version_at
+from iceberg_cli.delta.spec.log_cleanup import cut_off_ms
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
@@ -368,7 +369,7 @@ def test_commits_before_the_one_that_enabled_them_go_by_their_files() -> None:
     timestamp_of = {3: 1_000, 4: 1_010, 5: 1_020}
 
     def at(time_ms: int) -> int | None:
-        return newest_commit_at(times, time_ms, in_commit_from=3, timestamp_of=timestamp_of.__getitem__)
+        return newest_version_at(times, time_ms, since=3, timestamp_of=timestamp_of.__getitem__)
 
     assert [at(time_ms) for time_ms in (-1, 0, 15, 500, 999, 1_000, 1_019, 1_020, 9_999)] == [
         None, 0, 1, 2, 2, 3, 4, 5, 5,

@@ -17,6 +17,12 @@ from iceberg_cli.delta.spec.actions import Actions, combine
 from iceberg_cli.delta.spec.checkpoint import CheckpointPart, read_part, sidecar_path
 from iceberg_cli.delta.spec.checksum import in_commit_timestamp_in
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
+from iceberg_cli.delta.spec.in_commit_timestamps import (
+    has_in_commit_timestamps,
+    in_commit_since,
+    in_commit_timestamp,
+    newest_version_at,
+)
 from iceberg_cli.delta.spec.irregularities import CLASH
 from iceberg_cli.delta.spec.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint, read_hint
@@ -34,8 +40,6 @@ from iceberg_cli.delta.spec.replay import reconcile
 from iceberg_cli.delta.spec.snapshot import (
     Snapshot,
     as_actions,
-    has_in_commit_timestamps,
-    in_commit_timestamp,
     snapshot_of,
 )
 from iceberg_cli.engines import Engine, OnEvent, Source
@@ -45,8 +49,6 @@ from iceberg_cli.storage import Storage
 T = TypeVar("T")
 
 _COMMIT_BATCH_BYTES: Final = 4 << 20  # parsed JSON takes ten times as much memory
-_ENABLED_AT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
-_ENABLED_AT_MS: Final = "delta.inCommitTimestampEnablementTimestamp"
 
 
 class _GoneError(Exception):
@@ -118,7 +120,7 @@ class DeltaLog:
         for again in (True, False):
             listing = self._some()
             try:
-                target = version if at_ms is None else self._version_at(listing, at_ms)
+                target = version if at_ms is None else self._version_then(listing, at_ms)
                 return self._replay(listing, segment(listing, self.folder, target), None)
             except _GoneError as gone:
                 self._refuse_gone(gone, again=again)
@@ -310,43 +312,48 @@ class DeltaLog:
         )
         return [part for parts in _all_there(parsed) for part in parts]
 
-    def _version_at(self, listing: Listing, at_ms: int) -> int:
-        """The newest version that was there at a time.
-
-        Spec: "Recommendations for Readers of Tables with In-Commit Timestamps".
-        """
-        times = listing.commit_times_ms()
+    def _version_then(self, listing: Listing, at_ms: int) -> int:
         newest = self._replay(listing, segment(listing, self.folder), None)
-        since = listing.latest + 1
-        if has_in_commit_timestamps(newest.protocol, newest.metadata):
-            since = newest.metadata.property_int(_ENABLED_AT_VERSION, 0)
-            since_ms = newest.metadata.property_int(_ENABLED_AT_MS, 0)
-            if at_ms >= since_ms:
-                found = self._last_in_commit(listing, since, at_ms)
-                if found is not None:
-                    return found
-        before = [version for version, time_ms in times.items() if version < since and time_ms <= at_ms]
-        if not before:
+        found = self._version_at(newest, at_ms, listing)
+        if found is None:
             raise UsageError(f"Cannot read {self.root} as of {at_ms} ms: its log has no version as old")
-        return max(before)
+        return found
 
-    def _last_in_commit(self, listing: Listing, since: int, at_ms: int) -> int | None:
-        """The newest version from `since` on whose in-commit timestamp is not after a time; they only grow."""
-        commits = [file for file in listing.commits if file.version >= since]
-        low, high = 0, len(commits)
-        while low < high:
-            middle = (low + high) // 2
-            file = commits[middle]
-            time_ms = in_commit_timestamp(self._read_commits([file]), file.version)
+    def version_at(self, snapshot: Snapshot, at_ms: int, *, listing: Listing) -> int | None:
+        """The newest version of a listed log at or before a point in time; None where all are younger.
+
+        Args:
+            snapshot: by whose properties commits tell their time; no version after it is looked at.
+            at_ms: the point in time.
+            listing: of the log.
+
+        Raises:
+            CorruptFile: a commit is gone or damaged, or does not tell its time where all should.
+        """
+        try:
+            return self._version_at(snapshot, at_ms, listing)
+        except _GoneError as gone:
+            raise CorruptFile(gone.path, None, "the commit was listed and is gone") from None
+
+    def _version_at(self, snapshot: Snapshot, at_ms: int, listing: Listing) -> int | None:
+        commits = {file.version: file for file in listing.commits}
+
+        def timestamp_of(version: int) -> int:
+            file = commits[version]
+            time_ms = in_commit_timestamp(self._read_commits([file]), version)
             if time_ms is None:
                 raise CorruptFile(
                     file.path, "commitInfo.inCommitTimestamp", "it is missing, and the table has these"
                 )
-            if time_ms <= at_ms:
-                low = middle + 1
-            else:
-                high = middle
-        return commits[low - 1].version if low else None
+            return time_ms
+
+        times = listing.commit_times_ms().items()
+        return newest_version_at(
+            {version: time_ms for version, time_ms in times if version <= snapshot.version},
+            at_ms,
+            since=in_commit_since(snapshot.protocol, snapshot.metadata),
+            timestamp_of=timestamp_of,
+        )
 
 
 def _continues(listing: Listing, snapshot: Snapshot) -> bool:

@@ -15,13 +15,13 @@ from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.delta.inspect.files import one_array
 from iceberg_cli.delta.inspect.summary import hint_problem
 from iceberg_cli.delta.spec.actions import Actions, Metadata, dv_ids
+from iceberg_cli.delta.spec.in_commit_timestamps import SINCE_VERSION, in_commit_since
 from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint
 from iceberg_cli.delta.spec.log import Listing, LogFile
 from iceberg_cli.delta.spec.retention_properties import TRANSACTIONS_PROPERTY
-from iceberg_cli.delta.spec.snapshot import Snapshot, has_in_commit_timestamps
+from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import InvalidMetadata
 
-_ENABLED_AT: Final = "delta.inCommitTimestampEnablementVersion"
 _NUMBERS: Final = ("size", "modificationTime", "baseRowId", "defaultRowCommitVersion")
 _EXAMPLES: Final = 3
 _NO_NUMBER: Final = -(2**63)
@@ -62,12 +62,12 @@ def check_times(actions: Actions, files: Sequence[LogFile], snapshot: Snapshot, 
         snapshot: of the last one.
         findings: takes them.
     """
-    if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata):
-        return
     try:
-        since = snapshot.metadata.property_int(_ENABLED_AT, 0)
+        since = in_commit_since(snapshot.protocol, snapshot.metadata)
     except InvalidMetadata as error:
-        findings.add("property-unreadable", _ENABLED_AT, error.message)
+        findings.add("property-unreadable", SINCE_VERSION, error.message)
+        return
+    if since is None:
         return
     infos = dict(actions.commit_infos)
     before: int | None = None

@@ -24,12 +24,11 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.commit.draft import CommitDraft
 from iceberg_cli.delta.spec.actions import ADD, REMOVE, Metadata, Protocol
 from iceberg_cli.delta.spec.encoding import file_lines
-from iceberg_cli.delta.spec.snapshot import Snapshot, has_in_commit_timestamps
+from iceberg_cli.delta.spec.in_commit_timestamps import SINCE_TIME, SINCE_VERSION, has_in_commit_timestamps
+from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import Refused
 from iceberg_cli.plan.plan import Change, StagedFile, Task
 
-_SINCE_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
-_SINCE_TIME: Final = "delta.inCommitTimestampEnablementTimestamp"
 # As Delta Spark orders them; row tracking's domain, which depends on the adds, comes last.
 _BEFORE_FILES: Final = ("metaData", "protocol", "txn")
 _AFTER_FILES: Final = ("domainMetadata",)
@@ -143,7 +142,7 @@ def _in_commit_time(
         return None
     value = max(timestamp_ms, snapshot.timestamp_ms + 1)
     if not has_in_commit_timestamps(snapshot.protocol, snapshot.metadata):
-        since = {_SINCE_VERSION: str(version), _SINCE_TIME: str(value)}
+        since = {SINCE_VERSION: str(version), SINCE_TIME: str(value)}
         stated = metadata or actions.setdefault("metaData", [after.to_json()])
         stated[-1]["configuration"] = {**after.to_json()["configuration"], **since}
     return value

@@ -14,6 +14,7 @@ import numpy as np
 
 from iceberg_cli.delta.spec.actions import Actions, Json
 from iceberg_cli.delta.spec.features import READER_FEATURES, WRITER_FEATURES, reader_features, writer_features
+from iceberg_cli.delta.spec.in_commit_timestamps import ENABLED as IN_COMMIT_TIMESTAMPS
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.spec.row_ids import DOMAIN, high_water_mark
 from iceberg_cli.delta.spec.snapshot import Snapshot
@@ -43,7 +44,7 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "deletionVectors": "delta.enableDeletionVectors",
     "icebergCompatV1": "delta.enableIcebergCompatV1",
     "icebergCompatV2": "delta.enableIcebergCompatV2",
-    "inCommitTimestamp": "delta.enableInCommitTimestamps",
+    "inCommitTimestamp": IN_COMMIT_TIMESTAMPS,
     "rowTracking": "delta.enableRowTracking",
     "typeWidening": "delta.enableTypeWidening",
     "typeWidening-preview": "delta.enableTypeWidening",

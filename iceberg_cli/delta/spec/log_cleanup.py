@@ -14,8 +14,7 @@ their own that begins only when the checkpoints that name them are gone.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -34,30 +33,6 @@ _Row: TypeAlias = tuple[str, str, int | None, str]
 def cut_off_ms(as_of_ms: int, retention_ms: int) -> int:
     """The midnight, UTC, at or before the point in time from which on the log is kept."""
     return (as_of_ms - retention_ms) // DAY_MS * DAY_MS
-
-
-def newest_commit_at(
-    times_ms: Mapping[int, int],
-    time_ms: int,
-    *,
-    in_commit_from: int | None,
-    timestamp_of: Callable[[int], int],
-) -> int | None:
-    """The newest version at or before a point in time; None where all are younger.
-
-    Args:
-        times_ms: the time of each version by its file, growing with the versions; see `Listing.commit_times_ms`.
-        time_ms: the point in time.
-        in_commit_from: the version from which on commits tell their own time; None: none does.
-        timestamp_of: the in-commit timestamp of a version, asked for some log2(n) of them, for they only grow.
-    """
-    if in_commit_from is not None:
-        telling = sorted(version for version in times_ms if version >= in_commit_from)
-        times_ms = {version: written for version, written in times_ms.items() if version < in_commit_from}
-        old = bisect_right(telling, time_ms, key=timestamp_of)
-        if old:
-            return telling[old - 1]
-    return max((version for version, written in times_ms.items() if written <= time_ms), default=None)
 
 
 def kept_checkpoints(listing: Listing, cutoff_version: int) -> list[int]:

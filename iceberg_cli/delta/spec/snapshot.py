@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.delta.spec.actions import Actions, Int64s, Json, Metadata, Protocol
-from iceberg_cli.delta.spec.features import check_readable, supports
+from iceberg_cli.delta.spec.features import check_readable
+from iceberg_cli.delta.spec.in_commit_timestamps import has_in_commit_timestamps, in_commit_timestamp
 from iceberg_cli.delta.spec.irregularities import Irregularity
 from iceberg_cli.delta.spec.log import Segment
 from iceberg_cli.errors import CorruptFile
-
-IN_COMMIT_TIMESTAMPS: Final = "delta.enableInCommitTimestamps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,18 +111,3 @@ def as_actions(snapshot: Snapshot) -> Actions:
         unknown=snapshot.unknown,
         irregular=snapshot.irregular,
     )
-
-
-def has_in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether commits say their own time."""
-    return supports(protocol, "inCommitTimestamp") and metadata.property_bool(
-        IN_COMMIT_TIMESTAMPS, default=False, unreadable=False
-    )
-
-
-def in_commit_timestamp(actions: Actions, version: int) -> int | None:
-    """The in-commit timestamp of a version in milliseconds, None where no commit info says it."""
-    for number, info in reversed(actions.commit_infos):
-        if number == version and type(value := info.get("inCommitTimestamp")) is int:
-            return value
-    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 import pyarrow as pa
 
@@ -19,15 +18,12 @@ from iceberg_cli.delta.spec.log_cleanup import (
     expired_files,
     kept_checkpoints,
     new_checkpoint_frees_more,
-    newest_commit_at,
     protected,
 )
-from iceberg_cli.delta.spec.snapshot import Snapshot, has_in_commit_timestamps, in_commit_timestamp
+from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.plan.plan import Task, Verdict
 from iceberg_cli.plan.text import iso
-
-_IN_COMMIT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +73,7 @@ def plan_log_cleanup(
             why="delta.enableExpiredLogCleanup is false, and --log-retention was not given"
         )
     listing = log.listing()
-    cutoff = newest_version_at(log, listing, snapshot, cut_ms)
+    cutoff = log.version_at(snapshot, cut_ms, listing=listing)
     if cutoff is None:
         return LogCleanupDecision(why=f"no commit is at or before {iso(cut_ms)}")
     kept, warnings = _newest_readable(log, listing, cutoff)
@@ -179,29 +175,3 @@ def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> tuple[bytes
     (version,) = task.inputs
     made = checkpoint_writer(checkpoint_state(log.snapshot(int(version)), as_of_ms=as_of_ms))
     return made.classic()[0], made.columns.warnings
-
-
-def newest_version_at(log: DeltaLog, listing: Listing, snapshot: Snapshot, time_ms: int) -> int | None:
-    """The newest commit in the log at or before a point in time, by in-commit timestamps where these are enabled.
-
-    Raises:
-        CorruptFile: a commit does not tell its time where all should.
-    """
-    metadata = snapshot.metadata
-    in_commit_from = None
-    if has_in_commit_timestamps(snapshot.protocol, metadata):
-        in_commit_from = metadata.property_int(_IN_COMMIT_VERSION, 0)
-
-    def timestamp_of(version: int) -> int:
-        time_ms = in_commit_timestamp(log.commits(version, version, listing=listing), version)
-        if time_ms is None:
-            path = f"{log.folder}/{version:020}.json"
-            raise CorruptFile(path, "commitInfo.inCommitTimestamp", "it is missing, and the table has these")
-        return time_ms
-
-    times = {
-        version: written_ms
-        for version, written_ms in listing.commit_times_ms().items()
-        if version <= snapshot.version
-    }
-    return newest_commit_at(times, time_ms, in_commit_from=in_commit_from, timestamp_of=timestamp_of)

@@ -39,7 +39,6 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots import vacuum
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
     checkpoint_bytes,
-    newest_version_at,
     plan_log_cleanup,
 )
 from iceberg_cli.delta.verbs.expire_snapshots.policy import LITE, VERB_NAME, ExpireSnapshots
@@ -241,7 +240,7 @@ def _expired_to(table: DeltaTable, listing: Listing, retention: VacuumRetention)
     """
     young = young_commits(listing, cut_ms=retention.cut_ms)
     old = listing.commits[: len(listing.commits) - len(young)]
-    found = newest_version_at(table.log, listing, table.snapshot, retention.cut_ms)
+    found = table.log.version_at(table.snapshot, retention.cut_ms, listing=listing)
     return min(found, old[-1].version) if found is not None and old else None
 
 

@@ -22,9 +22,10 @@ from iceberg_cli.delta.spec.checkpoint_writing import PART_SIZE, V2_FEATURE
 from iceberg_cli.delta.spec.checksum import may_write, version_checksum
 from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.features import supports
+from iceberg_cli.delta.spec.in_commit_timestamps import in_commit_timestamp
 from iceberg_cli.delta.spec.irregularities import clash_of
 from iceberg_cli.delta.spec.log import Listing
-from iceberg_cli.delta.spec.snapshot import Snapshot, in_commit_timestamp
+from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead
 from iceberg_cli.delta.verbs.rewrite_manifests import checkpoint as checkpoints

@@ -30,6 +30,7 @@ from iceberg_cli.delta.spec.features import (
     unread_features,
     writer_features,
 )
+from iceberg_cli.delta.spec.in_commit_timestamps import ENABLED as IN_COMMIT_TIMESTAMPS
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.spec.row_ids import ENABLED as ROW_TRACKING_ENABLED
 from iceberg_cli.errors import UsageError
@@ -40,7 +41,7 @@ _DECLARED: Final[Mapping[str, str]] = {}
 OFFERED: Final[Mapping[str, Mapping[str, str]]] = {
     "deletionVectors": {"delta.enableDeletionVectors": "true"},
     "v2Checkpoint": {"delta.checkpointPolicy": "v2"},
-    "inCommitTimestamp": {"delta.enableInCommitTimestamps": "true"},
+    "inCommitTimestamp": {IN_COMMIT_TIMESTAMPS: "true"},
     "changeDataFeed": {"delta.enableChangeDataFeed": "true"},
     "typeWidening": {"delta.enableTypeWidening": "true"},
     "rowTracking": _DECLARED,
