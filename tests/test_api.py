@@ -144,6 +144,8 @@ def test_rows_are_columns_or_a_document(table: Path) -> None:
     assert opened.inspect(as_of_ms=AS_OF_MS).to_json() == summary
     with pytest.raises(UsageError, match="no rows"):
         opened.inspect().to_arrow()
+    with pytest.raises(UsageError, match="'file' cannot be inspected"):
+        opened.inspect("file")
     with pytest.raises(UsageError, match="about Delta tables"):
         opened.inspect("protocol")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.nearest import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +72,19 @@ class StateSelector(NamedTuple):
         return [option for option, value in zip(spelled, self, strict=True) if value is not None]
 
 
+def check_what(what: str) -> None:
+    """Refuse what no format has.
+
+    Raises:
+        UsageError: naming what may be meant.
+    """
+    if what not in WHAT:
+        raise UsageError(
+            f"{what!r} cannot be inspected.{did_you_mean(what, WHAT)}",
+            next_step=f"WHAT is one of: {', '.join(WHAT)}.",
+        )
+
+
 def check_iceberg(what: str, named: StateSelector) -> None:
     """Refuse arguments that have no meaning for an Iceberg table.
 
@@ -128,7 +142,7 @@ def inspector_of(
 
     Args:
         table: loaded.
-        what: of `what_of` its format, or `check`.
+        what: of `what_of` its format.
         state: which of its states.
         recount: whether the summary is to count what no list tells.
         as_of_ms: the "now" of every age.
@@ -136,6 +150,7 @@ def inspector_of(
     Raises:
         UsageError: an argument has no meaning for it, or the table has no such state.
     """
+    check_what(what)
     if table.format == "iceberg":
         check_iceberg(what, state)
         from iceberg_cli.iceberg.inspect.inspector import TableInspector

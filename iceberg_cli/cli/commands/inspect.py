@@ -10,8 +10,7 @@ import typer
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.values import integer, positive
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.formats.inspection import WHAT
-from iceberg_cli.plan.nearest import did_you_mean
+from iceberg_cli.formats.inspection import WHAT, check_what
 from iceberg_cli.plan.text import time_ms
 
 if TYPE_CHECKING:
@@ -89,11 +88,7 @@ def register(app: typer.Typer) -> None:
         partitions or row-ids, and rows have the fields of the log's actions.
         With --check it is findings: what in the table breaks which rule of the specification, and what to do.
         """
-        if what not in WHAT:
-            raise UsageError(
-                f"{what!r} cannot be inspected.{did_you_mean(what, WHAT)}",
-                next_step=f"WHAT is one of: {', '.join(WHAT)}.",
-            )
+        check_what(what)
         _refuse_beside_check(
             what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
         )
