@@ -64,8 +64,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from iceberg_cli.version import DISTRIBUTION, __version__
-
 if TYPE_CHECKING:
     from iceberg_cli import delta, errors, iceberg
     from iceberg_cli.api import Plan, Table, new_runtime, open_table
@@ -84,6 +82,8 @@ __all__ = [
     "open_table",
 ]
 
+DISTRIBUTION = "iceberg-table-maintenance"
+__version__ = "0.1.0"
 _MODULE_OF = {
     **dict.fromkeys(("Plan", "Table", "new_runtime", "open_table"), "iceberg_cli.api"),
     "Report": "iceberg_cli.plan.report",

@@ -9,6 +9,7 @@ from importlib import import_module
 
 import typer
 
+from iceberg_cli import DISTRIBUTION, __version__
 from iceberg_cli.cli import stopping, subject
 from iceberg_cli.cli.context import leave_with
 from iceberg_cli.cli.help_texts import epilog
@@ -16,7 +17,6 @@ from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 from iceberg_cli.formats.verbs import VERB_NAMES
-from iceberg_cli.version import DISTRIBUTION, __version__
 
 EXIT_CODES = {
     0: "done, nothing to do, or nothing that applies to the table: go on",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli import __version__
 from iceberg_cli.delta.commit.bind import CommitSummary, LogCommit, bind
 from iceberg_cli.delta.commit.draft import CommitDraft
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
@@ -45,7 +46,6 @@ from iceberg_cli.paths import Roots
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.version import __version__
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.reachability import DeltaReachability, IcebergReachability

@@ -20,13 +20,13 @@ from importlib.resources.abc import Traversable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from iceberg_cli import __version__
 from iceberg_cli.engines.selection import SUBMITTED, EngineChoice, active_session, is_connect
 from iceberg_cli.engines.spark.session import Session, cause_of, translated
 from iceberg_cli.errors import BackendUnavailable, UsageError, how_to_install
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
-from iceberg_cli.version import __version__
 
 _NEEDED = ("isal", "mmh3", "numpy", "pyarrow", "pyroaring")
 _NEEDED_FOR = dict.fromkeys(("s3", "s3a", "s3n"), frozenset({"s3fs"}))

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from iceberg_cli import __version__
 from iceberg_cli.encoding.deletion_vector import DeletionVector, Positions, decode, encode, unproven
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.spec.puffin import (
@@ -25,7 +26,6 @@ from iceberg_cli.iceberg.spec.puffin import (
     read_footer,
     write,
 )
-from iceberg_cli.version import __version__
 
 _VECTORS_AT_ONCE: Final = 256
 CREATED_BY: Final = {"created-by": f"iceberg-cli {__version__}"}
