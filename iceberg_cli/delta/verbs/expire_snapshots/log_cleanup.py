@@ -96,9 +96,9 @@ def plan_log_cleanup(
     # A reader that does not know V2 checkpoints would take the log for one that begins after a gap; in a classic one it
     # finds the protocol, and that the table is not for it.
     if written is None and expired.num_rows and {each.kind for each in staying} == {V2}:
-        lacking = _of_checkpoint(log.snapshot(kept), as_of_ms=as_of_ms)
-        written = _WrittenCheckpoint(task=checkpoint_task(kept), warnings=lacking)
-        warnings += lacking
+        own_warnings = _of_checkpoint(log.snapshot(kept), as_of_ms=as_of_ms)
+        written = _WrittenCheckpoint(task=checkpoint_task(kept), warnings=own_warnings)
+        warnings += own_warnings
     return LogCleanupDecision(
         why=f"checkpoint {kept} is the newest at or before version {cutoff}, that of {iso(cut_ms)}",
         kept_version=kept,
