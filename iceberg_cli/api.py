@@ -327,18 +327,9 @@ class Table:
         Raises:
             UsageError: see `inspect`. CorruptFile: the metadata itself cannot be read.
         """
-        from iceberg_cli.plan.findings import ERROR, UNANSWERED
-
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
         inspector = inspector_of(self._opened, "summary", state, recount=False, as_of_ms=_or_now(as_of_ms))
-        result = checked(inspector, one_snapshot=bool(state.given()), deep=deep, now_ms=_now_ms())
-        document = {**inspector.header("check"), **result.to_json()}
-        return CheckedTable(
-            document=document,
-            warnings=Inspection("check", inspector).warnings,
-            errors=document["counts"][ERROR],
-            unanswered=result.findings.totals.get(UNANSWERED, 0),
-        )
+        return checked(inspector, one_snapshot=bool(state.given()), deep=deep, now_ms=_now_ms())
 
     def notices(self) -> list[str]:
         """What was noticed in reading and is in no plan, each once."""

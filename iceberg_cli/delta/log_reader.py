@@ -120,7 +120,7 @@ class DeltaLog:
         for again in (True, False):
             listing = self._some()
             try:
-                target = version if at_ms is None else self._version_then(listing, at_ms)
+                target = version if at_ms is None else self._version_as_of(listing, at_ms)
                 return self._replay(listing, segment(listing, self.folder, target), None)
             except _GoneError as gone:
                 self._refuse_gone(gone, again=again)
@@ -312,7 +312,8 @@ class DeltaLog:
         )
         return [part for parts in _all_there(parsed) for part in parts]
 
-    def _version_then(self, listing: Listing, at_ms: int) -> int:
+    def _version_as_of(self, listing: Listing, at_ms: int) -> int:
+        """The newest version at or before a time; UsageError where all are younger."""
         newest = self._replay(listing, segment(listing, self.folder), None)
         found = self._version_at(newest, at_ms, listing)
         if found is None:

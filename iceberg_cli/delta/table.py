@@ -29,8 +29,7 @@ from iceberg_cli.delta.ownership import (
 )
 from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.features import supports, write_refusal
-from iceberg_cli.delta.spec.in_commit_timestamps import ENABLED as IN_COMMIT_TIMESTAMPS
-from iceberg_cli.delta.spec.in_commit_timestamps import has_in_commit_timestamps
+from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from iceberg_cli.delta.spec.irregularities import clash_of
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.workspace import DeltaWorkspace

@@ -169,7 +169,7 @@ def inspector_of(
 
 def checked(
     inspector: TableInspector | DeltaTableInspector, *, one_snapshot: bool, deep: bool, now_ms: int
-) -> CheckResult | DeltaCheckResult:
+) -> CheckedTable:
     """The findings of a check of an inspected table.
 
     Args:
@@ -178,6 +178,21 @@ def checked(
         deep: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.
         now_ms: the time.
     """
+    from iceberg_cli.plan.findings import ERROR, UNANSWERED
+
+    result = _check(inspector, one_snapshot=one_snapshot, deep=deep, now_ms=now_ms)
+    document = {**inspector.header("check"), **result.to_json()}
+    return CheckedTable(
+        document=document,
+        warnings=_warnings(inspector),
+        errors=document["counts"][ERROR],
+        unanswered=result.findings.totals.get(UNANSWERED, 0),
+    )
+
+
+def _check(
+    inspector: TableInspector | DeltaTableInspector, *, one_snapshot: bool, deep: bool, now_ms: int
+) -> CheckResult | DeltaCheckResult:
     if inspector.format == "iceberg":
         from iceberg_cli.iceberg.check.table_check import TableCheck, heads_of
 
@@ -186,6 +201,11 @@ def checked(
     from iceberg_cli.delta.check.table_check import DeltaTableCheck
 
     return DeltaTableCheck(table=inspector.table, snapshot=inspector.snapshot, deep=deep, now_ms=now_ms).run()
+
+
+def _warnings(inspector: TableInspector | DeltaTableInspector) -> Sequence[str]:
+    """What was passed over in reading the table's state."""
+    return inspector.snapshot.warnings if inspector.format == "delta" else ()
 
 
 @dataclass(frozen=True)
@@ -207,7 +227,7 @@ class Inspection:
     @property
     def warnings(self) -> Sequence[str]:
         """What was passed over in reading the table's state."""
-        return self.inspector.snapshot.warnings if self.inspector.format == "delta" else ()
+        return _warnings(self.inspector)
 
     def to_json(self) -> dict[str, Any]:
         """The `inspection/2` document; rows are all in memory then."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,17 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
 
-_FOLDER_OF = {
-    "AssignRowIds": "assign_row_ids",
-    "ExpireSnapshots": "expire_snapshots",
-    "MergeDvs": "merge_dvs",
-    "RewriteManifests": "rewrite_manifests",
-    "UpgradeV3": "upgrade_v3",
-}
-
 
 def __getattr__(name: str) -> Any:
     """A policy, imported when it is used."""
-    if name not in _FOLDER_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.verbs.{_FOLDER_OF[name]}.policy"), name)
+    from iceberg_cli.operation.verbs import policy_called
+
+    return policy_called(__name__, name)

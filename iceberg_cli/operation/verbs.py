@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from iceberg_cli.operation.ports import Verb
+    from iceberg_cli.plan.policy import Policy
 
 VERB_NAMES: Final = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
 
@@ -33,3 +34,26 @@ class Verbs(Mapping[str, "Verb"]):
 
     def __len__(self) -> int:
         return len(VERB_NAMES)
+
+
+def policy_of(package: str, verb: str) -> type[Policy]:
+    """The policy of a verb of a format: `POLICY` of `policy.py` in the folder of its name.
+
+    Args:
+        package: of the format.
+        verb: its name on the command line.
+    """
+    policy: type[Policy] = import_module(f"{package}.verbs.{verb.replace('-', '_')}.policy").POLICY
+    return policy
+
+
+def policy_called(package: str, name: str) -> type[Policy]:
+    """The policy of a format by its class's name, which is the verb's: `MergeDvs` of `merge-dvs`.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    for verb in VERB_NAMES:
+        if "".join(part.capitalize() for part in verb.split("-")) == name:
+            return policy_of(package, verb)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")

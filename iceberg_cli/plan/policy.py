@@ -29,21 +29,13 @@ class Kind(ABC):
     repeatable: ClassVar[bool] = False
     metavar: str = "TEXT"
 
-    def read(self, given: Any, flag: str, *, now_ms: int) -> Any:  # noqa: ARG002 - most kinds have no age
-        """The value of what the command line has after `flag`.
+    def read(self, given: Any, flag: str) -> Any:  # noqa: ARG002 - most kinds take what is given as it is
+        """The value of what a command line or a program gives: a text is read, a value taken as it is.
 
         Raises:
             UsageError: it cannot be meant.
         """
         return given
-
-    def take(self, value: Any, flag: str) -> Any:  # noqa: ARG002 - most kinds take values as they are
-        """The value of what a program has for the field: texts of the command line are read.
-
-        Raises:
-            UsageError: it cannot be meant.
-        """
-        return value
 
     def check(self, value: Any, flag: str) -> None:  # noqa: B027 - most kinds allow every value
         """Refuse a value that is out of range.
@@ -169,13 +161,9 @@ class Duration(Kind):
 
     metavar = "DURATION"
 
-    def take(self, value: int | str, flag: str) -> int | str:
-        """As `Kind`."""
-        return self.read(value, flag, now_ms=0) if isinstance(value, str) else value
-
-    def read(self, given: str, flag: str, *, now_ms: int) -> int:  # noqa: ARG002 - the same at all times
+    def read(self, given: int | str, flag: str) -> int | str:
         """As `Kind`: `7d`, `12h`, `P7D`."""
-        return duration_ms(given, flag)
+        return duration_ms(given, flag) if isinstance(given, str) else given
 
     def to_text(self, value: int) -> str:
         """As `Kind`."""
@@ -201,18 +189,22 @@ class Moment(Duration):
 
     metavar = "TIME|DURATION"
 
-    def take(self, value: int | str, flag: str) -> int | str:  # noqa: ARG002 - see `Policy.at`
-        """As `Kind`; how long ago a text is tells `Policy.at`."""
-        return value
+    def read(self, given: int | str, flag: str) -> int | str:  # noqa: ARG002 - the signature of all
+        """As `Kind`; a text stays one until `at` reads it."""
+        return given
+
+    def at(self, given: int | str, flag: str, *, now_ms: int) -> int:
+        """The point in time of ISO 8601 with a zone, epoch ms, or a duration ago.
+
+        Raises:
+            UsageError: it is none of these, or in the future.
+        """
+        return time_ms(given, flag, now_ms=now_ms) if isinstance(given, str) else given
 
     def check(self, value: int | str, flag: str) -> None:
         """As `Kind`."""
         if not isinstance(value, str):
             super().check(value, flag)
-
-    def read(self, given: str, flag: str, *, now_ms: int) -> int:
-        """As `Kind`: ISO 8601 with a zone, epoch ms, or a duration ago."""
-        return time_ms(given, flag, now_ms=now_ms)
 
 
 class Size(Whole):
@@ -223,12 +215,10 @@ class Size(Whole):
     def __init__(self) -> None:
         super().__init__(metavar="SIZE")
 
-    def take(self, value: int | str, flag: str) -> int:
-        """As `Kind`."""
-        return self.read(value, flag, now_ms=0) if isinstance(value, str) else value
-
-    def read(self, given: str, flag: str, *, now_ms: int) -> int:  # noqa: ARG002 - has no age
-        """As `Kind`: `8MiB`, `512MB`. One that no file should have is refused: mostly its unit was forgotten."""
+    def read(self, given: int | str, flag: str) -> int:
+        """As `Kind`: `8MiB`, `512MB`. A text that no file should have is refused: mostly its unit was forgotten."""
+        if not isinstance(given, str):
+            return given
         size = size_bytes(given, flag)
         if not _MIN_TARGET_BYTES <= size <= _MAX_TARGET_BYTES:
             raise UsageError(
@@ -249,7 +239,7 @@ class Ratio(Kind):
     from_zero: bool = False
     metavar: ClassVar[str] = "R"  # type: ignore[misc]
 
-    def read(self, given: str, flag: str, *, now_ms: int) -> float:  # noqa: ARG002 - has no age
+    def read(self, given: float | str, flag: str) -> float:
         """As `Kind`."""
         try:
             return float(given)
@@ -308,18 +298,14 @@ class Selection(Kind):
         """The words."""
         return ",".join(self.values)
 
-    def read(self, given: str, flag: str, *, now_ms: int) -> tuple[str, ...]:  # noqa: ARG002 - has no age
-        """As `Kind`."""
-        words = {part.strip() for part in given.split(",")} - {""}
-        if not words:
-            raise UsageError(f"{flag} takes {', '.join(self.values)}; it names none")
-        return self.take(words, flag)
-
-    def take(self, value: str | Iterable[str], flag: str) -> tuple[str, ...]:
-        """As `Kind`: words in any order, or a text."""
-        if isinstance(value, str):
-            return self.read(value, flag, now_ms=0)
-        words = set(value)
+    def read(self, given: str | Iterable[str], flag: str) -> tuple[str, ...]:
+        """As `Kind`: words in any order, or a text with commas between them."""
+        if isinstance(given, str):
+            words = {part.strip() for part in given.split(",")} - {""}
+            if not words:
+                raise UsageError(f"{flag} takes {', '.join(self.values)}; it names none")
+        else:
+            words = set(given)
         if unknown := sorted(words - set(self.values)):
             raise UsageError(f"{flag} takes {', '.join(self.values)}, not {', '.join(unknown)}")
         return tuple(word for word in self.values if word in words)
@@ -355,13 +341,9 @@ class Several(Kind):
         """As each."""
         return self.each.metavar
 
-    def read(self, given: Sequence[Any], flag: str, *, now_ms: int) -> tuple[Any, ...]:
+    def read(self, given: Iterable[Any], flag: str) -> tuple[Any, ...]:
         """As `Kind`."""
-        return self.take([self.each.read(item, flag, now_ms=now_ms) for item in given], flag)
-
-    def take(self, value: Sequence[Any], flag: str) -> tuple[Any, ...]:  # noqa: ARG002 - the signature of all
-        """As `Kind`: any sequence."""
-        values = dict.fromkeys(value)
+        values = dict.fromkeys(self.each.read(item, flag) for item in given)
         return tuple(sorted(values) if self.ordered else values)
 
     def check(self, value: tuple[Any, ...], flag: str) -> None:
@@ -387,10 +369,12 @@ class VersionRange(Kind):
 
     metavar = "FROM..TO"
 
-    def read(self, given: str, flag: str, *, now_ms: int) -> tuple[int, int]:  # noqa: ARG002 - has no age
+    def read(self, given: tuple[int, int] | str, flag: str) -> tuple[int, int]:
         """As `Kind`."""
+        if not isinstance(given, str):
+            return given
         match = re.fullmatch(r"([0-9]{1,18})\.\.([0-9]{1,18})", given)
-        if match is None or int(match[1]) >= int(match[2]):
+        if match is None:
             raise UsageError(f"{flag}: {given!r} is no range of versions; write 10..19")
         return int(match[1]), int(match[2])
 
@@ -398,7 +382,7 @@ class VersionRange(Kind):
         """As `Kind`."""
         first, last = value
         if not 0 <= first < last:
-            raise UsageError(f"{flag}: {first}..{last} is no range of versions; write 10..19")
+            raise UsageError(f"{flag}: '{first}..{last}' is no range of versions; write 10..19")
 
     def to_json(self, value: tuple[int, int]) -> list[int]:
         """As `Kind`."""
@@ -442,11 +426,11 @@ class PolicyOption:
         """The first of its flags."""
         return next(iter(self.help_of))
 
-    def read(self, given: Mapping[str, Any], *, now_ms: int) -> Any:
-        """The value of what the command line has, by flag; a switch that is False was not given.
+    def choose(self, given: Mapping[str, Any]) -> Any:
+        """What the command line has for the field, by flag; a switch that is False was not given.
 
         Raises:
-            UsageError: it cannot be meant.
+            UsageError: flags exclude each other.
         """
         # 0 is a number that was given.
         flags = [flag for flag in self.help_of if flag in given and given[flag] is not False]
@@ -456,7 +440,7 @@ class PolicyOption:
             if len(flags) > 1:
                 raise UsageError(f"{' and '.join(flags)} exclude each other")
             return self.kind.flags[flags[0]][0]
-        return self.kind.read(given[self.flag], self.flag, now_ms=now_ms)
+        return given[self.flag]
 
 
 def option(
@@ -511,7 +495,7 @@ class Policy:
         for item in self.options():
             value = getattr(self, item.name)
             if value is not None:
-                value = item.kind.take(value, item.flag)
+                value = item.kind.read(value, item.flag)
                 item.kind.check(value, item.flag)
                 object.__setattr__(self, item.name, value)
         self.check_together()
@@ -523,7 +507,7 @@ class Policy:
             UsageError: a text is no time, or one in the future.
         """
         found = {
-            item.name: item.kind.read(value, item.flag, now_ms=now_ms)
+            item.name: item.kind.at(value, item.flag, now_ms=now_ms)
             for item in self.options()
             for value in [getattr(self, item.name)]
             if isinstance(item.kind, Moment) and isinstance(value, str)
@@ -560,7 +544,7 @@ class Policy:
         Raises:
             UsageError: an option has no meaning.
         """
-        return cls(**{item.name: item.read(given, now_ms=now_ms) for item in cls.options()})
+        return cls(**{item.name: item.choose(given) for item in cls.options()}).at(now_ms)
 
     def to_json(self) -> dict[str, Any]:
         """As `Plan.policy` holds it."""

@@ -140,13 +140,13 @@ def test_a_size_that_cannot_be_read_is_named(text: str) -> None:
 @pytest.mark.parametrize("text", ["8", "4095", "512", "4095 B", "3.9KiB", "1.1TiB", "2TB"])
 def test_a_target_that_no_file_should_have_is_named_with_the_bounds(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        Size().read(text, "--target-size", now_ms=NOW_MS)
+        Size().read(text, "--target-size")
     assert f"--target-size must be between 4KiB and 1TiB, not {text!r}, which is " in caught.value.message
     assert "unit" in caught.value.next_step
 
 
 def test_a_target_is_read_up_to_its_bounds() -> None:
-    read = [Size().read(text, "--target-size", now_ms=NOW_MS) for text in ("4KiB", "4096", "1TiB", "1TB")]
+    read = [Size().read(text, "--target-size") for text in ("4KiB", "4096", "1TiB", "1TB")]
     assert read == [4096, 4096, 2**40, 10**12]
 
 

@@ -10,7 +10,7 @@ import typer
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.values import integer, positive
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.formats.inspection import WHAT, check_what
+from iceberg_cli.formats.inspection import WHAT, StateSelector, check_what
 from iceberg_cli.plan.text import time_ms
 
 if TYPE_CHECKING:
@@ -103,30 +103,12 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
         limit = positive(limit, "--limit")
         at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
+        state = StateSelector(snapshot_id=snapshot, ref=ref, at_ms=at_ms, version=version)._asdict()
         opened = run.open(table)
         if check:
-            _show_findings(
-                run,
-                opened.check(
-                    snapshot_id=snapshot,
-                    ref=ref,
-                    at_ms=at_ms,
-                    version=version,
-                    deep=deep,
-                    as_of_ms=run.as_of_ms,
-                ),
-            )
+            _show_findings(run, opened.check(**state, deep=deep, as_of_ms=run.as_of_ms))
             return
-        shown = opened.inspect(
-            what,
-            snapshot_id=snapshot,
-            ref=ref,
-            at_ms=at_ms,
-            version=version,
-            limit=limit,
-            recount=recount,
-            as_of_ms=run.as_of_ms,
-        )
+        shown = opened.inspect(what, **state, limit=limit, recount=recount, as_of_ms=run.as_of_ms)
         for warning in shown.warnings:
             run.warn(warning)
         if what == "summary":

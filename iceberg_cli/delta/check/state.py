@@ -23,7 +23,7 @@ from iceberg_cli.delta.spec.features import (
     unread_features,
     unwritable,
 )
-from iceberg_cli.delta.spec.in_commit_timestamps import ENABLED as IN_COMMIT_TIMESTAMPS
+from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.spec.record_counts import record_counts

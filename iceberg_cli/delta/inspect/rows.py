@@ -14,7 +14,7 @@ import numpy as np
 
 from iceberg_cli.delta.spec.actions import Actions, Json
 from iceberg_cli.delta.spec.features import READER_FEATURES, WRITER_FEATURES, reader_features, writer_features
-from iceberg_cli.delta.spec.in_commit_timestamps import ENABLED as IN_COMMIT_TIMESTAMPS
+from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.spec.row_ids import DOMAIN, high_water_mark
 from iceberg_cli.delta.spec.snapshot import Snapshot

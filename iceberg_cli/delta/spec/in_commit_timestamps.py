@@ -14,14 +14,16 @@ from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 
 FEATURE: Final = "inCommitTimestamp"
-ENABLED: Final = "delta.enableInCommitTimestamps"
+IN_COMMIT_TIMESTAMPS: Final = "delta.enableInCommitTimestamps"
 SINCE_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
 SINCE_TIME: Final = "delta.inCommitTimestampEnablementTimestamp"
 
 
 def has_in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether commits tell their own time."""
-    return supports(protocol, FEATURE) and metadata.property_bool(ENABLED, default=False, unreadable=False)
+    return supports(protocol, FEATURE) and metadata.property_bool(
+        IN_COMMIT_TIMESTAMPS, default=False, unreadable=False
+    )
 
 
 def in_commit_since(protocol: Protocol, metadata: Metadata) -> int | None:

@@ -30,7 +30,7 @@ from iceberg_cli.delta.spec.features import (
     unread_features,
     writer_features,
 )
-from iceberg_cli.delta.spec.in_commit_timestamps import ENABLED as IN_COMMIT_TIMESTAMPS
+from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.spec.row_ids import ENABLED as ROW_TRACKING_ENABLED
 from iceberg_cli.errors import UsageError
