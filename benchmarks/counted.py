@@ -22,11 +22,9 @@ from iceberg_cli.operation.apply import apply, system_runtime
 from iceberg_cli.operation.journal import FOLDER
 from iceberg_cli.storage import open_storage
 
-_ONE = ("read", "read_range", "stat", "put_if_absent", "list")
+_ONE = ("read", "stat", "put_if_absent", "list")
 _MANY = {
     "stat_many": 1,
-    "sizes_and_times_many": 1,
-    "versions_many": 1,
     "delete": 1_000,
 }  # objects in one request to an object store
 _CACHE_BYTES = 1 << 30
@@ -47,10 +45,10 @@ class Counted:
         if name not in _ONE and name not in _MANY:
             return found
 
-        def counted(first: Any, *others: Any) -> Any:
+        def counted(first: Any, *others: Any, **named: Any) -> Any:
             self.requests[name] += 1 if name in _ONE else math.ceil(len(first) / _MANY[name])
-            answer = found(first, *others)
-            if name in ("read", "read_range"):
+            answer = found(first, *others, **named)
+            if name == "read":
                 self.bytes_read += len(answer)
             elif name == "put_if_absent" and f"/{FOLDER}/" in first:
                 self.journal_bytes += len(others[0])
@@ -83,7 +81,7 @@ def main(location: str, verb_name: str, policy: str, cache: str) -> None:
             {
                 "plan_requests": planned.total(),
                 "requests": storage.requests.total(),
-                "reads": storage.requests["read"] + storage.requests["read_range"],
+                "reads": storage.requests["read"],
                 "by_kind": storage.requests,
                 "bytes_read": storage.bytes_read,
                 "journal_bytes": storage.journal_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
-from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 from tests.builders import ADDED, DELETED, EXISTING, LOCATION, NOW_MS, a_snapshot, a_table_document
@@ -32,8 +32,8 @@ NAME = "visits"
 
 
 @dataclass
-class Overlay:
-    """The storage port: files in memory over the files of a folder, which stands where `original` says.
+class Overlay(Storage):
+    """A storage: files in memory over the files of a folder, which stands where `original` says.
 
     `tamper` may change what is read of a new file.
     """
@@ -46,21 +46,17 @@ class Overlay:
     def canonical(self, path: str) -> str:
         return path
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         if path in self.files:
-            return self.tamper(path, self.files[path])
-        if self.folder is None or not path.startswith(self.original):
+            data = self.tamper(path, self.files[path])
+        elif self.folder is None or not path.startswith(self.original):
             raise FileNotFoundError(path)
-        return (self.folder / path.removeprefix(self.original).lstrip("/")).read_bytes()
+        else:
+            data = (self.folder / path.removeprefix(self.original).lstrip("/")).read_bytes()
+        return data if span is None else data[span[0] : sum(span)]
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        return self.read(path)[offset : offset + length]
-
-    def stat(self, path: str) -> FileInfo:
-        return FileInfo(path=path, size_bytes=len(self.read(path)), modified_ms=0)
-
-    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        return [len(self.files[path]) if path in self.files else None for path in paths]
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:  # noqa: ARG002
+        return [FileInfo(path, len(self.files[path]), 0) if path in self.files else None for path in paths]
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         if path in self.files:
@@ -70,25 +66,14 @@ class Overlay:
     def replace(self, path: str, data: bytes) -> None:
         self.files[path] = data
 
-    def list(self, folder: str) -> Iterable[FileInfo]:
-        return [self.stat(path) for path in self.paths(folder)]
-
-    def paths(self, folder: str) -> Iterable[str]:
-        return [path for path in sorted(self.files) if path.startswith(f"{folder}/")]
-
-    def holds_any(self, folder: str) -> bool:
-        return any(self.paths(folder))
-
-    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
-        return [frozenset(n for n in names if self.holds_any(f"{folder}/{n}")) for folder in folders]
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        inside = [path for path in sorted(self.files) if path.startswith(f"{folder}/")]
+        return (FileInfo(path, len(self.files[path]), 0) for path in inside)
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         for path in paths:
             self.files.pop(path, None)
         return {}
-
-    def prune(self, folder: str) -> None:
-        pass
 
 
 class Racing(MemoryCommitter):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -522,8 +521,8 @@ class Watched:
     def paths(self, folder: str) -> Iterator[str]:
         return self.storage.paths(folder)
 
-    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        return self.storage.sizes_and_times_many(paths)
+    def stat_many(self, paths: Sequence[str]) -> list[FileInfo | None]:
+        return self.storage.stat_many(paths)
 
     def read(self, path: str) -> bytes:
         self.names.append(path.rsplit("/", 1)[-1].lstrip("0"))
@@ -611,7 +610,7 @@ def test_a_file_that_stays_listed_and_cannot_be_read_is_corrupt(tmp_path: Path) 
     a_log(tmp_path, [an_add(path="a")])
     storage: Any = Watched()
     info = next(storage.list(str(tmp_path / "_delta_log")))
-    storage.list = lambda _: iter([info, replace(info, path=info.path.replace("0.json", "1.json"))])
+    storage.list = lambda _: iter([info, info._replace(path=info.path.replace("0.json", "1.json"))])
     log = DeltaLog(storage, LocalEngine(storage), str(tmp_path), lambda _: None)
     with pytest.raises(CorruptFile, match=r"1\.json: the table needs this file"):
         log.snapshot()

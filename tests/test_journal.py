@@ -38,9 +38,9 @@ class WatchedStorage(LocalStorage):
         self.stuck = ""
         self.before_read: Callable[[str], None] = lambda _: None
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         self.before_read(path)
-        return super().read(path)
+        return super().read(path, span)
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         self.deletions.append(sorted(Path(path).name for path in paths))

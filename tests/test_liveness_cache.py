@@ -25,7 +25,7 @@ from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_fi
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
-from iceberg_cli.storage import Storage
+from iceberg_cli.storage import FileInfo, Storage
 from tests.builders import ADDED, DELETED, EXISTING
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli
@@ -44,16 +44,18 @@ class Counted:
         self.on_read: dict[str, Callable[[], object]] = {}
         self.unversioned = ""
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         self.read_paths.append(path)
         self.on_read.get(path, lambda: None)()
-        return self._storage.read(path)
+        return self._storage.read(path, span)
 
-    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        """Those of the storage, but none for files whose names begin with `unversioned`."""
-        versions = zip(paths, self._storage.versions_many(paths), strict=True)
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        """Those of the storage, but without versions for files whose names begin with `unversioned`."""
         hidden = f"/{self.unversioned or '/'}"
-        return [None if hidden in path[path.rindex("/") :] else version for path, version in versions]
+        return [
+            info._replace(version=None) if info and hidden in info.path[info.path.rindex("/") :] else info
+            for info in self._storage.stat_many(paths, versions=versions)
+        ]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)

@@ -22,9 +22,10 @@ class SpoilingStorage(LocalStorage):
         super().__init__()
         self.change = change
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """See `Storage.read_range`."""
-        return self.change(super().read_range(path, offset, length))
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """See `Storage.read`."""
+        data = super().read(path, span)
+        return data if span is None else self.change(data)
 
 
 def build(folder: Path, change: Callable[[bytes], bytes]) -> None:

@@ -116,7 +116,7 @@ def test_no_file_under_that_name_proves_nothing_and_tells_where_the_table_is() -
 class SilentStorage(SimStorage):
     """Answers no read."""
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:  # noqa: ARG002
         raise BackendUnavailable(f"Cannot read {path}: no answer")
 
 

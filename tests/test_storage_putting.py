@@ -45,14 +45,11 @@ class Counted(LocalStorage):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         """See `Storage.read`."""
-        raise AssertionError(f"{path} is read whole")
-
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """See `Storage.read_range`."""
-        self.most_bytes = max(self.most_bytes, length)
-        return super().read_range(path, offset, length)
+        assert span is not None, f"{path} is read whole"
+        self.most_bytes = max(self.most_bytes, span[1])
+        return super().read(path, span)
 
 
 def some(size: int) -> bytes:

@@ -163,7 +163,8 @@ class DeltaLog:
         later = [path for path in self._storage.paths(self.folder) if path >= after]
         if listing_of(self.folder, ((path, 0, 0) for path in later)).latest >= 0:
             return False
-        return self._storage.sizes_and_times_many([last.path]) == [(last.size_bytes, last.modified_ms)]
+        [info] = self._storage.stat_many([last.path])
+        return info is not None and (info.size_bytes, info.modified_ms) == (last.size_bytes, last.modified_ms)
 
     def snapshot_from(self, listing: Listing, version: int) -> Snapshot:
         """The table at a version, read from the files of a listing and from no others.

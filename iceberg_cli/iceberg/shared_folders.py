@@ -88,7 +88,7 @@ class MetadataFiles:
         from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 
         try:
-            found = _UUID.search(self.storage.read_range(path, 0, _HEAD_BYTES))
+            found = _UUID.search(self.storage.read(path, (0, _HEAD_BYTES)))
             if found is not None:
                 return found[1].decode("utf-8", "replace")
             uuid = decode_metadata_file(self.storage.read(path), path).get("table-uuid", "")

@@ -13,7 +13,7 @@ import numpy as np
 from iceberg_cli.encoding.parquet import PARQUET_TAIL_BYTES, Uncounted, parquet_footer_bytes, parquet_rows
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.plan.findings import UNANSWERED, Ints, RuleFindings
-from iceberg_cli.storage import Storage
+from iceberg_cli.storage import FileInfo, Storage
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -30,7 +30,7 @@ def stored_sizes(storage: Storage, paths: Sequence[str], findings: RuleFindings,
     sizes: Ints = np.full(len(paths), OUT_OF_REACH, np.int64)
 
     def ask(places: Sequence[int]) -> tuple[Sequence[int], Ints]:
-        return places, _numbers(storage.stat_many([paths[place] for place in places]))
+        return places, _sizes(storage.stat_many([paths[place] for place in places]))
 
     for places, found in within_reach(range(len(paths)), paths.__getitem__, ask, findings, root=root):
         sizes[places] = found
@@ -107,20 +107,20 @@ def _place(path: str, root: str) -> str:
     return f"{scheme}{mark}{rest.partition('/')[0]}" if mark else "/"
 
 
-def _numbers(sizes: Sequence[int | None]) -> Ints:
-    return np.array([GONE if size is None else size for size in sizes], np.int64)
+def _sizes(infos: Sequence[FileInfo | None]) -> Ints:
+    return np.array([GONE if info is None else info.size_bytes for info in infos], np.int64)
 
 
 def footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
     """The number of rows of a Parquet file; or why it is not known; None where the file is gone or encrypted."""
     tail_bytes = min(size, PARQUET_TAIL_BYTES)
     try:
-        tail = storage.read_range(path, size - tail_bytes, tail_bytes)
+        tail = storage.read(path, (size - tail_bytes, tail_bytes))
         needed = parquet_footer_bytes(tail, size, path)
         if needed is None:
             return None
         if needed > len(tail):
-            tail = storage.read_range(path, size - needed, needed)
+            tail = storage.read(path, (size - needed, needed))
         return parquet_rows(tail)
     except FileNotFoundError:
         return None  # it went after its size was read

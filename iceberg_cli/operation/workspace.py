@@ -56,8 +56,8 @@ class Workspace(ABC):
 
     def missing(self, paths: Sequence[str]) -> list[str]:
         """Those of some files that are not there."""
-        sizes = self.storage.stat_many(paths)
-        return [path for path, size in zip(paths, sizes, strict=True) if size is None]
+        infos = self.storage.stat_many(paths)
+        return [path for path, info in zip(paths, infos, strict=True) if info is None]
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete files; the ones still there, with the reason."""

@@ -6,85 +6,100 @@ never percent-decoded, and only `canonical` decides when two spellings name one 
 
 from __future__ import annotations
 
+import errno
+import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """The path, size and modification time of one stored object."""
 
     path: str  # canonical storage key
     size_bytes: int
     modified_ms: int  # by the storage's clock
+    version: str | None = None  # where it was asked for, see `Storage.stat_many`
 
 
-class Storage(Protocol):
-    """A storage of bytes at paths. Every sentence below is a test of `tests/conformance`.
+class Storage(ABC):
+    """A storage of bytes at paths. Every sentence below is a test of `iceberg_cli.testing.storages`.
+
+    An adapter writes the seven abstract methods, and `prune` where there are folders. The others follow from these;
+    it overrides those that it has a cheaper way for.
 
     Errors: `FileNotFoundError` (gone), `FileExistsError` (put_if_absent), `BackendUnavailable` (any other
     error of the backend).
     """
 
+    @abstractmethod
     def canonical(self, path: str) -> str:
         """The one spelling of the object that `path` names: `/a/b` or `s3://bucket/key`. No I/O."""
-        ...
 
-    def read(self, path: str) -> bytes:
-        """The whole object."""
-        ...
+    @abstractmethod
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """The whole object, or a part of it.
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the object's end."""
-        ...
-
-    def stat(self, path: str) -> FileInfo:
-        """Size and modification time."""
-        ...
-
-    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        """Size in bytes of each of n objects, in their order; None where there is none."""
-        ...
-
-    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        """Size in bytes and modification time in ms since the epoch, as `stat_many` gives sizes."""
-        ...
-
-    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        """An opaque text for each of n objects, in their order, that is another one once other bytes are stored there.
-
-        As fine as the storage has it: local files by device, inode, size and the tick of the clock at which they
-        were written, unless the writer sets that time back. None where there is no object or no version.
+        Args:
+            path: of the object.
+            span: offset and length in bytes; the result is shorter only at the object's end.
         """
-        ...
 
+    @abstractmethod
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        """What is known of n objects without reading them, in their order; None where there is none.
+
+        Args:
+            paths: of the objects.
+            versions: whether to give versions: an opaque text that is another one once other bytes are stored there.
+                As fine as the storage has it: local files by device, inode, size and the tick of the clock at which
+                they were written, unless the writer sets that time back. None where an object has no version.
+        """
+
+    @abstractmethod
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every object under `folder` + "/", at any depth, by path; nothing of a sibling with that prefix."""
+
+    @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError` and leave the old one as it is.
 
         A reader sees no object or all of it, also after a crash. Parent folders are made. May be empty.
         """
-        ...
 
+    @abstractmethod
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object by `data`, whole and durable, or create it. For advisory files only.
 
         A reader sees the old object or the new one, also after a crash; of two writers the last one wins. Parent
         folders are made. Hadoop's hidden checksum file beside a local file goes.
         """
-        ...
 
-    def list(self, folder: str) -> Iterator[FileInfo]:
-        """Every object under `folder` + "/", at any depth, by path; nothing of a sibling with that prefix."""
-        ...
+    @abstractmethod
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete objects, never folders, never through a symbolic link to a folder.
+
+        Returns:
+            The paths that are still there, each with the reason. A path that is gone already is a success.
+        """
+
+    def prune(self, folder: str) -> None:  # noqa: B027 - object stores have no folders
+        """Remove the empty folders under `folder`, and itself if empty then."""
+
+    def stat(self, path: str) -> FileInfo:
+        """Size and modification time of one object."""
+        info = self.stat_many([path])[0]
+        if info is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return info
 
     def paths(self, folder: str) -> Iterator[str]:
-        """The paths of `list` in its order; cheaper where sizes and times take requests of their own."""
-        ...
+        """The paths of `list` in its order, for storages whose sizes and times take requests of their own."""
+        return (info.path for info in self.list(folder))
 
     def holds_any(self, folder: str) -> bool:
         """Whether `list` would find an object; returns at the first one."""
-        ...
+        return next(iter(self.paths(folder)), None) is not None
 
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Which of some names are folders directly in each of n folders, in their order; of a folder not there, none.
@@ -92,19 +107,7 @@ class Storage(Protocol):
         Nothing else in the folders is listed. A local link to a folder counts; an empty folder, or an object store's
         marker of one, may count.
         """
-        ...
-
-    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Delete objects, never folders, never through a symbolic link to a folder.
-
-        Returns:
-            The paths that are still there, each with the reason. A path that is gone already is a success.
-        """
-        ...
-
-    def prune(self, folder: str) -> None:
-        """Remove the empty folders under `folder`, and itself if empty then; object stores have none."""
-        ...
+        return [frozenset(name for name in names if self.holds_any(f"{folder}/{name}")) for folder in folders]
 
 
 def open_storage(options: Mapping[str, str] | None = None, *, trusted_folders: Sequence[str] = ()) -> Storage:

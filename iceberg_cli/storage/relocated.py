@@ -8,7 +8,7 @@ from iceberg_cli.paths import canonical
 from iceberg_cli.storage import FileInfo, Storage
 
 
-class RelocatedStorage:
+class RelocatedStorage(Storage):
     """A read-only storage that reads paths below `original` from `copy`, and all others from where they are.
 
     Args:
@@ -35,29 +35,13 @@ class RelocatedStorage:
         """The key of the copy's file."""
         return self._storage.canonical(self._moved(path))
 
-    def read(self, path: str) -> bytes:
-        """The copy's file."""
-        return self._storage.read(self._moved(path))
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """The copy's file, or a part of it."""
+        return self._storage.read(self._moved(path), span)
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """A part of the copy's file."""
-        return self._storage.read_range(self._moved(path), offset, length)
-
-    def stat(self, path: str) -> FileInfo:
-        """Size and time of the copy's file."""
-        return self._storage.stat(self._moved(path))
-
-    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        """Sizes of the copy's files."""
-        return self._storage.stat_many([self._moved(path) for path in paths])
-
-    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        """Sizes and modification times of the copy's files."""
-        return self._storage.sizes_and_times_many([self._moved(path) for path in paths])
-
-    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        """Versions of the copy's files."""
-        return self._storage.versions_many([self._moved(path) for path in paths])
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        """What is known of the copy's files."""
+        return self._storage.stat_many([self._moved(path) for path in paths], versions=versions)
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """The copy's files."""
@@ -86,6 +70,3 @@ class RelocatedStorage:
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Refused: a copy has no committer."""
         return dict.fromkeys(paths, "it belongs to a copy, which is read-only")
-
-    def prune(self, folder: str) -> None:
-        """Nothing: a copy is read-only."""

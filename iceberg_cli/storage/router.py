@@ -22,7 +22,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _S3 = ("s3", "s3a", "s3n")
 
 
-class RoutedStorage:
+class RoutedStorage(Storage):
     """A storage of all schemes, each adapter made when its first path arrives.
 
     Args:
@@ -82,7 +82,12 @@ class RoutedStorage:
         from importlib.metadata import entry_points
 
         for entry in entry_points(group="iceberg_cli.storage", name=scheme):
-            storage: Storage = entry.load()(self._options)
+            storage = entry.load()(self._options)
+            if not isinstance(storage, Storage):
+                raise UsageError(
+                    f"Cannot use {path}: what the entry point {entry.value} makes is no iceberg_cli.storage.Storage.",
+                    next_step="Install a version of that package that is for this version of iceberg-cli.",
+                )
             return storage
         if scheme not in _S3:
             raise UsageError(
@@ -103,29 +108,17 @@ class RoutedStorage:
         """The spelling that the scheme's adapter gives."""
         return self.adapter(path).canonical(path)
 
-    def read(self, path: str) -> bytes:
-        """The whole object."""
-        return self.adapter(path).read(path)
-
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the object's end."""
-        return self.adapter(path).read_range(path, offset, length)
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """The whole object, or a part of it."""
+        return self.adapter(path).read(path, span)
 
     def stat(self, path: str) -> FileInfo:
         """Size and modification time."""
         return self.adapter(path).stat(path)
 
-    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        """Sizes of objects of any schemes."""
-        return self._each(paths, lambda adapter, own: adapter.stat_many(own))
-
-    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        """Sizes and modification times of objects of any schemes."""
-        return self._each(paths, lambda adapter, own: adapter.sizes_and_times_many(own))
-
-    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        """Versions of objects of any schemes."""
-        return self._each(paths, lambda adapter, own: adapter.versions_many(own))
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        """What is known of objects of any schemes."""
+        return self._each(paths, lambda adapter, own: adapter.stat_many(own, versions=versions))
 
     def _each(
         self, paths: Sequence[str], ask: Callable[[Storage, Sequence[str]], list[Value | None]]

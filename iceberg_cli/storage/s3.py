@@ -14,8 +14,9 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 import aiohttp
 import s3fs
@@ -23,10 +24,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
-from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.redaction import redact
-
-Value = TypeVar("Value")
 
 THREADS = 32
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
@@ -35,19 +34,19 @@ _LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than
 
 def look_at_many(
     keys: Sequence[str],
-    ask: Callable[[str], Value],
-    listing: Callable[[str], Iterable[tuple[str, Value]]],
-) -> list[Value | None]:
-    """A value for each of n objects, such as its size; None where there is none.
+    ask: Callable[[str], FileInfo],
+    listing: Callable[[str], Iterable[FileInfo]],
+) -> list[FileInfo | None]:
+    """What is known of n objects; None where there is none.
 
     Args:
         keys: canonical.
-        ask: gives the value of the object with a key; `FileNotFoundError` where there is none.
-        listing: keys of the objects under a folder, each with its value.
+        ask: for the object with a key; `FileNotFoundError` where there is none.
+        listing: the objects under a folder.
     """
     known = _listed(keys, listing) if len(keys) >= _LIST_FROM else {}
 
-    def look(key: str) -> Value | None:
+    def look(key: str) -> FileInfo | None:
         if key in known:
             return known[key]
         try:
@@ -55,24 +54,24 @@ def look_at_many(
         except FileNotFoundError:
             return None
 
-    if all(key in known for key in keys):
-        return [known[key] for key in keys]
+    if len(keys) - len(known) <= 1:
+        return [look(key) for key in keys]
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(look, keys))
 
 
-def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[tuple[str, Value]]]) -> dict[str, Value]:
-    """The values of keys by a listing of their common folder; nothing where they have none."""
+def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[FileInfo]]) -> dict[str, FileInfo]:
+    """Those of n keys that a listing of their common folder has; nothing where they have none."""
     first, last = min(keys).split("/")[:-1], max(keys).split("/")[:-1]
     shared = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
     folder = "/".join(shared)
     if len(shared) < 4:  # scheme://bucket: all that is in a bucket is too much
         return {}
     names = set(keys)
-    found: dict[str, Value] = {}
-    for seen, (key, value) in enumerate(listing(folder)):
-        if key in names:
-            found[key] = value
+    found: dict[str, FileInfo] = {}
+    for seen, info in enumerate(listing(folder)):
+        if info.path in names:
+            found[info.path] = info
         if len(found) == len(names) or seen > _LISTED_FOR_EACH * len(names):
             break
     return found
@@ -103,7 +102,7 @@ _OPTION_NAMES = {
 _OPTIONS = ("endpoint_url", "key", "secret", "token", "region", "anon")
 
 
-class S3Storage:
+class S3Storage(Storage):
     """A storage of objects in S3; canonical paths look like `s3://bucket/key`.
 
     Args:
@@ -140,12 +139,11 @@ class S3Storage:
             raise UsageError(f"Cannot use {path}: it is not of the form s3://bucket/key.")
         return f"s3://{match[1]}/{match[2] or ''}"
 
-    def read(self, path: str) -> bytes:
-        """The whole object."""
-        return self._get(path)
-
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the object's end."""
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """The whole object, or a part of it."""
+        if span is None:
+            return self._get(path)
+        offset, length = span
         if length == 0:
             self.stat(path)
             return b""
@@ -156,10 +154,29 @@ class S3Storage:
                 return b""
             raise
 
-    def stat(self, path: str) -> FileInfo:
-        """Size and the storage's own modification time."""
-        head = self._head(path)
-        return _info(self.canonical(path), head["ContentLength"], head["LastModified"])
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        """What is known of objects, by listing the folder that many share, and a request for each of the others.
+
+        Versions are of endpoint, ETag and size.
+        """
+        if not paths:
+            return []
+        endpoint = sync(self._files.loop, self._files.set_session).meta.endpoint_url if versions else None
+
+        def info(path: str, size_bytes: int, answer: Mapping[str, Any]) -> FileInfo:
+            etag = answer.get("ETag")
+            version = f"{endpoint} {etag} {size_bytes}" if versions and etag else None
+            return FileInfo(path, size_bytes, _milliseconds(answer["LastModified"]), version)
+
+        def ask(path: str) -> FileInfo:
+            head = self._head(path)
+            return info(path, head["ContentLength"], head)
+
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            ask,
+            lambda folder: (info(path, item["Size"], item) for path, item in self._items(folder)),
+        )
 
     def _head(self, path: str) -> dict[str, Any]:
         bucket, key = self._split(path)
@@ -167,47 +184,6 @@ class S3Storage:
             return self._call("head_object", Bucket=bucket, Key=key)
         except _TRANSPORT_ERRORS as error:
             raise self._translated("look at", path, error) from error
-
-    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        """Sizes, by listing the folder that many paths share, and a request for each of the others."""
-        return look_at_many(
-            [self.canonical(path) for path in paths],
-            lambda path: int(self._head(path)["ContentLength"]),
-            lambda folder: ((path, item["Size"]) for path, item in self._items(folder)),
-        )
-
-    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        """Sizes and modification times, requested as `stat_many` requests sizes."""
-
-        def size_and_time(info: FileInfo) -> tuple[int, int]:
-            return info.size_bytes, info.modified_ms
-
-        return look_at_many(
-            [self.canonical(path) for path in paths],
-            lambda path: size_and_time(self.stat(path)),
-            lambda folder: ((info.path, size_and_time(info)) for info in self.list(folder)),
-        )
-
-    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        """Endpoint, ETag and size, requested as `stat_many` requests sizes."""
-        if not paths:
-            return []
-        endpoint = sync(self._files.loop, self._files.set_session).meta.endpoint_url
-
-        def version(etag: str | None, size_bytes: int) -> str | None:
-            return f"{endpoint} {etag} {size_bytes}" if etag else None
-
-        def ask(path: str) -> str | None:
-            head = self._head(path)
-            return version(head.get("ETag"), head["ContentLength"])
-
-        return look_at_many(
-            [self.canonical(path) for path in paths],
-            ask,
-            lambda folder: (
-                (path, version(item.get("ETag"), item["Size"])) for path, item in self._items(folder)
-            ),
-        )
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """PUT with `If-None-Match: *`, and a mark of this call in the object's metadata.
@@ -241,15 +217,8 @@ class S3Storage:
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every object under the folder by key, page by page."""
-        return (_info(path, item["Size"], item["LastModified"]) for path, item in self._items(folder))
-
-    def paths(self, folder: str) -> Iterator[str]:
-        """Every object's path under the folder, page by page."""
-        return (path for path, _ in self._items(folder))
-
-    def holds_any(self, folder: str) -> bool:
-        """Whether the first page has an object."""
-        return next(self.paths(folder), None) is not None
+        for path, item in self._items(folder):
+            yield FileInfo(path, item["Size"], _milliseconds(item["LastModified"]))
 
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Which of some names are folders in each of n folders: most often one request for each, side by side."""
@@ -322,9 +291,6 @@ class S3Storage:
                 reasons |= self._delete_batch(bucket, together[start : start + _BATCH])
             kept |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
         return kept
-
-    def prune(self, folder: str) -> None:
-        """Nothing: there are no folders."""
 
     def _delete_batch(self, bucket: str, keys: Sequence[str]) -> dict[str, str]:
         request = {"Quiet": True, "Objects": [{"Key": key} for key in keys]}
@@ -443,5 +409,5 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _info(path: str, size_bytes: int, modified: Any) -> FileInfo:
-    return FileInfo(path=path, size_bytes=size_bytes, modified_ms=round(modified.timestamp() * 1000))
+def _milliseconds(modified: datetime) -> int:
+    return round(modified.timestamp() * 1000)

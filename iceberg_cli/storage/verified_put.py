@@ -39,7 +39,7 @@ def _other_from(storage: Storage, path: str, data: bytes) -> int | None:
     """The first offset at which the file differs from `data`, None where it is equal."""
     at = 0
     while True:
-        found = storage.read_range(path, at, _RANGE_BYTES)
+        found = storage.read(path, (at, _RANGE_BYTES))
         # Compared in place: a copy of this much memory takes longer than reading the file.
         if len(found) != min(_RANGE_BYTES, len(data) - at) or not data.startswith(found, at):
             return at

@@ -19,7 +19,7 @@ from iceberg_cli.cli import app as cli
 from iceberg_cli.cli import stopping
 from iceberg_cli.storage.local import LocalStorage
 
-_METHODS = ("read", "read_range", "stat", "paths", "put_if_absent", "replace", "delete", "prune")
+_METHODS = ("read", "stat", "paths", "put_if_absent", "replace", "delete", "prune")
 _FIRST = (
     *(f"iceberg_cli.{name}" for name in ("formats.open", "operation.recovery", "cli.render.plan")),
     *(f"iceberg_cli.{name}.verbs" for name in ("delta", "iceberg")),

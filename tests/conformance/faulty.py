@@ -50,7 +50,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-class FaultyStorage:
+class FaultyStorage(Storage):
     """Stops, or fails, before or after the next put."""
 
     def __init__(
@@ -65,14 +65,11 @@ class FaultyStorage:
     def canonical(self, path: str) -> str:
         return self.inside.canonical(path)
 
-    def read(self, path: str) -> bytes:
-        return self.inside.read(path)
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        return self.inside.read(path, span)
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        return self.inside.read_range(path, offset, length)
-
-    def stat(self, path: str) -> FileInfo:
-        return self.inside.stat(path)
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        return self.inside.stat_many(paths, versions=versions)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         error = (
@@ -88,17 +85,5 @@ class FaultyStorage:
     def list(self, folder: str) -> Iterator[FileInfo]:
         return self.inside.list(folder)
 
-    def paths(self, folder: str) -> Iterator[str]:
-        return self.inside.paths(folder)
-
-    def holds_any(self, folder: str) -> bool:
-        return self.inside.holds_any(folder)
-
-    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
-        return self.inside.subfolders_many(folders, names)
-
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         return self.inside.delete(paths)
-
-    def prune(self, folder: str) -> None:
-        self.inside.prune(folder)

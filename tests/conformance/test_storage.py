@@ -95,13 +95,16 @@ def test_sizes_of_many_objects_come_in_the_order_of_their_paths(place: Place, co
     place.storage.put_if_absent(f"{place.root}/elsewhere", b"seven b")
     paths = [f"{place.root}/{name}" for name in ["gone", *reversed(names), "elsewhere", "a", "a/0", "a/0/b"]]
     expected = [number if number % 100 == 0 else None for number in reversed(range(count))]
-    assert place.storage.stat_many(paths) == [None, *expected, 7, None, 0, None]
+    infos = place.storage.stat_many(paths)
+    assert [info and info.size_bytes for info in infos] == [None, *expected, 7, None, 0, None]
     assert place.storage.stat_many([]) == []
-    stated = {info.path: (info.size_bytes, info.modified_ms) for info in place.storage.list(place.root)}
-    assert place.storage.sizes_and_times_many(paths) == [
-        stated.get(place.storage.canonical(p)) for p in paths
-    ]
-    assert place.storage.sizes_and_times_many([]) == []
+    listed = {info.path: info for info in place.storage.list(place.root)}
+    assert infos == [listed.get(place.storage.canonical(path)) for path in paths]
+    assert all(info is None or info.version is None for info in infos)
+
+
+def versions(storage: Storage, *paths: str) -> list[str | None]:
+    return [info and info.version for info in storage.stat_many(paths, versions=True)]
 
 
 @pytest.mark.parametrize("count", [3, 250], ids=["few", "many"])
@@ -110,20 +113,24 @@ def test_versions_stay_until_other_bytes_are_stored(place: Place, count: int) ->
     written = paths[1:60:20]
     for path in written:
         place.storage.put_if_absent(path, b"first")
-    before = place.storage.versions_many(paths)
+    before = versions(place.storage, *paths)
     assert [path for path, version in zip(paths, before, strict=True) if version is not None] == written
     place.storage.put_if_absent(f"{place.root}/a/other", b"first")
     assert [place.storage.read(path) for path in written] == [b"first"] * len(written)
-    assert place.storage.versions_many(paths) == before
+    assert versions(place.storage, *paths) == before
     time.sleep(_TICK_S)
     place.storage.delete(written)
     for path in written:
         place.storage.put_if_absent(path, b"other")
-    after = place.storage.versions_many(paths)
+    after = versions(place.storage, *paths)
     assert [path for path, version in zip(paths, after, strict=True) if version is not None] == written
     assert set(before) & set(after) <= {None}
-    assert place.storage.versions_many([paths[0], f"{place.root}/a", f"{paths[1]}/b"]) == [None] * 3
-    assert place.storage.versions_many([]) == []
+    assert versions(place.storage, paths[0], f"{place.root}/a", f"{paths[1]}/b") == [None] * 3
+    assert versions(place.storage) == []
+    assert place.storage.stat_many(paths, versions=True) == [
+        info and info._replace(version=version)
+        for info, version in zip(place.storage.stat_many(paths), after, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("second", [b"", b"second"], ids=["empty", "not empty"])
@@ -194,12 +201,12 @@ def test_of_many_that_put_one_name_one_wins(place: Place) -> None:
 def test_a_range_is_exact_except_at_the_end(place: Place, offset: int, length: int, expected: bytes) -> None:
     path = f"{place.root}/object"
     place.storage.put_if_absent(path, b"0123456789")
-    assert place.storage.read_range(path, offset, length) == expected
+    assert place.storage.read(path, (offset, length)) == expected
 
 
 def test_a_range_of_an_empty_object_is_empty(place: Place) -> None:
     place.storage.put_if_absent(f"{place.root}/object", b"")
-    assert place.storage.read_range(f"{place.root}/object", 0, 8) == b""
+    assert place.storage.read(f"{place.root}/object", (0, 8)) == b""
 
 
 @pytest.mark.parametrize("name", ["absent", "no/such/folder/object", "folder", "object/below"])
@@ -210,9 +217,9 @@ def test_what_is_no_object_is_not_found(place: Place, name: str) -> None:
     with pytest.raises(FileNotFoundError):
         place.storage.read(path)
     with pytest.raises(FileNotFoundError):
-        place.storage.read_range(path, 0, 0)
+        place.storage.read(path, (0, 0))
     with pytest.raises(FileNotFoundError):
-        place.storage.read_range(path, 0, 9)
+        place.storage.read(path, (0, 9))
     with pytest.raises(FileNotFoundError):
         place.storage.stat(path)
 
@@ -448,7 +455,7 @@ def test_a_key_that_is_not_suspicious_is_one_object_of_that_very_name(
                 there.add(storage.canonical(other))
         assert set(storage.paths(root)) == {path, *there}
         assert storage.read(path) == b"it"
-        assert storage.stat_many([path]) == [2]
+        assert storage.stat(path).size_bytes == 2
         assert storage.delete([path]) == {}
         assert set(storage.paths(root)) == there
 
@@ -536,13 +543,13 @@ def test_a_local_file_overwritten_in_place_has_another_version_and_a_hard_link_t
 ) -> None:
     path, link = tmp_path / "file", tmp_path / "link"
     path.write_bytes(b"first")
-    [before] = LocalStorage().versions_many([str(path)])
+    [before] = versions(LocalStorage(), str(path))
     link.hardlink_to(path)
-    assert LocalStorage().versions_many([f"file:{path}", str(link)]) == [before, before]
+    assert versions(LocalStorage(), f"file:{path}", str(link)) == [before, before]
     time.sleep(_TICK_S)
     with path.open("r+b") as file:
         file.write(b"other")
-    [after] = LocalStorage().versions_many([str(path)])
+    [after] = versions(LocalStorage(), str(path))
     assert None not in (before, after)
     assert before != after
 
@@ -644,7 +651,8 @@ def test_sizes_are_those_of_what_names_lead_to_that_are_no_folders(count: int, t
     }  # fmt: skip
     for name, expected in odd.items():
         paths = [*map(str, plain), f"{tmp_path}/{name}"]
-        assert LocalStorage().sizes_and_times_many(paths) == [*[(2, 1)] * count, expected], name
+        found = [info and info[1:3] for info in LocalStorage().stat_many(paths)]
+        assert found == [*[(2, 1)] * count, expected], name
 
 
 @pytest.mark.parametrize("count", [1, 5_000], ids=["alone", "among many"])
@@ -868,7 +876,7 @@ def test_an_object_at_another_endpoint_has_another_version(s3_server: S3Server) 
     assert endpoint != s3_server.endpoint
     there = open_storage({**s3_server.options, "endpoint_url": endpoint})
     assert there.read(path) == b"same bytes"
-    [one], [other] = here.versions_many([path]), there.versions_many([path])
+    [one], [other] = versions(here, path), versions(there, path)
     assert None not in (one, other)
     assert one != other
 

@@ -38,7 +38,7 @@ from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
-from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage import FileInfo, Storage
 from tests.builders import DAY_MS, NOW_MS
 
 POLICY = ExpireSnapshots(older_than=NOW_MS - DAY_MS, retain_last=1)
@@ -121,7 +121,7 @@ def crash() -> None:
     raise Crash
 
 
-class SimStorage:
+class SimStorage(Storage):
     """The storage port over a world's files, as one process sees it."""
 
     def __init__(self, world: World, script: Script) -> None:
@@ -155,29 +155,18 @@ class SimStorage:
     def canonical(self, path: str) -> str:
         return canonical(path)
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         try:
-            return self.world.files[canonical(path)]
+            data = self.world.files[canonical(path)]
         except KeyError:
             raise FileNotFoundError(path) from None
+        return data if span is None else data[span[0] : sum(span)]
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        return self.read(path)[offset : offset + length]
-
-    def stat(self, path: str) -> FileInfo:
-        key = canonical(path)
-        written_ms = self.world.written_ms.get(key, 0)
-        return FileInfo(path=key, size_bytes=len(self.read(path)), modified_ms=written_ms)
-
-    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        found = [self.world.files.get(canonical(path)) for path in paths]
-        return [None if data is None else len(data) for data in found]
-
-    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        sizes, times = self.stat_many(paths), self.world.written_ms
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:  # noqa: ARG002
+        files, times = self.world.files, self.world.written_ms
         return [
-            None if size is None else (size, times.get(canonical(path), 0))
-            for path, size in zip(paths, sizes, strict=True)
+            FileInfo(key, len(files[key]), times.get(key, 0)) if key in files else None
+            for key in map(canonical, paths)
         ]
 
     def put_if_absent(self, path: str, data: bytes) -> None:
@@ -211,15 +200,6 @@ class SimStorage:
             if key.startswith(inside) and key in self.world.files:
                 yield self.stat(key)
 
-    def paths(self, folder: str) -> Iterator[str]:
-        return (info.path for info in self.list(folder))
-
-    def holds_any(self, folder: str) -> bool:
-        return next(self.list(folder), None) is not None
-
-    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
-        return [frozenset(n for n in names if self.holds_any(f"{folder}/{n}")) for folder in folders]
-
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         failed: dict[str, str] = {}
 
@@ -233,9 +213,6 @@ class SimStorage:
         for path in paths:
             self.effect(f"delete {canonical(path)}", partial(delete, path))
         return failed
-
-    def prune(self, folder: str) -> None:
-        """Nothing: the files have no folders."""
 
 
 class SimCommitter(SwapCommitter):

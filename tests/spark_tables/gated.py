@@ -10,10 +10,9 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local import LocalStorage
 
 SCHEME = "gate:"
@@ -21,7 +20,7 @@ LIMIT_S = 120
 OPTION = "gate.folder"  # what happens at the gate is told by files there
 
 
-class GatedStorage:
+class GatedStorage(Storage):
     """Local files; `gate` holds `held`, whose content is a file's name, `NAME@PROCESS` for each attempt to write it,
     `NAME@PROCESS=created` or `=exists` for what came of it, and `open` once the test lets them go on.
     """
@@ -33,23 +32,12 @@ class GatedStorage:
     def canonical(self, path: str) -> str:
         return SCHEME + self._local.canonical(_below(path))
 
-    def read(self, path: str) -> bytes:
-        return self._local.read(_below(path))
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        return self._local.read(_below(path), span)
 
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        return self._local.read_range(_below(path), offset, length)
-
-    def stat(self, path: str) -> FileInfo:
-        return _above(self._local.stat(_below(path)))
-
-    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        return self._local.stat_many([_below(path) for path in paths])
-
-    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        return self._local.sizes_and_times_many([_below(path) for path in paths])
-
-    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        return self._local.versions_many([_below(path) for path in paths])
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        infos = self._local.stat_many([_below(path) for path in paths], versions=versions)
+        return [None if info is None else _above(info) for info in infos]
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         if self._gate is None or not _in_a_task():
@@ -81,15 +69,6 @@ class GatedStorage:
     def list(self, folder: str) -> Iterator[FileInfo]:
         return map(_above, self._local.list(_below(folder)))
 
-    def paths(self, folder: str) -> Iterator[str]:
-        return (SCHEME + path for path in self._local.paths(_below(folder)))
-
-    def holds_any(self, folder: str) -> bool:
-        return self._local.holds_any(_below(folder))
-
-    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
-        return self._local.subfolders_many([_below(folder) for folder in folders], names)
-
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         kept = self._local.delete([_below(path) for path in paths])
         return {SCHEME + path: reason for path, reason in kept.items()}
@@ -103,7 +82,7 @@ def _below(path: str) -> str:
 
 
 def _above(info: FileInfo) -> FileInfo:
-    return replace(info, path=SCHEME + info.path)
+    return info._replace(path=SCHEME + info.path)
 
 
 def _in_a_task() -> bool:

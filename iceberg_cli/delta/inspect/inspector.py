@@ -83,9 +83,10 @@ class DeltaTableInspector:
         if len(names) > _LOOKED_AT:
             return None
         try:
-            return self.table.storage.stat_many(names)
+            infos = self.table.storage.stat_many(names)
         except UsageError:
             return None
+        return [None if info is None else info.size_bytes for info in infos]
 
     def _operation(self) -> str | None:
         """The operation in the version's commitInfo; None where the commit is gone, or too large to be read again."""

@@ -7,7 +7,7 @@ A false entry could make a live file deletable, so an entry is used only if all 
   else: who can write there could as well run commands as this user;
 - it is about the same file: the path, what metadata or the manifest list says of it (a list: snapshot id, sequence
   number, time and totals; a manifest: length, content, spec, sequence number, snapshot and all three counts), and the
-  storage's version of it now is the one from before it was read (`Storage.versions_many`: device, inode, time of
+  storage's version of it now is the one from before it was read (`Storage.stat_many`: device, inode, time of
   writing and size of a local file; endpoint, ETag and size of an object; 64 bits of a digest are kept). A list that is
   gone, or a manifest that is, stops the run as it ever did;
 - it was read from a file that was read whole and passed every check: lists that are no shorter than their snapshot's
@@ -112,10 +112,10 @@ class ReachabilityCache:
 
     def _look_at(self, paths: Sequence[str]) -> None:
         """Take the versions of files, before they are read."""
-        for path, version in zip(paths, self._storage.versions_many(paths), strict=True):
+        for path, info in zip(paths, self._storage.stat_many(paths, versions=True), strict=True):
             self._versions.pop(path, None)
-            if version is not None:
-                digest = hashlib.blake2b(version.encode(), digest_size=_VERSION_BYTES).digest()
+            if info is not None and info.version is not None:
+                digest = hashlib.blake2b(info.version.encode(), digest_size=_VERSION_BYTES).digest()
                 self._versions[path] = int.from_bytes(digest, "little", signed=True)
 
     def rows_of(self, snapshots: Iterable[SnapshotFiles]) -> pa.Table:

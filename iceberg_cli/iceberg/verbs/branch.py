@@ -118,10 +118,10 @@ def with_lengths(table: IcebergTable, head: BranchHead) -> tuple[BranchHead, Map
     """
     paths, listed = head.rows["manifest_path"].to_pylist(), head.rows["manifest_length"].to_pylist()
     plain = head.rows["key_metadata"].is_null().to_pylist()
-    found = table.storage.stat_many(paths)
+    infos = table.storage.stat_many(paths)
     true = [
-        size if is_plain and None not in (size, length) else length
-        for size, length, is_plain in zip(found, listed, plain, strict=True)
+        info.size_bytes if is_plain and info is not None and length is not None else length
+        for info, length, is_plain in zip(infos, listed, plain, strict=True)
     ]
     stale = {
         path: f"it has {size:,} bytes, and the list says {length:,}"

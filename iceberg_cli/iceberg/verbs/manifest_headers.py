@@ -81,7 +81,7 @@ def _header(storage: Storage, path: str) -> Header:
     head_bytes = _FIRST_BYTES
     while True:
         try:
-            start = storage.read_range(path, 0, head_bytes)
+            start = storage.read(path, (0, head_bytes))
         except FileNotFoundError:
             raise CorruptFile(path, None, "the table needs this file and it is not there") from None
         try:

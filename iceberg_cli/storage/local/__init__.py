@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from iceberg_cli.errors import BackendUnavailable, UsageError, unavailable
-from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local.delete import Deletions, reason_of
-from iceberg_cli.storage.local.stat import side_by_side, sizes_and_times, status_of
+from iceberg_cli.storage.local.stat import infos_of, side_by_side
 from iceberg_cli.storage.local.write import (
     FOLDER,
     link_named,
@@ -35,7 +35,7 @@ _FOLDER_GONE = (errno.ENOENT, errno.ESTALE)
 _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """A storage of local files; canonical paths look like `/a/b`.
 
     Args:
@@ -85,46 +85,18 @@ class LocalStorage:
             rest = "/" + "/".join(part for part in rest.split("/") if part not in {"", "."})
         return rest
 
-    def read(self, path: str) -> bytes:
-        """The whole file."""
-        with _translated("read", path):
-            descriptor = _open_file(self.canonical(path))
-            with os.fdopen(descriptor, "rb") as file:
-                return file.read()
-
-    def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the file's end."""
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """The whole file, or a part of it."""
+        offset, length = span or (0, -1)
         with _translated("read", path):
             descriptor = _open_file(self.canonical(path))
             with os.fdopen(descriptor, "rb") as file:
                 file.seek(offset)
                 return file.read(length)
 
-    def stat(self, path: str) -> FileInfo:
-        """Size and modification time; of the file itself where the name is a symbolic link."""
-        key = self.canonical(path)
-        with _translated("look at", path):
-            status = os.stat(key)
-            if stat_module.S_ISDIR(status.st_mode):
-                raise FileNotFoundError(errno.ENOENT, "a folder is there, no file", key)
-            return _info(key, status)
-
-    def stat_many(self, paths: Sequence[str]) -> list[int | None]:
-        """Sizes, one system call for each file."""
-        return [None if seen is None else seen[0] for seen in self.sizes_and_times_many(paths)]
-
-    def sizes_and_times_many(self, paths: Sequence[str]) -> list[tuple[int, int] | None]:
-        """Sizes and modification times, one system call for each file."""
-        return sizes_and_times(paths, self.canonical)
-
-    def versions_many(self, paths: Sequence[str]) -> list[str | None]:
-        """Versions, one system call for each file. A hard link to a file has its version."""
-
-        def look(path: str) -> str | None:
-            status = status_of(path, self.canonical)
-            return None if status is None else _version(status)
-
-        return side_by_side(paths, look)
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        """What is known of files, after links, by one system call for each. A hard link to a file has its version."""
+        return infos_of(paths, self.canonical, versions=versions)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Write a file without a name, flush it, link it to its name, flush the folder.
@@ -166,7 +138,7 @@ class LocalStorage:
                     status = os.stat(key)
                 except FileNotFoundError:
                     continue
-                yield _info(key, status)
+                yield FileInfo(key, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def paths(self, folder: str) -> Iterator[str]:
         """Every file's path under the folder, as the folders name them; only links take a call of their own."""
@@ -263,15 +235,6 @@ def _is_folder(key: str) -> bool:
         return stat_module.S_ISDIR(os.stat(key).st_mode)
     except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError, ValueError):
         return False
-
-
-def _info(key: str, status: os.stat_result) -> FileInfo:
-    return FileInfo(path=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
-
-
-def _version(status: os.stat_result) -> str:
-    """A file's version, without the time of the last change of the inode, which a hard link to the file moves."""
-    return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
 
 
 def _walk(folder: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Sizes and times of many local files, read in several threads."""
+"""Sizes, times and versions of many local files, read in several threads."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from iceberg_cli.errors import unavailable
+from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.local.delete import reason_of
 
 Seen = TypeVar("Seen")
@@ -60,21 +61,27 @@ def side_by_side(
     return seen
 
 
-def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> list[tuple[int, int] | None]:
-    """Size in bytes and modification time in ms of n files; None where there is no file.
+def infos_of(
+    paths: Sequence[str], canonical: Callable[[str], str], *, versions: bool
+) -> list[FileInfo | None]:
+    """Size, modification time and, if `versions`, version of n files; None where there is no file.
 
-    Arrow reads many at once. What it does not report as a file is read again by a system call, which distinguishes
-    a cycle of links from no file.
+    Arrow reads many at once, but no versions. What it does not report as a file is read again by a system call, which
+    distinguishes a cycle of links from no file.
 
     Raises:
         BackendUnavailable: the system call failed.
     """
 
-    def look(path: str) -> tuple[int, int] | None:
-        status = status_of(path, canonical)
-        return None if status is None else (status.st_size, status.st_mtime_ns // 1_000_000)
+    def look(path: str) -> FileInfo | None:
+        key = canonical(path) if _some_odd([path]) else path
+        status = _status(path, key)
+        if status is None:
+            return None
+        version = _version(status) if versions else None
+        return FileInfo(key, status.st_size, status.st_mtime_ns // 1_000_000, version)
 
-    def look_at_many(some: Sequence[str]) -> list[tuple[int, int] | None]:
+    def look_at_many(some: Sequence[str]) -> list[FileInfo | None]:
         from pyarrow.fs import FileType, LocalFileSystem
 
         if _some_odd(some):
@@ -85,21 +92,26 @@ def sizes_and_times(paths: Sequence[str], canonical: Callable[[str], str]) -> li
             return [look(path) for path in some]
         a_file = FileType.File
         return [
-            (info.size, info.mtime_ns // 1_000_000) if info.type == a_file else look(path)
+            FileInfo(path, info.size, info.mtime_ns // 1_000_000) if info.type == a_file else look(path)
             for path, info in zip(some, infos, strict=True)
         ]
 
-    return side_by_side(paths, look, look_at_many)
+    return side_by_side(paths, look, None if versions else look_at_many)
 
 
-def status_of(path: str, canonical: Callable[[str], str]) -> os.stat_result | None:
+def _version(status: os.stat_result) -> str:
+    """A file's version, without the time of the last change of the inode, which a hard link to the file moves."""
+    return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+
+
+def _status(path: str, key: str) -> os.stat_result | None:
     """The status of a file, after links; None where there is no file.
 
     Raises:
         BackendUnavailable: the system call failed.
     """
     try:
-        status = os.stat(canonical(path) if _some_odd([path]) else path)
+        status = os.stat(key)
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     except OSError as error:

@@ -91,14 +91,14 @@ def _footer(storage: Storage, path: str, size_bytes: int) -> bytes:
     """The footer with the length and magic behind it."""
     start = max(0, size_bytes - _TAIL_BYTES)
     # One byte more shows a file that is longer than the log says.
-    tail = storage.read_range(path, start, size_bytes - start + 1)
+    tail = storage.read(path, (start, size_bytes - start + 1))
     if len(tail) != size_bytes - start or tail[-len(_MAGIC) :] != _MAGIC:
         raise CorruptFile(path, size_bytes, f"a Parquet file of {size_bytes} bytes does not end there")
     length = int.from_bytes(tail[-_END_BYTES : -len(_MAGIC)], "little") + _END_BYTES
     if length > min(size_bytes - len(_MAGIC), _MAX_FOOTER_BYTES):
         raise CorruptFile(path, size_bytes - _END_BYTES, f"a footer of {length - _END_BYTES} bytes")
     if length > len(tail):
-        return storage.read_range(path, size_bytes - length, length)
+        return storage.read(path, (size_bytes - length, length))
     return tail[-length:]
 
 

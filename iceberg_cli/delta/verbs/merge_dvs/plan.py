@@ -242,11 +242,12 @@ def _option(value: float | None, flag: str, default: float) -> Option:
 
 
 def _sizes(table: DeltaTable, found: Vectors) -> Int64s:
-    sizes = table.storage.stat_many(found.paths)
-    for path, size in zip(found.paths, sizes, strict=True):
-        if size is None:
-            raise CorruptFile(path, None, "the table needs this file and it is not there")
-    return np.array(sizes, np.int64)
+    sizes = np.empty(len(found.paths), np.int64)
+    for file_index, info in enumerate(table.storage.stat_many(found.paths)):
+        if info is None:
+            raise CorruptFile(found.paths[file_index], None, "the table needs this file and it is not there")
+        sizes[file_index] = info.size_bytes
+    return sizes
 
 
 def _listed(found: Vectors, within: Plan | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
