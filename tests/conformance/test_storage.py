@@ -1,4 +1,4 @@
-"""Every sentence of the storage port, on every adapter; then what only one of them promises."""
+"""The conformance suite of storages on every adapter; then what only one of them promises."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import time
 import traceback
 import unicodedata
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,351 +27,70 @@ from hypothesis import strategies as st
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
 from iceberg_cli.paths import Roots, is_suspicious
-from iceberg_cli.storage import Storage, open_storage
+from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage, in_its_folder
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance, versions
+from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.crash.budget import few_or_many
 from tests.servers import S3Server
 
 _TICK_S = 0.02  # of the clock that file systems take times from: at most 10 ms on Linux
 
 
-@dataclass(frozen=True)
-class Place:
-    """A storage and an empty folder in it."""
-
-    storage: Storage
-    root: str
-
-    def has(self, name: str) -> bool:
-        try:
-            self.storage.stat(f"{self.root}/{name}")
-        except FileNotFoundError:
-            return False
-        return True
-
-    def names(self, folder: str = "") -> list[str]:
-        listed = [info.path for info in self.storage.list(f"{self.root}{folder}")]
-        assert list(self.storage.paths(f"{self.root}{folder}")) == listed
-        return [path.removeprefix(f"{self.root}/") for path in listed]
-
-
-@pytest.fixture(params=["local", "local, named temporaries", "routed to local", "s3", "routed to s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    match request.param:
-        case "local":
-            return Place(LocalStorage(), f"{tmp_path}/wh")
-        case "local, named temporaries":
-            return Place(LocalStorage(unnamed_temporaries=False), f"{tmp_path}/wh")
-        case "routed to local":
-            return Place(open_storage(), f"{tmp_path}/wh")
+def a_sandbox(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
+    local = {
+        "local": partial(LocalStorage),
+        "local, named temporaries": partial(LocalStorage, unnamed_temporaries=False),
+        "routed to local": open_storage,
+    }
+    if make := local.get(kind):
+        root = f"{tmp_path}/wh"
+        return Sandbox(storage=make(), root=root, other_spelling=f"file:{root}", has_folders=True)
+    if kind == "memory":
+        return Sandbox(storage=MemoryStorage(), root="memory://wh")
     server: S3Server = request.getfixturevalue("s3_server")
-    storage = S3Storage(server.options) if request.param == "s3" else open_storage(server.options)
-    return Place(storage, f"s3://{server.bucket}/{uuid.uuid4()}/wh")
+    bucket = f"s3://{server.bucket}/"
+
+    def create_empty(paths: Sequence[str]) -> None:
+        server.fill({path.removeprefix(bucket): b"" for path in paths})
+
+    storage = S3Storage(server.options) if kind == "s3" else open_storage(server.options)
+    root = f"{bucket}{uuid.uuid4()}/wh"
+    other = root.replace("s3://", "s3a://")
+    return Sandbox(storage=storage, root=root, other_spelling=other, create_empty=create_empty)
 
 
-# The port
+class TestAdapters(StorageConformance):
+    """Every sentence of the port, on every adapter."""
 
-
-@pytest.mark.parametrize("data", [b"", b"x", os.urandom(3_000_000)], ids=["empty", "one byte", "3 MB"])
-def test_what_was_put_is_read_back(place: Place, data: bytes, tmp_path: Path) -> None:
-    path = f"{place.root}/a/b/object"
-    os.utime(tmp_path)
-    before_ms = tmp_path.stat().st_mtime_ns // 1_000_000
-    place.storage.put_if_absent(path, data)
-    assert place.storage.read(path) == data
-    info = place.storage.stat(path)
-    assert (info.path, info.size_bytes) == (path, len(data))
-    assert abs(info.modified_ms - before_ms) < 10_000
-
-
-@pytest.mark.parametrize("count", [3, 250], ids=["few", "many"])
-def test_sizes_of_many_objects_come_in_the_order_of_their_paths(place: Place, count: int) -> None:
-    names = [f"a/{number}" for number in range(count)]
-    for number in range(0, count, 100):
-        place.storage.put_if_absent(f"{place.root}/{names[number]}", bytes(number))
-    place.storage.put_if_absent(f"{place.root}/elsewhere", b"seven b")
-    paths = [f"{place.root}/{name}" for name in ["gone", *reversed(names), "elsewhere", "a", "a/0", "a/0/b"]]
-    expected = [number if number % 100 == 0 else None for number in reversed(range(count))]
-    infos = place.storage.stat_many(paths)
-    assert [info and info.size_bytes for info in infos] == [None, *expected, 7, None, 0, None]
-    assert place.storage.stat_many([]) == []
-    listed = {info.path: info for info in place.storage.list(place.root)}
-    assert infos == [listed.get(place.storage.canonical(path)) for path in paths]
-    assert all(info is None or info.version is None for info in infos)
-
-
-def versions(storage: Storage, *paths: str) -> list[str | None]:
-    return [info and info.version for info in storage.stat_many(paths, versions=True)]
-
-
-@pytest.mark.parametrize("count", [3, 250], ids=["few", "many"])
-def test_versions_stay_until_other_bytes_are_stored(place: Place, count: int) -> None:
-    paths = [f"{place.root}/a/{number}" for number in range(count)]
-    written = paths[1:60:20]
-    for path in written:
-        place.storage.put_if_absent(path, b"first")
-    before = versions(place.storage, *paths)
-    assert [path for path, version in zip(paths, before, strict=True) if version is not None] == written
-    place.storage.put_if_absent(f"{place.root}/a/other", b"first")
-    assert [place.storage.read(path) for path in written] == [b"first"] * len(written)
-    assert versions(place.storage, *paths) == before
-    time.sleep(_TICK_S)
-    place.storage.delete(written)
-    for path in written:
-        place.storage.put_if_absent(path, b"other")
-    after = versions(place.storage, *paths)
-    assert [path for path, version in zip(paths, after, strict=True) if version is not None] == written
-    assert set(before) & set(after) <= {None}
-    assert versions(place.storage, paths[0], f"{place.root}/a", f"{paths[1]}/b") == [None] * 3
-    assert versions(place.storage) == []
-    assert place.storage.stat_many(paths, versions=True) == [
-        info and info._replace(version=version)
-        for info, version in zip(place.storage.stat_many(paths), after, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("second", [b"", b"second"], ids=["empty", "not empty"])
-def test_put_leaves_what_is_there_as_it_is(place: Place, second: bytes) -> None:
-    path = f"{place.root}/object"
-    place.storage.put_if_absent(path, b"first")
-    with pytest.raises(FileExistsError):
-        place.storage.put_if_absent(path, second)
-    with pytest.raises(FileExistsError):
-        place.storage.put_if_absent(path, b"first")
-    assert place.storage.read(path) == b"first"
-    assert place.names() == ["object"]
-
-
-@pytest.mark.parametrize("data", [b"", b"new", os.urandom(3_000_000)], ids=["empty", "short", "3 MB"])
-def test_replacing_puts_other_bytes_in_an_objects_place_or_creates_it(place: Place, data: bytes) -> None:
-    path = f"{place.root}/a/object"
-    place.storage.replace(path, b"the first one, which is created")
-    assert place.storage.read(path) == b"the first one, which is created"
-    place.storage.replace(path, data)
-    assert place.storage.read(path) == data
-    assert place.storage.stat(path).size_bytes == len(data)
-    assert place.names() == ["a/object"]
-
-
-def test_a_reader_of_what_is_being_replaced_sees_one_or_the_other_whole(place: Place) -> None:
-    path = f"{place.root}/object"
-    contents = [b"%d" % writer * 50_000 for writer in range(8)]
-    place.storage.replace(path, contents[0])
-    with ThreadPoolExecutor(8) as pool:
-        writing = [pool.submit(place.storage.replace, path, data) for data in contents[1:]]
-        seen = {place.storage.read(path) for _ in range(30)}
-        for each in writing:
-            each.result()
-    assert seen <= set(contents)
-    assert place.storage.read(path) in contents[1:]
-    assert place.names() == ["object"]
-
-
-def test_of_many_that_put_one_name_one_wins(place: Place) -> None:
-    def put(writer: int) -> int | None:
-        try:
-            place.storage.put_if_absent(f"{place.root}/object", b"%d" % writer * 1000)
-        except FileExistsError:
-            return None
-        return writer
-
-    with ThreadPoolExecutor(16) as pool:
-        winners = [writer for writer in pool.map(put, range(16)) if writer is not None]
-    assert len(winners) == 1
-    assert place.storage.read(f"{place.root}/object") == b"%d" % winners[0] * 1000
-    assert place.names() == ["object"]
-
-
-@pytest.mark.parametrize(
-    ("offset", "length", "expected"),
-    [
-        (0, 4, b"0123"),
-        (3, 4, b"3456"),
-        (8, 2, b"89"),
-        (8, 50, b"89"),
-        (0, 0, b""),
-        (10, 5, b""),
-        (99, 5, b""),
-        (10, 0, b""),
-    ],
-)
-def test_a_range_is_exact_except_at_the_end(place: Place, offset: int, length: int, expected: bytes) -> None:
-    path = f"{place.root}/object"
-    place.storage.put_if_absent(path, b"0123456789")
-    assert place.storage.read(path, (offset, length)) == expected
-
-
-def test_a_range_of_an_empty_object_is_empty(place: Place) -> None:
-    place.storage.put_if_absent(f"{place.root}/object", b"")
-    assert place.storage.read(f"{place.root}/object", (0, 8)) == b""
-
-
-@pytest.mark.parametrize("name", ["absent", "no/such/folder/object", "folder", "object/below"])
-def test_what_is_no_object_is_not_found(place: Place, name: str) -> None:
-    place.storage.put_if_absent(f"{place.root}/folder/object", b"x")
-    place.storage.put_if_absent(f"{place.root}/object", b"x")
-    path = f"{place.root}/{name}"
-    with pytest.raises(FileNotFoundError):
-        place.storage.read(path)
-    with pytest.raises(FileNotFoundError):
-        place.storage.read(path, (0, 0))
-    with pytest.raises(FileNotFoundError):
-        place.storage.read(path, (0, 9))
-    with pytest.raises(FileNotFoundError):
-        place.storage.stat(path)
-
-
-SPECIAL_NAMES = [
-    "k=50%25/a b+c",
-    "k=%252F/x",
-    "k=%2F/x",
-    "k=__HIVE__/x",
-    "spaced+col=/x",
-    "name?versionId=1",
-    "a&b=c;d#e",
-    "trailing.",
-    "~tilde(1)'!*",
-    "\u00e9-composed",
-    "e\u0301-decomposed",
-    "\U0001f9ca",
-    "back\\slash",
-    'quo"te',
-    "<&>",
-]
-
-
-def test_names_are_literal(place: Place) -> None:
-    for name in SPECIAL_NAMES:
-        place.storage.put_if_absent(f"{place.root}/{name}", name.encode())
-    for name in SPECIAL_NAMES:
-        assert place.storage.read(f"{place.root}/{name}") == name.encode()
-    assert place.names() == sorted(SPECIAL_NAMES)
-    kept = SPECIAL_NAMES[0]
-    assert place.storage.delete([f"{place.root}/{name}" for name in SPECIAL_NAMES[1:]]) == {}
-    assert place.names() == [kept]
-
-
-def test_a_listing_has_every_object_below_by_path_and_none_of_a_sibling(place: Place) -> None:
-    for name in ("t/b", "t/a/z", "t/a.b", "t/a", "t2/x", "t", "t-1/x", "s/x"):
-        if name in ("t", "t/a") and place.root.startswith("/"):
-            continue  # a file and a folder of one name do not go together there
-        place.storage.put_if_absent(f"{place.root}/{name}", name.encode())
-    below = [name for name in ("t/a", "t/a.b", "t/a/z", "t/b") if place.has(name)]
-    assert place.names("/t") == below
-    assert place.names("/t/") == below
-    assert [info.size_bytes for info in place.storage.list(f"{place.root}/t")] == [
-        len(name) for name in below
-    ]
-
-
-def test_a_listing_of_nothing_is_empty(place: Place) -> None:
-    assert place.names() == []
-    assert place.names("/absent") == []
-
-
-def test_a_listing_goes_on_after_the_first_page(place: Place, request: pytest.FixtureRequest) -> None:
-    names = [f"d{number:05}" for number in range(1100)]
-    paths = [f"{place.root}/{name}" for name in names]
-    if place.root.startswith("s3://"):
-        server: S3Server = request.getfixturevalue("s3_server")
-        server.fill({path.removeprefix(f"s3://{server.bucket}/"): b"" for path in paths})
-    else:
-        for path in paths:
-            place.storage.put_if_absent(path, b"")
-    assert place.names() == names
-    asked = ("_delta_log", "metadata", "metadata2")
-    assert place.storage.subfolders_many([place.root], asked) == [frozenset()]
-    place.storage.put_if_absent(f"{place.root}/metadata/object", b"")
-    assert place.storage.subfolders_many([place.root], asked) == [{"metadata"}]
-    assert place.storage.delete([*paths[1:], f"{place.root}/metadata/object"]) == {}
-    assert place.names() == ["d00000"]
-
-
-def test_deleting_what_is_gone_succeeds(place: Place) -> None:
-    place.storage.put_if_absent(f"{place.root}/object", b"x")
-    paths = [f"{place.root}/object", f"{place.root}/absent", f"{place.root}/no/such/folder"]
-    assert place.storage.delete(paths) == {}
-    assert place.storage.delete(paths) == {}
-    assert not place.has("object")
-
-
-def test_deleting_a_folder_leaves_what_is_in_it(place: Place) -> None:
-    place.storage.put_if_absent(f"{place.root}/folder/object", b"x")
-    place.storage.delete([f"{place.root}/folder", f"{place.root}/folder/", place.root])
-    assert place.has("folder/object")
-
-
-def test_objects_are_deleted_under_any_spelling_and_failures_bear_the_callers(place: Place) -> None:
-    place.storage.put_if_absent(f"{place.root}/object", b"x")
-    other = place.root.replace("s3://", "s3a://") if "://" in place.root else f"file:{place.root}"
-    assert place.storage.delete([f"{other}/object"]) == {}
-    assert not place.has("object")
-
-
-def test_a_folder_holds_what_is_at_any_depth_and_nothing_of_a_sibling(place: Place) -> None:
-    place.storage.put_if_absent(f"{place.root}/a/b/c/object", b"x")
-    place.storage.put_if_absent(f"{place.root}/ab", b"x")
-    held = [
-        place.storage.holds_any(f"{place.root}/{folder}") for folder in ("a", "a/b/", "a/b/c", "a/object")
-    ]
-    assert held == [True, True, True, False]
-    place.storage.delete([f"{place.root}/a/b/c/object"])
-    assert not place.storage.holds_any(f"{place.root}/a")
-    assert not place.storage.holds_any(f"{place.root}/nowhere")
-    assert place.storage.holds_any(place.root)
-
-
-def test_subfolders_are_told_by_their_names_and_files_and_siblings_are_none(place: Place) -> None:
-    for name in (
-        "a/_delta_log/0",
-        "a/metadata-old/0",
-        "a/metadata.x",
-        "b/metadata/d/0",
-        "c/metadata",
-        "d/x/metadata/0",
-    ):
-        place.storage.put_if_absent(f"{place.root}/{name}", b"x")
-    folders = [f"{place.root}/{name}" for name in ("nowhere", "c", "b", "a", "b/metadata", "a/metadata.x")]
-    none = frozenset[str]()
-    names = ("metadata", "_delta_log")
-    stated = [none, none, {"metadata"}, {"_delta_log"}, none, none]
-    assert place.storage.subfolders_many(folders, names) == stated
-    assert place.storage.subfolders_many([folders[2]] * 70, names) == [{"metadata"}] * 70
-    assert place.storage.subfolders_many([], names) == []
-
-
-def test_pruning_removes_empty_folders_and_no_object(place: Place) -> None:
-    place.storage.put_if_absent(f"{place.root}/a/b/c/object", b"x")
-    place.storage.put_if_absent(f"{place.root}/a/d/object", b"x")
-    place.storage.delete([f"{place.root}/a/b/c/object"])
-    place.storage.prune(f"{place.root}/a")
-    assert place.names() == ["a/d/object"]
-    place.storage.delete([f"{place.root}/a/d/object"])
-    place.storage.prune(f"{place.root}/a")
-    place.storage.prune(f"{place.root}/a")
-    assert place.names() == []
-    assert not os.path.exists(f"{place.root}/a")
+    @pytest.fixture(
+        params=["local", "local, named temporaries", "routed to local", "s3", "routed to s3", "memory"]
+    )
+    def sandbox(self, request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
+        return a_sandbox(request.param, request, tmp_path)
 
 
 @few_or_many(6, all_of=50)
-@pytest.mark.parametrize("place", ["local", "local, named temporaries", "routed to local"], indirect=True)
+@pytest.mark.parametrize("kind", ["local", "local, named temporaries", "routed to local"])
 @pytest.mark.parametrize("write", ["put_if_absent", "replace"])
 def test_processes_that_remove_empty_folders_do_not_disturb_those_that_write_into_them(
-    place: Place, write: str, budget: int
+    kind: str, write: str, budget: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    sandbox = a_sandbox(kind, request, tmp_path)
+
     def work(writer: int) -> None:
         for number in range(budget):
-            path = f"{place.root}/ops/{writer}-{number}/a/record"
-            getattr(place.storage, write)(path, b"content")
-            assert place.storage.read(path) == b"content"
-            assert place.storage.delete([path]) == {}
-            place.storage.prune(f"{place.root}/ops")
+            path = f"{sandbox.root}/ops/{writer}-{number}/a/record"
+            getattr(sandbox.storage, write)(path, b"content")
+            assert sandbox.storage.read(path) == b"content"
+            assert sandbox.storage.delete([path]) == {}
+            sandbox.storage.prune(f"{sandbox.root}/ops")
 
     writers = [_forked(partial(work, writer)) for writer in range(8)]
     assert [os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) for writer in writers] == [0] * 8
-    assert not os.path.exists(f"{place.root}/ops")
+    assert not os.path.exists(f"{sandbox.root}/ops")
 
 
 def test_a_folder_that_goes_stale_on_another_machine_s_disk_is_made_again(tmp_path: Path) -> None:
