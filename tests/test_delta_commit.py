@@ -29,8 +29,8 @@ from iceberg_cli.plan.plan import Base, Change, Option, Plan, StagedFile, Step, 
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import open_storage
+from iceberg_cli.testing.conformance.commits import first_metadata
 from tests.conformance.delta_logs import make_log
-from tests.conformance.tables import first_metadata
 from tests.delta_builders import (
     NOW_MS,
     a_dv,

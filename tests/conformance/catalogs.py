@@ -12,8 +12,8 @@ from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.storage import Storage, open_storage
+from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
-from tests.conformance.tables import first_metadata
 
 # The statements of Java's JdbcCatalog: JdbcUtil.V0_CREATE_CATALOG_SQL, and the column that V1 adds.
 V0 = """CREATE TABLE iceberg_tables (
@@ -31,6 +31,14 @@ class Catalog:
     folder: str
     uri: str = ""
     memory: MemoryCatalog | None = None
+
+    @property
+    def storage(self) -> Storage:
+        return open_storage()
+
+    @property
+    def commits_by_file(self) -> bool:
+        return self.kind == "filesystem"
 
     def open(self, storage: Storage | None = None, **more: Any) -> Committer:
         storage = storage or open_storage()

@@ -12,8 +12,8 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 from iceberg_cli.storage import open_storage
+from iceberg_cli.testing.conformance.commits import set_property
 from tests.conformance.catalogs import Catalog
-from tests.conformance.tables import set_property
 
 
 def write(catalog: Catalog, writer: int, commits: int, start: Barrier, results: Any) -> None:

@@ -19,8 +19,8 @@ from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.conformance.faults import FaultyStorage, Killed
 from tests.conformance.delta_logs import add_version, an_attempt, make_log, names_of, path_of
-from tests.conformance.faulty import FaultyStorage, Killed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 Log = tuple[str, Storage]

@@ -17,7 +17,7 @@ from iceberg_cli.errors import Refused, TableNotFound
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter, open_folder
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage import open_storage
-from tests.conformance.tables import an_attempt, first_metadata, properties_of, set_property
+from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property
 from tests.paths import FIXTURES, needs_fixtures
 from tests.servers import S3Server
 
@@ -99,7 +99,7 @@ def test_checksums_that_hadoop_left_do_not_fit_a_new_file_and_go(folder: Path) -
 
 @pytest.mark.parametrize("temporary", ["none", "left behind"])
 def test_settling_a_commit_of_a_killed_process_writes_the_hint(folder: Path, temporary: str) -> None:
-    attempt = an_attempt(committer_of(folder), STORAGE, ours="yes")
+    attempt = an_attempt(committer_of(folder), STORAGE, {"ours": "yes"})
     assert isinstance(committer_of(folder).commit(attempt), Committed)
     (folder / "version-hint.text").write_bytes(b"3")
     if temporary != "none":
@@ -110,7 +110,7 @@ def test_settling_a_commit_of_a_killed_process_writes_the_hint(folder: Path, tem
 
 
 def test_settling_leaves_the_hint_of_a_later_version(folder: Path) -> None:
-    attempt = an_attempt(committer_of(folder), STORAGE, ours="yes")
+    attempt = an_attempt(committer_of(folder), STORAGE, {"ours": "yes"})
     assert isinstance(committer_of(folder).commit(attempt), Committed)
     set_property(committer_of(folder), STORAGE, "theirs")
     assert isinstance(committer_of(folder).settle(attempt), Committed)
@@ -120,14 +120,14 @@ def test_settling_leaves_the_hint_of_a_later_version(folder: Path) -> None:
 def test_a_hint_that_cannot_be_written_does_not_matter(folder: Path) -> None:
     (folder / "version-hint.text").mkdir()
     (folder / "version-hint.text" / "in the way").touch()
-    attempt = an_attempt(committer_of(folder), STORAGE, colour="red")
+    attempt = an_attempt(committer_of(folder), STORAGE, {"colour": "red"})
     assert committer_of(folder).commit(attempt) == Committed(metadata_location=f"{folder}/v4.metadata.json")
     assert sorted(name for name in os.listdir(folder) if name.startswith(".")) == []
 
 
 def test_the_same_table_under_two_spellings_is_one_table(folder: Path) -> None:
     plain, uri = committer_of(folder), FilesystemCommitter(f"file://{folder.parent}//./", STORAGE)
-    attempt = an_attempt(uri, STORAGE, ours="yes")
+    attempt = an_attempt(uri, STORAGE, {"ours": "yes"})
     set_property(plain, STORAGE, "theirs")
     assert isinstance(uri.commit(attempt), Conflict)
     set_property(uri, STORAGE, "ours")
@@ -136,7 +136,7 @@ def test_the_same_table_under_two_spellings_is_one_table(folder: Path) -> None:
 
 def test_where_old_versions_were_deleted_a_free_name_is_not_the_next_version(folder: Path) -> None:
     committer = committer_of(folder)
-    attempt = an_attempt(committer, STORAGE, ours="yes")
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
     for number in range(3):
         set_property(committer_of(folder), STORAGE, f"theirs{number}")
     (folder / "v4.metadata.json").unlink()
@@ -148,7 +148,7 @@ def test_where_old_versions_were_deleted_a_free_name_is_not_the_next_version(fol
 
 def test_the_next_version_under_another_spelling_is_a_conflict(folder: Path) -> None:
     committer = committer_of(folder)
-    attempt = an_attempt(committer, STORAGE, fresh=False, ours="yes")
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"}, fresh=False)
     shutil.copy(folder / "v3.metadata.json", folder / "v4.gz.metadata.json")
     assert isinstance(committer.commit(attempt), Conflict)
     assert not (folder / "v4.metadata.json").exists()
@@ -163,7 +163,7 @@ def test_a_folder_with_a_catalogs_files_is_shown_and_not_committed_to(tmp_path: 
     assert committer.current().removeprefix(f"{metadata}/").startswith("00010-")
     assert "catalog" in str(committer.read_only_reason())
     with pytest.raises(Refused, match="catalog"):
-        an_attempt(committer, STORAGE, colour="red")
+        an_attempt(committer, STORAGE, {"colour": "red"})
 
 
 def test_of_two_catalog_files_with_one_number_the_later_is_shown(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_one_metadata_file_can_be_read_and_not_followed(folder: Path) -> None:
     assert pinned.current() == f"{folder}/v2.metadata.json"
     assert "one metadata file" in str(pinned.read_only_reason())
     with pytest.raises(Refused):
-        an_attempt(pinned, STORAGE, colour="red")
+        an_attempt(pinned, STORAGE, {"colour": "red"})
     with pytest.raises(TableNotFound):
         open_folder(f"{folder}/v9.metadata.json", STORAGE).current()
 
@@ -225,7 +225,7 @@ def test_a_folder_in_an_object_store_is_shown_and_not_committed_to(s3_server: S3
     assert committer.current() == f"{location.replace('s3a', 's3')}/metadata/v2.metadata.json"
     assert "object store" in str(committer.read_only_reason())
     with pytest.raises(Refused, match="catalog"):
-        an_attempt(committer, storage, colour="red")
+        an_attempt(committer, storage, {"colour": "red"})
 
 
 @needs_fixtures

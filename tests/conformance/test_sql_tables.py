@@ -33,9 +33,9 @@ from iceberg_cli.operation.apply import apply, resume, system_runtime
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import Storage, open_storage
+from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property
 from tests.cli.lakes import CatalogTable, catalog_table
 from tests.conformance.catalogs import Catalog, execute, insert_row, make_table
-from tests.conformance.tables import an_attempt, first_metadata, properties_of, set_property
 from tests.servers import S3Server
 
 STORAGE = open_storage()
@@ -71,7 +71,7 @@ def test_a_row_without_a_type_is_a_table_and_one_of_a_view_is_not(sqlite: Catalo
     execute(sqlite.uri, "UPDATE iceberg_tables SET iceberg_type = NULL")
     set_property(sqlite.open(), STORAGE, "colour")
     assert row_of(sqlite)[2] is None
-    attempt = an_attempt(sqlite.open(), STORAGE, colour="blue")
+    attempt = an_attempt(sqlite.open(), STORAGE, {"colour": "blue"})
     execute(sqlite.uri, "UPDATE iceberg_tables SET iceberg_type = 'VIEW'")
     with pytest.raises(TableNotFound):
         sqlite.open().commit(attempt)
@@ -97,7 +97,7 @@ def test_pyiceberg_and_we_commit_to_one_table_in_turns(
     set_property(ours, STORAGE, "first")
     table = theirs.load_table("a.b.t")
     assert table.properties == {"by": "pyiceberg", "first": "yes"}
-    attempt = an_attempt(ours, STORAGE, refused="yes")
+    attempt = an_attempt(ours, STORAGE, {"refused": "yes"})
     with table.transaction() as transaction:
         transaction.set_properties(second="yes")
     assert isinstance(ours.commit(attempt), Conflict)
@@ -125,7 +125,7 @@ def test_metadata_of_a_catalogs_table_may_be_in_s3(tmp_path: Path, s3_server: S3
 
 def test_two_spellings_of_a_location_are_one_when_history_is_read(sqlite: Catalog) -> None:
     committer = sqlite.open()
-    attempt = an_attempt(committer, STORAGE, fresh=False, ours="yes")
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"}, fresh=False)
     committer.commit(attempt)
     set_property(committer, STORAGE, "later")
     other = f"file://{attempt.target}".replace("/metadata/", "//metadata/./")
@@ -137,7 +137,7 @@ def test_two_spellings_of_a_location_are_one_when_history_is_read(sqlite: Catalo
 
 def test_a_lock_before_the_change_changes_nothing(sqlite: Catalog) -> None:
     committer = sqlite.open(wait_s=0)
-    attempt = an_attempt(committer, STORAGE, ours="yes")
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
     with sqlite3.connect(sqlite.uri.removeprefix("sqlite:///")) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(BackendUnavailable, match="locked"):
@@ -149,7 +149,7 @@ def test_a_lock_before_the_change_changes_nothing(sqlite: Catalog) -> None:
 
 def test_a_commit_that_is_not_confirmed_is_unknown_and_can_be_sent_again(sqlite: Catalog) -> None:
     committer = sqlite.open(wait_s=0)
-    attempt = an_attempt(committer, STORAGE, ours="yes")
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
     other = sqlite3.connect(sqlite.uri.removeprefix("sqlite:///"))
     reading = other.execute("SELECT * FROM iceberg_tables UNION ALL SELECT * FROM iceberg_tables")
     reading.fetchone()  # a reader under way lets the change through and stops its COMMIT
@@ -326,7 +326,7 @@ def proxy(request: pytest.FixtureRequest, postgres: Catalog) -> Iterator[Proxy]:
 
 def test_postgresqls_lost_answer_to_commit_is_read_back(proxy: Proxy, postgres: Catalog) -> None:
     committer = dataclasses.replace(postgres, uri=through(proxy, postgres.uri)).open()
-    attempt = an_attempt(committer, STORAGE, ours="yes")
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
     outcome = committer.commit(attempt)
     assert not proxy.armed
     assert isinstance(outcome, Committed if proxy.deliver else Unknown)
@@ -338,8 +338,8 @@ def test_a_writer_that_waits_for_anothers_row_lock_is_refused_when_that_one_comm
     postgres: Catalog,
 ) -> None:
     committer = postgres.open()
-    attempt = an_attempt(committer, STORAGE, ours="yes")
-    theirs = an_attempt(postgres.open(), STORAGE, theirs="yes")
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    theirs = an_attempt(postgres.open(), STORAGE, {"theirs": "yes"})
     STORAGE.put_if_absent(theirs.target, theirs.data)
     outcomes: list[object] = []
     with sa.create_engine(postgres.uri).begin() as other:
@@ -356,7 +356,7 @@ def test_a_writer_that_waits_for_anothers_row_lock_is_refused_when_that_one_comm
 
 def test_a_row_that_stays_locked_is_not_waited_for_without_end(postgres: Catalog) -> None:
     committer = postgres.open(wait_s=1)
-    attempt = an_attempt(committer, STORAGE, ours="yes")
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
     with sa.create_engine(postgres.uri).connect() as other:
         other.execute(sa.text("SELECT * FROM iceberg_tables FOR UPDATE"))
         with pytest.raises(BackendUnavailable, match="lock timeout"):
@@ -366,7 +366,7 @@ def test_a_row_that_stays_locked_is_not_waited_for_without_end(postgres: Catalog
 
 def test_a_database_that_only_reads_changes_nothing(postgres: Catalog) -> None:
     name = sa.make_url(postgres.uri).database
-    attempt = an_attempt(postgres.open(), STORAGE, ours="yes")
+    attempt = an_attempt(postgres.open(), STORAGE, {"ours": "yes"})
     execute(postgres.uri, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     with pytest.raises(BackendUnavailable, match="read-only"):
         postgres.open().commit(attempt)

@@ -45,32 +45,42 @@ def first_metadata(location: str, properties: Mapping[str, str] | None = None) -
 
 
 def load(storage: Storage, location: str) -> TableMetadata:
+    """The metadata in a file."""
     return TableMetadata.from_json(decode_metadata_file(storage.read(location), location), path=location)
 
 
 def properties_of(storage: Storage, committer: Committer) -> Mapping[str, str]:
+    """The properties of the table as it is now."""
     return load(storage, committer.current()).properties
 
 
-def an_attempt(
-    committer: Committer,
-    storage: Storage,
-    *,
-    fresh: bool = True,
-    now_ms: int | None = None,
-    **properties: str,
-) -> Attempt:
-    """An attempt to set properties on the table as it is now."""
-    location = committer.current()
-    base = load(storage, location)
+def a_commit(
+    storage: Storage, base_location: str, properties: Mapping[str, str], *, now_ms: int | None = None
+) -> Commit:
+    """A commit that sets properties on one version of a table."""
+    base = load(storage, base_location)
     updates = (SetProperties(updates=properties),)
-    commit = Commit(
+    return Commit(
         updates=updates,
         requirements=requirements_for(updates, base),
         base=base,
         timestamp_ms=int(time.time() * 1000) if now_ms is None else now_ms,  # noqa: TID251  (a test is a shell)
         commit_uuid=str(uuid.uuid4()),
     )
+
+
+def an_attempt(
+    committer: Committer,
+    storage: Storage,
+    properties: Mapping[str, str],
+    *,
+    fresh: bool = True,
+    now_ms: int | None = None,
+) -> Attempt:
+    """An attempt to set properties on the table as it is now."""
+    # Asked once: a writer that builds on one version and swaps another would lose what came between.
+    location = committer.current()
+    commit = a_commit(storage, location, properties, now_ms=now_ms)
     return dataclasses.replace(committer.prepare(commit, base_location=location), fresh=fresh)
 
 
@@ -78,7 +88,7 @@ def set_property(committer: Committer, storage: Storage, name: str, value: str =
     """Commit until it is in; a retry after an unknown outcome sends the same attempt. Returns the conflicts met."""
     conflicts = 0
     while True:
-        attempt = an_attempt(committer, storage, **{name: value})
+        attempt = an_attempt(committer, storage, {name: value})
         outcome: Outcome = committer.commit(attempt)
         while isinstance(outcome, Unknown):
             time.sleep(0.01)
