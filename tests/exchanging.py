@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark import cloudpickle
 
-from iceberg_cli.engines import BuiltFile, OnEvent, Source
-from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.storage.verified_put import put_checked
-
-Combine = Callable[[int, Sequence[bytes]], Any]
+from iceberg_cli.engines import OnEvent, Scan, ShuffleStage
+from iceberg_cli.engines.local import LocalEngine, result_of
 
 
 @dataclass(frozen=True)
@@ -29,46 +26,37 @@ class HereExchanging(LocalEngine):
     seed: int = 0
     lost: int = 0
 
+    @property
+    def is_distributed(self) -> bool:
+        return True
+
     def shuffle(
         self,
+        scan: Scan[Any, Any, Any],
+        stages: Sequence[ShuffleStage],
         items: Sequence[Any],
-        source: Callable[[Any], Source],
-        load: Callable[[Any, bytes], Any],
-        parse: Callable[[Sequence[tuple[Any, Any]]], Mapping[int, bytes]],
-        combine: Combine,
         *,
-        then: Combine | None = None,
-        buckets: int,
-        then_buckets: int = 0,
-        phase: str,
         on_event: OnEvent,
     ) -> Iterator[Any]:
-        """See `Exchanging.shuffle`."""
-        source, load, parse, combine, then = pickle.loads(
-            cloudpickle.dumps((source, load, parse, combine, then))
-        )
-        shares = self.scan(
-            items, source, load, parse, phase=phase, missing_ok=True, batch_bytes=1, on_event=on_event
-        )
+        """See `Engine.shuffle`."""
+        scan, stages = pickle.loads(cloudpickle.dumps((replace(scan, batch_bytes=1), stages)))
+        shares = self.scan(scan, items, on_event=on_event)
         parts = [part for share in shares for part in share.items()][self.lost :]
         order = random.Random(self.seed)
-        if then is None:
-            yield from self._combined(parts, combine, buckets, order)
-            return
-        again = [part for share in self._combined(parts, combine, buckets, order) for part in share.items()]
-        yield from self._combined(again, then, then_buckets, order)
+        *before, last = stages
+        for stage in before:
+            combined = list(self._combined(parts, stage, order))
+            parts = [part for share in combined for part in share.items()]
+        yield from self._combined(parts, last, order)
 
     def _combined(
-        self, parts: list[tuple[int, bytes]], combine: Combine, buckets: int, order: random.Random
+        self, parts: list[tuple[int, bytes]], stage: ShuffleStage, order: random.Random
     ) -> Iterator[Any]:
-        assert {bucket for bucket, _ in parts} <= set(range(buckets))
-        for bucket in order.sample(range(buckets), buckets):
+        assert {bucket for bucket, _ in parts} <= set(range(stage.buckets))
+        for bucket in order.sample(range(stage.buckets), stage.buckets):
             mine = [data for at, data in parts if at == bucket]
             for run in range(2 if mine else 0):
                 order.shuffle(mine)
-                found = combine(bucket, mine)
-                if isinstance(found, BuiltFile):
-                    put_checked(self.storage, found.path, found.data)
-                    found = found.result
+                found = result_of(stage.combine(bucket, mine), self.storage)
                 if run:
                     yield pickle.loads(pickle.dumps(found))

@@ -44,11 +44,11 @@ class Dying(HereExchanging):
 
     written: list[str] = field(default_factory=list)
 
-    def shuffle(self, items: Sequence[Any], source: Any, *arguments: Any, **others: Any) -> Iterator[Any]:
-        """See `Exchanging.shuffle`."""
-        folder = Path(source(items[0]).path).parent
+    def shuffle(self, scan: Any, stages: Any, items: Sequence[Any], *, on_event: Any) -> Iterator[Any]:
+        """See `Engine.shuffle`."""
+        folder = Path(scan.source(items[0]).path).parent
         before = set(folder.iterdir())
-        for _ in super().shuffle(items, source, *arguments, **others):
+        for _ in super().shuffle(scan, stages, items, on_event=on_event):
             self.written.extend(str(path) for path in set(folder.iterdir()) - before)
             raise Died
         yield

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 
 import iceberg_cli
 from iceberg_cli.encoding.transport import pickled_data
-from iceberg_cli.engines import BuiltFile, Event, Source
+from iceberg_cli.engines import BuiltFile, Engine, Event, Scan, ShuffleStage, Source, local
 from iceberg_cli.engines import selection as choice
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.selection import EngineChoice
@@ -48,11 +48,8 @@ def scan(
     engine: SparkEngine, paths: Sequence[str], parse: Callable[[Batch], object], size_bytes: int = 1
 ) -> list:
     found = engine.scan(
+        Scan(lambda path: Source(path, size_bytes), lambda _, data: data, parse, phase="reading"),
         paths,
-        lambda path: Source(path, size_bytes),
-        lambda _, data: data,
-        parse,
-        phase="reading",
         on_event=unseen,
     )
     return list(found)
@@ -277,7 +274,16 @@ def test_a_worker_that_dies_is_an_error_and_no_short_result(
     assert sum(scan(engine, paths, len, size_bytes)) == len(paths)
 
 
-# -- exchanging ----------------------------------------------------------------------------------------------------
+# -- shuffling, on each engine -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["local", "local, spilled", pytest.param("spark", marks=pytest.mark.jvm)])
+def any_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    if request.param == "spark":
+        return request.getfixturevalue("engine")
+    if request.param == "local, spilled":
+        monkeypatch.setattr(local, "_HELD_BYTES", 1)
+    return LocalEngine(LocalStorage())
 
 
 def by_parity(batch: Batch) -> dict[int, bytes]:
@@ -287,34 +293,33 @@ def by_parity(batch: Batch) -> dict[int, bytes]:
 
 
 def shuffle(
-    engine: SparkEngine, paths: Sequence[str], parse: object, combine: object, **then: object
+    any_engine: Engine, paths: Sequence[str], parse: object, combine: object, *then: ShuffleStage
 ) -> list:
-    found = engine.shuffle(
+    found = any_engine.shuffle(
+        Scan(
+            lambda path: Source(path, 1 << 20),
+            lambda _, data: data,
+            parse,
+            phase="sharing out",
+            missing_ok=True,
+        ),
+        [ShuffleStage(combine, 4), *then],
         paths,
-        lambda path: Source(path, 1 << 20),
-        lambda _, data: data,
-        parse,
-        combine,
-        buckets=4,
-        **then,
-        phase="sharing out",
         on_event=unseen,
     )
     return list(found)
 
 
-@pytest.mark.jvm
-def test_each_bucket_is_combined_once_with_all_that_is_in_it(engine: SparkEngine, paths: list[str]) -> None:
+def test_each_bucket_is_combined_once_with_all_that_is_in_it(any_engine: Engine, paths: list[str]) -> None:
     os.remove(paths[5])
     found = shuffle(
-        engine, paths, by_parity, lambda bucket, parts: (bucket, sorted(b"".join(map(bytes, parts))))
+        any_engine, paths, by_parity, lambda bucket, parts: (bucket, sorted(b"".join(map(bytes, parts))))
     )
     assert sorted(found) == [(0, [0, 2, 4, 6, 8, 10]), (3, [1, 3, 7, 9, 11])]
 
 
-@pytest.mark.jvm
 def test_errors_of_either_side_of_an_exchange_arrive_as_they_were_raised(
-    engine: SparkEngine, paths: list[str]
+    any_engine: Engine, paths: list[str]
 ) -> None:
     def corrupt(batch: Batch) -> dict[int, bytes]:
         if paths[7] in [path for path, _ in batch]:
@@ -325,13 +330,13 @@ def test_errors_of_either_side_of_an_exchange_arrive_as_they_were_raised(
         return len(parts) // bucket
 
     with pytest.raises(CorruptFile) as caught:
-        shuffle(engine, paths, corrupt, lambda bucket, _: bucket)
+        shuffle(any_engine, paths, corrupt, lambda bucket, _: bucket)
     assert (caught.value.path, caught.value.offset) == (paths[7], 17)
     with pytest.raises(ZeroDivisionError):
-        shuffle(engine, paths, by_parity, broken)
+        shuffle(any_engine, paths, by_parity, broken)
 
 
-# -- exchanging twice ----------------------------------------------------------------------------------------------
+# -- shuffling twice ----------------------------------------------------------------------------------------------
 
 
 def digits(number: int, parts: Sequence[bytes]) -> dict[int, bytes]:
@@ -340,23 +345,18 @@ def digits(number: int, parts: Sequence[bytes]) -> dict[int, bytes]:
     return {digit: bytes(each for each in found if each % 10 == digit) for digit in {n % 10 for n in found}}
 
 
-@pytest.mark.jvm
-def test_what_was_combined_is_shared_out_and_combined_once_more(
-    engine: SparkEngine, paths: list[str]
-) -> None:
+def test_what_was_combined_is_shared_out_and_combined_once_more(any_engine: Engine, paths: list[str]) -> None:
     found = shuffle(
-        engine,
+        any_engine,
         paths,
         by_parity,
         digits,
-        then=lambda digit, parts: (digit, sorted(b"".join(map(bytes, parts)))),
-        then_buckets=10,
+        ShuffleStage(lambda digit, parts: (digit, sorted(b"".join(map(bytes, parts)))), 10),
     )
     assert sorted(found) == [(digit, [digit, 10 + digit][: 2 if digit < 2 else 1]) for digit in range(10)]
 
 
-@pytest.mark.jvm
-def test_errors_of_every_round_arrive_as_they_were_raised(engine: SparkEngine, paths: list[str]) -> None:
+def test_errors_of_every_round_arrive_as_they_were_raised(any_engine: Engine, paths: list[str]) -> None:
     def corrupt(batch: Batch) -> dict[int, bytes]:
         raise CorruptFile(batch[0][0], 17, "no sync marker")
 
@@ -367,17 +367,17 @@ def test_errors_of_every_round_arrive_as_they_were_raised(engine: SparkEngine, p
         return len(parts)
 
     with pytest.raises(CorruptFile, match="no sync marker"):
-        shuffle(engine, paths, corrupt, digits, then=nothing, then_buckets=10)
+        shuffle(any_engine, paths, corrupt, digits, ShuffleStage(nothing, 10))
     with pytest.raises(KeyError):
-        shuffle(engine, paths, by_parity, broken, then=nothing, then_buckets=10)
+        shuffle(any_engine, paths, by_parity, broken, ShuffleStage(nothing, 10))
     with pytest.raises(KeyError):
-        shuffle(engine, paths, by_parity, digits, then=broken, then_buckets=10)
+        shuffle(any_engine, paths, by_parity, digits, ShuffleStage(broken, 10))
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def write(engine: SparkEngine, paths: list[str], folder: Path, *, twice: bool = False) -> list:
+def write(any_engine: Engine, paths: list[str], folder: Path, *, twice: bool = False) -> list:
     """Make a file of each bucket of one round, or of two; what workers say of them, in order."""
     root = str(folder)
 
@@ -385,14 +385,13 @@ def write(engine: SparkEngine, paths: list[str], folder: Path, *, twice: bool = 
         data = bytes(sorted(b"".join(map(bytes, parts))))
         return BuiltFile(f"{root}/new/{bucket}", data, (bucket, len(data), os.getpid()))
 
-    rounds = {"combine": digits, "then": file, "then_buckets": 10} if twice else {"combine": file}
-    return sorted(shuffle(engine, paths, by_parity, **rounds))
+    stages = [digits, ShuffleStage(file, 10)] if twice else [file]
+    return sorted(shuffle(any_engine, paths, by_parity, *stages))
 
 
-@pytest.mark.jvm
 @pytest.mark.parametrize("twice", [False, True], ids=["one round", "two rounds"])
 def test_workers_write_new_files_and_a_task_that_runs_again_finds_its_own(
-    engine: SparkEngine, paths: list[str], tmp_path: Path, twice: bool
+    any_engine: Engine, paths: list[str], tmp_path: Path, twice: bool
 ) -> None:
     expected = (
         {digit: [n for n in range(12) if n % 10 == digit] for digit in range(10)}
@@ -400,22 +399,22 @@ def test_workers_write_new_files_and_a_task_that_runs_again_finds_its_own(
         else {0: range(0, 12, 2), 3: range(1, 12, 2)}
     )
     for _ in range(2):
-        found = write(engine, paths, tmp_path, twice=twice)
+        found = write(any_engine, paths, tmp_path, twice=twice)
         assert [each[:2] for each in found] == [(place, len(numbers)) for place, numbers in expected.items()]
-        assert os.getpid() not in {process_id for _, _, process_id in found}
+        processes = {process_id for _, _, process_id in found}
+        assert (os.getpid() not in processes) == any_engine.is_distributed
         written = {int(path.name): path.read_bytes() for path in (tmp_path / "new").iterdir()}
         assert written == {place: bytes(numbers) for place, numbers in expected.items()}
 
 
-@pytest.mark.jvm
 @pytest.mark.parametrize("theirs", [b"", b"theirs", bytes(range(0, 12, 2)) + b"and more"])
 def test_a_file_of_others_is_an_error_and_stays_as_it_is(
-    engine: SparkEngine, paths: list[str], tmp_path: Path, theirs: bytes
+    any_engine: Engine, paths: list[str], tmp_path: Path, theirs: bytes
 ) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "new/0").write_bytes(theirs)
     with pytest.raises(FileExistsError):
-        write(engine, paths, tmp_path)
+        write(any_engine, paths, tmp_path)
     assert (tmp_path / "new/0").read_bytes() == theirs
 
 

@@ -42,7 +42,7 @@ from iceberg_cli.delta.spec.snapshot import (
     as_actions,
     snapshot_of,
 )
-from iceberg_cli.engines import Engine, OnEvent, Source
+from iceberg_cli.engines import Engine, OnEvent, Scan, Source
 from iceberg_cli.errors import CorruptFile, TableNotFound, UsageError
 from iceberg_cli.storage import Storage
 
@@ -278,13 +278,15 @@ class DeltaLog:
 
     def _read_commits(self, files: Sequence[LogFile]) -> Actions:
         parsed = self._engine.scan(
+            Scan(
+                _source,
+                _as_is,
+                _parse_commits,
+                phase="read commits",
+                missing_ok=True,
+                batch_bytes=_COMMIT_BATCH_BYTES,
+            ),
             files,
-            _source,
-            _as_is,
-            _parse_commits,
-            phase="read commits",
-            missing_ok=True,
-            batch_bytes=_COMMIT_BATCH_BYTES,
             on_event=self._on_event,
         )
         return combine(_all_there(parsed))
@@ -303,12 +305,8 @@ class DeltaLog:
 
     def _read_parts(self, files: Sequence[LogFile], *, missing_ok: bool) -> list[CheckpointPart]:
         parsed = self._engine.scan(
+            Scan(_source, _as_is, _parse_parts, phase="read checkpoint", missing_ok=missing_ok),
             files,
-            _source,
-            _as_is,
-            _parse_parts,
-            phase="read checkpoint",
-            missing_ok=missing_ok,
             on_event=self._on_event,
         )
         return [part for parts in _all_there(parsed) for part in parts]

@@ -28,7 +28,7 @@ from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.sidecars import named_sidecars
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.encoding.string_hash import Hashes, hash_column
-from iceberg_cli.engines import Source
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.paths import path_key_column, scheme_of
 from iceberg_cli.plan.plan import Plan
@@ -84,7 +84,9 @@ def removed_by(log: DeltaLog, files: Sequence[LogFile]) -> Actions:
     Raises:
         CorruptFile: a commit is gone, or one of its lines damaged.
     """
-    parts = log.engine.scan(files, _source, _removing, _parse, phase="read commits", on_event=log.on_event)
+    parts = log.engine.scan(
+        Scan(_source, _removing, _parse, phase="read commits"), files, on_event=log.on_event
+    )
     found = [part for part in parts if part is not None]
     return combine(found) if found else Actions()
 

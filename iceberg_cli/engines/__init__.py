@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
@@ -50,6 +50,46 @@ class BuiltFile:
 OnEvent = Callable[[Event], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Scan(Generic[Item, Loaded, Parsed]):
+    """How files are read and parsed: pure functions, which may run in other processes and on other machines.
+
+    What they change is lost, they may close over values only, the items that they get are copies, and what `parse`
+    returns must be picklable, the smaller the better.
+
+    Args:
+        source: the file of an item.
+        load: prepares one file's bytes for `parse`, for example inflates them.
+        parse: gets items with what `load` made of them, in the order of the items.
+        phase: name for progress.
+        missing_ok: give a file that is gone to `parse` as None instead of stopping.
+        batch_bytes: about so many bytes of files are parsed at once, or fewer.
+    """
+
+    source: Callable[[Item], Source]
+    load: Callable[[Item, bytes], Loaded]
+    parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed]
+    _: KW_ONLY
+    phase: str
+    missing_ok: bool = False
+    batch_bytes: int = BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleStage:
+    """What is done with the buckets of one shuffle.
+
+    Args:
+        combine: pure, as the functions of a scan are; gets a bucket's index and all its contents, in no order. Of the
+            last stage it returns the bucket's result, or a `BuiltFile`, which is written where it was made; of any
+            other the contents of some buckets of the next stage.
+        buckets: how many there are: their indices are below.
+    """
+
+    combine: Callable[[int, Sequence[bytes]], Any]
+    buckets: int
+
+
 class Engine(Protocol):
     """An engine, which runs pure functions over many files."""
 
@@ -58,32 +98,19 @@ class Engine(Protocol):
         """The engine's name, as in `--engine`."""
         ...
 
+    @property
+    def is_distributed(self) -> bool:
+        """Whether its workers are on other machines, so that what they make had better not pass through this one."""
+        ...
+
     def scan(
-        self,
-        items: Sequence[Item],
-        source: Callable[[Item], Source],
-        load: Callable[[Item, bytes], Loaded],
-        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
-        *,
-        phase: str,
-        missing_ok: bool = False,
-        batch_bytes: int = BATCH_BYTES,
-        on_event: OnEvent,
+        self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item], *, on_event: OnEvent
     ) -> Iterator[Parsed]:
         """Read each file once, whole, and parse them in batches of a bounded number of bytes.
 
-        `load` and `parse` may run in other processes, and on other machines: what they change is lost, they may close
-        over values only, the items that they get are copies, and what `parse` returns must be picklable, the smaller
-        the better.
-
         Args:
+            scan: how.
             items: one per file.
-            source: the file of an item.
-            load: pure; prepares one file's bytes for `parse`, for example inflates them.
-            parse: pure; gets items with what `load` made of them, in the order of `items`.
-            phase: name for progress.
-            missing_ok: give a file that is gone to `parse` as None instead of stopping.
-            batch_bytes: about so many bytes of files are parsed at once, or fewer.
             on_event: progress.
 
         Returns:
@@ -95,46 +122,26 @@ class Engine(Protocol):
         """
         ...
 
-
-@runtime_checkable
-class ShuffleEngine(Engine, Protocol):
-    """An engine whose workers shuffle what they read among each other, so that it need not pass through the driver."""
-
     def shuffle(
         self,
+        scan: Scan[Item, Loaded, Mapping[int, bytes]],
+        stages: Sequence[ShuffleStage],
         items: Sequence[Item],
-        source: Callable[[Item], Source],
-        load: Callable[[Item, bytes], Loaded],
-        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Mapping[int, bytes]],
-        combine: Callable[[int, Sequence[bytes]], Any],
         *,
-        then: Callable[[int, Sequence[bytes]], Any] | None = None,
-        buckets: int,
-        then_buckets: int = 0,
-        phase: str,
         on_event: OnEvent,
     ) -> Iterator[Any]:
-        """Read each file once, assign what is parsed to buckets, and combine each bucket in one task.
+        """Read each file once, assign what is parsed to buckets, and combine each bucket in one task, stage by stage.
 
-        `combine` and `then` run in other processes, as `load` and `parse` do. A file that the last of them gives as
-        `BuiltFile` is written there. A task may run twice, side by side even.
+        A task may run twice, side by side even.
 
         Args:
+            scan: how files are read; `parse` gives the contents of some buckets of the first stage.
+            stages: at least one.
             items: one per file.
-            source: the file of an item.
-            load: see `scan`.
-            parse: see `scan`; a file that is gone is None; gives what goes into some buckets.
-            combine: gets a bucket's index and all its contents, in no order.
-            then: combines once more: `combine` gives what goes into some buckets of a second shuffle, as `parse`
-                does, and this one gets each of those.
-            buckets: how many there are: their indices are below.
-            then_buckets: how many the second shuffle has.
-            phase: name for progress.
             on_event: progress.
 
         Returns:
-            What the last function returned for each bucket that is not empty, in no order; of a `BuiltFile` its
-            result.
+            What the last stage gives for each bucket that is not empty, in no order; of a `BuiltFile` its result.
 
         Raises:
             What the functions raise, and BackendUnavailable; whatever came before must not be used.

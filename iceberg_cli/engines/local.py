@@ -6,15 +6,29 @@ import math
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from iceberg_cli.engines import BATCH_BYTES, Event, Item, Loaded, OnEvent, Parsed, Source
+from iceberg_cli.encoding.external_sort import Place, SpillFile
+from iceberg_cli.engines import (
+    BuiltFile,
+    Event,
+    Item,
+    Loaded,
+    OnEvent,
+    Parsed,
+    Scan,
+    ShuffleStage,
+    Source,
+)
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.verified_put import put_checked
 
 _LOCAL_THREADS = 4
 _REMOTE_THREADS = 32
@@ -23,6 +37,7 @@ _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
 _HANDFUL_FILES = 16  # local ones that a thread reads at once
 _HANDFUL_BYTES = 1 << 20
+_HELD_BYTES = 64 << 20  # of what a shuffle takes to its buckets
 _WORKER_BATCH_BYTES = 6 << 20  # each worker has one in memory at the same time
 
 
@@ -43,42 +58,59 @@ class LocalEngine:
     workers_from_bytes: int = 8 << 20
     name: str = "local"
 
+    @property
+    def is_distributed(self) -> bool:
+        """False: everything is on this machine."""
+        return False
+
     def scan(
-        self,
-        items: Sequence[Item],
-        source: Callable[[Item], Source],
-        load: Callable[[Item, bytes], Loaded],
-        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
-        *,
-        phase: str,
-        missing_ok: bool = False,
-        batch_bytes: int = BATCH_BYTES,
-        on_event: OnEvent,
+        self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item], *, on_event: OnEvent
     ) -> Iterator[Parsed]:
         """See `Engine.scan`."""
-
-        def read(item: Item) -> tuple[int, Loaded | None]:
-            path = source(item).path
-            try:
-                data = self.storage.read(path)
-            except FileNotFoundError:
-                if missing_ok:
-                    return 0, None
-                raise CorruptFile(path, None, "the table needs this file and it is not there") from None
-            return len(data), load(item, data)
-
         # Closes the display of the phase before, whose thread must be gone before workers are forked.
-        on_event(Event(phase=phase, done=0, total=len(items)))
-        if self.workers > 1 and self._pays([source(item) for item in items]):
-            parts = self._in_processes(items, source, read, parse, batch_bytes)
+        on_event(Event(phase=scan.phase, done=0, total=len(items)))
+        if self.workers > 1 and self._pays([scan.source(item) for item in items]):
+            batches = self._in_processes(scan, items)
         else:
-            parts = self._here(items, source, read, parse, batch_bytes)
+            batches = self._in_threads(scan, items)
         done = 0
-        with closing(parts):
-            for files, parsed in parts:
+        with closing(batches):
+            for files, parsed in batches:
                 yield parsed
                 done += files
-                on_event(Event(phase=phase, done=done, total=len(items)))
+                on_event(Event(phase=scan.phase, done=done, total=len(items)))
+
+    def shuffle(
+        self,
+        scan: Scan[Item, Loaded, Mapping[int, bytes]],
+        stages: Sequence[ShuffleStage],
+        items: Sequence[Item],
+        *,
+        on_event: OnEvent,
+    ) -> Iterator[Any]:
+        """See `Engine.shuffle`. What is in the buckets is in memory while it is little, else in a temporary file."""
+        buckets = Buckets()
+        for parsed in self.scan(scan, items, on_event=on_event):
+            buckets.add(parsed)
+        *before, last = stages
+        for stage in before:
+            combined = Buckets()
+            for index, contents in buckets.take():
+                combined.add(stage.combine(index, contents))
+            buckets = combined
+        for index, contents in buckets.take():
+            yield result_of(last.combine(index, contents), self.storage)
+
+    def _read(self, scan: Scan[Item, Loaded, Any], item: Item) -> tuple[int, Loaded | None]:
+        """A file's size in bytes, and what is loaded of it; None where it is gone."""
+        path = scan.source(item).path
+        try:
+            data = self.storage.read(path)
+        except FileNotFoundError:
+            if scan.missing_ok:
+                return 0, None
+            raise CorruptFile(path, None, "the table needs this file and it is not there") from None
+        return len(data), scan.load(item, data)
 
     def _pays(self, sources: Sequence[Source]) -> bool:
         """Whether worker processes would be done sooner: only for local files of known sizes."""
@@ -86,68 +118,56 @@ class LocalEngine:
         enough = len(sizes) > 1 and sum(sizes) >= self.workers_from_bytes
         return enough and all(sizes) and all(scheme_of(source.path) == "file" for source in sources)
 
-    def _here(
-        self,
-        items: Sequence[Item],
-        source: Callable[[Item], Source],
-        read: Callable[[Item], tuple[int, Loaded | None]],
-        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
-        batch_bytes: int,
+    def _in_threads(
+        self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item]
     ) -> Generator[tuple[int, Parsed], None, None]:
         """The number of files and the parsed value of each batch, in this process."""
         batch: list[tuple[Item, Loaded | None]] = []
         bytes_read = 0
-        for item, (size_bytes, loaded) in self._read_ahead(items, source, read):
+        for item, (size_bytes, loaded) in self._read_ahead(scan, items):
             batch.append((item, loaded))
             bytes_read += size_bytes
-            if bytes_read >= batch_bytes or len(batch) >= _BATCH_FILES:
-                yield len(batch), parse(batch)
+            if bytes_read >= scan.batch_bytes or len(batch) >= _BATCH_FILES:
+                yield len(batch), scan.parse(batch)
                 batch, bytes_read = [], 0
         if batch:
-            yield len(batch), parse(batch)
+            yield len(batch), scan.parse(batch)
 
     def _in_processes(
-        self,
-        items: Sequence[Item],
-        source: Callable[[Item], Source],
-        read: Callable[[Item], tuple[int, Loaded | None]],
-        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
-        batch_bytes: int,
+        self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item]
     ) -> Generator[tuple[int, Parsed], None, None]:
         """The number of files and the parsed value of each batch, split among worker processes."""
         from iceberg_cli.engines.process_pool import started
 
-        sizes = [source(item).size_bytes for item in items]
-        batches = _cut(items, sizes, min(batch_bytes, _WORKER_BATCH_BYTES), self.workers)
+        sizes = [scan.source(item).size_bytes for item in items]
+        batches = _cut(items, sizes, min(scan.batch_bytes, _WORKER_BATCH_BYTES), self.workers)
 
         def split(worker: int) -> Iterator[tuple[int, Parsed]]:
             for batch in batches[worker :: self.workers]:
-                yield len(batch), parse([(item, read(item)[1]) for item in batch])
+                yield len(batch), scan.parse([(item, self._read(scan, item)[1]) for item in batch])
 
         with ExitStack() as stack:
             try:
                 results = stack.enter_context(started(self.workers, split))
             except OSError:  # no room for more processes
-                yield from self._here(items, source, read, parse, batch_bytes)
+                yield from self._in_threads(scan, items)
                 return
             yield from results(len(batches))
 
     def _read_ahead(
-        self,
-        items: Sequence[Item],
-        source: Callable[[Item], Source],
-        read: Callable[[Item], tuple[int, Loaded | None]],
+        self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item]
     ) -> Iterator[tuple[Item, tuple[int, Loaded | None]]]:
         """Items in their order with their files, read a bounded number of files and bytes ahead."""
 
         def read_all(some: Sequence[Item]) -> list[tuple[int, Loaded | None]]:
+            read: Callable[[Item], tuple[int, Loaded | None]] = partial(self._read, scan)
             return [read(item) for item in some]
 
         with ThreadPoolExecutor(self.threads) as pool:
             window: deque[tuple[Sequence[Item], int, Future[list[tuple[int, Loaded | None]]]]] = deque()
             ahead_bytes = 0
             try:
-                for some, size_bytes in _handfuls(items, source):
+                for some, size_bytes in _handfuls(items, scan.source):
                     while window and (
                         len(window) > 2 * self.threads or ahead_bytes + size_bytes > _AHEAD_BYTES
                     ):
@@ -162,6 +182,46 @@ class LocalEngine:
             finally:
                 for _, _, future in window:
                     future.cancel()
+
+
+class Buckets:
+    """The contents of a shuffle's buckets: in memory while they are few bytes, else in a temporary file."""
+
+    def __init__(self) -> None:
+        self._size_bytes = 0
+        self._contents: dict[int, list[bytes]] = {}
+        self._spilled: dict[int, list[Place]] = {}
+        self._file: SpillFile | None = None
+
+    def add(self, contents: Mapping[int, bytes]) -> None:
+        """Add contents of some buckets."""
+        for index, data in contents.items():
+            self._contents.setdefault(index, []).append(data)
+            self._size_bytes += len(data)
+        if self._size_bytes > _HELD_BYTES:
+            self._spill()
+
+    def take(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Each bucket that is not empty and its contents, by their index; they are dropped here."""
+        for index in sorted(self._contents.keys() | self._spilled.keys()):
+            spilled = self._spilled.pop(index, ())
+            contents = self._contents.pop(index, [])
+            yield index, [*(self._file.read(place) for place in spilled if self._file), *contents]
+
+    def _spill(self) -> None:
+        self._file = self._file or SpillFile()
+        for index, contents in self._contents.items():
+            self._spilled.setdefault(index, []).extend(map(self._file.add, contents))
+        self._contents.clear()
+        self._size_bytes = 0
+
+
+def result_of(combined: Any, storage: Storage) -> Any:
+    """What the caller of a shuffle gets for what its last stage returned: a `BuiltFile` is written first."""
+    if not isinstance(combined, BuiltFile):
+        return combined
+    put_checked(storage, combined.path, combined.data)
+    return combined.result
 
 
 def _handfuls(

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Engine, ShuffleEngine
+from iceberg_cli.engines import Engine
 from iceberg_cli.errors import (
     InvalidMetadata,
     Refused,
@@ -91,7 +91,7 @@ class IcebergTable(OpenTable):
     @property
     def workers_write(self) -> bool:  # type: ignore[override]
         """Whether the engine's workers write new files."""
-        return isinstance(self.engine, ShuffleEngine)
+        return self.engine.is_distributed
 
     def use(self, engine: Engine) -> None:
         """Read with another engine from now on."""

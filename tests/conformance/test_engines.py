@@ -18,7 +18,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.engines import Engine, Event, OnEvent, Parsed, Source
+from iceberg_cli.engines import Engine, Event, OnEvent, Parsed, Scan, Source
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, InvalidMetadata, UsageError
@@ -94,13 +94,15 @@ def scan(
     load: Callable[[str, bytes], bytes] = as_it_is,
 ) -> Iterator[Parsed]:
     return engine.scan(
+        Scan(
+            lambda path: Source(path, FILE_BYTES),
+            load,
+            parse,
+            phase="reading",
+            missing_ok=missing_ok,
+            batch_bytes=BATCH_BYTES,
+        ),
         paths,
-        lambda path: Source(path, FILE_BYTES),
-        load,
-        parse,
-        phase="reading",
-        missing_ok=missing_ok,
-        batch_bytes=BATCH_BYTES,
         on_event=on_event,
     )
 
@@ -271,7 +273,7 @@ def test_lanes_are_other_processes_that_share_the_batches(laned: LocalEngine, pa
 
 @needs_fork
 def test_files_of_unknown_size_are_parsed_here(laned: LocalEngine, paths: list[str]) -> None:
-    found = laned.scan(paths, Source, as_it_is, process_ids, phase="reading", on_event=unseen)
+    found = laned.scan(Scan(Source, as_it_is, process_ids, phase="reading"), paths, on_event=unseen)
     assert set(found) == {os.getpid()}
 
 
@@ -362,7 +364,7 @@ def test_warnings_that_are_errors_do_not_stop_a_fork(laned: LocalEngine, paths: 
 
 _PROGRAM = """
 import atexit, os, signal, sys, time
-from iceberg_cli.engines import Source
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.storage.local import LocalStorage
 
@@ -382,10 +384,10 @@ def parse(batch):
 
 
 engine = LocalEngine(LocalStorage(), workers=2)
-results = engine.scan(
-    paths, lambda path: Source(path, 600_000), lambda _, data: data, parse,
-    phase="", batch_bytes=1_200_000, on_event=lambda _: None,
+scan = Scan(
+    lambda path: Source(path, 600_000), lambda _, data: data, parse, phase="", batch_bytes=1_200_000
 )
+results = engine.scan(scan, paths, on_event=lambda _: None)
 if how == "parent dies":
     next(results)
     time.sleep(0.5)

@@ -21,7 +21,7 @@ from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vectors import UNKNOWN, Vector, VectorFile, read_inline, read_vectors
-from iceberg_cli.engines import Event, Source
+from iceberg_cli.engines import Event, Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.sizes import GONE, stored_sizes, within_reach
 from iceberg_cli.plan.findings import Ints, reason_of
@@ -155,12 +155,14 @@ def _check_vectors(table: DeltaTable, vectors: pa.Table, rows: Ints, findings: F
 
     def read(some: Sequence[_OfFile]) -> list[Findings]:
         scanned = table.engine.scan(
+            Scan(
+                lambda item: Source(item[0]),
+                _check_file,
+                _read_vectors,
+                phase="reading deletion vectors",
+                missing_ok=True,
+            ),
             some,
-            lambda item: Source(item[0]),
-            _check_file,
-            _read_vectors,
-            phase="reading deletion vectors",
-            missing_ok=True,
             on_event=table.on_event,
         )
         return [found for batch in scanned for found in batch]

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from iceberg_cli.encoding.transport import pickled_data
-from iceberg_cli.engines import BATCH_BYTES, Event, Item, Loaded, OnEvent, Parsed, Source
+from iceberg_cli.engines import Event, Item, Loaded, OnEvent, Parsed, Scan, ShuffleStage, Source
 from iceberg_cli.engines.spark.session import Session, pickled
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage import Storage
@@ -64,36 +64,31 @@ class SparkEngine:
         """Refuse to be pickled: an engine stays on the driver; functions for workers may close over values only."""
         raise TypeError("a function that workers are to run holds the engine")
 
+    @property
+    def is_distributed(self) -> bool:
+        """True: its workers are processes of a cluster."""
+        return True
+
     def scan(
-        self,
-        items: Sequence[Item],
-        source: Callable[[Item], Source],
-        load: Callable[[Item, bytes], Loaded],
-        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed],
-        *,
-        phase: str,
-        missing_ok: bool = False,
-        batch_bytes: int = BATCH_BYTES,
-        on_event: OnEvent,
+        self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item], *, on_event: OnEvent
     ) -> Iterator[Parsed]:
         """See `Engine.scan`."""
-        on_event(Event(phase=phase, done=0, total=len(items)))
+        on_event(Event(phase=scan.phase, done=0, total=len(items)))
         if not len(items):
             return
-        from iceberg_cli.engines.spark.worker import Scan, scanner
+        from iceberg_cli.engines.spark.worker import scanner
 
-        sizes = _sizes(items, source)
-        rows = self._rows(items, sizes, batch_bytes)
-        work = Scan(source, load, parse, missing_ok, batch_bytes)
+        sizes = _sizes(items, scan.source)
+        rows = self._rows(items, sizes, scan.batch_bytes)
         done = 0
         with (
             self.session.payload(pickle.dumps(self.storage, 5), secret=True) as storage,
-            self.session.payload(pickled(work)) as scan,
+            self.session.payload(pickled(scan)) as work,
             closing(
                 self.session.answers(
                     rows,
-                    scanner(storage, scan, self.threads),
-                    description=phase,
+                    scanner(storage, work, self.threads),
+                    description=scan.phase,
                     gather=sum(sizes) <= _GATHERED_BYTES,
                 )
             ) as answers,
@@ -103,53 +98,44 @@ class SparkEngine:
                 for files, parsed in found:
                     yield parsed
                     done += files
-                    on_event(Event(phase=phase, done=done, total=len(items)))
+                    on_event(Event(phase=scan.phase, done=done, total=len(items)))
                 if error is not None:
                     raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
         if done != len(items):
             raise BackendUnavailable(
-                f"Cannot go on: Spark answered for {done} of {len(items)} files ({phase})"
+                f"Cannot go on: Spark answered for {done} of {len(items)} files ({scan.phase})"
             )
 
     def shuffle(
         self,
+        scan: Scan[Item, Loaded, Mapping[int, bytes]],
+        stages: Sequence[ShuffleStage],
         items: Sequence[Item],
-        source: Callable[[Item], Source],
-        load: Callable[[Item, bytes], Loaded],
-        parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Mapping[int, bytes]],
-        combine: Callable[[int, Sequence[bytes]], Any],
         *,
-        then: Callable[[int, Sequence[bytes]], Any] | None = None,
-        buckets: int,
-        then_buckets: int = 0,
-        phase: str,
         on_event: OnEvent,
     ) -> Iterator[Any]:
-        """See `ShuffleEngine.shuffle`."""
-        on_event(Event(phase=phase, done=0, total=len(items)))
+        """See `Engine.shuffle`."""
+        on_event(Event(phase=scan.phase, done=0, total=len(items)))
         if not len(items):
             return
         from iceberg_cli.engines.spark.shuffle import combiner, resharer, sharer
-        from iceberg_cli.engines.spark.worker import Scan
 
-        sizes = _sizes(items, source)
-        rows = self._rows(items, sizes, BATCH_BYTES)
+        sizes = _sizes(items, scan.source)
+        rows = self._rows(items, sizes, scan.batch_bytes)
         most_tasks = max(self.session.cores * _SPLITS_PER_CORE, sum(sizes) // _LEAST_EXCHANGED_BYTES)
-        work = Scan(source, load, parse, missing_ok=True, batch_bytes=BATCH_BYTES)
         with ExitStack() as stack:
             storage = stack.enter_context(self.session.payload(pickle.dumps(self.storage, 5), secret=True))
-            scan, join, last = (
-                stack.enter_context(self.session.payload(pickled(each))) for each in (work, combine, then)
+            work = stack.enter_context(self.session.payload(pickled(scan)))
+            *before, last = (
+                stack.enter_context(self.session.payload(pickled(stage.combine))) for stage in stages
             )
-            rounds = [(buckets, combiner(storage, join))]
-            if then is not None:
-                rounds = [(buckets, resharer(join)), (then_buckets, combiner(storage, last))]
+            functions = [*map(resharer, before), combiner(storage, last)]
             found = self.session.shuffled(
                 rows,
-                sharer(storage, scan, self.threads),
-                rounds,
+                sharer(storage, work, self.threads),
+                [(stage.buckets, function) for stage, function in zip(stages, functions, strict=True)],
                 most_tasks=most_tasks,
-                description=phase,
+                description=scan.phase,
             )
             answers = stack.enter_context(closing(found))
             for answer in answers:
@@ -157,7 +143,7 @@ class SparkEngine:
                 if error is not None:
                     raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
                 yield combined
-        on_event(Event(phase=phase, done=len(items), total=len(items)))
+        on_event(Event(phase=scan.phase, done=len(items), total=len(items)))
 
     def _rows(self, items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[bytes]:
         """Items in their order, pickled in splits as even as their bytes allow, at most a batch each."""

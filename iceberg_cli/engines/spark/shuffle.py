@@ -12,10 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from iceberg_cli.encoding.transport import pickled_error
-from iceberg_cli.engines import BuiltFile
+from iceberg_cli.engines.local import result_of
 from iceberg_cli.engines.spark.worker import WHERE, Payload, forget_archives, scanned
-from iceberg_cli.storage import Storage
-from iceberg_cli.storage.verified_put import put_checked
 
 _NO_BUCKET = -1  # holds errors
 SPLITS_TYPE = pa.list_(pa.struct([("bucket", pa.int32()), ("data", pa.binary())]))
@@ -69,7 +67,7 @@ def combiner(storage: Payload, combine: Payload) -> Callable[[pa.Array, pa.Array
         if bucket == _NO_BUCKET:
             return pickle.dumps((None, content[0].as_py()), 5)
         try:
-            return pickle.dumps((_written(storage, _of(combine, bucket, content)), None), 5)
+            return pickle.dumps((result_of(_of(combine, bucket, content), storage.value()), None), 5)
         except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
             return pickle.dumps((None, pickled_error(error, WHERE)), 5)
 
@@ -79,15 +77,6 @@ def combiner(storage: Payload, combine: Payload) -> Callable[[pa.Array, pa.Array
 def _of(combine: Payload, bucket: int, content: pa.Array) -> Any:
     function: Callable[[int, Sequence[pa.Buffer]], Any] = combine.value()
     return function(bucket, [each.as_buffer() for each in content])
-
-
-def _written(storage: Payload, found: Any) -> Any:
-    """The value that the driver gets; a `BuiltFile` is written first, and gives its result."""
-    if not isinstance(found, BuiltFile):
-        return found
-    to: Storage = storage.value()
-    put_checked(to, found.path, found.data)
-    return found.result
 
 
 def _over(

@@ -90,17 +90,6 @@ class SessionFile:
             return file.read()
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The arguments of `Engine.scan` that a worker needs."""
-
-    source: Callable[[Any], Any]
-    load: Callable[[Any, bytes], Any]
-    parse: Callable[[Sequence[Any]], Any]
-    missing_ok: bool
-    batch_bytes: int
-
-
 def scanner(storage: Payload, scan: Payload, threads: int) -> Callable[[pa.Array], pa.Array]:
     """A UDF over a column of pickled items: the result of `scanned` for each."""
 
@@ -120,15 +109,9 @@ def scanned(storage: Payload, scan: Payload, threads: int, items: pa.Buffer) -> 
     parsed: list[Any] = []
     done: list[int] = []  # files, before the first batch and after each
     try:
-        work: Scan = scan.value()
         batches = LocalEngine(storage.value(), threads=threads).scan(
+            scan.value(),
             pickle.loads(items),  # noqa: S301 - our own driver wrote it
-            work.source,
-            work.load,
-            work.parse,
-            phase="",
-            missing_ok=work.missing_ok,
-            batch_bytes=work.batch_bytes,
             on_event=lambda event: done.append(event.done),
         )
         for each in batches:

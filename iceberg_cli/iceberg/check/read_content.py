@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.parquet import Uncounted
-from iceberg_cli.engines import Event, Source
+from iceberg_cli.engines import Event, Scan, Source
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.iceberg.check.content import (
     LiveVector,
@@ -115,12 +115,14 @@ def _merge(
 
     def read(some: Sequence[Item]) -> list[Findings]:
         scanned = table.engine.scan(
+            Scan(
+                source,
+                load,
+                lambda batch: [found for _, found in batch if found is not None],
+                phase=phase,
+                missing_ok=True,
+            ),
             some,
-            source,
-            load,
-            lambda batch: [found for _, found in batch if found is not None],
-            phase=phase,
-            missing_ok=True,
             on_event=table.on_event,
         )
         return [found for batch in scanned for found in batch]

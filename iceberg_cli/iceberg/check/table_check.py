@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Source
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.check.entries import DATA_COLUMNS, DELETE_COLUMNS, LIVE_SCHEMA
 from iceberg_cli.iceberg.check.files import check_snapshot, check_totals
@@ -161,12 +161,14 @@ class TableCheck:
 
         def read(some: Sequence[CheckedSnapshot]) -> list[tuple[CheckedSnapshot, _LoadedList]]:
             scanned = self.table.engine.scan(
+                Scan(
+                    lambda head: Source(head.snapshot.manifest_list or ""),
+                    load,
+                    lambda batch: [found for _, found in batch],
+                    phase="reading manifest lists",
+                    missing_ok=True,
+                ),
                 some,
-                lambda head: Source(head.snapshot.manifest_list or ""),
-                load,
-                lambda batch: [found for _, found in batch],
-                phase="reading manifest lists",
-                missing_ok=True,
                 on_event=self.table.on_event,
             )
             # The heads that come back from another process are copies.
@@ -258,12 +260,14 @@ class TableCheck:
 
         def read(some: Sequence[_Manifest]) -> tuple[list[int], list[_FromManifests]]:
             scanned = self.table.engine.scan(
+                Scan(
+                    lambda item: Source(item[1].path, lengths[item[0]]),
+                    lambda item, data: open_checked(item[1], data),
+                    lambda batch: check_batch(batch, rules, columns),
+                    phase=f"checking {what} manifests",
+                    missing_ok=True,
+                ),
                 some,
-                lambda item: Source(item[1].path, lengths[item[0]]),
-                lambda item, data: open_checked(item[1], data),
-                lambda batch: check_batch(batch, rules, columns),
-                phase=f"checking {what} manifests",
-                missing_ok=True,
                 on_event=self.table.on_event,
             )
             return [place for place, _ in some], list(scanned)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.external_sort import SortedRuns
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
-from iceberg_cli.engines import OnEvent, ShuffleEngine, Source
+from iceberg_cli.engines import Engine, OnEvent, Scan, ShuffleStage, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
@@ -164,7 +164,7 @@ class BucketFilter:
 
 
 def reach_on_workers(
-    engine: ShuffleEngine, question: ManifestQuestion, *, bucket_bytes: int = _BUCKET_BYTES, on_event: OnEvent
+    engine: Engine, question: ManifestQuestion, *, bucket_bytes: int = _BUCKET_BYTES, on_event: OnEvent
 ) -> tuple[Iterator[pa.Table], pa.Table]:
     """The files that only expired snapshots reach.
 
@@ -190,13 +190,15 @@ def reach_on_workers(
     items: list[Item] = [(_KEPT, source) for source in sources_of(question.kept)]
     items += enumerate(sources_of(question.expired))
     found = engine.shuffle(
+        Scan(
+            _source,
+            _opened,
+            BucketWriter(bits, question.other_names),
+            phase="reading kept and expired manifests",
+            missing_ok=True,
+        ),
+        [ShuffleStage(BucketFilter(question.stays, named_keys), 1 << bits)],
         items,
-        _source,
-        _opened,
-        BucketWriter(bits, question.other_names),
-        BucketFilter(question.stays, named_keys),
-        buckets=1 << bits,
-        phase="reading kept and expired manifests",
         on_event=on_event,
     )
     seen = 0

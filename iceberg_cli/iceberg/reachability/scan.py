@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.engines import BATCH_BYTES, Engine, OnEvent, ShuffleEngine, Source
+from iceberg_cli.engines import BATCH_BYTES, Engine, OnEvent, Scan, Source
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.cache_index import KEPT_SCHEMA, ManifestContent
 from iceberg_cli.iceberg.reachability.keys import (
@@ -188,12 +188,14 @@ class Reachability:
             return [(snapshot, len(data)) for snapshot, data in found], gone, rows
 
         batches = self.engine.scan(
+            Scan(
+                lambda snapshot: Source(snapshot.manifest_list or ""),
+                lambda _, data: data,
+                parse,
+                phase=phase,
+                missing_ok=not required,
+            ),
             [snapshot for snapshot in snapshots if snapshot.manifest_list is not None],
-            lambda snapshot: Source(snapshot.manifest_list or ""),
-            lambda _, data: data,
-            parse,
-            phase=phase,
-            missing_ok=not required,
             on_event=self.on_event,
         )
         for found, gone, rows in batches:
@@ -254,13 +256,15 @@ class Reachability:
             return stale_lengths(batch), made
 
         scanned = self.engine.scan(
+            Scan(
+                lambda source: Source(source.path, source.length or 0),
+                open_manifest,
+                parse,
+                phase=phase,
+                missing_ok=missing_ok,
+                batch_bytes=batch_bytes,
+            ),
             sources_of(rows),
-            lambda source: Source(source.path, source.length or 0),
-            open_manifest,
-            parse,
-            phase=phase,
-            missing_ok=missing_ok,
-            batch_bytes=batch_bytes,
             on_event=self.on_event,
         )
         for stale, made in scanned:
@@ -421,7 +425,7 @@ class Reachability:
         reads = reach.content and only_expired.num_rows
         named = [*manifest_files(only_expired), *list_files(expired.lists, reach), *reach.expired_files]
         # A list without counts is checked against its totals once its manifests are read, which is done here only.
-        if reads and isinstance(self.engine, ShuffleEngine) and counted(kept.rows) and not kept.uncounted:
+        if reads and self.engine.is_distributed and counted(kept.rows) and not kept.uncounted:
             from iceberg_cli.iceberg.reachability.distributed import reach_on_workers
 
             question = ManifestQuestion(kept.rows, only_expired, named, stays[0], self.other_names)

@@ -46,7 +46,7 @@ from iceberg_cli.delta.verbs.assign_row_ids.rules import SUSPENDED
 from iceberg_cli.delta.verbs.merge_dvs import rules
 from iceberg_cli.delta.verbs.merge_dvs.policy import VERB_NAME, MergeDvs
 from iceberg_cli.delta.verbs.merge_dvs.rules import INLINE, MergeChoice, Vectors
-from iceberg_cli.engines import Source
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import Roots
@@ -110,11 +110,13 @@ def _frames(build: MergeBuild, places: Int64s) -> Iterator[bytes]:
         )
 
     batches = build.table.engine.scan(
+        Scan(
+            lambda item: Source(item[0], item[1]),
+            lambda _, data: data,
+            parse,
+            phase="reading deletion vectors",
+        ),
         items,
-        lambda item: Source(item[0], item[1]),
-        lambda _, data: data,
-        parse,
-        phase="reading deletion vectors",
         on_event=build.table.on_event,
     )
     for batch in batches:

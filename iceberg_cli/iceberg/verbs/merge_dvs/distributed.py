@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.transport import from_ipc
-from iceberg_cli.engines import OnEvent, ShuffleEngine
+from iceberg_cli.engines import Engine, OnEvent, Scan, ShuffleStage
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.spec.position_deletes import PARTS_SCHEMA, rows_differ
 from iceberg_cli.iceberg.verbs.merge_dvs import worker as delete_tasks
@@ -52,7 +52,7 @@ class MergedVectors:
 
 
 def partials_on_workers(
-    engine: ShuffleEngine, files: pa.Table, *, limits: MergeLimits = LIMITS, on_event: OnEvent
+    engine: Engine, files: pa.Table, *, limits: MergeLimits = LIMITS, on_event: OnEvent
 ) -> pa.Table:
     """The data files that position delete files name: rows of `PARTS_SCHEMA` without blobs, files in their order.
 
@@ -74,11 +74,13 @@ def partials_on_workers(
     tables = [PARTS_SCHEMA.empty_table()]
     counts: list[int] = []
     for parts, each in engine.scan(
+        Scan(
+            delete_tasks.source_of,
+            delete_tasks.load_names,
+            delete_tasks.parse_names,
+            phase="reading position delete files",
+        ),
         items,
-        delete_tasks.source_of,
-        delete_tasks.load_names,
-        delete_tasks.parse_names,
-        phase="reading position delete files",
         on_event=on_event,
     ):
         tables.append(parts)
@@ -119,7 +121,7 @@ def _joined_splits(parts: pa.Table, shared: Sequence[str]) -> pa.Table:
 
 
 def merge_on_workers(
-    engine: ShuffleEngine,
+    engine: Engine,
     index: DeleteIndex,
     files: Ints,
     *,
@@ -145,16 +147,22 @@ def merge_on_workers(
     at = requests.buckets()
     ranged = np.flatnonzero(at.ranges > 1)
     spread = min(_SPREAD, at.buckets)
+    stages = [ShuffleStage(delete_tasks.numbers, at.buckets)]
+    if len(ranged):
+        stages = [
+            ShuffleStage(RangesByVector(ranged, spread), at.buckets),
+            ShuffleStage(delete_tasks.numbers_together, len(ranged) + spread),
+        ]
     answers = engine.shuffle(
+        Scan(
+            delete_tasks.source_of,
+            delete_tasks.load,
+            delete_tasks.parse,
+            phase="joining position deletes",
+            missing_ok=True,
+        ),
+        stages,
         requests.items(at),
-        delete_tasks.source_of,
-        delete_tasks.load,
-        delete_tasks.parse,
-        RangesByVector(ranged, spread) if len(ranged) else delete_tasks.numbers,
-        then=delete_tasks.numbers_together if len(ranged) else None,
-        buckets=at.buckets,
-        then_buckets=len(ranged) + spread if len(ranged) else 0,
-        phase="joining position deletes",
         on_event=on_event,
     )
     numbers = pa.concat_tables([NUMBERS_SCHEMA.empty_table(), *map(from_ipc, answers)])
@@ -169,7 +177,7 @@ def merge_on_workers(
 
 
 def missing_positions_on_workers(
-    engine: ShuffleEngine,
+    engine: Engine,
     index: DeleteIndex,
     files: Ints,
     *,
@@ -194,13 +202,15 @@ def missing_positions_on_workers(
     )  # fmt: skip
     at = requests.buckets()
     answers = engine.shuffle(
+        Scan(
+            delete_tasks.source_of,
+            delete_tasks.load,
+            delete_tasks.parse,
+            phase="comparing deletion vectors with older position deletes",
+            missing_ok=True,
+        ),
+        [ShuffleStage(delete_tasks.missing_positions, at.buckets)],
         requests.items(at),
-        delete_tasks.source_of,
-        delete_tasks.load,
-        delete_tasks.parse,
-        delete_tasks.missing_positions,
-        buckets=at.buckets,
-        phase="comparing deletion vectors with older position deletes",
         on_event=on_event,
     )
     found = pa.concat_tables([MISSING_SCHEMA.empty_table(), *map(from_ipc, answers)])
@@ -220,7 +230,7 @@ def _check_arrived(places: Ints, positions: Ints, expected: Ints) -> None:
 
 
 def build_puffins_on_workers(
-    engine: ShuffleEngine,
+    engine: Engine,
     index: DeleteIndex,
     outputs: pa.Table,
     files: Mapping[str, tuple[int, int]],
@@ -255,15 +265,18 @@ def build_puffins_on_workers(
     )  # fmt: skip
     at = requests.buckets()
     found = engine.shuffle(
+        Scan(
+            delete_tasks.source_of,
+            delete_tasks.load,
+            delete_tasks.parse,
+            phase="writing Puffin files",
+            missing_ok=True,
+        ),
+        [
+            ShuffleStage(VectorsByPuffin(np.array([start for start, _ in bounds], np.int64)), at.buckets),
+            ShuffleStage(PuffinBuilder(outputs.select(BUILT_COLUMNS), bounds, tuple(files)), len(bounds)),
+        ],
         requests.items(at),
-        delete_tasks.source_of,
-        delete_tasks.load,
-        delete_tasks.parse,
-        VectorsByPuffin(np.array([start for start, _ in bounds], np.int64)),
-        then=PuffinBuilder(outputs.select(BUILT_COLUMNS), bounds, tuple(files)),
-        buckets=at.buckets,
-        then_buckets=len(bounds),
-        phase="writing Puffin files",
         on_event=on_event,
     )
     names = list(files)

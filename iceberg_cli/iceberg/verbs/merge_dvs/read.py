@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import ShuffleEngine, Source
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.dv_blobs import ExtractedBlobs, merge_vectors, missing_positions, read_vectors
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
@@ -94,7 +94,7 @@ class PuffinReader:
             CorruptFile: a file or vector is not sound.
         """
         unread = [place for place in places.tolist() if found.paths[place].as_py() not in self._dead]
-        on_workers = isinstance(self.table.engine, ShuffleEngine)
+        on_workers = self.table.engine.is_distributed
         for path, rows, read in self._scan(found, np.array(unread, np.int64), ends=on_workers):
             self._dead[path] = read.dead_bytes
             self.out_of_range |= {rows[place] for place in read.out_of_range}
@@ -133,11 +133,13 @@ class PuffinReader:
 
         items = list(zip(paths, sizes, starts.tolist(), stops.tolist(), strict=True))
         batches = self.table.engine.scan(
+            Scan(
+                lambda item: Source(item[0], item[1]),
+                lambda _, data: data,
+                parse,
+                phase="reading Puffin files",
+            ),
             items,
-            lambda item: Source(item[0], item[1]),
-            lambda _, data: data,
-            parse,
-            phase="reading Puffin files",
             on_event=self.table.on_event,
         )
         reads = (read for batch in batches for read in batch)
@@ -288,7 +290,7 @@ class DeleteReader:
         unknown = files.filter(pc.invert(known))
         if self.only_names:
             return pa.concat_tables([*tables, *self._scan_names(unknown)])
-        if isinstance(self.table.engine, ShuffleEngine):
+        if self.table.engine.is_distributed:
             tables.append(
                 partials_on_workers(
                     self.table.engine, unknown, limits=self.limits, on_event=self.table.on_event
@@ -304,11 +306,8 @@ class DeleteReader:
     def _scan_names(self, files: pa.Table) -> Iterator[pa.Table]:
         columns = (files[name].to_pylist() for name in ("path", "file_size", "record_count"))
         return self.table.engine.scan(
+            Scan(source_of, load_files, parse_files, phase="reading position delete files"),
             [DeleteFile(*values) for values in zip(*columns, strict=True)],
-            source_of,
-            load_files,
-            parse_files,
-            phase="reading position delete files",
             on_event=self.table.on_event,
         )
 
@@ -319,13 +318,15 @@ class DeleteReader:
             return read_position_deletes(data, item[0], record_count=item[2], only=only)
 
         return self.table.engine.scan(
+            Scan(
+                lambda item: Source(item[0], item[1]),
+                load,
+                lambda batch: pa.concat_tables(
+                    [table for _, table in batch if table is not None]
+                ).combine_chunks(),
+                phase="reading position delete files",
+            ),
             list(zip(*columns, strict=True)),
-            lambda item: Source(item[0], item[1]),
-            load,
-            lambda batch: pa.concat_tables(
-                [table for _, table in batch if table is not None]
-            ).combine_chunks(),
-            phase="reading position delete files",
             on_event=self.table.on_event,
         )
 
@@ -394,7 +395,7 @@ class DeleteReader:
         Raises:
             CorruptFile: a file cannot be read whole. BackendUnavailable: workers did not see all of it.
         """
-        if isinstance(self.table.engine, ShuffleEngine):
+        if self.table.engine.is_distributed:
             return merge_on_workers(
                 self.table.engine, self.index, files, limits=self.limits, on_event=self.table.on_event
             )
@@ -426,7 +427,7 @@ class DeleteReader:
         Raises:
             CorruptFile: a file cannot be read whole. BackendUnavailable: workers did not see all of it.
         """
-        if isinstance(self.table.engine, ShuffleEngine):
+        if self.table.engine.is_distributed:
             return missing_positions_on_workers(
                 self.table.engine, self.index, files, limits=self.limits, on_event=self.table.on_event
             )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import ShuffleEngine, Source
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
 from iceberg_cli.iceberg.reachability.keys import sources_of
@@ -155,7 +155,7 @@ def _puffins(work: MergeBuild, paths: Mapping[Task, str]) -> None:
     """Write Puffin files and remember where they are. Workers write them by themselves, where there are any."""
     table = work.reader.table
     own_tasks = [(task, start, stop) for task, start, stop in work.made.puffins if task in paths]
-    if isinstance(table.engine, ShuffleEngine):
+    if table.engine.is_distributed:
         sizes = build_puffins_on_workers(
             table.engine,
             work.reader.index,
@@ -284,11 +284,13 @@ def _carried(work: MergeBuild, job: ManifestJob, old: pa.Table, schema_text: str
     found: dict[int, list[pa.Array]] = {row: [] for row in job.replaced}
     table = work.reader.table
     for batch in table.engine.scan(
+        Scan(
+            lambda row: Source(sources[row].path, sources[row].length or 0),
+            lambda row, data: open_manifest(sources[row], data),
+            EntryBuilder(schema_text=schema_text, removed=removed),
+            phase="reading delete manifests again",
+        ),
         job.replaced,
-        lambda row: Source(sources[row].path, sources[row].length or 0),
-        lambda row, data: open_manifest(sources[row], data),
-        EntryBuilder(schema_text=schema_text, removed=removed),
-        phase="reading delete manifests again",
         on_event=table.on_event,
     ):
         for row, values in batch:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.engines import BATCH_BYTES, BuiltFile, ShuffleEngine, Source
+from iceberg_cli.engines import BATCH_BYTES, BuiltFile, Engine, Scan, ShuffleStage, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, Block, container_header
 from iceberg_cli.iceberg.reachability.keys import sources_of
@@ -208,11 +208,7 @@ class ManifestBuild:
         """
         staged: dict[Task, StagedFile] = {}
         planned: dict[Task, Identities] = {}
-        written = (
-            self._on_workers(self.table.engine)
-            if isinstance(self.table.engine, ShuffleEngine)
-            else self._here()
-        )
+        written = self._on_workers(self.table.engine) if self.table.engine.is_distributed else self._here()
         for index, row, identities in written:
             task, path = self.rewrite.tasks[index], self.paths[index]
             staged[task] = StagedFile(path=path, row={"manifest_path": path, **row})
@@ -230,20 +226,22 @@ class ManifestBuild:
             self.table.storage.put_if_absent(self.paths[index], made.data)
             yield index, made.row, made.identities
 
-    def _on_workers(self, engine: ShuffleEngine) -> list[Written]:
+    def _on_workers(self, engine: Engine) -> list[Written]:
         """Write them on workers: neither entries nor new manifests pass through this process."""
         first, last = min(self.paths), max(self.paths)
         sources = sources_of(self.rewrite.rows)
         placement = self._placement(sources)
         merger = ManifestMerger.of(self.rewrite)
         found = engine.shuffle(
+            Scan(
+                source_of,
+                opened,
+                ManifestSplitter(merger.regroup(placement, first, last), frozenset(self.paths)),
+                phase=_REWRITING,
+                missing_ok=True,
+            ),
+            [ShuffleStage(ManifestBuilder(merger, dict(self.paths)), len(self.rewrite.tasks))],
             [(number, sources[number]) for number in placement.sources_of_outputs(first, last)],
-            source_of,
-            opened,
-            ManifestSplitter(merger.regroup(placement, first, last), frozenset(self.paths)),
-            ManifestBuilder(merger, dict(self.paths)),
-            buckets=len(self.rewrite.tasks),
-            phase=_REWRITING,
             on_event=self.table.on_event,
         )
         written: list[Written] = sorted(found, key=itemgetter(0))
@@ -294,12 +292,14 @@ class ManifestBuild:
 
     def _scan(self, sources: Sequence[ManifestSource], numbers: Sequence[int], parse: Any, phase: str) -> Any:
         return self.table.engine.scan(
+            Scan(
+                lambda number: Source(sources[number].path, sources[number].length or 0),
+                lambda number, data: open_manifest(sources[number], data),
+                parse,
+                phase=phase,
+                batch_bytes=self.batch_bytes,
+            ),
             numbers,
-            lambda number: Source(sources[number].path, sources[number].length or 0),
-            lambda number, data: open_manifest(sources[number], data),
-            parse,
-            phase=phase,
-            batch_bytes=self.batch_bytes,
             on_event=self.table.on_event,
         )
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Source
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.reachability.keys import live
@@ -71,12 +71,14 @@ def look(table: IcebergTable) -> PreflightReads:
     # An encrypted list cannot be read; that it is one is a finding by itself.
     readable = [snapshot for snapshot in snapshots_to_read(table.metadata) if snapshot.key_id is None]
     for facts, gone in table.engine.scan(
+        Scan(
+            lambda snapshot: Source(snapshot.manifest_list or ""),
+            lambda _, data: data,
+            parse,
+            phase="reading manifest lists",
+            missing_ok=True,
+        ),
         readable,
-        lambda snapshot: Source(snapshot.manifest_list or ""),
-        lambda _, data: data,
-        parse,
-        phase="reading manifest lists",
-        missing_ok=True,
         on_event=table.on_event,
     ):
         lists |= dict(facts)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Source
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
@@ -264,11 +264,8 @@ def _completed(table: IcebergTable, head: BranchHead) -> pa.Table:
     found = {
         each.path: each
         for part in table.engine.scan(
+            Scan(lambda source: Source(source.path), load, parse, phase="reading manifests"),
             sources_of(head.rows),
-            lambda source: Source(source.path),
-            load,
-            parse,
-            phase="reading manifests",
             on_event=table.on_event,
         )
         for each in part
