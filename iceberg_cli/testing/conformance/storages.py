@@ -252,10 +252,10 @@ class StorageConformance:
         paths = [f"{sandbox.root}/{name}" for name in names]
         sandbox.fill(paths)
         assert sandbox.names() == names
-        paths = ("_delta_log", "metadata", "metadata2")
-        assert sandbox.storage.subfolders_many([sandbox.root], paths) == [frozenset()]
+        folders = ("_delta_log", "metadata", "metadata2")
+        assert sandbox.storage.subfolders_many([sandbox.root], folders) == [frozenset()]
         sandbox.storage.put_if_absent(f"{sandbox.root}/metadata/object", b"")
-        assert sandbox.storage.subfolders_many([sandbox.root], paths) == [frozenset({"metadata"})]
+        assert sandbox.storage.subfolders_many([sandbox.root], folders) == [frozenset({"metadata"})]
         assert sandbox.storage.delete([*paths[1:], f"{sandbox.root}/metadata/object"]) == {}
         assert sandbox.names() == ["d00000"]
 
@@ -291,9 +291,7 @@ class StorageConformance:
         assert not sandbox.storage.holds_any(f"{sandbox.root}/nowhere")
         assert sandbox.storage.holds_any(sandbox.root)
 
-    def test_subfolders_come_by_their_names_and_files_and_siblings_are_none(
-        self, sandbox: Sandbox
-    ) -> None:
+    def test_subfolders_come_by_their_names_and_files_and_siblings_are_none(self, sandbox: Sandbox) -> None:
         for name in (
             "a/_delta_log/0",
             "a/metadata-old/0",
