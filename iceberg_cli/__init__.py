@@ -38,9 +38,9 @@ Where building showed something better than the first design:
 - A verb that rewrites has `build` for all tasks of a step, not a function for each file: outputs share the inputs that
   were decoded. A saved plan does not hold that work; carrying it out plans again, bounded by what the file lists.
 - The snapshot id is drawn for each attempt: staged entries leave it null and inherit it.
-- Engines run pure functions, and neither runs SQL: what Spark does on its workers, the sets of keys that no one process can
-  hold and the new files, is one more function of the port (`Engine.shuffle`: rows to buckets, then each bucket by
-  itself, and a file that is made of one is written where it is made). Both engines have it, and filter and build by the same code.
+- Engines run pure functions, and neither runs SQL: what the workers of Spark must do, for sets of keys that no one
+  process can hold and for the new files, is one more function of the port (`Engine.shuffle`: rows to buckets, then each
+  bucket by itself, and a file that is made of one is written where it is made). The local engine has it too.
 - Files that go are one table in memory while they are few. Many are put in order and written through a file of this
   machine (`encoding/external_sort.py`, `operation/removal_parts.py`), as Parquet parts that plan, journal and sweep
   pass on one by one. So Spark's driver holds a tenth more for 20 million of them than for 2, and a local process 8
