@@ -104,12 +104,15 @@ class DeltaLog:
         """
         return segment(self._some(), self.folder)
 
-    def snapshot(self, version: int | None = None, at_ms: int | None = None) -> Snapshot:
+    def snapshot(
+        self, version: int | None = None, at_ms: int | None = None, *, listing: Listing | None = None
+    ) -> Snapshot:
         """The table at a version, at a time, or now.
 
         Args:
             version: of the table.
             at_ms: the newest version that was there at this time.
+            listing: of the log, where it is at hand; the log is listed again only where a file of it is gone.
 
         Raises:
             TableNotFound: there is no log.
@@ -118,29 +121,32 @@ class DeltaLog:
             Refused: the table needs a reader that knows more.
         """
         for again in (True, False):
-            listing = self._some()
+            if listing is None:
+                listing = self._some()
             try:
                 target = version if at_ms is None else self._version_as_of(listing, at_ms)
                 return self._replay(listing, segment(listing, self.folder, target), None)
             except _GoneError as gone:
                 self._refuse_gone(gone, again=again)
+                listing = None
         raise AssertionError
 
     def advance(self, snapshot: Snapshot) -> Snapshot:
         """The newest version, of which only the commits after `snapshot` are read where that is possible.
 
+        Returns:
+            `snapshot` itself where nothing in the log has changed.
+
         Raises:
             As `snapshot` does.
         """
-        if self._ends_with(snapshot):
-            return snapshot
         for again in (True, False):
             listing = self._some()
             try:
                 if not _continues(listing, snapshot):
                     return self._replay(listing, segment(listing, self.folder), None)
                 if listing.latest == snapshot.version:
-                    return snapshot
+                    return snapshot if listing == snapshot.listing else replace(snapshot, listing=listing)
                 newer = commits_between(listing, self.folder, snapshot.version + 1, listing.latest)
                 before = snapshot.segment
                 whole = Segment(
@@ -153,18 +159,6 @@ class DeltaLog:
             except _GoneError as gone:
                 self._refuse_gone(gone, again=again)
         raise AssertionError
-
-    def _ends_with(self, snapshot: Snapshot) -> bool:
-        """Whether the log's last version is the snapshot's, in the file that was read: by names and a look at one."""
-        if not snapshot.segment.commits:
-            return False
-        last = snapshot.segment.commits[-1]
-        after = f"{self.folder}/{snapshot.version + 1:020}"  # names of versions are in the order of these
-        later = [path for path in self._storage.paths(self.folder) if path >= after]
-        if listing_of(self.folder, ((path, 0, 0) for path in later)).latest >= 0:
-            return False
-        [info] = self._storage.stat_many([last.path])
-        return info is not None and (info.size_bytes, info.modified_ms) == (last.size_bytes, last.modified_ms)
 
     def snapshot_from(self, listing: Listing, version: int) -> Snapshot:
         """The table at a version, read from the files of a listing and from no others.
@@ -227,7 +221,7 @@ class DeltaLog:
         if self._lacks_timestamp(state, whole):
             state = self._with_commit_info(listing, state, whole.version)
         warnings = (*(() if base is None else base.warnings), *warnings)
-        return snapshot_of(state, whole, root=self.root, modified_ms=modified_ms, warnings=warnings)
+        return snapshot_of(state, whole, listing, root=self.root, modified_ms=modified_ms, warnings=warnings)
 
     def _read_since(self, whole: Segment, since: int) -> tuple[Actions | None, Segment, tuple[str, ...]]:
         """What a segment has after a version, None if nothing; as it was read, and warnings.
@@ -314,29 +308,28 @@ class DeltaLog:
     def _version_as_of(self, listing: Listing, at_ms: int) -> int:
         """The newest version at or before a time; UsageError where all are younger."""
         newest = self._replay(listing, segment(listing, self.folder), None)
-        found = self._version_at(newest, at_ms, listing)
+        found = self._version_at(newest, at_ms)
         if found is None:
             raise UsageError(f"Cannot read {self.root} as of {at_ms} ms: its log has no version as old")
         return found
 
-    def version_at(self, snapshot: Snapshot, at_ms: int, *, listing: Listing) -> int | None:
-        """The newest version of a listed log at or before a point in time; None where all are younger.
+    def version_at(self, snapshot: Snapshot, at_ms: int) -> int | None:
+        """The newest version up to a snapshot's at or before a point in time; None where all are younger.
 
         Args:
-            snapshot: by whose properties commits tell their time; no version after it is looked at.
+            snapshot: with the listing of the log; by its properties commits tell their time.
             at_ms: the point in time.
-            listing: of the log.
 
         Raises:
             CorruptFile: a commit is gone or damaged, or does not tell its time where all should.
         """
         try:
-            return self._version_at(snapshot, at_ms, listing)
+            return self._version_at(snapshot, at_ms)
         except _GoneError as gone:
             raise CorruptFile(gone.path, None, "the commit was listed and is gone") from None
 
-    def _version_at(self, snapshot: Snapshot, at_ms: int, listing: Listing) -> int | None:
-        commits = {file.version: file for file in listing.commits}
+    def _version_at(self, snapshot: Snapshot, at_ms: int) -> int | None:
+        commits = {file.version: file for file in snapshot.listing.commits}
 
         def timestamp_of(version: int) -> int:
             file = commits[version]
@@ -347,7 +340,7 @@ class DeltaLog:
                 )
             return time_ms
 
-        times = listing.commit_times_ms().items()
+        times = snapshot.listing.commit_times_ms().items()
         return newest_version_at(
             {version: time_ms for version, time_ms in times if version <= snapshot.version},
             at_ms,

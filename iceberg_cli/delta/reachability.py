@@ -288,7 +288,7 @@ class DeltaReachability:
             known = _RemovedFiles(snapshot=snapshot, cut_ms=cut_ms, keys=none, commits=frozenset())
         elif known.snapshot is snapshot:
             return known.keys
-        young = young_commits(self.log.listing(), cut_ms=cut_ms)
+        young = young_commits(snapshot.listing, cut_ms=cut_ms)
         keys = known.keys
         if unread := [file for file in young if file not in known.commits]:
             more = removed_keys(removed_by(self.log, unread), root=self.log.root)
@@ -359,14 +359,16 @@ def _same_files(one: Snapshot, other: Snapshot) -> bool:
 def _expired_versions(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table:
     """The files of versions before the oldest checkpoint that stays, if that is there and can be read."""
     kept_version = plan.options[KEPT_OPTION].value
-    if type(kept_version) is not int or protected(snapshot, kept_version) or not readable(log, kept_version):
+    if type(kept_version) is not int or protected(snapshot, kept_version):
         return FILES.empty_table()
-    return expired_files(log.listing(), kept_version)
+    if not readable(log, snapshot.listing, kept_version):
+        return FILES.empty_table()
+    return expired_files(snapshot.listing, kept_version)
 
 
-def _expired_sidecars(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table:  # noqa: ARG001 - as the one above
+def _expired_sidecars(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table:
     """The sidecars that no checkpoint names which is there now."""
-    listing = log.listing()
+    listing = snapshot.listing
     return expired_sidecars_of(log, listing, listing.checkpoints, as_of_ms=plan.as_of_ms)
 
 
@@ -401,7 +403,7 @@ def commit_times_of_removes(log: DeltaLog, snapshot: Snapshot) -> pa.Array | Non
     if not removes["deletionTimestamp"].null_count:
         return None
     checkpoint = snapshot.segment.checkpoint
-    listing = log.listing()
+    listing = snapshot.listing
     first = -1 if checkpoint is None else checkpoint.version
     times = {version: time_ms for version, time_ms in listing.commit_times_ms().items() if version > first}
     if times:
@@ -421,14 +423,14 @@ def named_vectors(snapshot: Snapshot, root: str) -> frozenset[str]:
     return frozenset(path for column in columns for path in column.to_pylist() if path is not None)
 
 
-def readable(log: DeltaLog, version: int) -> bool:
-    """Whether a checkpoint of a version gives the table as it was then.
+def readable(log: DeltaLog, listing: Listing, version: int) -> bool:
+    """Whether a listed checkpoint of a version gives the table as it was then.
 
     Raises:
         BackendUnavailable: that cannot be told.
     """
     try:
-        found = log.snapshot(version)
+        found = log.snapshot(version, listing=listing)
     except (CorruptFile, Refused, TableNotFound, UsageError):
         return False
     checkpoint = found.segment.checkpoint

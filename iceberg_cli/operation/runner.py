@@ -136,7 +136,6 @@ class OperationRun:
         if step.unconditional and not self._follows_a_commit(step):
             self.journal.append(_no_sweep(step))
             return True
-        self.table.load()
         retries = self.table.retries()
         waits = retries.waits_ms()
         # What a run before this one staged goes: its names are its own, and it may still be writing them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from iceberg_cli.delta.spec.actions import Actions, Int64s, Json, Metadata, Prot
 from iceberg_cli.delta.spec.features import check_readable
 from iceberg_cli.delta.spec.in_commit_timestamps import has_in_commit_timestamps, in_commit_timestamp
 from iceberg_cli.delta.spec.irregularities import Irregularity
-from iceberg_cli.delta.spec.log import Segment
+from iceberg_cli.delta.spec.log import Listing, Segment
 from iceberg_cli.errors import CorruptFile
 
 
@@ -32,6 +32,7 @@ class Snapshot:
         domains: the newest `domainMetadata` action of each domain that is not removed.
         unknown: lines of action kinds that the protocol does not name, oldest first.
         segment: the files it was read from.
+        listing: of the log, as it was when it was read, or looked at again for newer versions.
         irregular: what commits after the checkpoint do that the protocol does not allow.
         warnings: which files could not be read, and were not needed, in words.
     """
@@ -49,18 +50,26 @@ class Snapshot:
     domains: Mapping[str, Json]
     unknown: tuple[Json, ...]
     segment: Segment
+    listing: Listing = field(repr=False)
     irregular: tuple[Irregularity, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 def snapshot_of(
-    state: Actions, segment: Segment, *, root: str, modified_ms: int, warnings: tuple[str, ...] = ()
+    state: Actions,
+    segment: Segment,
+    listing: Listing,
+    *,
+    root: str,
+    modified_ms: int,
+    warnings: tuple[str, ...] = (),
 ) -> Snapshot:
     """The snapshot that reconciled actions make.
 
     Args:
         state: what `reconcile` left, with the commit info of the version.
         segment: what it was read from.
+        listing: of the log.
         root: the table's storage path, for messages.
         modified_ms: of the version's commit file, see `Listing.commit_times_ms`.
         warnings: of reading.
@@ -90,6 +99,7 @@ def snapshot_of(
         domains={name: action for name, action in state.domains.items() if not action.get("removed", False)},
         unknown=state.unknown,
         segment=segment,
+        listing=listing,
         irregular=state.irregular,
         warnings=warnings,
     )

@@ -72,12 +72,12 @@ def plan_log_cleanup(
         return LogCleanupDecision(
             why="delta.enableExpiredLogCleanup is false, and --log-retention was not given"
         )
-    listing = log.listing()
-    cutoff = log.version_at(snapshot, cut_ms, listing=listing)
+    listing = snapshot.listing
+    cutoff = log.version_at(snapshot, cut_ms)
     if cutoff is None:
         return LogCleanupDecision(why=f"no commit is at or before {iso(cut_ms)}")
     kept, warnings = _newest_readable(log, listing, cutoff)
-    written = _worthwhile_checkpoint(log, snapshot, listing, kept, cutoff, as_of_ms=as_of_ms)
+    written = _worthwhile_checkpoint(log, snapshot, kept, cutoff, as_of_ms=as_of_ms)
     if written is not None:
         kept = cutoff
         warnings += written.warnings
@@ -96,7 +96,7 @@ def plan_log_cleanup(
     # A reader that does not know V2 checkpoints would take the log for one that begins after a gap; in a classic one it
     # finds the protocol, and that the table is not for it.
     if written is None and expired.num_rows and {each.kind for each in staying} == {V2}:
-        own_warnings = _of_checkpoint(log.snapshot(kept), as_of_ms=as_of_ms)
+        own_warnings = _of_checkpoint(log.snapshot(kept, listing=listing), as_of_ms=as_of_ms)
         written = _WrittenCheckpoint(task=checkpoint_task(kept), warnings=own_warnings)
         warnings += own_warnings
     return LogCleanupDecision(
@@ -124,7 +124,7 @@ def _newest_readable(log: DeltaLog, listing: Listing, cutoff: int) -> tuple[int 
     warnings: list[str] = []
     for version in kept_checkpoints(listing, cutoff):
         # Nothing to delete needs no proof that it is not needed.
-        if not expired_files(listing, version).num_rows or readable(log, version):
+        if not expired_files(listing, version).num_rows or readable(log, listing, version):
             return version, warnings
         warnings.append(
             f"the checkpoint of version {version} cannot be read; the log is cleaned up to an older one"
@@ -133,14 +133,14 @@ def _newest_readable(log: DeltaLog, listing: Listing, cutoff: int) -> tuple[int 
 
 
 def _worthwhile_checkpoint(
-    log: DeltaLog, snapshot: Snapshot, listing: Listing, kept: int | None, cutoff: int, *, as_of_ms: int
+    log: DeltaLog, snapshot: Snapshot, kept: int | None, cutoff: int, *, as_of_ms: int
 ) -> _WrittenCheckpoint | None:
     """A checkpoint of the cut-off's version, where that is worth it and can be written."""
     interval = known_interval(snapshot.metadata) or DEFAULT_INTERVAL
-    if not new_checkpoint_frees_more(listing, kept, cutoff, interval=interval):
+    if not new_checkpoint_frees_more(snapshot.listing, kept, cutoff, interval=interval):
         return None
     try:
-        before = log.snapshot(cutoff)
+        before = log.snapshot(cutoff, listing=snapshot.listing)
         clash = clash_of(before.irregular)
         warnings = () if clash else _of_checkpoint(before, as_of_ms=as_of_ms)
     except (CorruptFile, Refused, UsageError):
@@ -168,10 +168,12 @@ def checkpoint_task(version: int) -> Task:
     return Task(name=classic_name(version), kind=CHECKPOINT, inputs=(str(version),))
 
 
-def checkpoint_bytes(log: DeltaLog, task: Task, *, as_of_ms: int) -> tuple[bytes, tuple[str, ...]]:
+def checkpoint_bytes(log: DeltaLog, newest: Snapshot, task: Task) -> tuple[bytes, tuple[str, ...]]:
     """The bytes of the file of a `checkpoint_task`, and warnings about columns that it lacks."""
     from iceberg_cli.delta.spec.checkpoint_writing import checkpoint_writer
 
     (version,) = task.inputs
-    made = checkpoint_writer(checkpoint_state(log.snapshot(int(version)), as_of_ms=as_of_ms))
+    snapshot = log.snapshot(int(version), listing=newest.listing)
+    # No later than now, so that no tombstone that VACUUM still heeds is left out.
+    made = checkpoint_writer(checkpoint_state(snapshot, as_of_ms=newest.timestamp_ms))
     return made.classic()[0], made.columns.warnings

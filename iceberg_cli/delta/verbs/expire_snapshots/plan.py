@@ -34,7 +34,6 @@ from iceberg_cli.delta.reachability import (
 )
 from iceberg_cli.delta.spec.file_keys import FILES, active_keys, strings
 from iceberg_cli.delta.spec.hidden import hidden
-from iceberg_cli.delta.spec.log import Listing
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots import vacuum
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
@@ -181,7 +180,7 @@ def _unproved(
     chosen_ms, promised_ms = retention.retention_ms.value, retention.table_retention_ms
     if policy.mode == LITE or chosen_ms <= promised_ms or not decision.files.num_rows:
         return ()
-    if goes_back_to(table.log.listing(), retention.cut_ms):
+    if goes_back_to(table.snapshot.listing, retention.cut_ms):
         return ()
     warning = (
         f"the log does not go back to {iso(retention.cut_ms)}: files go that may have been removed since, by commits "
@@ -215,8 +214,8 @@ def _as_shown(files: pa.Table, only: Removals) -> pa.Table:
 def _named_in_log(table: DeltaTable, retention: VacuumRetention) -> tuple[pa.Table, pa.Table, dict[str, int]]:
     """The files that are there of those which old commits removed, when they did, and the newest of these commits."""
     log, root = table.log, table.root
-    listing = log.listing()
-    expired_to = _expired_to(table, listing, retention)
+    listing = table.snapshot.listing
+    expired_to = _expired_to(table, retention)
     looked_at = lite_range(
         vacuumed_to=_vacuumed_to(table),
         first=listing.commits[0].version if listing.commits else table.snapshot.version + 1,
@@ -233,14 +232,14 @@ def _named_in_log(table: DeltaTable, retention: VacuumRetention) -> tuple[pa.Tab
     return looked_up(table.storage, inside), vacuum.removed_files(actions.removes, root=root), info
 
 
-def _expired_to(table: DeltaTable, listing: Listing, retention: VacuumRetention) -> int | None:
+def _expired_to(table: DeltaTable, retention: VacuumRetention) -> int | None:
     """The newest commit before the cut-off; None where there is none.
 
     What a young commit removed stays, and must be looked at again: the next VACUUM in lite mode begins after this one.
     """
-    young = young_commits(listing, cut_ms=retention.cut_ms)
-    old = listing.commits[: len(listing.commits) - len(young)]
-    found = table.log.version_at(table.snapshot, retention.cut_ms, listing=listing)
+    commits = table.snapshot.listing.commits
+    old = commits[: len(commits) - len(young_commits(table.snapshot.listing, cut_ms=retention.cut_ms))]
+    found = table.log.version_at(table.snapshot, retention.cut_ms)
     return min(found, old[-1].version) if found is not None and old else None
 
 
@@ -251,14 +250,13 @@ def _info_of_all(table: DeltaTable, retention: VacuumRetention) -> dict[str, int
     """
     if _vacuumed_to(table) is None:
         return {}
-    listing = table.log.listing()
     try:
-        expired_to = _expired_to(table, listing, retention)
+        expired_to = _expired_to(table, retention)
     except CorruptFile:  # of a commit's time, which this mode does not depend on
         return {}
     if expired_to is None:
         return {}
-    return {_INFO_FIELD: expired_to, _LISTED_FIELD: listing.commits[0].version}
+    return {_INFO_FIELD: expired_to, _LISTED_FIELD: table.snapshot.listing.commits[0].version}
 
 
 def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> dict[str, int]:
@@ -278,7 +276,7 @@ def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> d
     if first > expired_to:
         return {_INFO_FIELD: expired_to}
     try:
-        actions = removed_between(log, first, expired_to, listing=log.listing())
+        actions = removed_between(log, first, expired_to, listing=table.snapshot.listing)
     except CorruptFile:  # a commit is gone by now, and with it what it removed
         return before
     paths = named_paths(actions, root=root)
@@ -404,8 +402,7 @@ def _write(table: DeltaTable, task: Task, path: str) -> StagedFile:
         info = {} if expired_to is None else _looked_up_to(table, expired_to, listed_since=since)
         table.storage.replace(path, f"{_text(info)}\n".encode())
         return StagedFile(path=path)
-    # No later than now, so that no tombstone that VACUUM still heeds is left out.
-    data, warnings = checkpoint_bytes(table.log, task, as_of_ms=table.snapshot.timestamp_ms)
+    data, warnings = checkpoint_bytes(table.log, table.snapshot, task)
     with contextlib.suppress(FileExistsError):
         table.storage.put_if_absent(path, data)
         return StagedFile(path=path, row={"notes": warnings})

@@ -96,7 +96,7 @@ class RewriteManifestsVerb(Verb):
             InvalidMetadata: a property of the table is wrong.
         """
         base = table.load()
-        snapshot, listing = table.snapshot, table.log.listing()
+        snapshot, listing = table.snapshot, table.snapshot.listing
         options = _options(snapshot, policy)
         plan = Plan(
             verb=self.name,
@@ -208,7 +208,7 @@ def _checksum_task(listing: Listing, snapshot: Snapshot) -> Sequence[Task]:
 
 
 def _checksum(table: DeltaTable, snapshot: Snapshot) -> bytes | None:
-    commit = table.log.commits(snapshot.version, snapshot.version)
+    commit = table.log.commits(snapshot.version, snapshot.version, listing=snapshot.listing)
     return version_checksum(snapshot, in_commit_ms=in_commit_timestamp(commit, snapshot.version))
 
 

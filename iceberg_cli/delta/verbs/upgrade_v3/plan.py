@@ -198,7 +198,7 @@ def reason_of(feature: Feature) -> str:
 
 def _clients(table: DeltaTable, new: Sequence[str]) -> dict[str, tuple[int, list[str] | None]]:
     """Who wrote lately, with the last version that is theirs, and which of the new features they lack."""
-    listing = table.log.listing()
+    listing = table.snapshot.listing
     versions = [file.version for file in listing.commits[-_LOOKED_AT:]]
     if not new or not versions:
         return {}

@@ -1,0 +1,89 @@
+"""How often the log of a Delta table is listed: once a plan, and then where that decides something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from iceberg_cli.delta.log_commit import DeltaLogCommitter
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.formats.open import iceberg_files
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.storage import FileInfo
+from tests.builders import NOW_MS
+from tests.crash.delta import ROOT, World
+from tests.crash.delta_scenes import VERBS_ASKED, Scene, Verb
+from tests.crash.simulation import Script, SimStorage
+from tests.crash.test_delta_log_cleanup import POLICY, a_world_of_v2_checkpoints
+from tests.delta_opened import unseen
+from tests.policies import policy_with
+
+LOG = f"{ROOT}/_delta_log"
+
+
+class ListedStorage(SimStorage):
+    """Counts the listings of the log: those with sizes and times, and those of names alone."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, Script())
+        self.listings = 0
+        self.name_listings = 0
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        self.listings += folder == LOG
+        return super().list(folder)
+
+    def paths(self, folder: str) -> Iterator[str]:
+        self.name_listings += folder == LOG
+        return (info.path for info in super().list(folder))
+
+
+CLEANUP = Verb(operation="expire-snapshots", policy=POLICY)
+VERBS_WITH_WORLDS = {name: (verb, lambda: Scene().world) for name, verb in VERBS_ASKED.items()} | {
+    "log cleanup": (CLEANUP, a_world_of_v2_checkpoints)
+}
+# The begin looks whether it is the same table, each attempt and each plan that is made again at its base, each batch of
+# deletions at what is unreachable by then.
+BEGIN, ATTEMPT, PLAN_AGAIN, BATCH = 1, 1, 1, 1
+RANGE, HINT = 1, 1  # whether all commits to compact are there; whether the hint goes back
+LATER_STEP = PLAN_AGAIN + ATTEMPT
+LISTINGS: Mapping[str, int] = {
+    "vacuum": BEGIN + ATTEMPT + BATCH + ATTEMPT,  # VACUUM END is not planned again
+    "vacuum lite": BEGIN + ATTEMPT + BATCH + ATTEMPT,
+    "classic": BEGIN + ATTEMPT + RANGE + HINT,
+    "v2": BEGIN + ATTEMPT + RANGE + HINT,
+    "merge": BEGIN + ATTEMPT,
+    "upgrade": BEGIN + ATTEMPT,
+    "assign": BEGIN + ATTEMPT + 4 * LATER_STEP,  # three batches of files, and the property
+    "log cleanup": BEGIN + ATTEMPT + BATCH + LATER_STEP + BATCH,
+}
+COMMITS: Mapping[str, int] = {"vacuum": 2, "vacuum lite": 2, "merge": 1, "upgrade": 1, "assign": 5}
+NAMES_A_COMMIT = 2  # the base is the newest version, and it is there still once the new file is
+
+
+@pytest.mark.parametrize("name", VERBS_WITH_WORLDS)
+def test_the_log_is_listed_once_a_plan_and_then_where_that_decides_something(name: str) -> None:
+    asked, a_world = VERBS_WITH_WORLDS[name]
+    world = a_world()
+    storage = ListedStorage(world)
+    verb = VERBS[asked.operation]
+    table = DeltaTable(
+        name="visits",
+        root=ROOT,
+        storage=storage,
+        committer=DeltaLogCommitter(ROOT, storage),
+        iceberg_files=iceberg_files,
+        engine=LocalEngine(storage, threads=1),
+        on_event=unseen,
+    )
+    planned = verb.plan(table, policy_with(verb.policy, asked.policy), as_of_ms=NOW_MS)
+    assert planned.plan.due
+    assert (storage.listings, storage.name_listings) == (1, 0)
+    runtime = replace(asked.process(world).runtime, sweep_batch=5_000)
+    assert apply(planned, table, verb, runtime).status == "done"
+    assert storage.listings - 1 == LISTINGS[name]
+    assert storage.name_listings == NAMES_A_COMMIT * COMMITS.get(name, 0)
