@@ -11,10 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.delta.spec.actions import ADD, REMOVE, Actions, combine, dv_ids
-from iceberg_cli.delta.spec.columns import AS_JSON, concat, lost_of_vectors
+from iceberg_cli.delta.spec.actions import Actions, combine
+from iceberg_cli.delta.spec.columns import ADD, AS_JSON, REMOVE, concat, dv_ids, file_lines, lost_of_vectors
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
-from iceberg_cli.delta.spec.encoding import file_lines
 from iceberg_cli.errors import CorruptFile, Refused
 from tests.delta_builders import (
     NOW_MS,

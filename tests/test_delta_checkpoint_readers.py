@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.spec.statistics_types import primitive
+from iceberg_cli.delta.spec.statistics_columns import primitive
 from iceberg_cli.delta.spec.text_values import partition_values
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.operation.apply import apply

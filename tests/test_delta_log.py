@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_cli.delta.spec.actions import Metadata, Protocol
 from iceberg_cli.delta.spec.features import check_readable, reader_features, unwritable, writer_features
 from iceberg_cli.delta.spec.in_commit_timestamps import has_in_commit_timestamps, in_commit_since
 from iceberg_cli.delta.spec.log import Listing, listing_of, segment
 from iceberg_cli.delta.spec.paths import dv_path, physical, physical_column, z85_decode, z85_encode
-from iceberg_cli.delta.spec.protocol import interval, interval_ms
+from iceberg_cli.delta.spec.protocol import Metadata, Protocol, interval, interval_ms
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused, UsageError
 from tests.delta_builders import a_metadata, a_protocol
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from iceberg_cli.delta.spec.actions import ADD, Actions
+from iceberg_cli.delta.spec.actions import Actions
+from iceberg_cli.delta.spec.columns import ADD
 from iceberg_cli.delta.spec.commit_parsing import (
     CommitBytes,
     _files_at_once,

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.delta.spec.checkpoint import read_part
-from iceberg_cli.delta.spec.parsed_stats import stats_texts
 from iceberg_cli.delta.spec.statistics_columns import stats_parsed
+from iceberg_cli.delta.spec.text_values import stats_texts
 
 CHECKPOINT = f"/t/_delta_log/{1:020}.checkpoint.parquet"
 INSTANT = pa.timestamp("us", "UTC")

@@ -18,13 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iceberg_cli.delta.log_reader import DeltaLog
-from iceberg_cli.delta.spec import replay
+from iceberg_cli.delta.spec import snapshot as reconciliation
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.checkpoint import read_part
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.spec.protocol import Metadata
-from iceberg_cli.delta.spec.replay import reconcile
-from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.storage import FileInfo, open_storage
@@ -170,7 +169,7 @@ def test_replay_is_what_a_dictionary_of_files_says_and_can_be_done_in_two_steps(
 
 
 def test_two_paths_with_one_hash_are_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "hash_column", lambda column: np.zeros(len(column), np.uint64))
+    monkeypatch.setattr(reconciliation, "hash_column", lambda column: np.zeros(len(column), np.uint64))
     log = a_log(tmp_path, [an_add(path="a"), an_add(path="b")], [a_remove(path="a"), an_add(path="c")])
     assert (paths(log.snapshot()), tombstones(log.snapshot())) == (["b", "c"], ["a"])
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.delta.spec.columns import ADD
-from iceberg_cli.delta.spec.record_counts import UNKNOWN, record_counts, with_record_count
+from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts, with_record_count
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.apply import apply

@@ -18,11 +18,12 @@ from hypothesis import given, settings
 from iceberg_cli.delta.spec.statistics_columns import (
     AmbiguousPartitionValue,
     ambiguous_partition_value,
+    partition_type,
     partition_values_parsed,
+    statistics_type,
     stats_parsed,
     stats_parsed_whole,
 )
-from iceberg_cli.delta.spec.statistics_types import partition_type, statistics_type
 from iceberg_cli.delta.spec.text_values import times
 from iceberg_cli.errors import InvalidMetadata
 from tests.crash.budget import few_or_many

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.reachability import DeltaReachability
-from iceberg_cli.delta.spec.hidden import hidden, hides_metadata
 from iceberg_cli.delta.spec.paths import z85_encode
 from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.vacuum import hidden, hides_metadata
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.engines import Event

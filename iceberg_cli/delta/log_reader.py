@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from iceberg_cli.delta.spec.actions import Actions, combine
+from iceberg_cli.delta.spec.actions import CLASH, Actions, combine
 from iceberg_cli.delta.spec.checkpoint import CheckpointPart, read_part, sidecar_path
 from iceberg_cli.delta.spec.checksum import in_commit_timestamp_in
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
@@ -23,7 +23,6 @@ from iceberg_cli.delta.spec.in_commit_timestamps import (
     in_commit_timestamp,
     newest_version_at,
 )
-from iceberg_cli.delta.spec.irregularities import CLASH
 from iceberg_cli.delta.spec.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint, read_hint
 from iceberg_cli.delta.spec.log import (
@@ -36,10 +35,10 @@ from iceberg_cli.delta.spec.log import (
     listing_of,
     segment,
 )
-from iceberg_cli.delta.spec.replay import reconcile
 from iceberg_cli.delta.spec.snapshot import (
     Snapshot,
     as_actions,
+    reconcile,
     snapshot_of,
 )
 from iceberg_cli.engines import Engine, OnEvent, Scan, Source

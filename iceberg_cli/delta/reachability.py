@@ -15,9 +15,8 @@ from iceberg_cli.delta.listing import looked_up
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import LOG_KINDS
 from iceberg_cli.delta.spec.actions import Actions, combine
+from iceberg_cli.delta.spec.checkpoint import sidecar_sizes
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
-from iceberg_cli.delta.spec.file_keys import FILES, live_keys, removed_keys, strings
-from iceberg_cli.delta.spec.hidden import hidden, hides_metadata
 from iceberg_cli.delta.spec.log import Checkpoint, Listing, LogFile, commits_between
 from iceberg_cli.delta.spec.log_cleanup import (
     expired_files,
@@ -25,8 +24,8 @@ from iceberg_cli.delta.spec.log_cleanup import (
     protected,
 )
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
-from iceberg_cli.delta.spec.sidecars import named_sidecars
 from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.vacuum import FILES, hidden, hides_metadata, live_keys, removed_keys, strings
 from iceberg_cli.encoding.string_hash import Hashes, hash_column
 from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
@@ -454,5 +453,5 @@ def expired_sidecars_of(
                 data = log.storage.read(file.path)
             except FileNotFoundError:
                 raise CorruptFile(file.path, None, "the checkpoint was listed and is gone") from None
-            named |= named_sidecars(file.path, file.version, data, folder=log.folder)
+            named.update(sidecar_sizes(file.path, file.version, data, folder=log.folder))
     return expired_sidecars(listing, named, as_of_ms=as_of_ms)

@@ -27,10 +27,10 @@ from iceberg_cli.delta.ownership import (
     kept_commit,
     own_removals,
 )
+from iceberg_cli.delta.spec.actions import clash_of
 from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.features import supports, write_refusal
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
-from iceberg_cli.delta.spec.irregularities import clash_of
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.workspace import DeltaWorkspace
 from iceberg_cli.engines import Engine

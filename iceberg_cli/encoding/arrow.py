@@ -1,4 +1,4 @@
-"""Arrow arrays over numpy's memory."""
+"""Arrow arrays over numpy's memory, and columns in one piece."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def array_of(values: npt.NDArray[Any], valid: Bools | None = None) -> pa.Array:
     )
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [bitmap_of(valid), pa.py_buffer(data)])
+
+
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column in one piece."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def bitmap_of(valid: Bools | None) -> pa.Buffer | None:

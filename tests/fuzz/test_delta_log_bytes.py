@@ -10,9 +10,9 @@ import pytest
 
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.columns import file_lines
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
-from iceberg_cli.delta.spec.encoding import file_lines
-from iceberg_cli.delta.spec.replay import reconcile
+from iceberg_cli.delta.spec.snapshot import reconcile
 from iceberg_cli.errors import CorruptFile
 from tests.delta_builders import (
     a_cdc,

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.delta.inspect.files import one_array
 from iceberg_cli.delta.inspect.summary import hint_problem
-from iceberg_cli.delta.spec.actions import Actions, Metadata, dv_ids
+from iceberg_cli.delta.spec.actions import Actions
+from iceberg_cli.delta.spec.columns import dv_ids
 from iceberg_cli.delta.spec.in_commit_timestamps import SINCE_VERSION, in_commit_since
 from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint
 from iceberg_cli.delta.spec.log import Listing, LogFile
-from iceberg_cli.delta.spec.retention_properties import TRANSACTIONS_PROPERTY
+from iceberg_cli.delta.spec.protocol import TRANSACTIONS_PROPERTY, Metadata
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import InvalidMetadata
 

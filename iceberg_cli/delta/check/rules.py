@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from iceberg_cli.delta.spec.irregularities import CLASH, FRACTION, REPEATED_KEY
+from iceberg_cli.delta.spec.actions import CLASH, FRACTION, REPEATED_KEY
 from iceberg_cli.plan.findings import ERROR, INFO, LEFTOVER, UNANSWERED, WARNING, Rule, RuleFindings
 
 _RESTORE = (

@@ -25,10 +25,14 @@ from iceberg_cli.delta.spec.features import (
 )
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
-from iceberg_cli.delta.spec.protocol import Metadata, Protocol
-from iceberg_cli.delta.spec.record_counts import record_counts
-from iceberg_cli.delta.spec.retention_properties import FILES_PROPERTY, LOG_PROPERTY, TRANSACTIONS_PROPERTY
-from iceberg_cli.delta.spec.row_ids import MATERIALIZED
+from iceberg_cli.delta.spec.protocol import (
+    FILES_PROPERTY,
+    LOG_PROPERTY,
+    TRANSACTIONS_PROPERTY,
+    Metadata,
+    Protocol,
+)
+from iceberg_cli.delta.spec.row_ids import MATERIALIZED, record_counts
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.plan.findings import Bools, Ints, reason_of

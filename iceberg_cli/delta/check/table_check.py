@@ -20,16 +20,13 @@ from iceberg_cli.delta.check.log import (
 )
 from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.delta.check.state import check_files, check_metadata, check_protocol, check_row_ids
-from iceberg_cli.delta.spec.actions import Actions
-from iceberg_cli.delta.spec.checkpoint import lost_partition_values
+from iceberg_cli.delta.spec.actions import Actions, Irregularity, clash_of
+from iceberg_cli.delta.spec.checkpoint import lost_partition_values, sidecar_sizes
 from iceberg_cli.delta.spec.checksum import differences, read_checksum
-from iceberg_cli.delta.spec.irregularities import Irregularity, clash_of
 from iceberg_cli.delta.spec.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.spec.log import MULTI_PART, Checkpoint, Listing, LogFile
-from iceberg_cli.delta.spec.replay import reconcile
-from iceberg_cli.delta.spec.retention_properties import FILES_DEFAULT_MS, FILES_PROPERTY
-from iceberg_cli.delta.spec.sidecars import sidecar_sizes
-from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY
+from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused, UsageError
 from iceberg_cli.operation.leftovers import check_leftovers
 from iceberg_cli.plan.findings import reason_of

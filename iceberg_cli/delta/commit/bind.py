@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.commit.draft import CommitDraft
-from iceberg_cli.delta.spec.actions import ADD, REMOVE, Metadata, Protocol
-from iceberg_cli.delta.spec.encoding import file_lines
+from iceberg_cli.delta.spec.columns import ADD, REMOVE, file_lines
 from iceberg_cli.delta.spec.in_commit_timestamps import SINCE_TIME, SINCE_VERSION, has_in_commit_timestamps
+from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import Refused
 from iceberg_cli.plan.plan import Change, StagedFile, Task

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from iceberg_cli.delta.spec.actions import ADD, REMOVE
+from iceberg_cli.delta.spec.columns import ADD, REMOVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

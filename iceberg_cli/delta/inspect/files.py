@@ -14,7 +14,7 @@ from iceberg_cli.delta.inspect.rows import logical_names
 from iceberg_cli.delta.spec.columns import ADD, DELETION_VECTOR, STRINGS, dv_ids
 from iceberg_cli.delta.spec.paths import dv_path_column
 from iceberg_cli.delta.spec.protocol import Metadata
-from iceberg_cli.delta.spec.record_counts import UNKNOWN, record_counts
+from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
 from iceberg_cli.delta.spec.statistics_columns import stats_parsed
 from iceberg_cli.errors import CorruptFile
 

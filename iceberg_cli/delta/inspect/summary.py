@@ -14,23 +14,17 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.inspect.files import cardinalities, num_records, one_array, with_vectors
 from iceberg_cli.delta.inspect.rows import Row, is_enabled, last_row_id, protocol_summary
-from iceberg_cli.delta.spec.checkpoint_state import (
-    commits_since,
-    in_words,
-    is_due,
-    known_interval,
-    newest_checkpoint,
-)
+from iceberg_cli.delta.spec.checkpoint_state import commits_since, in_words, is_due, known_interval
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint
-from iceberg_cli.delta.spec.log import Checkpoint, Listing
+from iceberg_cli.delta.spec.log import Checkpoint, Listing, newest_checkpoint
 from iceberg_cli.delta.spec.paths import dv_path_column
-from iceberg_cli.delta.spec.protocol import Metadata
-from iceberg_cli.delta.spec.retention_properties import (
+from iceberg_cli.delta.spec.protocol import (
     FILES_DEFAULT_MS,
     FILES_PROPERTY,
     LOG_DEFAULT_MS,
     LOG_PROPERTY,
+    Metadata,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vectors import FIRST_OFFSET, FRAME_BYTES

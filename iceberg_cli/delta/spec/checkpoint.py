@@ -2,7 +2,7 @@
 
 Parquet goes to Arrow and stays there. Of `stats` and `stats_parsed` only one is read: the text, unless it is not there.
 
-Spec: "Checkpoints", "Checkpoint Schema", "V2 Spec".
+Spec: "Checkpoints", "Checkpoint Schema", "V2 Spec", "Sidecar File Information".
 """
 
 from __future__ import annotations
@@ -16,22 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.spec.actions import (
+from iceberg_cli.delta.spec.actions import CHECKPOINT_ONLY, Actions, Int64s, Json, domain_key, transaction_key
+from iceberg_cli.delta.spec.columns import (
     ADD,
-    CHECKPOINT_ONLY,
     DELETION_VECTOR,
     REMOVE,
-    Actions,
-    Int64s,
-    Json,
-    domain_key,
-    transaction_key,
+    check_files,
+    noting_unknown,
+    plain_values,
 )
-from iceberg_cli.delta.spec.columns import check_files, noting_unknown, plain_values
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_checkpoint
-from iceberg_cli.delta.spec.parsed_stats import stats_texts
 from iceberg_cli.delta.spec.paths import decode
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
+from iceberg_cli.delta.spec.text_values import stats_texts
 from iceberg_cli.errors import CorruptFile
 
 _FILES: Final = {"add": ADD, "remove": REMOVE}
@@ -41,6 +38,7 @@ _DERIVED: Final = ("stats_parsed", _PARTITIONS)
 _BATCH_ROWS: Final = 1 << 13
 _THREADS: Final = 2
 _PARSED_PREFIX: Final = "add.stats_parsed."
+_SIDECAR: Final = "sidecar"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,3 +380,28 @@ def _last(small: Mapping[str, Sequence[Any]], kind: str, read: Callable[[Any], A
 
 def _valid(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.drop_null() if column.null_count else column
+
+
+def sidecar_sizes(path: str, version: int, data: bytes, *, folder: str) -> dict[str, int]:
+    """The storage paths of the sidecars that a top-level file names, and the bytes that it says of each.
+
+    Args:
+        path: of the file, which ends in `.json` or `.parquet`; a classic checkpoint may name sidecars too.
+        version: of the checkpoint.
+        data: the whole file.
+        folder: storage path of `_delta_log`.
+
+    Raises:
+        CorruptFile: it cannot be read.
+    """
+    if path.endswith(".json"):
+        actions = read_part(path, version, data).sidecars
+    else:
+        try:
+            file = _opened(data)
+            there = _SIDECAR in file.schema_arrow.names
+            rows = file.read(columns=[_SIDECAR])[_SIDECAR].to_pylist() if there else []
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFile(path, None, f"no readable Parquet: {error}") from None
+        actions = tuple(row for row in rows if row is not None)
+    return dict(sidecar_path(action, folder, path) for action in actions)

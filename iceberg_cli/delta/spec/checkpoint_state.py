@@ -12,13 +12,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.spec.irregularities import clash_of
-from iceberg_cli.delta.spec.log import Checkpoint, Listing
-from iceberg_cli.delta.spec.protocol import Metadata, Protocol
-from iceberg_cli.delta.spec.retention_properties import (
+from iceberg_cli.delta.spec.actions import clash_of
+from iceberg_cli.delta.spec.log import Checkpoint
+from iceberg_cli.delta.spec.protocol import (
     FILES_DEFAULT_MS,
     FILES_PROPERTY,
     TRANSACTIONS_PROPERTY,
+    Metadata,
+    Protocol,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import InvalidMetadata, Refused
@@ -45,11 +46,6 @@ def in_words(since: int, interval: int | None) -> str:
     """Whether a checkpoint is due by the commits since the last one, in words."""
     known = "no positive whole number" if interval is None else interval
     return f"commits since the last checkpoint: {since}, and {_PROPERTY} is {known}"
-
-
-def newest_checkpoint(listing: Listing, version: int) -> Checkpoint | None:
-    """The newest checkpoint at or before a version."""
-    return next((each for each in reversed(listing.checkpoints) if each.version <= version), None)
 
 
 def commits_since(newest: Checkpoint | None, version: int) -> int:

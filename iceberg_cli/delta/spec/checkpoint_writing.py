@@ -17,9 +17,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.delta.spec.checkpoint_columns import ROWS_AT_ONCE, FileColumns, file_columns, other_rows
+from iceberg_cli.delta.spec.checkpoint_columns import (
+    ACTIONS,
+    CLASSIC,
+    ROWS_AT_ONCE,
+    TOP_LEVEL,
+    FileColumns,
+    file_columns,
+    other_rows,
+    spark_schema,
+)
 from iceberg_cli.delta.spec.checkpoint_state import CheckpointState
-from iceberg_cli.delta.spec.checkpoint_types import ACTIONS, CLASSIC, TOP_LEVEL, spark_schema
 from iceberg_cli.delta.spec.columns import ADD, REMOVE
 from iceberg_cli.delta.spec.last_checkpoint import LastCheckpoint, V2Hint
 from iceberg_cli.errors import UsageError

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.in_commit_timestamps import has_in_commit_timestamps
-from iceberg_cli.delta.spec.protocol import Metadata, Protocol
-from iceberg_cli.delta.spec.retention_properties import TRANSACTIONS_PROPERTY
+from iceberg_cli.delta.spec.protocol import TRANSACTIONS_PROPERTY, Metadata, Protocol
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile

@@ -1,4 +1,4 @@
-"""File actions as Arrow columns: their types, how JSON objects become rows, and what identifies a logical file.
+"""File actions as Arrow columns: their types, how JSON becomes rows and rows JSON, and what identifies a logical file.
 
 A table of adds has the columns of `ADD` first, in this order and type, then one for each field that the protocol does
 not name, so that it survives. Such a field that cannot be told in one plain type is kept as JSON text, and marked so.
@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import CorruptFile, Refused
 
 Place = Callable[[int], tuple[str, str]]
@@ -197,7 +199,7 @@ def dv_ids(table: pa.Table) -> pa.Array:
     vectors = table.column("deletionVector")
     if vectors.null_count == len(vectors):
         return pa.nulls(len(vectors), pa.string())
-    vectors = _one_chunk(vectors)
+    vectors = one_array(vectors)
     kind, where, offset = (
         pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset")
     )
@@ -372,6 +374,52 @@ def plain(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+def file_lines(kind: str, table: pa.Table) -> list[str]:
+    """One line without its end for each of n adds, removes or change data files.
+
+    Args:
+        kind: of the action, such as `add`.
+        table: its columns are fields of the action; null ones are left out.
+
+    Raises:
+        Refused: a field that the protocol does not name has a value that JSON has not.
+    """
+    columns = [
+        _named(field.name, _texts(table.column(index), field.name, as_json=field.metadata == AS_JSON))
+        for index, field in enumerate(table.schema)
+        if table.column(index).null_count < table.num_rows
+    ]
+    if not columns:
+        return [f'{{"{kind}":{{}}}}' for _ in range(table.num_rows)]
+    start, end = f'{{"{kind}":{{', "}}"
+    return [f"{start}{','.join(filter(None, fields))}{end}" for fields in zip(*columns, strict=True)]
+
+
+def _named(name: str, texts: list[str | None]) -> list[str | None]:
+    start = f"{encode_basestring(name)}:"
+    return [None if text is None else start + text for text in texts]
+
+
+def _texts(column: Any, name: str, *, as_json: bool = False) -> list[str | None]:
+    """JSON of n values; null stays None."""
+    kind = column.type
+    if pa.types.is_string(kind):
+        encode = str if as_json else encode_basestring
+        return [None if value is None else encode(value) for value in column.to_pylist()]
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return column.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_struct(kind):
+        return _objects(column, name)
+    return json_texts(plain_values(column), name)
+
+
+def _objects(column: Any, name: str) -> list[str | None]:
+    fields = [
+        _named(field.name, _texts(pc.struct_field(column, field.name), f"{name}.{field.name}"))
+        for field in column.type
+    ]
+    there = column.is_valid().to_pylist()
+    return [
+        f"{{{','.join(filter(None, values))}}}" if valid else None
+        for valid, *values in zip(there, *fields, strict=True)
+    ]

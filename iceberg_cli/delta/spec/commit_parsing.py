@@ -16,7 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from iceberg_cli.delta.spec.actions import Actions, Json, domain_key, fields_of, transaction_key
+from iceberg_cli.delta.spec.actions import (
+    CLASH,
+    FRACTION,
+    REPEATED_KEY,
+    Actions,
+    Irregularity,
+    Json,
+    clashing_files,
+    domain_key,
+    fields_of,
+    transaction_key,
+)
 from iceberg_cli.delta.spec.columns import (
     ADD,
     CDC,
@@ -30,7 +41,6 @@ from iceberg_cli.delta.spec.columns import (
     whole_numbers,
 )
 from iceberg_cli.delta.spec.features import ADAPTIVE, newer_feature
-from iceberg_cli.delta.spec.irregularities import CLASH, FRACTION, REPEATED_KEY, Irregularity, clashing_files
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.encoding.strict_json import loads_lines
 from iceberg_cli.errors import CorruptFile

@@ -170,7 +170,7 @@ def segment(listing: Listing, folder: str, version: int | None = None) -> Segmen
     target = listing.latest if version is None else version
     if target > listing.latest or target < 0:
         raise UsageError(f"Cannot read version {target} of {folder}: the newest version is {listing.latest}")
-    checkpoint = next((each for each in reversed(listing.checkpoints) if each.version <= target), None)
+    checkpoint = newest_checkpoint(listing, target)
     first = checkpoint.version + 1 if checkpoint else 0
     if (
         checkpoint is None
@@ -188,6 +188,11 @@ def segment(listing: Listing, folder: str, version: int | None = None) -> Segmen
         commits=commits,
         replayed=_compacted(listing, commits),
     )
+
+
+def newest_checkpoint(listing: Listing, version: int) -> Checkpoint | None:
+    """The newest checkpoint at or before a version."""
+    return next((each for each in reversed(listing.checkpoints) if each.version <= version), None)
 
 
 def commits_between(listing: Listing, folder: str, first: int, last: int) -> tuple[LogFile, ...]:

@@ -19,10 +19,10 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from iceberg_cli.delta.spec.file_keys import FILES
 from iceberg_cli.delta.spec.log import Listing, LogFile
-from iceberg_cli.delta.spec.retention_properties import DAY_MS
+from iceberg_cli.delta.spec.protocol import DAY_MS
 from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.vacuum import FILES
 
 PROTECTION_FEATURE: Final = "checkpointProtection"
 PROTECTION_PROPERTY: Final = "delta.requireCheckpointProtectionBeforeVersion"

@@ -9,13 +9,14 @@ Spec: "Add File and Remove File", "Deletion Vectors", Z85 (ZeroMQ RFC 32).
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import canonical, may_have
 
@@ -36,13 +37,17 @@ def physical(path: str, root: str) -> str:
     Raises:
         CorruptFile: the path's escapes are no UTF-8.
     """
-    decoded = decode(path)
-    return canonical(decoded) if _ABSOLUTE.match(path) else f"{root.rstrip('/')}/{decoded}"
+    return located(decode(path), path, root)
+
+
+def located(name: str, path: str, root: str) -> str:
+    """The storage path of a file of this name, below the table's root unless `path`, as the log has it, is absolute."""
+    return canonical(name) if _ABSOLUTE.match(path) else f"{root.rstrip('/')}/{name}"
 
 
 def physical_column(paths: pa.Array | pa.ChunkedArray, root: str) -> pa.Array:
     """`physical` over n strings; null stays null."""
-    whole = _one_chunk(paths)
+    whole = one_array(paths)
     below = pc.binary_join_element_wise(pa.scalar(root.rstrip("/")), whole, "/")
     odd = pc.starts_with(whole, "/")
     if may_have(whole, b"%:"):  # an escape, a scheme
@@ -104,7 +109,7 @@ def dv_path_column(table: pa.Table, root: str) -> pa.Array:
     vectors = table.column("deletionVector")
     if vectors.null_count == len(vectors):
         return pa.nulls(len(vectors), pa.string())
-    vectors = _one_chunk(vectors)
+    vectors = one_array(vectors)
     names = pc.binary_join_element_wise(
         pc.struct_field(vectors, "storageType"), pc.struct_field(vectors, "pathOrInlineDv"), ""
     )
@@ -148,8 +153,3 @@ def z85_encode(data: bytes) -> str:
         value = int.from_bytes(data[start : start + 4], "big")
         text += bytes(_Z85[value // 85**power % 85] for power in (4, 3, 2, 1, 0))
     return text.decode("ascii")
-
-
-def _one_chunk(column: Any) -> pa.Array:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole

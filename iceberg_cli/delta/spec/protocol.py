@@ -1,4 +1,8 @@
-"""The two actions that say what a table is: `protocol` and `metaData`. Fields that are not known here survive."""
+"""The two actions that say what a table is: `protocol` and `metaData`. Fields that are not known here survive.
+
+The properties that say how long a table keeps what it no longer uses are left to writers by the protocol; their
+defaults are Delta Spark's.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
+
+DAY_MS: Final = 86_400_000
+FILES_PROPERTY: Final = "delta.deletedFileRetentionDuration"
+FILES_DEFAULT_MS: Final = 7 * DAY_MS
+LOG_PROPERTY: Final = "delta.logRetentionDuration"
+LOG_DEFAULT_MS: Final = 30 * DAY_MS
+TRANSACTIONS_PROPERTY: Final = "delta.setTransactionRetentionDuration"
+
 
 _DAY: Final = 86_400_000_000
 _MICROSECONDS: Final = {

@@ -21,13 +21,14 @@ import pyarrow.parquet as pq
 
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.paths import physical_column
-from iceberg_cli.delta.spec.record_counts import UNKNOWN, record_counts
 from iceberg_cli.delta.spec.row_ids import (
     DOMAIN_FEATURE,
     ENABLED,
     FEATURE,
+    UNKNOWN,
     high_water_mark,
     ids_problem,
+    record_counts,
     without_row_ids,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot

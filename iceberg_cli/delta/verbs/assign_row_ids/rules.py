@@ -19,10 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.delta.commit.draft import CommitDraft
-from iceberg_cli.delta.spec.actions import ADD
+from iceberg_cli.delta.spec.columns import ADD
 from iceberg_cli.delta.spec.protocol import Metadata
-from iceberg_cli.delta.spec.record_counts import Int64s, with_record_count
-from iceberg_cli.delta.spec.row_ids import ENABLED, MATERIALIZED, domain_action, with_fresh_ids
+from iceberg_cli.delta.spec.row_ids import (
+    ENABLED,
+    MATERIALIZED,
+    Int64s,
+    domain_action,
+    with_fresh_ids,
+    with_record_count,
+)
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.plan.plan import Change
 

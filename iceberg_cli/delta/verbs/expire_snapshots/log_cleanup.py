@@ -9,10 +9,9 @@ import pyarrow as pa
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import CHECKPOINT
 from iceberg_cli.delta.reachability import expired_sidecars_of, readable
+from iceberg_cli.delta.spec.actions import clash_of
 from iceberg_cli.delta.spec.checkpoint_state import DEFAULT_INTERVAL, checkpoint_state, known_interval
 from iceberg_cli.delta.spec.features import write_refusal
-from iceberg_cli.delta.spec.file_keys import FILES
-from iceberg_cli.delta.spec.irregularities import clash_of
 from iceberg_cli.delta.spec.log import V2, Listing
 from iceberg_cli.delta.spec.log_cleanup import (
     expired_files,
@@ -21,6 +20,7 @@ from iceberg_cli.delta.spec.log_cleanup import (
     protected,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.vacuum import FILES
 from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.plan.plan import Task, Verdict
 from iceberg_cli.plan.text import iso

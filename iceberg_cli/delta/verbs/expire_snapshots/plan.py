@@ -32,8 +32,7 @@ from iceberg_cli.delta.reachability import (
     removed_between,
     young_commits,
 )
-from iceberg_cli.delta.spec.file_keys import FILES, active_keys, strings
-from iceberg_cli.delta.spec.hidden import hidden
+from iceberg_cli.delta.spec.vacuum import FILES, active_keys, hidden, strings
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots import vacuum
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (

@@ -7,13 +7,13 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.spec.actions import Metadata
 from iceberg_cli.delta.spec.log_cleanup import cut_off_ms
-from iceberg_cli.delta.spec.retention_properties import (
+from iceberg_cli.delta.spec.protocol import (
     FILES_DEFAULT_MS,
     FILES_PROPERTY,
     LOG_DEFAULT_MS,
     LOG_PROPERTY,
+    Metadata,
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs.expire_snapshots.policy import FULL, LITE, ExpireSnapshots

@@ -25,10 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.listing import LISTING
-from iceberg_cli.delta.spec.file_keys import FILES, SLICE_ROWS, deletion_times, strings
-from iceberg_cli.delta.spec.hidden import CHANGE_DATA, hidden
 from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
+from iceberg_cli.delta.spec.vacuum import CHANGE_DATA, FILES, SLICE_ROWS, deletion_times, hidden, strings
 from iceberg_cli.paths import folder_column, path_key_column
 
 _NAMED: Final = pa.schema([("key", pa.string()), ("deleted_ms", pa.int64())])

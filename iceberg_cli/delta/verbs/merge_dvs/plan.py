@@ -20,11 +20,12 @@ from iceberg_cli.delta.commit.draft import CommitDraft
 from iceberg_cli.delta.ownership import DELETION_VECTOR
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.paths import physical_column
-from iceberg_cli.delta.spec.record_counts import UNKNOWN, Int64s
 from iceberg_cli.delta.spec.row_ids import (
     ENABLED,
     FEATURE,
     PRESERVED,
+    UNKNOWN,
+    Int64s,
     domain_action,
     high_water_mark,
     ids_problem,

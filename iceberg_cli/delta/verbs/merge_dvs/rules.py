@@ -23,9 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.spec.actions import ADD, DELETION_VECTOR, REMOVE
+from iceberg_cli.delta.spec.columns import ADD, DELETION_VECTOR, REMOVE
 from iceberg_cli.delta.spec.paths import dv_path_column
-from iceberg_cli.delta.spec.record_counts import UNKNOWN, record_counts
+from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
 from iceberg_cli.delta.spec.vectors import FIRST_OFFSET, FRAME_BYTES
 from iceberg_cli.errors import CorruptFile
 

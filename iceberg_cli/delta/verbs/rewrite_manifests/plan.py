@@ -9,22 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from iceberg_cli.delta.spec.actions import Actions
+from iceberg_cli.delta.spec.actions import Actions, clash_of
 from iceberg_cli.delta.spec.checkpoint_columns import left_out_warnings, other_rows
-from iceberg_cli.delta.spec.checkpoint_state import (
-    commits_since,
-    in_words,
-    is_due,
-    known_interval,
-    newest_checkpoint,
-)
+from iceberg_cli.delta.spec.checkpoint_state import commits_since, in_words, is_due, known_interval
 from iceberg_cli.delta.spec.checkpoint_writing import PART_SIZE, V2_FEATURE
 from iceberg_cli.delta.spec.checksum import may_write, version_checksum
 from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.in_commit_timestamps import in_commit_timestamp
-from iceberg_cli.delta.spec.irregularities import clash_of
-from iceberg_cli.delta.spec.log import Listing
+from iceberg_cli.delta.spec.log import Listing, newest_checkpoint
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead

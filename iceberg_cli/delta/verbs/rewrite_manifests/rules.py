@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from iceberg_cli.delta.spec.actions import Actions
-from iceberg_cli.delta.spec.encoding import file_lines
+from iceberg_cli.delta.spec.columns import file_lines
 from iceberg_cli.delta.spec.log import Listing
-from iceberg_cli.delta.spec.replay import reconcile
+from iceberg_cli.delta.spec.snapshot import reconcile
 from iceberg_cli.errors import UsageError
 
 

@@ -1,4 +1,9 @@
-"""Keys of the files that a Delta table's state names: data files, deletion vector files, change data.
+"""VACUUM: the keys of the files that a table's state names, and the names that it does not look at.
+
+A name is hidden that starts with `.` or `_`, and so is everything below it: the log, this tool's own folder, Hadoop's
+checksums, the temporary files of writers. Not hidden are names that start with `_delta_index` or `_change_data`, and
+folders of partition values, `<column>=`, whatever the column is called. `metadata` is hidden where UniForm keeps
+Iceberg metadata there. This is Delta Spark's rule; column names compare exactly.
 
 Spec: Delta protocol, "Add File and Remove File", "Add CDC File", "Deletion Vector Descriptor Schema".
 """
@@ -6,22 +11,60 @@ Spec: Delta protocol, "Add File and Remove File", "Add CDC File", "Deletion Vect
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.actions import Actions
-from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
+from iceberg_cli.delta.spec.paths import dv_path_column, located, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.paths import canonical, may_have, path_key_column
+from iceberg_cli.encoding.arrow import one_array
+from iceberg_cli.paths import may_begin_with, may_have, path_key_column
+
+CHANGE_DATA: Final = "_change_data"
+_SEEN: Final = ("_delta_index", CHANGE_DATA)
+_UNIFORM: Final = "delta.universalFormat.enabledFormats"
+
+
+def hides_metadata(configuration: Mapping[str, str]) -> bool:
+    """Whether the folder `metadata` holds a table's Iceberg metadata."""
+    return "iceberg" in [name.strip() for name in configuration.get(_UNIFORM, "").lower().split(",")]
+
+
+def hidden(paths: pa.Array, *, partition_columns: Sequence[str], metadata: bool) -> pa.Array:
+    """Which of n paths a VACUUM does not look at.
+
+    Args:
+        paths: n strings relative to the table's folder, without nulls; a plain slash parts their names.
+        partition_columns: by their logical names.
+        metadata: whether the name `metadata` is hidden too.
+
+    Returns:
+        n booleans.
+    """
+    found = _any_hidden(paths, partition_columns)
+    if metadata:
+        found = pc.or_(found, pc.match_substring_regex(paths, r"(^|/)metadata(/|$)"))
+    return found
+
+
+def _any_hidden(paths: pa.Array, partition_columns: Sequence[str]) -> pa.Array:
+    if not may_begin_with(paths, b"._"):
+        return pa.repeat(value=False, size=len(paths))
+    seen = [re.escape(name) for name in _SEEN]
+    seen += [f"{re.escape(name)}=" for name in partition_columns if name.startswith((".", "_"))]
+    # What is not hidden gets another first letter, for the regular expressions at hand know no "but not".
+    shown = pc.replace_substring_regex(paths, rf"(^|/)({'|'.join(seen)})", r"\1x")
+    return pc.match_substring_regex(shown, r"(^|/)[._]")
+
 
 FILES: Final = pa.schema(
     [("path", pa.string()), ("kind", pa.string()), ("size_bytes", pa.int64()), ("reason", pa.string())]
 )
 _NAMES: Final = ["path", "deletionVector"]
 SLICE_ROWS: Final = 1 << 15  # of what is derived of paths at once
-_ABSOLUTE = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?/")
 
 
 def live_keys(
@@ -75,14 +118,13 @@ def _keys(files: pa.Table, root: str) -> list[pa.Array]:
     """The paths that rows of file actions may name: their files, decoded and as written, and their DV files."""
     paths = files["path"]
     escaped = paths.filter(pc.match_substring(paths, "%")).to_pylist() if may_have(paths, b"%") else []
-    plain = [canonical(path) if _ABSOLUTE.match(path) else f"{root}/{path}" for path in escaped]
-    places = [physical_column(paths, root), pa.array(plain, pa.string())]
+    as_written = [located(path, path, root) for path in escaped]
+    columns = [physical_column(paths, root), pa.array(as_written, pa.string())]
     if "deletionVector" in files.column_names:
-        places.append(dv_path_column(files, root).drop_null())
-    return [path_key_column(strings(column)) for column in places]
+        columns.append(dv_path_column(files, root).drop_null())
+    return [path_key_column(strings(column)) for column in columns]
 
 
 def strings(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column of texts in one piece, of plain strings."""
-    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return flat.cast(pa.string())
+    return one_array(column).cast(pa.string())
