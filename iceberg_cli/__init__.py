@@ -3,7 +3,7 @@
     cli -> api -> formats -> iceberg | delta -> operation -> engines -> storage -> plan -> encoding -> paths, errors
 
 A format owns everything that knows it, under the same names: `spec/` reads and writes its files, `reachability` tells
-which files its snapshots need, `commit/` makes the next version, `verbs/<verb>/` decide and build, `inspect/` and
+which files its snapshots need, `commit` makes the next version, `verbs/<verb>/` decide and build, `inspect/` and
 `check/` look, `table.py` is an open table. The formats do not know each other. `formats/` finds out which one a name
 means, and opens the table with a storage and an engine. `api.py` is all that the command line,
 Airflow tasks and notebooks call. What stands below the formats knows none: `plan/` are values that can

@@ -72,8 +72,8 @@ def test_adds_and_removes_are_columns_with_their_version_and_line() -> None:
     assert actions.removes["deletionTimestamp"].to_pylist() == [NOW_MS]
     assert actions.removes["partitionValues"].to_pylist() == [[("p", "2")]]
     assert actions.add_versions.tolist() == [3, 3]
-    assert actions.add_places.tolist() == [2, 4]
-    assert actions.remove_places.tolist() == [3]
+    assert actions.add_lines.tolist() == [2, 4]
+    assert actions.remove_lines.tolist() == [3]
 
 
 def test_the_newest_protocol_metadata_transaction_and_domain_count() -> None:

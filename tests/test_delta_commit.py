@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.delta.commit.bind import LogCommit, bind
-from iceberg_cli.delta.commit.draft import CommitDraft
+from iceberg_cli.delta.commit import CommitDraft, LogCommit, bind
 from iceberg_cli.delta.ownership import DELETION_VECTOR, is_marked, marked_uuid
 from iceberg_cli.delta.spec.columns import ADD, REMOVE
 from iceberg_cli.delta.spec.paths import dv_path, z85_encode

@@ -150,7 +150,7 @@ def test_each_commit_tells_its_names_and_lines_keep_their_numbers() -> None:
     found = _files_at_once(commits)
     assert found is not None
     assert plain(found[0]) == plain(_line_by_line(commits)[0])
-    assert found[0].add_places.tolist() == [2, 4, 1]
+    assert found[0].add_lines.tolist() == [2, 4, 1]
     assert found[0].add_versions.tolist() == [1, 1, 2]
 
 

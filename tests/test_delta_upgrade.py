@@ -13,8 +13,7 @@ from deltalake import DeltaTable as DeltaRsTable
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.delta.verbs.upgrade_v3.clients import missing_features
-from iceberg_cli.delta.verbs.upgrade_v3.rules import upgraded
+from iceberg_cli.delta.verbs.upgrade_v3.rules import missing_features, upgraded
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned

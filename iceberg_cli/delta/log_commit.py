@@ -28,7 +28,7 @@ from iceberg_cli.operation.outcomes import (
 from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.commit.bind import LogCommit
+    from iceberg_cli.delta.commit import LogCommit
 
 LOG_FOLDER = "_delta_log"
 

@@ -272,7 +272,7 @@ class DeltaLog:
     def _read_commits(self, files: Sequence[LogFile]) -> Actions:
         parsed = self._engine.scan(
             Scan(
-                _source,
+                source_of,
                 _as_is,
                 _parse_commits,
                 phase="read commits",
@@ -298,7 +298,7 @@ class DeltaLog:
 
     def _read_parts(self, files: Sequence[LogFile], *, missing_ok: bool) -> list[CheckpointPart]:
         parsed = self._engine.scan(
-            Scan(_source, _as_is, _parse_parts, phase="read checkpoint", missing_ok=missing_ok),
+            Scan(source_of, _as_is, _parse_parts, phase="read checkpoint", missing_ok=missing_ok),
             files,
             on_event=self._on_event,
         )
@@ -374,7 +374,8 @@ def _all_there(parsed: Iterable[tuple[str | None, T | None]]) -> list[T]:
     return found
 
 
-def _source(file: LogFile) -> Source:
+def source_of(file: LogFile) -> Source:
+    """What an engine reads for a file of the log."""
     return Source(file.path, file.size_bytes)
 
 

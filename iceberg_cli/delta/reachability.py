@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.listing import looked_up
-from iceberg_cli.delta.log_reader import DeltaLog
+from iceberg_cli.delta.log_reader import DeltaLog, source_of
 from iceberg_cli.delta.ownership import LOG_KINDS
 from iceberg_cli.delta.spec.actions import Actions, combine
 from iceberg_cli.delta.spec.checkpoint import sidecar_sizes
@@ -26,8 +25,9 @@ from iceberg_cli.delta.spec.log_cleanup import (
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vacuum import FILES, hidden, hides_metadata, live_keys, removed_keys, strings
+from iceberg_cli.delta.stored_files import find_files
 from iceberg_cli.encoding.string_hash import Hashes, hash_column
-from iceberg_cli.engines import Scan, Source
+from iceberg_cli.engines import Scan
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.paths import path_key_column, scheme_of
 from iceberg_cli.plan.plan import Plan
@@ -49,8 +49,8 @@ class KeySet:
         if not len(self.keys) or not len(request):
             return pa.repeat(value=False, size=len(request))
         hashes = hash_column(request)
-        places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        same_hash = pa.array(self._hashes[places] == hashes)
+        indices = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+        same_hash = pa.array(self._hashes[indices] == hashes)
         if not same_hash.true_count:
             return same_hash
         # Of equal hashes the strings themselves are compared, which takes time by the size of the set.
@@ -84,7 +84,7 @@ def removed_by(log: DeltaLog, files: Sequence[LogFile]) -> Actions:
         CorruptFile: a commit is gone, or one of its lines damaged.
     """
     parts = log.engine.scan(
-        Scan(_source, _removing, _parse, phase="read commits"), files, on_event=log.on_event
+        Scan(source_of, _removing, _parse, phase="read commits"), files, on_event=log.on_event
     )
     found = [part for part in parts if part is not None]
     return combine(found) if found else Actions()
@@ -165,17 +165,13 @@ def oldest_of(actions: Actions, keys: pa.Array, *, root: str) -> int | None:
     )
     versions = []
     for column, of_rows in named:
-        places = strings(column)
-        named_keys = path_key_column(places.drop_null())
+        paths = strings(column)
+        named_keys = path_key_column(paths.drop_null())
         versions.append(
-            pa.array(of_rows).filter(pc.is_valid(places)).filter(pc.is_in(named_keys, value_set=keys))
+            pa.array(of_rows).filter(pc.is_valid(paths)).filter(pc.is_in(named_keys, value_set=keys))
         )
     oldest: int | None = pc.min(pa.concat_arrays(versions)).as_py()
     return oldest
-
-
-def _source(file: LogFile) -> Source:
-    return Source(file.path, file.size_bytes)
 
 
 def _removing(_file: LogFile, data: bytes) -> bytes:
@@ -337,7 +333,7 @@ class DeltaReachability:
         needed = self.reachable(snapshot, keys, cut_ms=cut_ms)
         unneeded = inside.filter(pc.invert(pc.or_(unseen, needed)))
         # A writer can put a file back long before it commits it, and an inventory can be wrong about ages.
-        there = looked_up(self.log.storage, unneeded)
+        there = find_files(self.log.storage, unneeded)
         young = there["path"].filter(pc.greater_equal(there["modified_ms"], cut_ms))
         return unneeded.filter(pc.invert(pc.is_in(unneeded, value_set=strings(young))))
 

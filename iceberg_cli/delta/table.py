@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli import __version__
-from iceberg_cli.delta.commit.bind import CommitSummary, LogCommit, bind
-from iceberg_cli.delta.commit.draft import CommitDraft
+from iceberg_cli.delta.commit import CommitDraft, CommitSummary, LogCommit, bind
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import (
@@ -308,7 +307,7 @@ class DeltaTable(OpenTable):
         own = own_removals(request, root=self.root, roots=self.roots())
         gone = pc.and_(self.reachability.deletable(self.snapshot, request, plan), own)
         gone = pc.and_(gone, self.nested_tables().holding(request["path"]).is_null())
-        return [rows[int(place)] for place in gone.to_numpy(zero_copy_only=False).nonzero()[0]]
+        return [rows[int(index)] for index in gone.to_numpy(zero_copy_only=False).nonzero()[0]]
 
 
 def _says_more_than_what_happened(change: Change | None) -> bool:

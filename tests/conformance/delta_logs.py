@@ -14,7 +14,7 @@ import uuid
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from iceberg_cli.delta.commit.bind import CommitSummary, LogCommit
+from iceberg_cli.delta.commit import CommitSummary, LogCommit
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage, open_storage

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.delta.inspect.files import num_records, one_array, with_vectors
-from iceberg_cli.delta.listing import listed
 from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vectors import UNKNOWN, Vector, VectorFile, read_inline, read_vectors
+from iceberg_cli.delta.stored_files import list_files
 from iceberg_cli.engines import Event, Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.sizes import GONE, stored_sizes, within_reach
@@ -75,7 +75,7 @@ def check_stored(table: DeltaTable, snapshot: Snapshot, findings: Findings, *, d
 
 def _listed(table: DeltaTable, root: str) -> pa.Table:
     """The files below the table's folder, without the log."""
-    files = listed(table.storage, root)
+    files = list_files(table.storage, root)
     return files.filter(pc.invert(pc.starts_with(files["path"], f"{root}/{LOG}/")))
 
 

@@ -39,7 +39,7 @@ _INT64: Final = 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Irregularity:
-    """A violation of the protocol by one commit, by a rule of `check_rules`."""
+    """A violation of the protocol by one commit, by a rule of the check."""
 
     rule: str
     version: int
@@ -62,7 +62,7 @@ class Actions:
         removes: columns of `REMOVE` and unknown ones, likewise.
         cdc: columns of `CDC` and unknown ones, likewise.
         add_versions: the commit of each add; likewise the others.
-        add_places: the line of each add in its commit, the first is 1.
+        add_lines: the line of each add in its commit, the first is 1.
         protocol: the newest one; so is `metadata`.
         transactions: the newest `txn` action of each `appId`.
         domains: the newest `domainMetadata` action of each domain, removed ones included.
@@ -75,9 +75,9 @@ class Actions:
     removes: pa.Table = field(default_factory=REMOVE.empty_table)
     cdc: pa.Table = field(default_factory=CDC.empty_table)
     add_versions: Int64s = field(default_factory=_no_numbers)
-    add_places: Int64s = field(default_factory=_no_numbers)
+    add_lines: Int64s = field(default_factory=_no_numbers)
     remove_versions: Int64s = field(default_factory=_no_numbers)
-    remove_places: Int64s = field(default_factory=_no_numbers)
+    remove_lines: Int64s = field(default_factory=_no_numbers)
     cdc_versions: Int64s = field(default_factory=_no_numbers)
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -97,9 +97,9 @@ def combine(parts: Sequence[Actions]) -> Actions:
         removes=concat([part.removes for part in parts], REMOVE),
         cdc=concat([part.cdc for part in parts], CDC),
         add_versions=one_after_another([part.add_versions for part in parts]),
-        add_places=one_after_another([part.add_places for part in parts]),
+        add_lines=one_after_another([part.add_lines for part in parts]),
         remove_versions=one_after_another([part.remove_versions for part in parts]),
-        remove_places=one_after_another([part.remove_places for part in parts]),
+        remove_lines=one_after_another([part.remove_lines for part in parts]),
         cdc_versions=one_after_another([part.cdc_versions for part in parts]),
         protocol=next((part.protocol for part in reversed(parts) if part.protocol), None),
         metadata=next((part.metadata for part in reversed(parts) if part.metadata), None),
@@ -215,7 +215,7 @@ def clashing_files(
     clashes = []
     for clash, times in zip(twice.take(pa.array(first)).to_pylist(), counts.tolist(), strict=True):
         before, after = (int(order[clash[name]]) for name in ("row_min", "row_max"))
-        earlier, later = ("adds" if place < files[0].num_rows else "removes" for place in (before, after))
+        earlier, later = ("adds" if index < files[0].num_rows else "removes" for index in (before, after))
         clashes.append(
             Irregularity(
                 rule=CLASH,

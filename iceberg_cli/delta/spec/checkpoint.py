@@ -46,7 +46,7 @@ class CheckpointPart:
     """The content of one file of a checkpoint.
 
     Args:
-        actions: their version is the checkpoint's, their place the row.
+        actions: their version is the checkpoint's, their line the row.
         sidecars: `sidecar` actions.
         checkpoint_metadata: the `checkpointMetadata` action of a V2 checkpoint.
     """
@@ -86,7 +86,7 @@ def lost_partition_values(path: str, data: bytes) -> tuple[int, str]:
         CorruptFile: it is damaged.
     """
     try:
-        file = _opened(data)
+        file = _parquet_file(data)
         kind = file.schema_arrow.field("add").type if "add" in file.schema_arrow.names else pa.struct([])
         if not pa.types.is_struct(kind) or kind.get_field_index(_PARTITIONS) < 0:
             return 0, ""
@@ -101,9 +101,9 @@ def lost_partition_values(path: str, data: bytes) -> tuple[int, str]:
             held = parsed.type.get_field_index(name) >= 0
             absent = pc.struct_field(parsed, name).is_null() if held else True
             lost = pc.and_(pc.fill_null(pc.not_equal(texts, ""), fill_value=False), absent)
-            place = pc.index(lost, pa.scalar(value=True)).as_py()
-            if place >= 0:
-                first = first or f"{name}={texts[place].as_py()!r} of {chunk.field('path')[place].as_py()}"
+            index = pc.index(lost, pa.scalar(value=True)).as_py()
+            if index >= 0:
+                first = first or f"{name}={texts[index].as_py()!r} of {chunk.field('path')[index].as_py()}"
                 count += pc.sum(lost).as_py()
     return count, first
 
@@ -139,7 +139,7 @@ def _of_json(path: str, version: int, data: bytes) -> CheckpointPart:
     )
 
 
-def _opened(data: bytes, metadata: Any = None) -> Any:
+def _parquet_file(data: bytes, metadata: Any = None) -> Any:
     """A `pyarrow.parquet.ParquetFile`.
 
     In nanoseconds, what INT96 holds of years before 1678 or after 2261 would become another time. Nothing but the
@@ -157,7 +157,7 @@ def _opened(data: bytes, metadata: Any = None) -> Any:
 
 def _of_parquet(path: str, version: int, data: bytes) -> CheckpointPart:
     try:
-        file = _opened(data)
+        file = _parquet_file(data)
         schema = file.schema_arrow
         _check_names(schema, path)
         files = {kind: _rows(data, file, kind, path) for kind in _FILES if kind in schema.names}
@@ -169,20 +169,20 @@ def _of_parquet(path: str, version: int, data: bytes) -> CheckpointPart:
     tables = {
         kind: files[kind][0] if kind in files else schema.empty_table() for kind, schema in _FILES.items()
     }
-    places = {kind: files[kind][1] if kind in files else np.empty(0, np.int64) for kind in _FILES}
+    file_rows = {kind: files[kind][1] if kind in files else np.empty(0, np.int64) for kind in _FILES}
 
-    def place(kind: str) -> Callable[[int], tuple[str, str]]:
-        return lambda index: (path, f"row {places[kind][index]}, {kind}")
+    def location(kind: str) -> Callable[[int], tuple[str, str]]:
+        return lambda index: (path, f"row {file_rows[kind][index]}, {kind}")
 
-    check_files(tables["add"], place("add"), sized=True)
-    check_files(tables["remove"], place("remove"), sized=False)
+    check_files(tables["add"], location("add"), sized=True)
+    check_files(tables["remove"], location("remove"), sized=False)
     actions = Actions(
         adds=tables["add"],
         removes=tables["remove"],
         add_versions=np.full(tables["add"].num_rows, version, np.int64),
-        add_places=places["add"],
+        add_lines=file_rows["add"],
         remove_versions=np.full(tables["remove"].num_rows, version, np.int64),
-        remove_places=places["remove"],
+        remove_lines=file_rows["remove"],
         protocol=_last(small, "protocol", lambda value: Protocol.from_json(value, path=path)),
         metadata=_last(small, "metaData", lambda value: Metadata.from_json(value, path=path)),
         transactions={transaction_key(item, path, "txn"): item for item in small.get("txn", [])},
@@ -247,15 +247,15 @@ def _structs(data: bytes, file: Any, kind: str, names: Sequence[str]) -> tuple[p
 
     def read(split: Int64s) -> tuple[list[pa.Array], list[Int64s]]:
         first_row = int(ends[split[0]]) - lengths[split[0]]
-        return _structs_of_groups(_opened(data, file.metadata), kind, names, split.tolist(), first_row)
+        return _structs_of_groups(_parquet_file(data, file.metadata), kind, names, split.tolist(), first_row)
 
     with ThreadPoolExecutor(_THREADS - 1) as pool:
         others = pool.map(read, splits[1:])
         parts = [*map(read, splits[:1]), *others]  # here too: this thread has memory to use again
     chunks = [chunk for part, _ in parts for chunk in part]
-    places = [rows for _, part in parts for rows in part]
+    file_rows = [rows for _, part in parts for rows in part]
     kind_of_column = chunks[0].type if chunks else _narrowed(file.schema_arrow.field(kind).type, names)
-    return pa.chunked_array(chunks, kind_of_column), np.concatenate([np.empty(0, np.int64), *places])
+    return pa.chunked_array(chunks, kind_of_column), np.concatenate([np.empty(0, np.int64), *file_rows])
 
 
 def _structs_of_groups(
@@ -265,7 +265,7 @@ def _structs_of_groups(
 
     A file's rows are mostly of other kinds: so the whole column is never there beside its rows.
     """
-    chunks, places = [], []
+    chunks, file_rows = [], []
     columns = [f"{kind}.{name}" for name in names]
     for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False):
         batch.validate(full=True)
@@ -273,9 +273,9 @@ def _structs_of_groups(
         there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
         if len(there):
             chunks.append(column.drop_null() if column.null_count else column)
-            places.append(there + first_row)
+            file_rows.append(there + first_row)
         first_row += len(column)
-    return chunks, places
+    return chunks, file_rows
 
 
 def _narrowed(struct: pa.StructType, names: Sequence[str]) -> pa.StructType:
@@ -289,13 +289,15 @@ def _rows(data: bytes, file: Any, kind: str, path: str) -> tuple[pa.Table, Int64
         raise CorruptFile(path, kind, f"a struct is expected, not {struct}")
     # One column of it by itself: what is derived from others is not even decompressed.
     skipped = _DERIVED if struct.get_field_index("stats") >= 0 else _DERIVED[1:]
-    structs, places = _structs(data, file, kind, [each.name for each in struct if each.name not in skipped])
+    structs, file_rows = _structs(
+        data, file, kind, [each.name for each in struct if each.name not in skipped]
+    )
     schema = _FILES[kind]
     names = [each.name for each in structs.type]
     columns = [
         _field(structs, field_.name, field_.type)
         if field_.name in names
-        else pa.nulls(len(places), field_.type)
+        else pa.nulls(len(file_rows), field_.type)
         for field_ in schema
     ]
     fields = list(schema)
@@ -308,14 +310,14 @@ def _rows(data: bytes, file: Any, kind: str, path: str) -> tuple[pa.Table, Int64
         pa.Table.from_arrays(columns, schema=pa.schema(fields)), _unknown_of_vectors(structs)
     )
     if kind == "add" and rows.column("stats").null_count and struct.get_field_index("stats_parsed") >= 0:
-        return _with_stats(rows, data, file), places
-    return rows, places
+        return _with_stats(rows, data, file), file_rows
+    return rows, file_rows
 
 
 def _unknown_of_vectors(structs: pa.ChunkedArray) -> list[str]:
     """The fields of deletion vectors that the protocol does not name and that have a value."""
-    place = structs.type.get_field_index("deletionVector")
-    vector = structs.type.field(place).type if place >= 0 else None
+    index = structs.type.get_field_index("deletionVector")
+    vector = structs.type.field(index).type if index >= 0 else None
     if vector is None or not pa.types.is_struct(vector):
         return []
     names = [each.name for each in vector if DELETION_VECTOR.get_field_index(each.name) < 0]
@@ -398,7 +400,7 @@ def sidecar_sizes(path: str, version: int, data: bytes, *, folder: str) -> dict[
         actions = read_part(path, version, data).sidecars
     else:
         try:
-            file = _opened(data)
+            file = _parquet_file(data)
             there = _SIDECAR in file.schema_arrow.names
             rows = file.read(columns=[_SIDECAR])[_SIDECAR].to_pylist() if there else []
         except (pa.ArrowException, OSError) as error:

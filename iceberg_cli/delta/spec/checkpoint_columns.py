@@ -259,9 +259,9 @@ class FileColumns:
             part = self.removes.slice(first, min(stop, removes, first + ROWS_AT_ONCE) - first)
             yield "remove", _structs(part, self.remove_type, {})
         for first in range(max(start, removes), stop, ROWS_AT_ONCE):
-            place, count = first - removes, min(stop, first + ROWS_AT_ONCE) - first
-            part = self.adds.slice(place, count)
-            yield "add", _structs(part, self.add_type, self._parsed(part, self.documents.slice(place, count)))
+            row, count = first - removes, min(stop, first + ROWS_AT_ONCE) - first
+            part = self.adds.slice(row, count)
+            yield "add", _structs(part, self.add_type, self._parsed(part, self.documents.slice(row, count)))
 
     def _parsed(self, adds: pa.Table, documents: pa.ChunkedArray) -> dict[str, pa.Array]:
         columns = {}
@@ -295,8 +295,8 @@ def file_columns(state: CheckpointState) -> FileColumns:
     adds = state.adds
     fields = list(ADD_FIELDS)
     if not as_json:
-        place = adds.schema.get_field_index("stats")
-        adds = adds.set_column(place, "stats", _needed(adds, statistics))
+        index = adds.schema.get_field_index("stats")
+        adds = adds.set_column(index, "stats", _needed(adds, statistics))
     if as_json or adds["stats"].null_count < adds.num_rows:
         fields.append(ADD.field("stats"))
     if partitions is not None:

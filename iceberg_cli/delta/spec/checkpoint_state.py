@@ -129,6 +129,6 @@ def _updated(transaction: Mapping[str, Any], after_ms: int) -> bool:
 
 
 def _without_change(files: pa.Table) -> pa.Table:
-    place = files.schema.get_field_index("dataChange")
+    index = files.schema.get_field_index("dataChange")
     values = pa.repeat(pa.scalar(value=False), files.num_rows)
-    return files.set_column(place, files.schema.field(place), values)
+    return files.set_column(index, files.schema.field(index), values)

@@ -225,7 +225,7 @@ def _bounded(schema: pa.Schema) -> list[str]:
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink, store_schema=False)
     leaves = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
-    columns = (leaves.column(place) for place in range(len(leaves.names)))
+    columns = (leaves.column(index) for index in range(len(leaves.names)))
     return [column.path for column in columns if column.physical_type not in ("FLOAT", "DOUBLE")]
 
 

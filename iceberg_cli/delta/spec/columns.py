@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import CorruptFile, Refused
 
-Place = Callable[[int], tuple[str, str]]
-"""The file and the place in it of a row, for messages."""
+RowLocation = Callable[[int], tuple[str, str]]
+"""The file of a row and where it is in it, for messages."""
 
 STRINGS: Final = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR: Final = pa.struct(
@@ -83,7 +83,7 @@ _UUID_CHARACTERS: Final = 20
 _EXACT: Final = 2**53  # up to it a double holds every integer
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place) -> pa.Table:
+def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, location: RowLocation) -> pa.Table:
     """A table of n JSON objects: the columns of `schema`, then the fields that it does not have.
 
     Raises:
@@ -93,7 +93,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place)
         return schema.empty_table()
     present = set().union(*rows)
     columns = [
-        _column([row.get(field.name) for row in rows], field, place)
+        _column([row.get(field.name) for row in rows], field, location)
         if field.name in present
         else pa.nulls(len(rows), field.type)
         for field in schema
@@ -124,7 +124,7 @@ def lost_of_vectors(*tables: pa.Table) -> str | None:
 
 
 def whole_numbers(
-    rows: Sequence[Mapping[str, Any]], schema: pa.Schema, place: Place
+    rows: Sequence[Mapping[str, Any]], schema: pa.Schema, location: RowLocation
 ) -> tuple[list[Mapping[str, Any]], list[tuple[int, str]]]:
     """The rows, with integers where a column of these was written as 7.0 or 7e2, and which rows and fields these are.
 
@@ -136,15 +136,17 @@ def whole_numbers(
     whole, changed = [], []
     for index, row in enumerate(rows):
         vector = row.get(_VECTOR)
-        made = _integers(row, names, index, place)
-        if isinstance(vector, dict) and (made_inside := _integers(vector, inner, index, place)):
+        made = _integers(row, names, index, location)
+        if isinstance(vector, dict) and (made_inside := _integers(vector, inner, index, location)):
             made[_VECTOR] = {**vector, **made_inside}
         changed += [(index, name) for name in list(made)[:1]]
         whole.append({**row, **made} if made else row)
     return whole, changed
 
 
-def _integers(values: Mapping[str, Any], names: Sequence[str], index: int, place: Place) -> dict[str, Any]:
+def _integers(
+    values: Mapping[str, Any], names: Sequence[str], index: int, location: RowLocation
+) -> dict[str, Any]:
     """The fields that are whole numbers in the form of fractions, as integers."""
     found = {}
     for name in names:
@@ -152,7 +154,7 @@ def _integers(values: Mapping[str, Any], names: Sequence[str], index: int, place
         if isinstance(value, float):
             number = whole_number(value)
             if number is None:
-                path, where = place(index)
+                path, where = location(index)
                 raise CorruptFile(path, f"{where}.{name}", f"{value} is not a whole number")
             found[name] = number
     return found
@@ -208,12 +210,12 @@ def dv_ids(table: pa.Table) -> pa.Array:
     return pc.coalesce(at_offset, name)
 
 
-def check_files(table: pa.Table, place: Place, *, sized: bool) -> None:
+def check_files(table: pa.Table, location: RowLocation, *, sized: bool) -> None:
     """Refuse file actions that identify no file.
 
     Args:
         table: n adds or removes.
-        place: of a row.
+        location: of a row.
         sized: whether each must say its size, as adds must.
 
     Raises:
@@ -222,11 +224,11 @@ def check_files(table: pa.Table, place: Place, *, sized: bool) -> None:
     if not table.num_rows:
         return
     path, size = table.column("path"), table.column("size")
-    _refuse(pc.is_null(path), place, "path", "it is missing")
-    _refuse(pc.equal(path, ""), place, "path", "it is empty")
+    _refuse(pc.is_null(path), location, "path", "it is missing")
+    _refuse(pc.equal(path, ""), location, "path", "it is empty")
     if sized:
-        _refuse(pc.is_null(size), place, "size", "it is missing")
-    _refuse(pc.less(size, 0), place, "size", "it is negative")
+        _refuse(pc.is_null(size), location, "size", "it is missing")
+    _refuse(pc.less(size, 0), location, "size", "it is negative")
     if table.schema.get_field_index(_VECTOR) < 0 or table.schema.field(_VECTOR).type != DELETION_VECTOR:
         return  # change data files have no vectors: what is called so there is a field that the protocol does not name
     vectors = table.column(_VECTOR)
@@ -237,28 +239,30 @@ def check_files(table: pa.Table, place: Place, *, sized: bool) -> None:
     kind = parts["storageType"]
     for name in ("storageType", "pathOrInlineDv", "sizeInBytes", "cardinality"):
         missing = pc.and_(there, pc.is_null(parts[name]))
-        _refuse(missing, place, f"deletionVector.{name}", "it is missing")
+        _refuse(missing, location, f"deletionVector.{name}", "it is missing")
     for name in ("offset", "sizeInBytes", "cardinality"):
-        _refuse(pc.less(parts[name], 0), place, f"deletionVector.{name}", "it is negative")
+        _refuse(pc.less(parts[name], 0), location, f"deletionVector.{name}", "it is negative")
     known = pc.is_in(kind, value_set=_DV_KINDS)
-    _refuse(pc.and_(there, pc.invert(known)), place, "deletionVector.storageType", "it is none of u, i and p")
+    _refuse(
+        pc.and_(there, pc.invert(known)), location, "deletionVector.storageType", "it is none of u, i and p"
+    )
     short = pc.less(pc.utf8_length(parts["pathOrInlineDv"]), _UUID_CHARACTERS)
     _refuse(
         pc.and_(pc.equal(kind, "u"), short),
-        place,
+        location,
         "deletionVector.pathOrInlineDv",
         "it is too short for a UUID",
     )
 
 
-def _refuse(wrong: Any, place: Place, field: str, reason: str) -> None:
+def _refuse(wrong: Any, location: RowLocation, field: str, reason: str) -> None:
     index = pc.index(wrong, pa.scalar(value=True)).as_py()
     if index >= 0:
-        path, where = place(index)
+        path, where = location(index)
         raise CorruptFile(path, f"{where}.{field}", reason)
 
 
-def _column(values: Sequence[Any], field: pa.Field, place: Place) -> pa.Array:
+def _column(values: Sequence[Any], field: pa.Field, location: RowLocation) -> pa.Array:
     try:
         return _array(values, field.type)
     except _WRONG_TYPE as error:
@@ -266,7 +270,7 @@ def _column(values: Sequence[Any], field: pa.Field, place: Place) -> pa.Array:
             try:
                 _array([value], field.type)
             except _WRONG_TYPE:
-                path, where = place(index)
+                path, where = location(index)
                 reason = f"{json.dumps(value)[:80]} is no {field.type}"
                 raise CorruptFile(path, f"{where}.{field.name}", reason) from None
         raise AssertionError(field.name) from error
@@ -311,8 +315,8 @@ def _unknown_in_vectors(rows: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _noting(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
-    place = schema.get_field_index(_VECTOR)
-    return schema.set(place, schema.field(place).with_metadata({_UNNAMED: json.dumps(sorted(names))}))
+    index = schema.get_field_index(_VECTOR)
+    return schema.set(index, schema.field(index).with_metadata({_UNNAMED: json.dumps(sorted(names))}))
 
 
 def _noted(schema: pa.Schema) -> set[str]:

@@ -33,7 +33,7 @@ from iceberg_cli.delta.spec.columns import (
     CDC,
     REMOVE,
     STRINGS,
-    Place,
+    RowLocation,
     check_files,
     dv_ids,
     spread_over,
@@ -77,14 +77,14 @@ def file_actions(
     Args:
         kind: `add`, `remove` or `cdc`; every line begins with `opening(kind)`, and `may_be_ordinary` held of its file.
         lines: without newlines.
-        samples: places of the lines that tell the names in maps; others have the same.
+        samples: indices of the lines that tell the names in maps; others have the same.
         schema: the columns; maps are of strings.
     """
     if not lines:
         return schema.empty_table()
     if not all(line.endswith(_END) for line in lines):
         return None
-    names = _names(kind, [lines[place] for place in samples], schema)
+    names = _names(kind, [lines[index] for index in samples], schema)
     if names is None:
         return None
     read_type = pa.struct([_read_field(each, names) for each in schema])
@@ -227,7 +227,7 @@ def _files_at_once(commits: Sequence[CommitBytes]) -> Parsed | None:
             return None
     if any(of_kind.objects for of_kind in odd.values()):
         return None
-    return _together(files, tables, rest)
+    return _parsed_files(files, tables, rest)
 
 
 def _line_by_line(commits: Sequence[CommitBytes]) -> Parsed:
@@ -237,7 +237,7 @@ def _line_by_line(commits: Sequence[CommitBytes]) -> Parsed:
             raise CorruptFile(commit.path, None, "it has no action")
     found = {kind: of_kind.table(fractions=rest.fractions) for kind, of_kind in files.items()}
     rest.irregular += chain.from_iterable(irregular for _, irregular in found.values())
-    return _together(files, {kind: table for kind, (table, _) in found.items()}, rest)
+    return _parsed_files(files, {kind: table for kind, (table, _) in found.items()}, rest)
 
 
 class _FileActions:
@@ -249,7 +249,7 @@ class _FileActions:
         self.versions: list[int] = []
         self.line_numbers: list[int] = []  # from 1
 
-    def place(self, index: int) -> tuple[str, str]:
+    def location(self, index: int) -> tuple[str, str]:
         return self.paths[self.versions[index]], f"line {self.line_numbers[index]}, {self.kind}"
 
 
@@ -294,21 +294,21 @@ class _Objects(_FileActions):
         """The actions in columns, and the commits that write whole numbers as fractions."""
         for index, action in enumerate(self.objects):
             if not isinstance(action, dict):
-                path, where = self.place(index)
+                path, where = self.location(index)
                 raise CorruptFile(path, where, "an object is expected")
         schema = _FILES[self.kind]
         rows, found = self.objects, []
         if fractions:
-            rows, changed = whole_numbers(rows, schema, self.place)
+            rows, changed = whole_numbers(rows, schema, self.location)
             versions = np.array([self.versions[index] for index, _ in changed], np.int64)
             _, first, counts = np.unique(versions, return_index=True, return_counts=True)
-            for place, times in zip(first.tolist(), counts.tolist(), strict=True):
-                index, field = changed[place]
+            for position, times in zip(first.tolist(), counts.tolist(), strict=True):
+                index, field = changed[position]
                 found.append(self._with_fraction(index, field, times))
-        return table_of(rows, schema, self.place), found
+        return table_of(rows, schema, self.location), found
 
     def _with_fraction(self, index: int, field: str, times: int) -> Irregularity:
-        path, where = self.place(index)
+        path, where = self.location(index)
         return Irregularity(
             rule=FRACTION,
             version=self.versions[index],
@@ -342,16 +342,18 @@ class _Rest:
         for number in lines.repeated[:1]:
             message = "a key appears twice in one object, and the last one counts"
             self._note(REPEATED_KEY, commit, f"line {number}", message, times=len(lines.repeated))
-        for line, place in zip(lines.values, lines.numbers, strict=True):
-            actions, beside = _actions_of(line, commit.path, place)
+        for line, line_number in zip(lines.values, lines.numbers, strict=True):
+            actions, beside = _actions_of(line, commit.path, line_number)
             if any(each.get(_MANIFEST_COMMIT) is not None for each in beside):
-                raise newer_feature(commit.path, f"line {place} has an action {_MANIFEST_COMMIT}", ADAPTIVE)
+                raise newer_feature(
+                    commit.path, f"line {line_number} has an action {_MANIFEST_COMMIT}", ADAPTIVE
+                )
             self.unknown += beside
             for kind, action in actions.items():
                 if kind in files:
-                    files[kind].add(action, commit.version, place)
+                    files[kind].add(action, commit.version, line_number)
                 else:
-                    self._take(kind, action, commit, place)
+                    self._take(kind, action, commit, line_number)
         return len(lines.values)
 
     def _take(self, kind: str, action: Any, commit: CommitBytes, line: int) -> None:
@@ -399,17 +401,17 @@ def _objects_of(paths: Mapping[int, str]) -> dict[str, _Objects]:
     return {kind: _Objects(kind, paths) for kind in _FILES}
 
 
-def _together(files: Mapping[str, _FileActions], tables: Mapping[str, pa.Table], rest: _Rest) -> Parsed:
+def _parsed_files(files: Mapping[str, _FileActions], tables: Mapping[str, pa.Table], rest: _Rest) -> Parsed:
     versions = {kind: np.array(of_kind.versions, np.int64) for kind, of_kind in files.items()}
-    places = {kind: np.array(of_kind.line_numbers, np.int64) for kind, of_kind in files.items()}
+    lines = {kind: np.array(of_kind.line_numbers, np.int64) for kind, of_kind in files.items()}
     found = Actions(
         adds=tables["add"],
         removes=tables["remove"],
         cdc=tables["cdc"],
         add_versions=versions["add"],
-        add_places=places["add"],
+        add_lines=lines["add"],
         remove_versions=versions["remove"],
-        remove_places=places["remove"],
+        remove_lines=lines["remove"],
         cdc_versions=versions["cdc"],
         protocol=rest.protocol,
         metadata=rest.metadata,
@@ -420,24 +422,24 @@ def _together(files: Mapping[str, _FileActions], tables: Mapping[str, pa.Table],
         irregular=tuple(rest.irregular),
     )
     for kind, of_kind in files.items():
-        check_files(tables[kind], of_kind.place, sized=kind == "add")
-    _refuse_two_vectors(found, files["add"].place)
+        check_files(tables[kind], of_kind.location, sized=kind == "add")
+    _refuse_two_vectors(found, files["add"].location)
     clashes = clashing_files(
         (found.adds, found.removes),
         (found.add_versions, found.remove_versions),
-        (found.add_places, found.remove_places),
+        (found.add_lines, found.remove_lines),
         files["add"].paths,
     )
     return replace(found, irregular=(*found.irregular, *clashes)), tuple(rest.of_checkpoints)
 
 
-def _actions_of(line: Json, path: str, place: int) -> tuple[Json, list[Json]]:
+def _actions_of(line: Json, path: str, line_number: int) -> tuple[Json, list[Json]]:
     """The action of a line that the protocol names, if it has one, and those beside it that nobody knows."""
     if len(line) != 1:
         line = {kind: action for kind, action in line.items() if action is not None}
     named = {kind: action for kind, action in line.items() if kind in _NAMED}
     if not line or len(named) > 1:
-        raise CorruptFile(path, f"line {place}", f"one action is expected, not {len(named)}")
+        raise CorruptFile(path, f"line {line_number}", f"one action is expected, not {len(named)}")
     return named, [{kind: action} for kind, action in line.items() if kind not in _NAMED]
 
 
@@ -446,7 +448,7 @@ def _says_nothing_of_the_table(line: Json) -> bool:
     return _NAMED.isdisjoint(kind for kind in line if kind != "commitInfo")
 
 
-def _refuse_two_vectors(actions: Actions, place: Place) -> None:
+def _refuse_two_vectors(actions: Actions, location: RowLocation) -> None:
     """Refuse a commit that adds one path with two deletion vectors: which rows the file has cannot be told."""
     vectors = actions.adds.column("deletionVector")
     if vectors.null_count == len(vectors):
@@ -463,5 +465,5 @@ def _refuse_two_vectors(actions: Actions, place: Place) -> None:
     found = logical.group_by(["version", "path"]).aggregate([("row_max", "count"), ("row_max", "max")])
     twice = found.filter(pc.greater(found.column("row_max_count"), 1))
     if twice.num_rows:
-        path, where = place(pc.min(twice.column("row_max_max")).as_py())
+        path, where = location(pc.min(twice.column("row_max_max")).as_py())
         raise CorruptFile(path, where, "the commit adds this path twice, with two deletion vectors")

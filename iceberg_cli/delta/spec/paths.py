@@ -54,8 +54,8 @@ def physical_column(paths: pa.Array | pa.ChunkedArray, root: str) -> pa.Array:
         odd = pc.or_(odd, pc.or_(pc.match_substring(whole, "%"), pc.match_substring(whole, ":")))
     if not pc.any(odd).as_py():  # null where there are no paths at all
         return below
-    places = pa.array([physical(path, root) for path in whole.filter(odd).to_pylist()], whole.type)
-    return pc.replace_with_mask(below, pc.fill_null(odd, fill_value=False), places)
+    elsewhere = pa.array([physical(path, root) for path in whole.filter(odd).to_pylist()], whole.type)
+    return pc.replace_with_mask(below, pc.fill_null(odd, fill_value=False), elsewhere)
 
 
 def decode(path: str) -> str:

@@ -21,7 +21,6 @@ LOG_PROPERTY: Final = "delta.logRetentionDuration"
 LOG_DEFAULT_MS: Final = 30 * DAY_MS
 TRANSACTIONS_PROPERTY: Final = "delta.setTransactionRetentionDuration"
 
-
 _DAY: Final = 86_400_000_000
 _MICROSECONDS: Final = {
     "week": 7 * _DAY,

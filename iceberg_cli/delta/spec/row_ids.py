@@ -27,7 +27,21 @@ from iceberg_cli.errors import CorruptFile
 
 Int64s = npt.NDArray[np.int64]
 
-UNKNOWN: Final = -1
+FEATURE: Final = "rowTracking"
+DOMAIN_FEATURE: Final = "domainMetadata"
+ENABLED: Final = "delta.enableRowTracking"
+DOMAIN: Final = "delta.rowTracking"
+PRESERVED: Final = "delta.rowTracking.preserved"  # commit tag
+NO_MARK: Final = -1
+SUSPENDED: Final = "delta.rowTrackingSuspended"
+MATERIALIZED: Final = (  # properties that name columns, and how the names begin that we give
+    ("delta.rowTracking.materializedRowIdColumnName", "_row-id-col-"),
+    ("delta.rowTracking.materializedRowCommitVersionColumnName", "_row-commit-version-col-"),
+)
+UNKNOWN: Final = -1  # count of rows
+
+_KEY: Final = "rowIdHighWaterMark"
+_KEYS: Final = (_KEY, "highWaterMark")
 _FIELD: Final = "numRecords"
 # Writers put it first, where no column of that name can be meant; 18 digits are below the limit.
 _BLANKS: Final = r"[ \t\n\r]*"
@@ -40,7 +54,7 @@ def record_counts(adds: pa.Table) -> Int64s:
     """The row counts of n files; `UNKNOWN` where the statistics have none.
 
     Args:
-        adds: columns of `actions.ADD`.
+        adds: columns of `columns.ADD`.
 
     Raises:
         CorruptFile: the statistics are no JSON object, or the number is none.
@@ -76,11 +90,11 @@ def with_record_count(stats: str | None, count: int) -> str:
 
 def _place_of_count(text: str) -> tuple[int, int]:
     """Where the count begins and ends in an object that has it."""
-    decoder, place = json.JSONDecoder(), 0
-    while (member := _MEMBER.match(text, place)) is not None:
-        _, place = decoder.raw_decode(text, member.end())
+    decoder, at = json.JSONDecoder(), 0
+    while (member := _MEMBER.match(text, at)) is not None:
+        _, at = decoder.raw_decode(text, member.end())
         if json.loads(member[1]) == _FIELD:
-            return member.end(), place
+            return member.end(), at
     raise AssertionError(text)
 
 
@@ -102,16 +116,6 @@ def _count(text: str, path: str) -> int:
     if type(count) is not int or not 0 <= count <= _INT64_MAX:
         raise CorruptFile(path, f"add.stats.{_FIELD}", f"a number of rows is expected, not {count!r:.40}")
     return count
-
-
-FEATURE: Final = "rowTracking"
-DOMAIN_FEATURE: Final = "domainMetadata"
-ENABLED: Final = "delta.enableRowTracking"
-DOMAIN: Final = "delta.rowTracking"
-PRESERVED: Final = "delta.rowTracking.preserved"  # commit tag
-NO_MARK: Final = -1
-_KEY: Final = "rowIdHighWaterMark"
-_KEYS: Final = (_KEY, "highWaterMark")
 
 
 def high_water_mark(snapshot: Snapshot) -> int:
@@ -187,17 +191,17 @@ def with_fresh_ids(adds: pa.Table, counts: Int64s, *, mark: int) -> tuple[pa.Tab
         The files, and the mark then.
     """
     ids = adds.column("baseRowId").to_pylist()
-    empty = [place for place, first in enumerate(ids) if first is None]
-    sizes = [int(counts[place]) for place in empty]
+    empty = [index for index, first in enumerate(ids) if first is None]
+    sizes = [int(counts[index]) for index in empty]
     assert UNKNOWN not in sizes, "files whose rows nobody counted are refused before"
     firsts, free = allocate(mark + 1, sizes)
     if free > _INT64_MAX:
         raise CorruptFile("domainMetadata", DOMAIN, f"no row ids are left above {mark}")
-    for place, first in zip(empty, firsts, strict=True):
-        ids[place] = first
+    for index, first in zip(empty, firsts, strict=True):
+        ids[index] = first
     versions = adds.column("defaultRowCommitVersion").to_pylist()
-    for place in empty:
-        versions[place] = None
+    for index in empty:
+        versions[index] = None
     return _with(_with(adds, "baseRowId", ids), "defaultRowCommitVersion", versions), free - 1
 
 
@@ -207,9 +211,3 @@ def _with(table: pa.Table, name: str, values: list[int | None]) -> pa.Table:
 
 def _configuration(action: Mapping[str, Any]) -> dict[str, Any]:
     return loads((action.get("configuration") or "{}").encode(), f"domainMetadata.{DOMAIN}")
-
-
-MATERIALIZED: Final = (  # properties that name columns, and how the names begin that we give
-    ("delta.rowTracking.materializedRowIdColumnName", "_row-id-col-"),
-    ("delta.rowTracking.materializedRowCommitVersionColumnName", "_row-commit-version-col-"),
-)

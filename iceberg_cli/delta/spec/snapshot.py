@@ -38,26 +38,26 @@ def reconcile(newest_first: Sequence[Actions], base: Actions | None = None) -> A
         base: what was left of all before them.
 
     Returns:
-        Adds of active files and removes of tombstones, oldest parts first, with their versions and places; the newest
+        Adds of active files and removes of tombstones, oldest parts first, with their versions and lines; the newest
         protocol, metadata, transaction and domain of each; all commit infos, change data files and unknown lines.
     """
     parts = [*([] if base is None else [base]), *reversed(newest_first)]
-    kept = _newest(parts) if base is None or any(map(_files, newest_first)) else _all(parts)
-    adds, removes = kept[0::2], kept[1::2]
+    masks = _newest(parts) if base is None or any(map(_files, newest_first)) else _all(parts)
+    adds, removes = masks[0::2], masks[1::2]
     small = combine([_without_files(part) for part in parts]) if parts else Actions()
     return replace(
         small,
-        adds=concat([_kept(part.adds, mask) for part, mask in zip(parts, adds, strict=True)], ADD),
+        adds=concat([_masked(part.adds, mask) for part, mask in zip(parts, adds, strict=True)], ADD),
         removes=concat(
-            [_kept(part.removes, mask) for part, mask in zip(parts, removes, strict=True)], REMOVE
+            [_masked(part.removes, mask) for part, mask in zip(parts, removes, strict=True)], REMOVE
         ),
         add_versions=one_after_another([p.add_versions[mask] for p, mask in zip(parts, adds, strict=True)]),
-        add_places=one_after_another([p.add_places[mask] for p, mask in zip(parts, adds, strict=True)]),
+        add_lines=one_after_another([p.add_lines[mask] for p, mask in zip(parts, adds, strict=True)]),
         remove_versions=one_after_another(
             [p.remove_versions[mask] for p, mask in zip(parts, removes, strict=True)]
         ),
-        remove_places=one_after_another(
-            [p.remove_places[mask] for p, mask in zip(parts, removes, strict=True)]
+        remove_lines=one_after_another(
+            [p.remove_lines[mask] for p, mask in zip(parts, removes, strict=True)]
         ),
     )
 
@@ -133,7 +133,7 @@ def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def _kept(table: pa.Table, mask: Bools) -> pa.Table:
+def _masked(table: pa.Table, mask: Bools) -> pa.Table:
     return table if mask.all() else table.filter(pa.array(mask))
 
 
@@ -144,9 +144,9 @@ def _without_files(part: Actions) -> Actions:
         adds=ADD.empty_table(),
         removes=REMOVE.empty_table(),
         add_versions=none,
-        add_places=none,
+        add_lines=none,
         remove_versions=none,
-        remove_places=none,
+        remove_lines=none,
     )
 
 
@@ -159,7 +159,7 @@ class Snapshot:
         timestamp_ms: its in-commit timestamp where the table has these, else the modification time of its commit file,
             at least 1 ms after the version before.
         in_commit_timestamp_ms: None where the table has none, or neither a commit nor a version checksum tells it.
-        adds: active files, columns of `actions.ADD` and unknown ones.
+        adds: active files, columns of `columns.ADD` and unknown ones.
         removes: tombstones that nothing cancelled, whatever their age.
         add_versions: the commit of each add, or the checkpoint's version; likewise `remove_versions`.
         transactions: the newest `txn` action of each `appId`.
@@ -245,9 +245,9 @@ def as_actions(snapshot: Snapshot) -> Actions:
         adds=snapshot.adds,
         removes=snapshot.removes,
         add_versions=snapshot.add_versions,
-        add_places=np.arange(snapshot.adds.num_rows, dtype=np.int64),
+        add_lines=np.arange(snapshot.adds.num_rows, dtype=np.int64),
         remove_versions=snapshot.remove_versions,
-        remove_places=np.arange(snapshot.removes.num_rows, dtype=np.int64),
+        remove_lines=np.arange(snapshot.removes.num_rows, dtype=np.int64),
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         transactions=snapshot.transactions,

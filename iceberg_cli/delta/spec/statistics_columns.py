@@ -242,7 +242,7 @@ def partition_values_parsed(values: pa.Array, kind: pa.StructType) -> pa.StructA
 
     Args:
         values: n maps of strings under physical names.
-        kind: see `statistics_types.partition_type`.
+        kind: see `partition_type`.
 
     Returns:
         n structs; a value that is no value of its type, or an ambiguous one, is null.
@@ -256,7 +256,7 @@ def ambiguous_partition_value(values: pa.ChunkedArray, kind: pa.StructType) -> A
 
     Args:
         values: n maps of strings under physical names.
-        kind: see `statistics_types.partition_type`.
+        kind: see `partition_type`.
     """
     first, files, before = None, 0, 0
     for chunk in values.chunks:
@@ -264,9 +264,9 @@ def ambiguous_partition_value(values: pa.ChunkedArray, kind: pa.StructType) -> A
         for member in kind:
             texts = _texts(chunk, member)
             ambiguous = partition_values(texts, member.type)[1]
-            place = pc.index(ambiguous, pa.scalar(value=True)).as_py()
-            if first is None and place >= 0:
-                first = (before + place, member.name, texts[place].as_py())
+            index = pc.index(ambiguous, pa.scalar(value=True)).as_py()
+            if first is None and index >= 0:
+                first = (before + index, member.name, texts[index].as_py())
             marks = pc.or_(marks, ambiguous)
         files += pc.sum(marks).as_py() or 0
         before += len(chunk)
@@ -285,7 +285,7 @@ def stats_parsed(stats: pa.Array, kind: pa.StructType) -> pa.StructArray:
 
     Args:
         stats: n JSON documents, or null.
-        kind: see `statistics_types.statistics_type`.
+        kind: see `statistics_type`.
 
     Returns:
         n structs, null where the document is null or no object. A value that is no value of its type is null.

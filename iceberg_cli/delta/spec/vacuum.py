@@ -23,7 +23,15 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.paths import may_begin_with, may_have, path_key_column
 
+FILES: Final = pa.schema(
+    [("path", pa.string()), ("kind", pa.string()), ("size_bytes", pa.int64()), ("reason", pa.string())]
+)
+STORED_FILES: Final = pa.schema(
+    [("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())]  # canonical path
+)
+SLICE_ROWS: Final = 1 << 15  # of what is derived of paths at once
 CHANGE_DATA: Final = "_change_data"
+_NAMES: Final = ["path", "deletionVector"]
 _SEEN: Final = ("_delta_index", CHANGE_DATA)
 _UNIFORM: Final = "delta.universalFormat.enabledFormats"
 
@@ -58,13 +66,6 @@ def _any_hidden(paths: pa.Array, partition_columns: Sequence[str]) -> pa.Array:
     # What is not hidden gets another first letter, for the regular expressions at hand know no "but not".
     shown = pc.replace_substring_regex(paths, rf"(^|/)({'|'.join(seen)})", r"\1x")
     return pc.match_substring_regex(shown, r"(^|/)[._]")
-
-
-FILES: Final = pa.schema(
-    [("path", pa.string()), ("kind", pa.string()), ("size_bytes", pa.int64()), ("reason", pa.string())]
-)
-_NAMES: Final = ["path", "deletionVector"]
-SLICE_ROWS: Final = 1 << 15  # of what is derived of paths at once
 
 
 def live_keys(

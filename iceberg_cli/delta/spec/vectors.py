@@ -57,13 +57,13 @@ def read_vectors(files: Sequence[VectorFile]) -> list[list[bytes]]:
             its cardinality or a position is wrong.
     """
     frames = [[_frame(file, vector) for vector in file.vectors] for file in files]
-    places = [(file.path, vector) for file in files for vector in file.vectors]
+    vectors = [(file.path, vector) for file in files for vector in file.vectors]
     flat = [frame for each in frames for frame in each]
     doubtful = unproven(
-        flat, [vector.cardinality for _, vector in places], [vector.last_row for _, vector in places]
+        flat, [vector.cardinality for _, vector in vectors], [vector.last_row for _, vector in vectors]
     )
     for index in doubtful:
-        path, vector = places[index]
+        path, vector = vectors[index]
         _check(flat[index], vector, path, at=vector.offset)
     return frames
 

@@ -9,7 +9,6 @@ newest mark.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.paths import physical_column
@@ -25,6 +23,7 @@ from iceberg_cli.delta.spec.row_ids import (
     DOMAIN_FEATURE,
     ENABLED,
     FEATURE,
+    SUSPENDED,
     UNKNOWN,
     high_water_mark,
     ids_problem,
@@ -37,17 +36,21 @@ from iceberg_cli.delta.verbs.assign_row_ids import rules
 from iceberg_cli.delta.verbs.assign_row_ids.policy import VERB_NAME, AssignRowIds
 from iceberg_cli.delta.verbs.assign_row_ids.rules import DECLARE, ENABLE, FilesWithoutIds
 from iceberg_cli.delta.verbs.upgrade_v3 import rules as upgrade
+from iceberg_cli.encoding.parquet import (
+    PARQUET_TAIL_BYTES,
+    Uncounted,
+    parquet_footer_bytes,
+    parquet_rows,
+)
 from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.ports import Build, Planned, Verb, nothing_to_build
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.storage import Storage
 
-_MAGIC: Final = b"PAR1"
-_TAIL_BYTES: Final = 64 << 10  # most footers are in it
-_END_BYTES: Final = 8  # length of the footer, and the magic
-_MAX_FOOTER_BYTES: Final = 256 << 20
 _THREADS: Final = 16
+_EXAMPLES: Final = 3
+_DECLARED: Final = "row tracking is declared"
 
 
 def rows_of(storage: Storage, files: Sequence[tuple[str, int]], on_event: OnEvent) -> list[int]:
@@ -74,37 +77,27 @@ def rows_of(storage: Storage, files: Sequence[tuple[str, int]], on_event: OnEven
 
 
 def _rows(storage: Storage, path: str, size_bytes: int) -> int:
+    start = max(0, size_bytes - PARQUET_TAIL_BYTES)
     try:
-        footer = _footer(storage, path, size_bytes)
+        # One byte more shows a file that is longer than the log says.
+        tail = storage.read(path, (start, size_bytes - start + 1))
+        footer_bytes = (
+            parquet_footer_bytes(tail, size_bytes, path) if len(tail) == size_bytes - start else None
+        )
+        if footer_bytes is None:
+            raise CorruptFile(path, size_bytes, f"a Parquet file of {size_bytes} bytes does not end there")
+        if footer_bytes > len(tail):
+            tail = storage.read(path, (size_bytes - footer_bytes, footer_bytes))
     except FileNotFoundError:
         raise CorruptFile(path, None, "the table needs this file and it is not there") from None
-    try:
-        return int(pq.read_metadata(io.BytesIO(_MAGIC + footer)).num_rows)
-    except (pa.ArrowException, OSError) as error:
+    rows = parquet_rows(tail)
+    if isinstance(rows, Uncounted):
         # Its frame is whole: another reader may know what this one does not.
         raise Refused(
-            f"Cannot count the rows of {path}: its footer cannot be read here, pyarrow says: {error}",
+            f"Cannot count the rows of {path}: its footer {rows.reason.removeprefix('it ')}",
             next_step="Have an engine that reads the file write it anew, or leave out --count-rows.",
-        ) from None
-
-
-def _footer(storage: Storage, path: str, size_bytes: int) -> bytes:
-    """The footer with the length and magic behind it."""
-    start = max(0, size_bytes - _TAIL_BYTES)
-    # One byte more shows a file that is longer than the log says.
-    tail = storage.read(path, (start, size_bytes - start + 1))
-    if len(tail) != size_bytes - start or tail[-len(_MAGIC) :] != _MAGIC:
-        raise CorruptFile(path, size_bytes, f"a Parquet file of {size_bytes} bytes does not end there")
-    length = int.from_bytes(tail[-_END_BYTES : -len(_MAGIC)], "little") + _END_BYTES
-    if length > min(size_bytes - len(_MAGIC), _MAX_FOOTER_BYTES):
-        raise CorruptFile(path, size_bytes - _END_BYTES, f"a footer of {length - _END_BYTES} bytes")
-    if length > len(tail):
-        return storage.read(path, (size_bytes - length, length))
-    return tail[-length:]
-
-
-_EXAMPLES: Final = 3
-_DECLARED: Final = "row tracking is declared"
+        )
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +203,8 @@ def _enabled(snapshot: Snapshot) -> bool:
 def _blocked_by(snapshot: Snapshot, files: FilesWithoutIds) -> tuple[str, ...]:
     """Why no file may get ids."""
     reasons = []
-    if snapshot.metadata.property_bool(rules.SUSPENDED, default=False):
-        reasons.append(f"row tracking is suspended: {rules.SUSPENDED} is true")
+    if snapshot.metadata.property_bool(SUSPENDED, default=False):
+        reasons.append(f"row tracking is suspended: {SUSPENDED} is true")
     if (unknown := files.rows == UNKNOWN).any():
         names = files.adds.column("path").filter(pa.array(unknown)).to_pylist()
         more = f" and {len(names) - _EXAMPLES:,} more" if len(names) > _EXAMPLES else ""

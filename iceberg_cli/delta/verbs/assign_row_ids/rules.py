@@ -18,7 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 import numpy as np
 import pyarrow as pa
 
-from iceberg_cli.delta.commit.draft import CommitDraft
+from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.spec.columns import ADD
 from iceberg_cli.delta.spec.protocol import Metadata
 from iceberg_cli.delta.spec.row_ids import (
@@ -34,7 +34,6 @@ from iceberg_cli.plan.plan import Change
 
 DEFAULT_BATCH_SIZE: Final = 22_000  # files, as Delta Lake has it
 DECLARE, BACKFILL, ENABLE = "declare", "backfill", "enable"
-SUSPENDED: Final = "delta.rowTrackingSuspended"
 
 _ENABLEMENT_ONLY: Final = "rowTrackingEnablementOnly"  # commit tag: nothing else is in it
 _PHYSICAL_NAME: Final = "delta.columnMapping.physicalName"
@@ -45,7 +44,7 @@ class FilesWithoutIds:
     """The n active files that lack row ids, in the order of the log.
 
     Args:
-        adds: columns of `actions.ADD` and unknown ones.
+        adds: columns of `columns.ADD` and unknown ones.
         rows: of each.
         counted: whether its rows were counted, because its statistics do not tell.
     """
@@ -102,8 +101,8 @@ def numbered(snapshot: Snapshot, files: FilesWithoutIds, *, mark: int) -> Batch:
     adds = adds.set_column(ADD.get_field_index("dataChange"), "dataChange", unchanged)
     if files.counted.any():
         stats = adds.column("stats").to_pylist()
-        for place in np.flatnonzero(files.counted).tolist():
-            stats[place] = with_record_count(stats[place], int(files.rows[place]))
+        for index in np.flatnonzero(files.counted).tolist():
+            stats[index] = with_record_count(stats[index], int(files.rows[index]))
         adds = adds.set_column(ADD.get_field_index("stats"), "stats", pa.array(stats, pa.string()))
     domain = (domain_action(snapshot, then),) if then > mark else ()
     return Batch(adds=adds, rows=then - mark, mark=then, domain=domain)

@@ -18,7 +18,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.listing import LISTING, inventory, listed, looked_up
 from iceberg_cli.delta.reachability import (
     KEPT_OPTION,
     SIDECAR_STEP,
@@ -32,9 +31,10 @@ from iceberg_cli.delta.reachability import (
     removed_between,
     young_commits,
 )
-from iceberg_cli.delta.spec.vacuum import FILES, active_keys, hidden, strings
+from iceberg_cli.delta.spec.vacuum import FILES, STORED_FILES, active_keys, hidden, strings
+from iceberg_cli.delta.stored_files import find_files, list_files, read_inventory
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs.expire_snapshots import vacuum
+from iceberg_cli.delta.verbs.expire_snapshots import rules
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
     checkpoint_bytes,
     plan_log_cleanup,
@@ -144,23 +144,23 @@ def _build(table: DeltaTable, _step: Step, paths: Mapping[Task, str]) -> Mapping
 
 def _classify(
     table: DeltaTable, policy: ExpireSnapshots, retention: VacuumRetention, only: Removals | None
-) -> tuple[vacuum.VacuumDecision, dict[str, int]]:
+) -> tuple[rules.VacuumDecision, dict[str, int]]:
     """Which files outside the log go, and what the next VACUUM in lite mode should know."""
     log, snapshot, root = table.log, table.snapshot, table.root
     info: dict[str, int] = {}
     if only is None and policy.mode == LITE:
-        listing, removed, info = _named_in_log(table, retention)
+        listing, removed, info = _files_of_old_commits(table, retention)
     else:
         commit_ms = commit_times_of_removes(log, snapshot)
-        removed = vacuum.removed_files(snapshot.removes, root=root, commit_ms=commit_ms)
+        removed = rules.removed_files(snapshot.removes, root=root, commit_ms=commit_ms)
         if only is not None:
             listing = _as_listing(only, cut_ms=retention.cut_ms)
         elif policy.inventory is not None:
-            listing = inventory(table.storage, policy.inventory)
+            listing = read_inventory(table.storage, policy.inventory)
         else:
-            listing = listed(table.storage, root)
+            listing = list_files(table.storage, root)
             info = _info_of_all(table, retention)
-    decision = vacuum.classify_files(
+    decision = rules.classify_files(
         listing,
         root=root,
         needed=partial(table.reachability.reachable, snapshot, cut_ms=retention.cut_ms),
@@ -173,7 +173,7 @@ def _classify(
 
 
 def _unproved(
-    table: DeltaTable, policy: ExpireSnapshots, retention: VacuumRetention, decision: vacuum.VacuumDecision
+    table: DeltaTable, policy: ExpireSnapshots, retention: VacuumRetention, decision: rules.VacuumDecision
 ) -> tuple[str, ...]:
     """A warning where files go that may have been removed after the cut-off, by commits that are gone."""
     chosen_ms, promised_ms = retention.retention_ms.value, retention.table_retention_ms
@@ -200,7 +200,7 @@ def _as_listing(only: Removals, *, cut_ms: int) -> pa.Table:
     """What an earlier plan found old enough: whether it is needed is what has to be asked again."""
     rows = only.table.filter(pc.equal(only.table["step"].cast(pa.string()), START_STEP))
     old = pa.repeat(pa.scalar(cut_ms - 1), rows.num_rows)
-    return pa.table([rows["path"].cast(pa.string()), rows["size_bytes"], old], schema=LISTING)
+    return pa.table([rows["path"].cast(pa.string()), rows["size_bytes"], old], schema=STORED_FILES)
 
 
 def _as_shown(files: pa.Table, only: Removals) -> pa.Table:
@@ -210,25 +210,27 @@ def _as_shown(files: pa.Table, only: Removals) -> pa.Table:
     return shown.filter(pc.is_in(shown["path"], value_set=files["path"].combine_chunks()))
 
 
-def _named_in_log(table: DeltaTable, retention: VacuumRetention) -> tuple[pa.Table, pa.Table, dict[str, int]]:
+def _files_of_old_commits(
+    table: DeltaTable, retention: VacuumRetention
+) -> tuple[pa.Table, pa.Table, dict[str, int]]:
     """The files that are there of those which old commits removed, when they did, and the newest of these commits."""
     log, root = table.log, table.root
     listing = table.snapshot.listing
     expired_to = _expired_to(table, retention)
-    looked_at = lite_range(
+    versions = lite_range(
         vacuumed_to=_vacuumed_to(table),
         first=listing.commits[0].version if listing.commits else table.snapshot.version + 1,
         newest=table.snapshot.version,
         expired_to=expired_to,
     )
     info = {} if expired_to is None else {_INFO_FIELD: expired_to}
-    if not looked_at:
-        none = vacuum.removed_files(table.snapshot.removes.slice(0, 0), root=root)
-        return LISTING.empty_table(), none, info
-    actions = removed_between(log, looked_at[0], looked_at[-1], listing=listing)
+    if not versions:
+        none = rules.removed_files(table.snapshot.removes.slice(0, 0), root=root)
+        return STORED_FILES.empty_table(), none, info
+    actions = removed_between(log, versions[0], versions[-1], listing=listing)
     paths = named_paths(actions, root=root)
     inside = paths.filter(pc.starts_with(paths, f"{root}/"))
-    return looked_up(table.storage, inside), vacuum.removed_files(actions.removes, root=root), info
+    return find_files(table.storage, inside), rules.removed_files(actions.removes, root=root), info
 
 
 def _expired_to(table: DeltaTable, retention: VacuumRetention) -> int | None:
@@ -258,7 +260,7 @@ def _info_of_all(table: DeltaTable, retention: VacuumRetention) -> dict[str, int
     return {_INFO_FIELD: expired_to, _LISTED_FIELD: table.snapshot.listing.commits[0].version}
 
 
-def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> dict[str, int]:
+def _vacuum_record(table: DeltaTable, expired_to: int, *, listed_since: int) -> dict[str, int]:
     """The record for the next VACUUM in lite mode, which begins with the commit after the one that it names.
 
     That is the commit before the oldest one of which a file is still there, whyever: for a clock that was ahead, as a
@@ -280,7 +282,7 @@ def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> d
         return before
     paths = named_paths(actions, root=root)
     inside = paths.filter(pc.starts_with(paths, f"{root}/"))
-    there = strings(looked_up(table.storage, inside)["path"])
+    there = strings(find_files(table.storage, inside)["path"])
     unseen = hidden(
         pc.utf8_slice_codeunits(there, len(root) + 1),
         partition_columns=table.snapshot.metadata.partition_columns,
@@ -289,8 +291,8 @@ def _looked_up_to(table: DeltaTable, expired_to: int, *, listed_since: int) -> d
     keys = path_key_column(there.filter(pc.invert(unseen)))
     active = KeySet(active_keys(table.snapshot, root=root)).contains(keys)
     oldest = oldest_of(actions, keys.filter(pc.invert(active)), root=root)
-    looked_at_to = expired_to if oldest is None else oldest - 1
-    return {_INFO_FIELD: looked_at_to} if looked_at_to >= 0 else {}
+    newest = expired_to if oldest is None else oldest - 1
+    return {_INFO_FIELD: newest} if newest >= 0 else {}
 
 
 def _vacuumed_to(table: DeltaTable) -> int | None:
@@ -316,7 +318,7 @@ def _removals(files: pa.Table, step: str) -> pa.Table:
     return pa.table(columns).cast(SCHEMA)
 
 
-def _verdicts(decision: vacuum.VacuumDecision) -> tuple[Verdict, ...]:
+def _verdicts(decision: rules.VacuumDecision) -> tuple[Verdict, ...]:
     """How many files stay, by the rule that keeps them."""
     return tuple(
         Verdict(
@@ -327,7 +329,7 @@ def _verdicts(decision: vacuum.VacuumDecision) -> tuple[Verdict, ...]:
     )
 
 
-def _reason(decision: vacuum.VacuumDecision, rule: str) -> str:
+def _reason(decision: rules.VacuumDecision, rule: str) -> str:
     if rule != "nested":
         return _RULES[rule]
     more = len(decision.tables) - _NAMED_TABLES
@@ -398,7 +400,7 @@ def _write(table: DeltaTable, task: Task, path: str) -> StagedFile:
         (text,) = task.inputs
         due = loads(text.encode(), path)
         expired_to, since = due.get(_INFO_FIELD), due.get(_LISTED_FIELD, 0)
-        info = {} if expired_to is None else _looked_up_to(table, expired_to, listed_since=since)
+        info = {} if expired_to is None else _vacuum_record(table, expired_to, listed_since=since)
         table.storage.replace(path, f"{_text(info)}\n".encode())
         return StagedFile(path=path)
     data, warnings = checkpoint_bytes(table.log, table.snapshot, task)

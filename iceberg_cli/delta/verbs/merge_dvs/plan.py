@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.commit.draft import CommitDraft
+from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.ownership import DELETION_VECTOR
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.paths import physical_column
@@ -24,6 +24,7 @@ from iceberg_cli.delta.spec.row_ids import (
     ENABLED,
     FEATURE,
     PRESERVED,
+    SUSPENDED,
     UNKNOWN,
     Int64s,
     domain_action,
@@ -43,7 +44,6 @@ from iceberg_cli.delta.spec.vectors import (
     vector_file,
 )
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs.assign_row_ids.rules import SUSPENDED
 from iceberg_cli.delta.verbs.merge_dvs import rules
 from iceberg_cli.delta.verbs.merge_dvs.policy import VERB_NAME, MergeDvs
 from iceberg_cli.delta.verbs.merge_dvs.rules import INLINE, MergeChoice, Vectors
@@ -57,9 +57,9 @@ from iceberg_cli.storage.verified_put import put_checked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedFile:
-    """One new file: the places of its vectors, and the adds of their files but for where the vectors are."""
+    """One new file: the indices of its vectors, and the adds of their files but for where the vectors are."""
 
-    places: Int64s
+    indices: Int64s
     adds: pa.Table
 
 
@@ -79,20 +79,20 @@ class MergeBuild:
             CorruptFile: a vector is not sound, or is read back differently. BackendUnavailable.
         """
         targets = [task for task in self.outputs if task in paths]
-        places = [place for task in targets for place in self.outputs[task].places.tolist()]
-        frames = _frames(self, np.array(places, np.int64))
+        indices = [index for task in targets for index in self.outputs[task].indices.tolist()]
+        frames = _frames(self, np.array(indices, np.int64))
         staged = {}
         for task in targets:
             output = self.outputs[task]
-            taken = [next(frames) for _ in range(len(output.places))]
+            taken = [next(frames) for _ in range(len(output.indices))]
             staged[task] = _write(self.table, self.found, output, taken, paths[task])
         return staged
 
 
-def _frames(build: MergeBuild, places: Int64s) -> Iterator[bytes]:
-    """The frames of vectors, checked, in the order of `places`: those in files by file, those in the log last."""
+def _frames(build: MergeBuild, indices: Int64s) -> Iterator[bytes]:
+    """The frames of vectors, checked, in the order of `indices`: those in files by file, those in the log last."""
     found = build.found
-    in_files = places[found.file[places] != INLINE]
+    in_files = indices[found.file[indices] != INLINE]
     files, starts = np.unique(found.file[in_files], return_index=True)
     stops = [*starts.tolist(), len(in_files)][1:]
     items = [
@@ -123,11 +123,11 @@ def _frames(build: MergeBuild, places: Int64s) -> Iterator[bytes]:
     for batch in batches:
         for frames in batch:
             yield from frames
-    inline = places[found.file[places] == INLINE]
+    inline = indices[found.file[indices] == INLINE]
     vectors = found.adds.column("deletionVector").combine_chunks()
-    for place, each in zip(inline.tolist(), found.descriptors(inline).tolist(), strict=True):
-        text = vectors[place]["pathOrInlineDv"].as_py()
-        yield read_inline(text, Vector(*each), found.adds.column("path")[place].as_py())
+    for index, each in zip(inline.tolist(), found.descriptors(inline).tolist(), strict=True):
+        text = vectors[index]["pathOrInlineDv"].as_py()
+        yield read_inline(text, Vector(*each), found.adds.column("path")[index].as_py())
 
 
 def _write(
@@ -135,7 +135,7 @@ def _write(
 ) -> StagedFile:
     """Write one file, and say of each data file where its vector is."""
     data, offsets = vector_file(frames)
-    descriptors = found.descriptors(output.places)
+    descriptors = found.descriptors(output.indices)
     descriptors[:, 0] = offsets
     vectors = [Vector(*each) for each in descriptors.tolist()]
     if read_vectors([VectorFile(path, data, vectors)]) != [list(frames)]:
@@ -271,16 +271,16 @@ def _verdicts(
     """One for each file, and one for the vectors in the log."""
     there = found.file != INLINE
     counts = np.bincount(found.file[there], minlength=len(found.paths)).tolist()
-    for place, path in enumerate(found.paths):
-        size, dead, number = int(file_bytes[place]), int(choice.dead[place]), counts[place]
+    for index, path in enumerate(found.paths):
+        size, dead, number = int(file_bytes[index]), int(choice.dead[index]), counts[index]
         reason = f"{number:,} vectors in {size:,} bytes, {dead:,} of them dead"
-        if not own[place]:
+        if not own[index]:
             reason = f"outside the table's folder: another table may own it; {reason}"
-        elif choice.small[place]:
+        elif choice.small[index]:
             reason = f"small: {reason}"
-        elif not choice.files[place]:
+        elif not choice.files[index]:
             reason = f"nothing to gain: {reason}"
-        yield Verdict(subject=SUBJECT, id=path, keep=not choice.files[place], reason=reason)
+        yield Verdict(subject=SUBJECT, id=path, keep=not choice.files[index], reason=reason)
     inline = int((~there).sum())
     if inline:
         size = int(found.size_bytes[~there].sum())
@@ -331,13 +331,13 @@ def _step(
     adds, domain = _numbered(snapshot, before, found.rows[moved])
     outputs: dict[Task, MergedFile] = {}
     start = 0
-    for places in cut:
-        mine = adds.slice(start, len(places))
-        start += len(places)
-        files = np.unique(found.file[places])
+    for indices in cut:
+        mine = adds.slice(start, len(indices))
+        start += len(indices)
+        files = np.unique(found.file[indices])
         inputs = tuple(found.paths[file] if file != INLINE else _IN_LOG for file in files.tolist())
         task = Task(name=f"vectors-{rules.digest_of(mine)}", kind=DELETION_VECTOR, inputs=inputs)
-        outputs[task] = MergedFile(places=places, adds=mine)
+        outputs[task] = MergedFile(indices=indices, adds=mine)
     count = len(moved)
     numbers = dict.fromkeys(("Added", "Removed", "Updated"), count)
     info: dict[str, Any] = {

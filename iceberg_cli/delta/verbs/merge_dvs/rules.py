@@ -40,9 +40,9 @@ class Vectors:
     """The deletion vectors of active files: n vectors in m files, by file and offset, those in the log last.
 
     Args:
-        adds: the n data files that have them, columns of `actions.ADD` and unknown ones.
+        adds: the n data files that have them, columns of `columns.ADD` and unknown ones.
         paths: m storage paths.
-        file: for each vector its place in `paths`, or `INLINE`.
+        file: for each vector the index of its file in `paths`, or `INLINE`.
         offset: of each in its file.
         size_bytes: of its data.
         cardinality: of each.
@@ -57,11 +57,11 @@ class Vectors:
     cardinality: Int64s
     rows: Int64s
 
-    def descriptors(self, places: Int64s) -> Int64s:
+    def descriptors(self, indices: Int64s) -> Int64s:
         """What descriptors and statistics say of some of the n: a row for each, with the fields of `vectors.Vector`."""
-        rows = self.rows[places]
+        rows = self.rows[indices]
         last = np.where(rows == UNKNOWN, UNKNOWN, rows - 1)
-        columns = [self.offset[places], self.size_bytes[places], self.cardinality[places], last]
+        columns = [self.offset[indices], self.size_bytes[indices], self.cardinality[indices], last]
         return np.stack(columns, axis=1)
 
     def live_bytes(self) -> Int64s:
@@ -102,11 +102,11 @@ def vectors_of(adds: pa.Table, root: str) -> Vectors:
         CorruptFile: a descriptor names no file, statistics make no sense, or more rows are deleted than there are.
     """
     chosen = adds.filter(pc.is_valid(adds.column("deletionVector"))).combine_chunks()
-    places = dv_path_column(chosen, root)
-    paths = pc.unique(places.drop_null()).sort()
-    file = np.asarray(pc.fill_null(pc.index_in(places, value_set=paths), INLINE).to_numpy(), np.int64)
+    vector_paths = dv_path_column(chosen, root)
+    paths = pc.unique(vector_paths.drop_null()).sort()
+    file = np.asarray(pc.fill_null(pc.index_in(vector_paths, value_set=paths), INLINE).to_numpy(), np.int64)
     offset = _numbers(chosen, "offset", FIRST_OFFSET)
-    # Those in the log have no place; they come last, in the order of the log.
+    # Those in the log have no file; they come last, in the order of the log.
     order = np.lexsort((np.where(file == INLINE, 0, offset), np.where(file == INLINE, len(paths), file)))
     ordered = chosen.take(pa.array(order))
     found = Vectors(
@@ -120,11 +120,11 @@ def vectors_of(adds: pa.Table, root: str) -> Vectors:
     )
     excess = np.flatnonzero((found.rows != UNKNOWN) & (found.cardinality > found.rows))
     if len(excess):
-        place = int(excess[0])
+        index = int(excess[0])
         raise CorruptFile(
-            ordered.column("path")[place].as_py(),
+            ordered.column("path")[index].as_py(),
             "deletionVector.cardinality",
-            f"{found.cardinality[place]} rows are deleted of {found.rows[place]}",
+            f"{found.cardinality[index]} rows are deleted of {found.rows[index]}",
         )
     return found
 
@@ -155,11 +155,11 @@ def choose(
     """
     live = found.live_bytes()
     dead = file_bytes - live
-    for place in np.flatnonzero(dead < 0).tolist():
+    for file_index in np.flatnonzero(dead < 0).tolist():
         raise CorruptFile(
-            found.paths[place],
-            int(file_bytes[place]),
-            f"the file ends there, and its deletion vectors take {live[place]} bytes",
+            found.paths[file_index],
+            int(file_bytes[file_index]),
+            f"the file ends there, and its deletion vectors take {live[file_index]} bytes",
         )
     wasteful = may & (dead > 0) & (dead >= dead_ratio * file_bytes)
     small = may & ~wasteful & (file_bytes <= target_bytes // 2)
@@ -180,12 +180,12 @@ def choose(
 
 def outputs(found: Vectors, moved: Bools, *, target_bytes: int) -> list[Int64s]:
     """The vectors of each new file, in order; a file is closed once it has reached the target."""
-    places = np.flatnonzero(moved)
-    ends = np.cumsum(found.size_bytes[places] + FRAME_BYTES)
+    indices = np.flatnonzero(moved)
+    ends = np.cumsum(found.size_bytes[indices] + FRAME_BYTES)
     cut, start, base = [], 0, 0
-    while start < len(places):
-        stop = min(int(np.searchsorted(ends, base + target_bytes)) + 1, len(places))
-        cut.append(places[start:stop])
+    while start < len(indices):
+        stop = min(int(np.searchsorted(ends, base + target_bytes)) + 1, len(indices))
+        cut.append(indices[start:stop])
         start, base = stop, int(ends[stop - 1])
     return cut
 

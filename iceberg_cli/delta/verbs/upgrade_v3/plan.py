@@ -11,14 +11,13 @@ from iceberg_cli.delta.spec.features import reader_features, unread_features, wr
 from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.upgrade_v3 import rules
-from iceberg_cli.delta.verbs.upgrade_v3.clients import client_reason, missing_features, writers_of
 from iceberg_cli.delta.verbs.upgrade_v3.policy import VERB_NAME, UpgradeV3
-from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature
+from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature, client_reason, missing_features, writers_of
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.preflight import Finding, Preflight, blocking, info, warning, worst_first
 
-_LOOKED_AT: Final = 20  # newest commits in which writers are looked for
+_CLIENT_COMMITS: Final = 20  # newest commits in which writers are looked for
 
 
 class UpgradeV3Verb(Verb):
@@ -199,13 +198,15 @@ def reason_of(feature: Feature) -> str:
 def _clients(table: DeltaTable, new: Sequence[str]) -> dict[str, tuple[int, list[str] | None]]:
     """Who wrote lately, with the last version that is theirs, and which of the new features they lack."""
     listing = table.snapshot.listing
-    versions = [file.version for file in listing.commits[-_LOOKED_AT:]]
+    versions = [file.version for file in listing.commits[-_CLIENT_COMMITS:]]
     if not new or not versions:
         return {}
     last = versions[-1]
     # Of a log that was cleaned up, commits may be left that do not follow each other.
     first = next(
-        v for v, place in zip(versions, range(len(versions), 0, -1), strict=True) if v == last + 1 - place
+        v
+        for v, distance in zip(versions, range(len(versions), 0, -1), strict=True)
+        if v == last + 1 - distance
     )
     infos = table.log.commits(first, last, listing=listing).commit_infos
     return {name: (version, missing_features(name, new)) for name, version in writers_of(infos).items()}

@@ -1,6 +1,9 @@
-"""The lines of a commit to the Delta log, made of draft actions, staged files and the current snapshot.
+"""A commit to the Delta log: as it is planned, and its lines, made of draft actions, staged files and the snapshot.
 
-Called again on every attempt, with the staged files kept. What is filled in:
+`Change.updates` are small actions in their JSON form, each a mapping of one action: `{"commitInfo": {"operation": ...,
+"operationParameters": {...}}}`, `{"protocol": {...}}`, `{"metaData": {...}}`, `{"txn": {...}}`, `{"domainMetadata":
+{...}}`. `Change.draft` is a `CommitDraft` where there are adds or removes. What is known only when the version is,
+`bind` fills in, on every attempt again, with the staged files kept:
 
 - commitInfo: `timestamp`, `txnId`, `engineInfo`, `readVersion`, `isolationLevel`, `isBlindAppend`; metrics as text, and
   a metric that is null by what the operation has deleted so far;
@@ -15,19 +18,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.commit.draft import CommitDraft
 from iceberg_cli.delta.spec.columns import ADD, REMOVE, file_lines
 from iceberg_cli.delta.spec.in_commit_timestamps import SINCE_TIME, SINCE_VERSION, has_in_commit_timestamps
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import Refused
 from iceberg_cli.plan.plan import Change, StagedFile, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitDraft:
+    """The file actions of a commit.
+
+    Args:
+        adds: columns of `columns.ADD` and unknown ones, one row for each add. A null `defaultRowCommitVersion` beside
+            a `baseRowId` becomes the version that is written.
+        removes: columns of `columns.REMOVE` and unknown ones. A null `deletionTimestamp` becomes the commit's time.
+        facts: what an operator may want to know, for the plan's document.
+    """
+
+    adds: pa.Table = field(default_factory=ADD.empty_table)
+    removes: pa.Table = field(default_factory=REMOVE.empty_table)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """How many, and the facts; not the actions themselves."""
+        return {"adds": self.adds.num_rows, "removes": self.removes.num_rows, **self.facts}
+
 
 # As Delta Spark orders them; row tracking's domain, which depends on the adds, comes last.
 _BEFORE_FILES: Final = ("metaData", "protocol", "txn")
@@ -70,7 +93,7 @@ def bind(
     """The commit of `change` on `snapshot`.
 
     Args:
-        change: actions in their JSON form, and a `CommitDraft` made from `snapshot` or none; see `draft.py`.
+        change: actions in their JSON form, and a `CommitDraft` made from `snapshot` or none.
         snapshot: the base of this attempt.
         staged: the files of the step's tasks. `StagedFile.row` may have Arrow tables `adds` and `removes`, which
             join those of the draft.

@@ -1,4 +1,4 @@
-"""The files below a Delta table's folder: listed, from an inventory, or looked up name by name."""
+"""The files that are below a Delta table's folder: by a listing, by an inventory, or each by its name."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.text_values import times
+from iceberg_cli.delta.spec.vacuum import STORED_FILES
 from iceberg_cli.encoding.strict_json import loads_lines
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.paths import path_key_column
 from iceberg_cli.storage import FileInfo, Storage
-
-LISTING: Final = pa.schema(
-    [("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())]  # canonical path
-)
-
 
 _SLICE_FILES: Final = 1 << 16  # as objects, before they are columns
 _INVENTORY: Final = ("path", "length", "isDir", "modificationTime")
@@ -26,8 +22,8 @@ _PARQUET: Final = b"PAR1"
 _PART_BYTES: Final = 4 << 20  # of JSON, which takes ten times as much memory as objects
 
 
-def listed(storage: Storage, root: str) -> pa.Table:
-    """Every file below `root`, columns of `LISTING`."""
+def list_files(storage: Storage, root: str) -> pa.Table:
+    """Every file below `root`, columns of `STORED_FILES`."""
     return _columns(storage.list(root))
 
 
@@ -56,12 +52,12 @@ def _batch(paths: list[str], sizes: list[int], times: list[int]) -> pa.RecordBat
         sizes, times = list(compress(sizes, text)), list(compress(times, text))
         names = pa.array(list(compress(paths, text)), pa.string())
     return pa.RecordBatch.from_arrays(
-        [names, pa.array(sizes, pa.int64()), pa.array(times, pa.int64())], schema=LISTING
+        [names, pa.array(sizes, pa.int64()), pa.array(times, pa.int64())], schema=STORED_FILES
     )
 
 
-def looked_up(storage: Storage, paths: pa.Array) -> pa.Table:
-    """Those of n files that are there, columns of `LISTING`."""
+def find_files(storage: Storage, paths: pa.Array) -> pa.Table:
+    """Those of n files that are there, columns of `STORED_FILES`."""
     keys = paths.to_pylist()
     if not pc.all(pc.starts_with(paths, "/")).as_py() or not path_key_column(paths).equals(paths):
         keys = [storage.canonical(path) for path in keys]
@@ -69,12 +65,13 @@ def looked_up(storage: Storage, paths: pa.Array) -> pa.Table:
     there = [(key, info.size_bytes, info.modified_ms) for key, info in found if info is not None]
     columns = zip(*there, strict=True) if there else ((), (), ())
     return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, LISTING, strict=True)], schema=LISTING
+        [pa.array(column, field.type) for column, field in zip(columns, STORED_FILES, strict=True)],
+        schema=STORED_FILES,
     )
 
 
-def inventory(storage: Storage, path: str) -> pa.Table:
-    """The files of an inventory, columns of `LISTING`, each once; folders are left out.
+def read_inventory(storage: Storage, path: str) -> pa.Table:
+    """The files of an inventory, columns of `STORED_FILES`, each once; folders are left out.
 
     Args:
         storage: where the inventory is, and the files.
@@ -109,7 +106,7 @@ def inventory(storage: Storage, path: str) -> pa.Table:
             }
         )
         folders = files["is_dir"].cast(pa.bool_())
-        files = files.select(LISTING.names).cast(LISTING)
+        files = files.select(STORED_FILES.names).cast(STORED_FILES)
     except CorruptFile as corrupt:
         raise UsageError(f"Cannot use the inventory {path}: {corrupt.reason}") from corrupt
     except (pa.ArrowException, OSError, OverflowError) as error:
@@ -164,4 +161,4 @@ def _each_once(files: pa.Table) -> pa.Table:
     if len(pc.unique(files["path"])) == files.num_rows:
         return files
     newest = files.group_by("path").aggregate([("size_bytes", "max"), ("modified_ms", "max")])
-    return newest.rename_columns(["path", "size_bytes", "modified_ms"]).cast(LISTING)
+    return newest.rename_columns(["path", "size_bytes", "modified_ms"]).cast(STORED_FILES)

@@ -24,10 +24,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.listing import LISTING
 from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
-from iceberg_cli.delta.spec.vacuum import CHANGE_DATA, FILES, SLICE_ROWS, deletion_times, hidden, strings
+from iceberg_cli.delta.spec.vacuum import (
+    CHANGE_DATA,
+    FILES,
+    SLICE_ROWS,
+    STORED_FILES,
+    deletion_times,
+    hidden,
+    strings,
+)
 from iceberg_cli.paths import folder_column, path_key_column
 
 _NAMED: Final = pa.schema([("key", pa.string()), ("deleted_ms", pa.int64())])
@@ -60,8 +67,8 @@ def removed_files(removes: pa.Table, *, root: str, commit_ms: pa.Array | None = 
         `key` string, `deleted_ms` int64 (null where nothing tells); each key once.
     """
     deleted_ms = deletion_times(removes, commit_ms)
-    places = (physical_column(removes["path"], root), dv_path_column(removes, root))
-    return _each_once(pa.concat_tables([_named(place, deleted_ms) for place in places]))
+    columns = (physical_column(removes["path"], root), dv_path_column(removes, root))
+    return _each_once(pa.concat_tables([_named(column, deleted_ms) for column in columns]))
 
 
 def _named(paths: pa.Array, deleted_ms: pa.ChunkedArray) -> pa.Table:
@@ -92,13 +99,13 @@ def classify_files(
     """Which of the files that are there go.
 
     Args:
-        listing: `LISTING`, of files below `root` and of others, which are left out of account.
+        listing: `STORED_FILES`, of files below `root` and of others, which are left out of account.
         root: the table's folder, canonical, without a trailing slash.
         needed: which of n path keys are among `live_keys` and `removed_keys`.
         removed: `removed_files`, for the reasons.
         cut_ms: files written at or after it stay.
         partition_columns: by their logical names.
-        metadata_hidden: see `hidden.hides_metadata`.
+        metadata_hidden: see `vacuum.hides_metadata`.
     """
     kept: dict[str, tuple[int, int]] = {}
     folders = {""}
@@ -109,7 +116,7 @@ def classify_files(
         kept[rule] = (count + len(stays), size_bytes + int(pc.sum(stays).as_py() or 0))
         return files.filter(pc.invert(mask)) if len(stays) else files
 
-    listing = listing.select(LISTING.names)
+    listing = listing.select(STORED_FILES.names)
     # Looked up for all at once: each table of keys is built but once.
     keys = path_key_column(strings(listing["path"]))
     tombstones = pc.index_in(keys, value_set=removed["key"].combine_chunks())
@@ -159,11 +166,11 @@ def _add_folders(found: set[str], paths: pa.Array, root: str) -> None:
 
 
 def _with_reasons(listing: pa.Table, deleted_ms: pa.Array) -> pa.Table:
-    """`FILES` for files that go, some of which have a place among the tombstones, which were made at these times."""
+    """`FILES` for files that go, some of which have a tombstone, which were made at these times."""
     names = strings(listing["name"])
-    place = listing["tombstone"].combine_chunks()
-    tombstone = pc.is_valid(place)
-    deleted_on = _day(deleted_ms.take(place))
+    tombstone_rows = listing["tombstone"].combine_chunks()
+    tombstone = pc.is_valid(tombstone_rows)
+    deleted_on = _day(deleted_ms.take(tombstone_rows))
     removed_text = pc.fill_null(
         pc.binary_join_element_wise("removed on ", deleted_on, ""), "removed, nobody knows when"
     )

@@ -1,1 +1,0 @@
-"""What a commit to a Delta table is made of."""
