@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
-from iceberg_cli.iceberg.catalogs.read_back import settle_file, settle_pointer
+from iceberg_cli.iceberg.catalogs.read_back import settle_pointer
 from iceberg_cli.iceberg.commit.update import Commit
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+from iceberg_cli.operation.next_version import NextVersionCommitter
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from tests.builders import LOCATION, NOW_MS, a_table_document
 from tests.crash.simulation import Script, SimStorage, World
 
@@ -42,6 +43,24 @@ def settled(now: str, *log: tuple[str, int], **document: Any) -> Committed | Con
     entries = [{"metadata-file": file, "timestamp-ms": time_ms} for file, time_ms in log]
     data = json.dumps({"metadata-log": entries, **document}).encode()
     return settle_pointer(an_attempt(), lambda: now, a_storage({now: data}))
+
+
+class FileVersions(NextVersionCommitter):
+    """A table whose versions are files of one folder."""
+
+    def __init__(self, now: Callable[[], str], storage: SimStorage) -> None:
+        super().__init__(f"{LOCATION}/metadata", storage)
+        self._now = now
+
+    def current(self) -> str:
+        return self._now()
+
+    def _created(self, attempt: Attempt) -> Outcome:
+        return Committed(metadata_location=attempt.file)
+
+
+def settle_file(attempt: Attempt, current: Callable[[], str], storage: SimStorage) -> Outcome:
+    return FileVersions(current, storage).settle(attempt)
 
 
 def failing(error: Exception) -> Callable[[], str]:

@@ -1,8 +1,7 @@
 """The Delta log: the next version is the file `<N>.json`, which only one writer can create.
 
-On local disks the file appears whole by one hard link, in object stores by a conditional PUT; neither replaces what is
-there. Every doubt is resolved by reading the file back: ours has our bytes, or our `txnId` in its commitInfo. Other
-writers must create versions in the same way, as Delta's own log stores do on file systems and delta-rs does everywhere.
+A file that is read back is ours where it has our bytes, or our `txnId` in its commitInfo. Other writers must create
+versions in the same way, as Delta's own log stores do on file systems and delta-rs does everywhere.
 
 No hidden `.N.json.crc` is written beside it: Hadoop's readers do without.
 
@@ -15,13 +14,13 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.operation.next_version import NextVersionCommitter
 from iceberg_cli.operation.outcomes import (
     Attempt,
     Committed,
-    Conflict,
     Outcome,
-    SentAttempts,
     Unknown,
     digest_of,
 )
@@ -30,12 +29,10 @@ from iceberg_cli.storage import Storage
 if TYPE_CHECKING:
     from iceberg_cli.delta.commit import LogCommit
 
-LOG_FOLDER = "_delta_log"
-
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\..+)?\.(?:parquet|json))")
 
 
-class DeltaLogCommitter:
+class DeltaLogCommitter(NextVersionCommitter):
     """The commits of one table.
 
     Args:
@@ -43,10 +40,10 @@ class DeltaLogCommitter:
         storage: that reads and writes it.
     """
 
+    noun = "version "
+
     def __init__(self, root: str, storage: Storage) -> None:
-        self._folder = f"{storage.canonical(root).rstrip('/')}/{LOG_FOLDER}"
-        self._storage = storage
-        self._sent = SentAttempts()
+        super().__init__(f"{storage.canonical(root).rstrip('/')}/{LOG}", storage)
 
     def current(self) -> str:
         """The newest version, as text.
@@ -68,59 +65,22 @@ class DeltaLogCommitter:
         )
 
     def commit(self, attempt: Attempt) -> Outcome:
-        """Create the version's file where the base is the newest version and there is no file yet."""
-        first = self._sent.first(attempt)
+        """Create the version's file; where the kept bytes of an attempt are gone, nothing is sent."""
         if digest_of(attempt.data) != attempt.digest:
             return Unknown(cause=f"the content of {attempt.file} is not at hand any more")
-        try:
-            now = self.current()
-        except (BackendUnavailable, TableNotFound) as error:
-            if first:
-                raise
-            return Unknown(cause=error.message)
-        if now != attempt.base:
-            # Before the file: where the log was cleaned up, the name of an old version can be free again.
-            settled = self.settle(attempt)
-            moved = Conflict(reason=f"the table has moved from version {attempt.base} to {now}")
-            return moved if first and isinstance(settled, Unknown) else settled
-        try:
-            self._storage.put_if_absent(attempt.file, attempt.data)
-        except FileExistsError:
-            return self.settle(attempt)
-        except BackendUnavailable as error:
-            # A request to an object store that had no answer may still be carried out; a system call may not.
-            if first and self._folder.startswith("/") and self._is_absent(attempt.file):
-                raise
-            settled = self.settle(attempt)
-            return Unknown(cause=error.message) if isinstance(settled, Unknown) else settled
-        return self._created(attempt)
+        return super().commit(attempt)
 
-    def settle(self, attempt: Attempt) -> Outcome:
-        """Compare the file of the attempt's version with ours."""
+    def _settle_by_content(self, attempt: Attempt, data: bytes) -> Outcome:
+        """By the bytes, or by the `txnId` in the commitInfo."""
+        outcome = super()._settle_by_content(attempt, data)
+        if isinstance(outcome, Committed):
+            return outcome
         try:
-            found = self._storage.read(attempt.file)
-        except FileNotFoundError:
-            return self._settle_absent(attempt)
-        except BackendUnavailable as error:
-            return Unknown(cause=f"the table could not be read back: {error.message}")
-        if digest_of(found) == attempt.digest:
-            return Committed(metadata_location=attempt.file)
-        try:
-            transaction = transaction_of(found)
+            transaction = transaction_of(data)
         except ValueError as error:
             return Unknown(cause=f"{attempt.file} cannot be read: {error}")
-        if transaction == attempt.commit.commit_uuid:
-            return Committed(metadata_location=attempt.file)
-        return Conflict(reason=f"another writer made {attempt.file}")
-
-    def _settle_absent(self, attempt: Attempt) -> Outcome:
-        try:
-            now = self.current()
-        except (BackendUnavailable, TableNotFound) as error:
-            return Unknown(cause=f"the table could not be read back: {error.message}")
-        if now == attempt.base:
-            return Unknown(cause=f"the table is still at version {now}")
-        return Unknown(cause=f"the table is at version {now}, and {attempt.file} is gone")
+        ours = transaction == attempt.commit.commit_uuid
+        return Committed(metadata_location=attempt.file) if ours else outcome
 
     def _created(self, attempt: Attempt) -> Outcome:
         """Our file is there. Did it follow the base, or did a cleanup take the base away meanwhile?"""
@@ -147,15 +107,6 @@ class DeltaLogCommitter:
 
     def _path(self, version: int) -> str:
         return f"{self._folder}/{version:020d}.json"
-
-    def _is_absent(self, location: str) -> bool:
-        try:
-            self._storage.stat(location)
-        except FileNotFoundError:
-            return True
-        except BackendUnavailable:
-            return False
-        return False
 
 
 def transaction_of(data: bytes) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.log_commit import LOG_FOLDER
+from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.operation.journal import FOLDER
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.plan import Task
@@ -64,7 +64,7 @@ def own_removals(rows: pa.Table, *, root: str, roots: Roots) -> pa.Array:
         root: the table's folder.
         roots: where the table's files may be deleted.
     """
-    log_folder = f"{root}/{LOG_FOLDER}/"
+    log_folder = f"{root}/{LOG}/"
     parts = [pa.array([], pa.bool_())]
     for batch in rows.to_batches():
         in_log = pc.starts_with(batch["path"], log_folder)
@@ -92,7 +92,7 @@ def staging_path(root: str, mark: str, task: Task) -> str:
     made = marked_uuid(mark.rpartition("-")[0], mark, task.name)
     if task.kind == DELETION_VECTOR:
         return f"{root}/{_DV_NAME.format(uuid=made)}"
-    return f"{root}/{LOG_FOLDER}/{task.name.replace('{uuid}', made)}"
+    return f"{root}/{LOG}/{task.name.replace('{uuid}', made)}"
 
 
 def discardable(path: str, root: str, *, marks: Sequence[str]) -> bool:
@@ -123,7 +123,7 @@ def remove_empty_folders(storage: Storage, root: str, paths: Sequence[str]) -> N
         root: the table's folder.
         paths: of the deleted files.
     """
-    inside, log_folder = f"{root}/", f"{root}/{LOG_FOLDER}/"
+    inside, log_folder = f"{root}/", f"{root}/{LOG}/"
     waiting = {path.rpartition("/")[0] for path in paths if not path.startswith(log_folder)}
     while waiting := {folder for folder in waiting if folder.startswith(inside)}:
         empty = {folder for folder in waiting if not storage.holds_any(folder)}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from iceberg_cli.delta.log_commit import LOG_FOLDER
 from iceberg_cli.delta.ownership import discardable, remove_empty_folders, staging_path
-from iceberg_cli.delta.spec.log import SIDECARS
+from iceberg_cli.delta.spec.log import LOG, SIDECARS
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import scheme_of
@@ -45,15 +44,15 @@ class DeltaWorkspace(Workspace):
 
     def written_folders(self) -> list[str]:
         """The table's folder, and those of its log and of sidecars."""
-        log = f"{self.root}/{LOG_FOLDER}"
+        log = f"{self.root}/{LOG}"
         return [self.root, log, f"{log}/{SIDECARS}"]
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete files, then the folders that they leave empty; the files still there, with the reason."""
-        kept = self.storage.delete(paths)
+        failures = self.storage.delete(paths)
         if scheme_of(self.root) == "file":
-            remove_empty_folders(self.storage, self.root, [path for path in paths if path not in kept])
-        return kept
+            remove_empty_folders(self.storage, self.root, [path for path in paths if path not in failures])
+        return failures
 
     def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
         """Delete files that an operation wrote and that no version names; see `ownership.discardable`."""

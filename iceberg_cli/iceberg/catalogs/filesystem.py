@@ -20,8 +20,8 @@ from iceberg_cli.iceberg.catalogs.folder_versions import (
     version_of,
 )
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_versioned
-from iceberg_cli.iceberg.catalogs.read_back import settle_file
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, SentAttempts, Unknown
+from iceberg_cli.operation.next_version import NextVersionCommitter
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local.write import replace_file
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
 
 
-class FilesystemCommitter:
+class FilesystemCommitter(NextVersionCommitter):
     """The table in one folder; local ones can be committed to, those in object stores only read.
 
     Args:
@@ -39,9 +39,7 @@ class FilesystemCommitter:
     """
 
     def __init__(self, folder: str, storage: Storage) -> None:
-        self._folder = storage.canonical(folder).rstrip("/")
-        self._storage = storage
-        self._sent = SentAttempts()
+        super().__init__(storage.canonical(folder).rstrip("/"), storage)
 
     def read_only_reason(self) -> str | None:
         """A catalog's file names mean that it decides; object stores have no safe versions by name."""
@@ -78,41 +76,16 @@ class FilesystemCommitter:
             attempt, temporary_files=(f"{self._folder}/metadata/.iceberg-cli-{commit.commit_uuid}.tmp",)
         )
 
-    def commit(self, attempt: Attempt) -> Outcome:
-        """Link the next version's file to its name."""
-        first = self._sent.first(attempt)
-        try:
-            now = self.current()
-        except (BackendUnavailable, TableNotFound) as error:
-            if first:
-                raise
-            return Unknown(cause=str(error))
-        if now != attempt.base:
-            # Checked before the link: where old versions are deleted, the next name can be free again.
-            settled = self.settle(attempt)
-            moved = Conflict(reason=f"the table has moved from {attempt.base} to {now}")
-            return moved if first and isinstance(settled, Unknown) else settled
-        try:
-            self._storage.put_if_absent(attempt.file, attempt.data)
-        except FileExistsError:
-            return self.settle(attempt)
-        except BackendUnavailable as error:
-            if first and self._is_absent(attempt.file):
-                raise
-            settled = self.settle(attempt)
-            return Unknown(cause=str(error)) if isinstance(settled, Unknown) else settled
-        return self._linked(attempt)
-
     def settle(self, attempt: Attempt) -> Outcome:
         """Compare the file of the attempt's version with ours."""
-        outcome = settle_file(attempt, self.current, self._storage)
+        outcome = super().settle(attempt)
         if isinstance(outcome, Committed) and self._is_newest(attempt):
             self._write_hint(attempt)  # whoever linked the version may have died before this
         if isinstance(outcome, Unknown) and (other := self._other_spelling(attempt)):
             return Conflict(reason=f"another writer made {other}")
         return outcome
 
-    def _linked(self, attempt: Attempt) -> Outcome:
+    def _created(self, attempt: Attempt) -> Outcome:
         """Our version is there. Was it the next one, and the only one of its number?"""
         try:
             self._storage.stat(attempt.base)
@@ -142,15 +115,6 @@ class FilesystemCommitter:
             return self.current() == attempt.file
         except (BackendUnavailable, TableNotFound):
             return False
-
-    def _is_absent(self, location: str) -> bool:
-        try:
-            self._storage.stat(location)
-        except FileNotFoundError:
-            return True
-        except BackendUnavailable:
-            return False
-        return False
 
     def _other_spelling(self, attempt: Attempt) -> str | None:
         """A metadata file of the attempt's version under another of its possible names."""

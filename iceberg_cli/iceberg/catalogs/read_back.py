@@ -7,7 +7,7 @@ from typing import Any
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound, UsageError
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown, digest_of
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage
 
 
@@ -34,34 +34,6 @@ def settle_pointer(attempt: Attempt, current: Callable[[], str], storage: Storag
     except (BackendUnavailable, CorruptFile, FileNotFoundError, TableNotFound) as error:
         return Unknown(cause=f"the table could not be read back: {error}")
     return _settle_from_log(attempt, now, metadata, storage)
-
-
-def settle_file(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
-    """Compare the file at the attempt's location, a name that every writer would use, by its digest.
-
-    Returns:
-        Committed: the file there is ours. Conflict: it is another's. Unknown: there is none, or it cannot be
-        read.
-    """
-    try:
-        found = digest_of(storage.read(attempt.file))
-    except FileNotFoundError:
-        return _settle_absent(attempt, current, storage)
-    except BackendUnavailable as error:
-        return Unknown(cause=f"the table could not be read back: {error}")
-    if found == attempt.digest:
-        return Committed(metadata_location=attempt.file)
-    return Conflict(reason=f"another writer made {attempt.file}")
-
-
-def _settle_absent(attempt: Attempt, current: Callable[[], str], storage: Storage) -> Outcome:
-    try:
-        now = current()
-    except (BackendUnavailable, TableNotFound) as error:
-        return Unknown(cause=f"the table could not be read back: {error}")
-    if _same(storage, now, attempt.base):
-        return Unknown(cause=f"the table is still at {attempt.base}")
-    return Unknown(cause=f"the table is at {now}, and {attempt.file} is gone")
 
 
 def _settle_from_log(attempt: Attempt, now: str, metadata: Mapping[str, Any], storage: Storage) -> Outcome:
