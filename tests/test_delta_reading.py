@@ -579,6 +579,20 @@ def test_advancing_after_a_cleanup_that_left_a_checkpoint_reads_that(tmp_path: P
     assert log.advance(before).version == 3
 
 
+def test_advancing_in_a_log_that_has_not_changed_reads_nothing_though_it_begins_with_a_checkpoint(
+    tmp_path: Path,
+) -> None:
+    a_log(tmp_path, [an_add(path="a")], [an_add(path="b")])
+    write_log_file(tmp_path, f"{1:020}.checkpoint.parquet", a_checkpoint(*STATE))
+    log, storage = watched(tmp_path)
+    before = log.snapshot()
+    old = log.snapshot(0)
+    storage.names.clear()
+    assert log.advance(before) is before
+    assert storage.names == []
+    assert log.advance(old).version == 1
+
+
 class Shrinking(Watched):
     """A storage from which a file goes between the first listing and the first read."""
 

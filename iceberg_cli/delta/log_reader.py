@@ -141,11 +141,13 @@ class DeltaLog:
         """
         for again in (True, False):
             listing = self._some()
+            if listing.latest == snapshot.version and listing == snapshot.listing:
+                return snapshot
             try:
                 if not _continues(listing, snapshot):
                     return self._replay(listing, segment(listing, self.folder), None)
                 if listing.latest == snapshot.version:
-                    return snapshot if listing == snapshot.listing else replace(snapshot, listing=listing)
+                    return replace(snapshot, listing=listing)
                 newer = commits_between(listing, self.folder, snapshot.version + 1, listing.latest)
                 before = snapshot.segment
                 whole = Segment(
