@@ -42,7 +42,7 @@ Where building showed something better than the first design:
   process can hold and for the new files, is one more function of the port (`Engine.shuffle`: rows to buckets, then each
   bucket by itself, and a file that is made of one is written where it is made). The local engine has it too.
 - Files that go are one table in memory while they are few. Many are put in order and written through a file of this
-  machine (`encoding/external_sort.py`, `operation/removal_parts.py`), as Parquet parts that plan, journal and sweep
+  machine (`encoding/external_sort.py`, `operation/removal_files.py`), as Parquet parts that plan, journal and sweep
   pass on one by one. So Spark's driver holds a tenth more for 20 million of them than for 2, and a local process 8
   bytes for each.
 - Big scans of local disks run in forked processes (`engines/process_pool.py`): threads gain nothing under the

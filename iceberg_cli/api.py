@@ -184,7 +184,7 @@ class Plan:
 
     @property
     def removals(self) -> Removals:
-        """The files that go: `count`, `size_bytes`, `by_kind`, and `table` or `parts` as Arrow tables."""
+        """The files that go: `count`, `size_bytes`, `by_kind`, and `rows`, an Arrow table."""
         assert self.content.removals is not None
         return self.content.removals
 
@@ -202,7 +202,7 @@ class Plan:
         Raises:
             UsageError: the file cannot be written.
         """
-        from iceberg_cli.operation.plan_files import save_beside, write_file
+        from iceberg_cli.operation.removal_files import save_beside, write_file
         from iceberg_cli.plan.plan import encode
 
         beside = removals_beside(path)
@@ -223,7 +223,7 @@ class Plan:
         """
         from iceberg_cli.encoding.strict_json import loads
         from iceberg_cli.formats.verbs import VERB_NAMES
-        from iceberg_cli.operation.plan_files import load_beside
+        from iceberg_cli.operation.removal_files import load_beside
         from iceberg_cli.plan.documents import plan_from_json
 
         try:

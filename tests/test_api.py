@@ -77,7 +77,7 @@ def test_a_saved_plan_is_that_of_the_command_line_both_ways(table: Path, tmp_pat
     assert ours.replace("ours.plan", "theirs.plan") == theirs
     loaded = ic.Plan.load(str(tmp_path / "theirs.plan"))
     assert loaded.to_json() == plan.to_json()
-    assert loaded.removals.table.to_pylist() == plan.removals.table.to_pylist()
+    assert loaded.removals.rows.to_pylist() == plan.removals.rows.to_pylist()
     before = files(table)
     assert ic.open_table(str(table)).apply(loaded).status == "done"
     assert before - files(table) == GONE
@@ -89,7 +89,7 @@ def test_a_loaded_plan_does_no_more_than_it_lists(table: Path, tmp_path: Path) -
     listed = ic.Plan.load(str(path))
     assert 0 < listed.removals.count < len(GONE)
     wider = planned(table)[1]
-    more = {path.rpartition("/")[2] for path in wider.removals.table["path"].to_pylist()}
+    more = {path.rpartition("/")[2] for path in wider.removals.rows["path"].to_pylist()}
     assert wider.additions_over(listed)
     document = json.loads(path.read_text())
     document["policy"] = wider.to_json()["policy"]
@@ -215,7 +215,7 @@ def test_threads_with_a_table_each_do_what_one_after_the_other_does(tmp_path: Pa
         done = list(threads.map(maintain, folders))
     for folder, (status, gone, removals) in zip(folders, done, strict=True):
         assert (status, gone) == ("done", GONE)
-        assert all(path.startswith(f"{folder}/") for path in removals.table["path"].to_pylist())
+        assert all(path.startswith(f"{folder}/") for path in removals.rows["path"].to_pylist())
 
 
 def test_public_names_are_what_they_say() -> None:

@@ -385,7 +385,7 @@ def test_removals_outside_the_tables_folder_stay_and_are_told_of(tmp_path: Path)
     ]
     plan = a_plan(table, asked)
     assert plan.removals is not None
-    assert plan.removals.table["path"].to_pylist() == [f"{root}/own.parquet"]
+    assert plan.removals.rows["path"].to_pylist() == [f"{root}/own.parquet"]
     assert [warning.partition(",")[0] for warning in plan.warnings] == ["1 file", "4 files"]
 
 

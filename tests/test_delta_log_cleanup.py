@@ -123,7 +123,7 @@ def going(root: Path, **policy: Any) -> list[str]:
     """The names of the log's files that would be deleted, in the order in which they are."""
     removals = planned(root, **policy).removals
     assert removals is not None
-    rows = removals.table.to_pylist()
+    rows = removals.rows.to_pylist()
     return [row["path"].removeprefix(f"{root}/{LOG}/") for row in rows if row["step"] in CLEANUP]
 
 
@@ -131,7 +131,7 @@ def removed(root: Path) -> list[dict[str, Any]]:
     """The rows of what would be deleted."""
     removals = planned(root).removals
     assert removals is not None
-    rows: list[dict[str, Any]] = removals.table.to_pylist()
+    rows: list[dict[str, Any]] = removals.rows.to_pylist()
     return rows
 
 
@@ -671,7 +671,7 @@ def test_the_plan_says_why_each_file_goes(tmp_path: Path) -> None:
     root = a_table(tmp_path, [60, 55, 50, 1], checkpoints=[0, 2])
     removals = planned(root).removals
     assert removals is not None
-    found = {(row["kind"], row["reason"]) for row in removals.table.to_pylist()}
+    found = {(row["kind"], row["reason"]) for row in removals.rows.to_pylist()}
     assert found == {
         ("commit_file", "before checkpoint 2, which stands for it"),
         ("checksum_file", "before checkpoint 2, which stands for it"),

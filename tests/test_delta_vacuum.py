@@ -83,7 +83,7 @@ def going(root: Path, **policy: Any) -> set[str]:
     """What would be deleted outside of the log."""
     removals = planned(root, **policy).removals
     assert removals is not None
-    paths = (path.removeprefix(f"{root}/") for path in removals.table["path"].to_pylist())
+    paths = (path.removeprefix(f"{root}/") for path in removals.rows["path"].to_pylist())
     return {path for path in paths if not path.startswith(f"{LOG}/")}
 
 
@@ -93,7 +93,7 @@ def reasons(root: Path, **policy: Any) -> dict[str, tuple[str, str]]:
     assert removals is not None
     return {
         row["path"].removeprefix(f"{root}/"): (row["kind"], row["reason"])
-        for row in removals.table.to_pylist()
+        for row in removals.rows.to_pylist()
     }
 
 
@@ -461,7 +461,7 @@ def test_a_table_that_is_opened_through_a_link_keeps_what_it_names_by_its_real_f
     (tmp_path / "link").symlink_to(real)
     removals = planned(tmp_path / "link").removals
     assert removals is not None
-    assert [path.rpartition("/")[2] for path in removals.table["path"].to_pylist()] == ["b"]
+    assert [path.rpartition("/")[2] for path in removals.rows["path"].to_pylist()] == ["b"]
 
 
 def test_a_file_whose_name_is_no_text_stays(tmp_path: Path) -> None:
@@ -537,15 +537,17 @@ def test_the_second_look_keeps_what_the_table_needs_by_now_and_what_no_plan_may_
     assert removals is not None
     a_log(tmp_path, [an_add(path=name) for name in names[:2]], [a_remove(path="again-and-gone")], first=2)
     rows = opened(tmp_path).unreachable(removals, range(removals.count), plan=plan)
-    assert [removals.table["path"][row].as_py() for row in rows] == [str(tmp_path / n) for n in names[2:]]
+    assert [removals.rows["path"][row].as_py() for row in rows] == [str(tmp_path / n) for n in names[2:]]
     hidden_file = a_file(tmp_path, "_hidden/gone")
     paths = [str(hidden_file), str(tmp_path / LOG / f"{0:020}.json"), str(tmp_path.parent / "elsewhere")]
     forged = Removals.of(
-        pa.table({name: pa.array([value] * 3) for name, value in removals.rows([0]).to_pylist()[0].items()})
+        pa.table(
+            {name: pa.array([value] * 3) for name, value in removals.read_rows([0]).to_pylist()[0].items()}
+        )
         .drop_columns(["path", "as_written"])
         .append_column("path", pa.array(paths))
         .append_column("as_written", pa.array(paths))
-        .select(removals.table.column_names)
+        .select(removals.rows.column_names)
     )
     assert opened(tmp_path).unreachable(forged, range(3), plan=plan) == []
 
@@ -604,7 +606,7 @@ def test_the_second_look_keeps_what_young_commits_removed(tmp_path: Path) -> Non
     removals = short.removals
     assert removals is not None
     rows = range(2)
-    assert [removals.table["path"][row].as_py() for row in rows] == [f"{root}/x", f"{root}/y"]
+    assert [removals.rows["path"][row].as_py() for row in rows] == [f"{root}/x", f"{root}/y"]
     assert opened(root).unreachable(removals, rows, plan=short) == [0, 1]
     assert opened(root).unreachable(removals, rows, plan=long) == [0]
 
@@ -975,7 +977,7 @@ def test_lite_mode_records_no_commit_whose_file_a_tombstone_with_a_fast_clock_ke
     assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
     later = prepared(root, mode="lite", as_of_ms=NOW_MS + 10 * DAY_MS)
     assert later.plan.removals is not None
-    assert later.plan.removals.table["path"].to_pylist() == [f"{root}/d/c"]
+    assert later.plan.removals.rows["path"].to_pylist() == [f"{root}/d/c"]
     apply(later, opened(root), VERB, a_shell())
     assert recorded(root)["latestCommitVersionOutsideOfRetentionWindow"] >= 4
 

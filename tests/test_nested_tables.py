@@ -72,7 +72,7 @@ def planned(root: Path, **policy: Any) -> Plan:
 
 def going(plan: Plan, root: Path) -> set[str]:
     assert plan.removals is not None
-    return {path.removeprefix(f"{root}/") for path in plan.removals.table["path"].to_pylist()}
+    return {path.removeprefix(f"{root}/") for path in plan.removals.rows["path"].to_pylist()}
 
 
 def policy_of(mode: str, root: Path, tmp_path: Path) -> dict[str, str]:

@@ -188,7 +188,7 @@ def test_a_plan_goes_beyond_another_where_a_ref_that_goes_points_to_another_snap
 
 def test_a_metadata_file_that_drops_out_of_the_log_is_not_beyond_what_was_shown() -> None:
     # Every commit in between drops another one, by the table's own properties.
-    rows = some_removals("/t/data/a", "/t/metadata/v1.metadata.json").table
+    rows = some_removals("/t/data/a", "/t/metadata/v1.metadata.json").rows
     kinds = pa.array(["data_file", "metadata_file"], SCHEMA.field("kind").type)
     more = Removals.of(rows.set_column(rows.schema.get_field_index("kind"), SCHEMA.field("kind"), kinds))
     assert a_plan(removals=more).additions_over(a_plan()) == ()
@@ -198,8 +198,8 @@ def test_a_metadata_file_that_drops_out_of_the_log_is_not_beyond_what_was_shown(
 def test_columns_of_paths_may_hold_more_than_two_gibibytes(column: str) -> None:
     # Offsets of 32 bits end at 2 GiB, which ten million paths of 216 characters reach.
     made = some_removals("/t/data/a")
-    again = Removals.held(from_parquet(to_parquet(made.table), "p"))
-    types = [removals.table.schema.field(column).type for removals in (made, again)]
+    again = Removals.in_memory(from_parquet(to_parquet(made.rows), "p"))
+    types = [removals.rows.schema.field(column).type for removals in (made, again)]
     held = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in types]
     assert held == [pa.large_string()] * 2
 

@@ -27,12 +27,12 @@ from iceberg_cli.iceberg.reachability.question import NamedFile, ReachQuestion, 
 from iceberg_cli.iceberg.reachability.scan import Reachability, held_or_sorted
 from iceberg_cli.iceberg.reachability.values import ManifestQuestion
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.operation import removal_parts
+from iceberg_cli.operation import removal_files
 from iceberg_cli.operation.own_removals import with_own_removals
-from iceberg_cli.operation.removal_parts import collected
+from iceberg_cli.operation.removal_files import collect_removals
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.removal_rows import SCHEMA
-from iceberg_cli.plan.removals import ParquetPart, Removals
+from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.aliases import OtherNames
 from iceberg_cli.storage.local import LocalStorage
@@ -75,7 +75,7 @@ def answers(
 def same(apart: pa.Table, whole: pa.Table) -> bool:
     """Whether both have the same rows."""
     found, expected = Removals.of(apart), Removals.of(whole)
-    return found.table.to_pylist() == expected.table.to_pylist() and found.digest == expected.digest
+    return found.rows.to_pylist() == expected.rows.to_pylist() and found.digest == expected.digest
 
 
 @pytest.mark.parametrize("kept", [1, KEPT, 70])
@@ -203,13 +203,13 @@ def test_what_is_too_much_for_one_part_goes_to_disk_and_is_the_same_plan(
     whole = reachability(table.storage, apart=False).answer(reach(table), step="expire")
     expected = Removals.of(whole.rows)
     monkeypatch.setattr(reaching, "PART_ROWS", 64)
-    monkeypatch.setattr(removal_parts, "PART_ROWS", 64)
+    monkeypatch.setattr(removal_files, "PART_ROWS", 64)
     apart = reachability(table.storage, apart=True).answer(reach(table), step="expire")
-    found = collected([*apart.content, apart.rows])
+    found = collect_removals([*apart.content, apart.rows])
     assert len(found.parts) > 4
-    assert all(isinstance(part, ParquetPart) for part in found.parts)
+    assert all(part.file for part in found.parts)
     assert max(part.count for part in found.parts) <= 64
-    assert found.table.to_pylist() == expected.table.to_pylist()
+    assert found.rows.to_pylist() == expected.rows.to_pylist()
     assert (found.digest, found.by_kind) == (expected.digest, expected.by_kind)
 
 
@@ -246,7 +246,7 @@ def test_files_of_others_are_left_out_of_every_part_and_counted_once(made: Made)
         locations=["/own"],
     )
     assert plan.removals is not None
-    assert plan.removals.table["path"].to_pylist() == ["/own/1", "/own/2"]
+    assert plan.removals.rows["path"].to_pylist() == ["/own/1", "/own/2"]
     *_, warning = plan.warnings
     assert warning == (
         "6 files, 6 bytes, that would go stay for ever: they are outside the table's own locations, in /, and nothing "

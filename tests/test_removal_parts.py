@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from iceberg_cli.encoding.external_sort import SortedRuns, SpillFile
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.reachability.scan import held_or_sorted
-from iceberg_cli.operation import removal_parts
-from iceberg_cli.operation.removal_parts import collected, in_parts
+from iceberg_cli.operation import removal_files
+from iceberg_cli.operation.removal_files import collect_removals, in_files
 from iceberg_cli.plan.removal_rows import KINDS, SCHEMA
-from iceberg_cli.plan.removals import ParquetPart, RemovalFiles, Removals, as_files, load
+from iceberg_cli.plan.removals import Removals
 
 Row = dict[str, Any]
 # Of one kind whose order is that of paths, and two others; steps in the order of their names.
@@ -42,7 +42,7 @@ ROWS = st.lists(ROW, unique_by=lambda row: row["path"], min_size=2, max_size=24)
 @contextlib.contextmanager
 def parts_of(rows: int) -> Iterator[None]:
     """Parts hold no more than so many rows, and more than these are many."""
-    with patch.multiple(removal_parts, PART_ROWS=rows, HELD_ROWS=rows):
+    with patch.multiple(removal_files, PART_ROWS=rows, MEMORY_ROWS=rows):
         yield
 
 
@@ -53,11 +53,13 @@ def ordered(rows: Sequence[Row]) -> list[Row]:
 
 def split(rows: Sequence[Row], part_rows: int) -> Removals:
     with parts_of(part_rows):
-        return in_parts(Removals.of(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
+        return in_files(Removals.of(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
 
 
-def written(files: RemovalFiles) -> tuple[str, dict[str, bytes]]:
-    return files.name, dict(files.files)
+def written(removals: Removals) -> tuple[str, dict[str, bytes]]:
+    files: dict[str, bytes] = {}
+    removals.write(files.__setitem__)
+    return removals.file, files
 
 
 def many(count: int = 10) -> list[Row]:
@@ -80,7 +82,7 @@ def test_parts_say_what_the_rows_say(rows: list[Row], part_rows: int, data: st.D
     expected = ordered(rows)
     found = split(rows, part_rows)
     assert len(found.parts) == -(-len(rows) // part_rows)
-    assert found.table.to_pylist() == expected
+    assert found.rows.to_pylist() == expected
     assert found.count == len(rows)
     assert found.size_bytes == sum(row["size_bytes"] or 0 for row in rows)
     assert found.by_kind == {
@@ -100,9 +102,9 @@ def test_parts_say_what_the_rows_say(rows: list[Row], part_rows: int, data: st.D
         start, stop = found.of_step(step)
         assert expected[start:stop] == [row for row in expected if row["step"] == step]
     start, stop = sorted(data.draw(st.tuples(st.integers(0, len(rows)), st.integers(0, len(rows)))))
-    assert found.rows(range(start, stop)).to_pylist() == expected[start:stop]
+    assert found.read_rows(range(start, stop)).to_pylist() == expected[start:stop]
     numbers = data.draw(st.lists(st.integers(0, len(rows) - 1), unique=True))
-    assert found.rows(numbers).to_pylist() == [expected[number] for number in numbers]
+    assert found.read_rows(numbers).to_pylist() == [expected[number] for number in numbers]
 
 
 @settings(deadline=None)
@@ -117,18 +119,18 @@ def test_paths_outside_are_told_part_by_part(now: list[Row], shown: list[Row], f
 @given(ROWS, st.integers(1, 9))
 def test_files_hold_what_the_parts_hold(rows: list[Row], part_rows: int) -> None:
     made = split(rows, part_rows)
-    name, files = written(as_files(made))
+    name, files = written(made)
     assert list(files)[-1] == name
     assert len(files) == (len(made.parts) + 1 if len(made.parts) > 1 else 1)
-    back = load(name, files.__getitem__, "/folder")
-    assert back.table.to_pylist() == ordered(rows)
+    back = Removals.load(name, files.__getitem__, "/folder")
+    assert back.rows.to_pylist() == ordered(rows)
     assert (back.count, back.digest, back.by_kind) == (made.count, made.digest, made.by_kind)
     assert back.of_step("sweep") == made.of_step("sweep")
-    assert written(as_files(back)) == (name, files)
+    assert written(in_files(back)) == (name, files)
 
 
 def test_rows_that_fit_into_one_part_are_one_parquet_file_as_ever() -> None:
-    name, files = written(as_files(split(many(3), 3)))
+    name, files = written(split(many(3), 3))
     (data,) = files.values()
     assert name == f"removals-{hashlib.sha256(data).hexdigest()[:32]}.parquet"
 
@@ -164,7 +166,7 @@ def damaged(files: dict[str, bytes], name: str, how: str) -> dict[str, bytes]:
     ],
 )  # fmt: skip
 def test_files_that_are_not_as_they_were_written_are_corrupt_by_name(how: str) -> None:
-    name, files = written(as_files(split(many(), 3)))
+    name, files = written(split(many(), 3))
     left = damaged(files, name, how)
 
     def read(asked: str) -> bytes:
@@ -173,7 +175,7 @@ def test_files_that_are_not_as_they_were_written_are_corrupt_by_name(how: str) -
         return left[asked]
 
     with pytest.raises(CorruptFile, match="/folder/removals-"):
-        load(name, read, "/folder")
+        Removals.load(name, read, "/folder")
 
 
 @pytest.mark.parametrize(
@@ -184,32 +186,32 @@ def test_files_that_are_not_as_they_were_written_are_corrupt_by_name(how: str) -
     ],
 )  # fmt: skip
 def test_an_index_of_another_shape_is_corrupt(change: dict[str, object]) -> None:
-    name, files = written(as_files(split(many(), 3)))
+    name, files = written(split(many(), 3))
     index = json.loads(files[name])
     index["parts"][1] |= change
     data = json.dumps(index).encode()
     forged = f"removals-{hashlib.sha256(data).hexdigest()[:32]}.json"
     with pytest.raises(CorruptFile, match=forged):
-        load(forged, {**files, forged: data}.__getitem__, "/folder")
+        Removals.load(forged, {**files, forged: data}.__getitem__, "/folder")
 
 
 def test_tables_that_come_one_after_the_other_are_collected_part_by_part() -> None:
     rows = ordered([*many(), {**many(1)[0], "path": "/t/m", "as_written": "/t/m", "kind": "manifest_file"}])
     tables = [pa.Table.from_pylist(some, schema=SCHEMA) for some in (rows[:4][::-1], rows[4:9], [], rows[9:])]
     with parts_of(3):
-        found = collected(tables)
+        found = collect_removals(tables)
     assert [part.count for part in found.parts] == [3, 1, 3, 2, 2]
-    assert all(isinstance(part, ParquetPart) for part in found.parts)
-    assert found.table.to_pylist() == rows
+    assert all(part.file and part.rows is None for part in found.parts)
+    assert found.rows.to_pylist() == rows
     with parts_of(3), pytest.raises(AssertionError):
-        collected(reversed(tables))
+        collect_removals(reversed(tables))
 
 
 def test_few_rows_are_held_however_they_come() -> None:
     tables = [pa.Table.from_pylist(some, schema=SCHEMA) for some in (many(4)[2:], many(2))]
-    found = collected(tables)
-    assert not any(isinstance(part, ParquetPart) for part in found.parts)
-    assert found.table.to_pylist() == many(4)
+    found = collect_removals(tables)
+    assert not any(part.file for part in found.parts)
+    assert found.rows.to_pylist() == many(4)
 
 
 # -- on disk -------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def removals(*rows: dict[str, object]) -> Removals:
 
 def test_files_go_bottom_up_so_that_a_half_done_deletion_can_be_found_again() -> None:
     shuffled = [a_row(f"/t/{kind}", kind=kind) for kind in reversed(KINDS)]
-    assert removals(*shuffled).table["kind"].to_pylist() == list(KINDS)
+    assert removals(*shuffled).rows["kind"].to_pylist() == list(KINDS)
     order = list(KINDS)
     assert order.index("data_file") < order.index("manifest_file") < order.index("manifest_list")
     assert order.index("statistics_file") < order.index("metadata_file")
@@ -57,7 +57,7 @@ def test_files_go_bottom_up_so_that_a_half_done_deletion_can_be_found_again() ->
 
 def test_within_a_step_and_kind_files_go_in_the_order_of_their_paths() -> None:
     found = removals(a_row("/t/b"), a_row("/t/a"), a_row("/t/0", step="sweep"), a_row("/t/c"))
-    assert found.table["path"].to_pylist() == ["/t/a", "/t/b", "/t/c", "/t/0"]
+    assert found.rows["path"].to_pylist() == ["/t/a", "/t/b", "/t/c", "/t/0"]
     assert found.of_step("expire") == (0, 3)
     assert found.of_step("sweep") == (3, 4)
     assert found.of_step("other") == (0, 0)
@@ -95,11 +95,11 @@ def test_the_digest_depends_on_the_rows_and_not_on_their_order_or_chunks(
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     whole = Removals.of(pa.Table.from_pylist(rows, schema=SCHEMA))
     pieces = [pa.Table.from_pylist([row], schema=SCHEMA) for row in shuffled]
-    split = Removals.held(pa.concat_tables(pieces) if pieces else SCHEMA.empty_table())
+    split = Removals.in_memory(pa.concat_tables(pieces) if pieces else SCHEMA.empty_table())
     assert split.digest == whole.digest
     if rows:
         changed = [{**rows[0], "path": f"{rows[0]['path']}'"}, *rows[1:]]
-        assert Removals.held(pa.Table.from_pylist(changed, schema=SCHEMA)).digest != whole.digest
+        assert Removals.in_memory(pa.Table.from_pylist(changed, schema=SCHEMA)).digest != whole.digest
 
 
 @settings(deadline=None)
@@ -108,12 +108,12 @@ def test_removals_come_back_from_parquet_and_are_written_with_the_same_bytes(
     rows: list[dict[str, object]],
 ) -> None:
     found = Removals.of(pa.Table.from_pylist(rows, schema=SCHEMA))
-    data = to_parquet(found.table)
-    back = Removals.held(from_parquet(data, "/p"))
-    assert back.table.schema.equals(found.table.schema)
-    assert back.table.to_pylist() == found.table.to_pylist()
-    assert to_parquet(back.table) == data
-    assert pq.read_table(pa.BufferReader(data)).to_pylist() == found.table.to_pylist()
+    data = to_parquet(found.rows)
+    back = Removals.in_memory(from_parquet(data, "/p"))
+    assert back.rows.schema.equals(found.rows.schema)
+    assert back.rows.to_pylist() == found.rows.to_pylist()
+    assert to_parquet(back.rows) == data
+    assert pq.read_table(pa.BufferReader(data)).to_pylist() == found.rows.to_pylist()
 
 
 def test_removals_in_plain_columns_and_one_row_group_are_read() -> None:
@@ -130,23 +130,23 @@ def test_removals_in_plain_columns_and_one_row_group_are_read() -> None:
     rows = [a_row("/t/a"), {**a_row("/t/b", size_bytes=None), "as_written": "file:/t/b"}, a_row("/t/c")]
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, schema=plain), sink, compression="zstd", row_group_size=1 << 20)
-    found = Removals.held(from_parquet(sink.getvalue().to_pybytes(), "/p"))
-    assert found.table.to_pylist() == rows
+    found = Removals.in_memory(from_parquet(sink.getvalue().to_pybytes(), "/p"))
+    assert found.rows.to_pylist() == rows
     assert found.digest == removals(*rows).digest
-    assert pq.read_schema(pa.BufferReader(to_parquet(found.table))).equals(plain)
+    assert pq.read_schema(pa.BufferReader(to_parquet(found.rows))).equals(plain)
 
 
 def test_a_row_takes_the_memory_of_its_path_once_and_a_few_numbers() -> None:
     count, path = 10_000, "/t/data/" + "0" * 100
     rows = removals(*(a_row(f"{path}{number:08}") for number in range(count)))
-    again = Removals.held(from_parquet(to_parquet(rows.table), "/p"))
+    again = Removals.in_memory(from_parquet(to_parquet(rows.rows), "/p"))
     for held in (rows, again):
-        assert held.table.get_total_buffer_size() / count < len(path) + 8 + 40
+        assert held.rows.get_total_buffer_size() / count < len(path) + 8 + 40
 
 
 @pytest.mark.parametrize("cut", [0, 4, 20, -1])
 def test_a_parquet_file_that_is_cut_short_is_corrupt(cut: int) -> None:
-    data = to_parquet(removals(a_row("/t/a")).table)
+    data = to_parquet(removals(a_row("/t/a")).rows)
     with pytest.raises(CorruptFile, match="/plans/removals"):
         from_parquet(data[:cut], "/plans/removals")
 

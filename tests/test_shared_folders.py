@@ -185,7 +185,7 @@ def planned(table: Hazard, **policy: Any) -> Plan:
 def going(table: Hazard, **policy: Any) -> set[str]:
     removals = planned(table, **policy).removals
     assert removals is not None
-    return {path.removeprefix(f"{table.location}/") for path in removals.table["path"].to_pylist()}
+    return {path.removeprefix(f"{table.location}/") for path in removals.rows["path"].to_pylist()}
 
 
 def publish(table: Hazard) -> None:

@@ -303,7 +303,7 @@ class DeltaTable(OpenTable):
                 f"Cannot delete files of {self.name} any more: {reason}",
                 state="What was committed stays. Some unreferenced files are still there.",
             )
-        request = removals.rows(rows)
+        request = removals.read_rows(rows)
         own = own_removals(request, root=self.root, roots=self.roots())
         gone = pc.and_(self.reachability.deletable(self.snapshot, request, plan), own)
         gone = pc.and_(gone, self.nested_tables().holding(request["path"]).is_null())

@@ -11,7 +11,7 @@ import pyarrow as pa
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
 from iceberg_cli.errors import unavailable
 
-Place = tuple[int, int]  # [start, stop)
+Span = tuple[int, int]  # [start, stop)
 
 
 class SpillFile:
@@ -23,7 +23,7 @@ class SpillFile:
         self._file = tempfile.TemporaryFile(prefix="iceberg-cli-", buffering=0)  # noqa: SIM115 - it lives as this does
         self._size_bytes = 0
 
-    def add(self, data: bytes) -> Place:
+    def add(self, data: bytes) -> Span:
         """Write a block, and return its byte range.
 
         Raises:
@@ -43,9 +43,9 @@ class SpillFile:
         self._size_bytes += len(data)
         return start, self._size_bytes
 
-    def read(self, place: Place) -> bytes:
+    def read(self, span: Span) -> bytes:
         """The block at a byte range."""
-        start, stop = place
+        start, stop = span
         return os.pread(self._file.fileno(), stop - start, start)
 
 
@@ -85,18 +85,18 @@ class SortedRuns:
             return
         blocks = self._sorted(self._blocks)
         self._blocks.clear()
-        places = zip(*(blocks[end].to_pylist() for end in ("start", "stop")), strict=True)
+        spans = zip(*(blocks[end].to_pylist() for end in ("start", "stop")), strict=True)
         waiting: list[pa.Table] = []
         new = 0  # rows read since the last output
-        for number, place in enumerate(places):
-            waiting.append(from_ipc(self._file.read(place)))
+        for index, span in enumerate(spans):
+            waiting.append(from_ipc(self._file.read(span)))
             new += len(waiting[-1])
-            if number + 1 == len(blocks):
+            if index + 1 == len(blocks):
                 yield self._sorted(waiting)
             elif new >= self._rows:
                 found = self._sorted(waiting)
                 # Nothing that was not read yet is before the first row of the next block.
-                stop = self._place(found, self._key(blocks, number + 1))
+                stop = self._rows_before(found, self._key(blocks, index + 1))
                 waiting, new = [found.slice(stop)], 0
                 if stop:
                     yield found.slice(0, stop)
@@ -107,18 +107,18 @@ class SortedRuns:
         run = self._sorted(self._waiting).combine_chunks()
         self._waiting.clear()
         firsts = range(0, len(run), self._block_rows)
-        places = [self._file.add(to_ipc(run.slice(first, self._block_rows))) for first in firsts]
-        starts, stops = (pa.array(ends, pa.int64()) for ends in zip(*places, strict=True))
+        spans = [self._file.add(to_ipc(run.slice(first, self._block_rows))) for first in firsts]
+        starts, stops = (pa.array(ends, pa.int64()) for ends in zip(*spans, strict=True))
         keys = run.select(self._keys).take(pa.array(firsts, pa.int64()))
         self._blocks.append(keys.append_column("start", starts).append_column("stop", stops))
 
     def _sorted(self, tables: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(tables).sort_by([(key, "ascending") for key in self._keys])
 
-    def _key(self, rows: pa.Table, number: int) -> Key:
-        first, second = (rows[key][number].as_py() for key in self._keys)
+    def _key(self, rows: pa.Table, row: int) -> Key:
+        first, second = (rows[key][row].as_py() for key in self._keys)
         return first, second
 
-    def _place(self, rows: pa.Table, key: Key) -> int:
+    def _rows_before(self, rows: pa.Table, key: Key) -> int:
         """The number of rows before a key."""
-        return bisect_left(range(len(rows)), key, key=lambda number: self._key(rows, number))
+        return bisect_left(range(len(rows)), key, key=lambda row: self._key(rows, row))

@@ -416,7 +416,7 @@ class IcebergTable(OpenTable):
                 state="The commit is done. Some unreferenced files are still there.",
                 next_step=f"{error.next_step} `resume --abandon` closes the operation.".lstrip(),
             ) from error
-        request = removals.rows(rows)
+        request = removals.read_rows(rows)
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
         if pc.any(pc.not_equal(request["kind"].cast(pa.string()), "metadata_file")).as_py():
             self._check_interlocks()

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pyarrow.compute as pc
+
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.journal import Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import take_over
@@ -64,11 +66,11 @@ class _OrphanCount:
 
     def add(self, removals: Removals, rows: Sequence[int]) -> None:
         """Add files of removals, by the indices of their rows."""
-        found = Removals.held(removals.rows(rows))
-        self.count += found.count
-        self.size_bytes += found.size_bytes
+        found = removals.read_rows(rows)
+        self.count += found.num_rows
+        self.size_bytes += int(pc.sum(found["size_bytes"]).as_py() or 0)
         room = _LISTED - len(self.files)
-        self.files += found.table.slice(0, room).select(["path", "kind", "size_bytes"]).to_pylist()
+        self.files += found.slice(0, room).select(["path", "kind", "size_bytes"]).to_pylist()
 
     def add_own(self, paths: Sequence[str]) -> None:
         """Add files that the operation wrote, and that a version of the past may name."""

@@ -22,15 +22,14 @@ from dataclasses import replace
 from iceberg_cli.errors import Refused
 from iceberg_cli.operation.abandonment import abandon
 from iceberg_cli.operation.clocks import check_before_commit, check_before_sweep
-from iceberg_cli.operation.journal import PLAN_FILE, keep, load_plan
+from iceberg_cli.operation.journal import PLAN_FILE, load_plan
 from iceberg_cli.operation.late_files import close, look_again, take_over
 from iceberg_cli.operation.ports import Planned, Table, Verb
 from iceberg_cli.operation.records import VERSION, Begin, Operation
-from iceberg_cli.operation.removal_parts import in_parts
+from iceberg_cli.operation.removal_files import in_files
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime, system_runtime
 from iceberg_cli.plan.plan import Base, encode
-from iceberg_cli.plan.removals import as_files
 from iceberg_cli.plan.report import Report
 
 __all__ = ["Runtime", "Table", "Verb", "abandon", "apply", "resume", "system_runtime"]
@@ -78,9 +77,9 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         )
     journal = table.workspace.journal(operation_id)
     runtime.check_cancelled()
-    removals = in_parts(plan.removals)
-    plan, files = replace(plan, removals=removals), as_files(removals)
-    document = encode(plan.to_json(removals_file=files.name), indent=None)  # programs read it, not people
+    removals = in_files(plan.removals)
+    plan = replace(plan, removals=removals)
+    document = encode(plan.to_json(removals_file=removals.file), indent=None)  # programs read it, not people
     journal.append(
         Begin(
             version=VERSION,
@@ -93,11 +92,11 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         )
     )
     check_before_commit(plan, journal, runtime, before_ms=started_ms)
-    keep(files, journal)
+    removals.write(journal.put)
     journal.put(PLAN_FILE, document)
     run = OperationRun(
         shown=plan,
-        shown_file=files.name,
+        shown_file=removals.file,
         build=planned.build,
         table=table,
         verb=verb,

@@ -29,7 +29,7 @@ from iceberg_cli.operation.records import (
 )
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.plan.removals import RemovalFiles, Removals, load
+from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import Storage
 
 FOLDER = "_iceberg_cli/ops"
@@ -285,10 +285,4 @@ def load_removals(journal: Journal, name: str) -> Removals:
     Raises:
         CorruptFile: they do not have the digest in their name.
     """
-    return load(name, journal.get, journal.folder)
-
-
-def keep(removals: RemovalFiles, journal: Journal) -> None:
-    """Put the files of removals beside the journal."""
-    for name, data in removals.files:
-        journal.put(name, data)
+    return Removals.load(name, journal.get, journal.folder)

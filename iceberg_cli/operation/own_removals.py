@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.operation.foreign_files import ForeignFiles, some
-from iceberg_cli.operation.removal_parts import collected
-from iceberg_cli.paths import Roots, whole_store
+from iceberg_cli.operation.removal_files import collect_removals
+from iceberg_cli.paths import Roots, common_folders, folder_column, whole_store
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.obstacles import ObstructedStorage, local_folders
+
+_EXAMPLES = 5
+_FOLDERS = 3
 
 
 def with_own_removals(
@@ -34,7 +36,7 @@ def with_own_removals(
 
     Args:
         plan: without removals.
-        tables: see `removal_parts.collected`.
+        tables: see `removal_files.collect_removals`.
         own: of n rows n booleans: in a folder where this table's files may be deleted, and by their kind.
         storage: where the files are.
         roots: these folders.
@@ -45,8 +47,8 @@ def with_own_removals(
     stores = [
         store for location in locations if (store := whole_store(location)) not in {None, *roots.folders}
     ]
-    in_stores = {store: ForeignFiles() for store in stores if store is not None}
-    outside, misnamed = ForeignFiles(), ForeignFiles()
+    in_stores = {store: _ForeignFiles() for store in stores if store is not None}
+    outside, misnamed = _ForeignFiles(), _ForeignFiles()
     folders: set[str] = set()
 
     def mine() -> Iterator[pa.Table]:
@@ -70,7 +72,7 @@ def with_own_removals(
             folders.update(local_folders(rows["path"]))
             yield rows
 
-    removals = collected(seen(left_out(mine())))
+    removals = collect_removals(seen(left_out(mine())))
     lasting = [_outside(outside, takes_roots=takes_roots)] if outside.count else []
     if misnamed.count:
         lasting.append(
@@ -85,9 +87,49 @@ def with_own_removals(
     return plan.with_removals(removals, lasting=lasting)
 
 
-def _outside(files: ForeignFiles, *, takes_roots: bool) -> str:
+@dataclass(kw_only=True)
+class _ForeignFiles:
+    """A count of files that a commit removes and that are not the table's to delete.
+
+    Args:
+        folders: the deepest ones that contain them, one for each bucket or disk.
+    """
+
+    count: int = 0
+    size_bytes: int = 0
+    examples: list[str] = field(default_factory=list)
+    folders: tuple[str, ...] = ()
+
+    def add(self, rows: pa.Table) -> None:
+        """Count n rows of `removal_rows.SCHEMA`."""
+        if not len(rows):
+            return
+        self.count += len(rows)
+        self.size_bytes += pc.sum(rows["size_bytes"]).as_py() or 0
+        spelled = rows["as_written"].slice(0, _EXAMPLES - len(self.examples))
+        self.examples.extend(spelled.to_pylist())
+        self.folders = common_folders([*self.folders, *pc.unique(folder_column(rows["path"])).to_pylist()])
+
+    @property
+    def quantity(self) -> str:
+        """Number and size, such as "2 files, 1,024 bytes,"."""
+        return f"{self.count:,} file{'s' if self.count > 1 else ''}, {self.size_bytes:,} bytes,"
+
+    def stay(self, reason: str, *, of_one: str, remedy: str = "") -> str:
+        """A warning that they stay for ever, for `Plan.lasting`.
+
+        Args:
+            reason: why they do.
+            of_one: the reason for a single file.
+            remedy: what deletes them.
+        """
+        verb, why = ("stay", reason) if self.count > 1 else ("stays", of_one)
+        return f"{self.quantity} that would go {verb} for ever: {why}.{remedy} Such as: {', '.join(self.examples)}"
+
+
+def _outside(files: _ForeignFiles, *, takes_roots: bool) -> str:
     """That files outside the table stay, in words."""
-    folders = some(files.folders, "places")
+    folders = _some(files.folders, "places")
     if not takes_roots:
         where = f"outside the table's own folder, in {folders}"
         return files.stay(f"they are {where}", of_one=f"it is {where}")
@@ -102,7 +144,7 @@ def _outside(files: ForeignFiles, *, takes_roots: bool) -> str:
     )
 
 
-def _in_whole_store(store: str, files: ForeignFiles) -> str:
+def _in_whole_store(store: str, files: _ForeignFiles) -> str:
     """Why files of a table are not deleted whose location is a whole bucket or disk."""
     if store == "/":
         return f"the table's location is a whole disk, where none is deleted: {files.quantity} would stay for ever"
@@ -119,10 +161,18 @@ def _obstacles(storage: Storage, folders: Iterable[str], *, takes_roots: bool) -
     found = storage.obstacles(sorted(folders))
     closed = [folder for folder, obstacle in found.items() if obstacle.target is None]
     reasons = (
-        [f"files in {some(closed, 'folders')} cannot be deleted: {found[closed[0]].reason}"] if closed else []
+        [f"files in {_some(closed, 'folders')} cannot be deleted: {found[closed[0]].reason}"]
+        if closed
+        else []
     )
     links = {obstacle.reason: obstacle.target for obstacle in found.values() if obstacle.target is not None}
     for reason, target in links.items():
         allow = f"--unsafe-allow-root {shlex.quote(target)} allows that, or " if takes_roots else ""
         reasons.append(f"files cannot be deleted: {reason}; {allow}mount {target} there instead of the link")
     return reasons
+
+
+def _some(names: Sequence[str], noun: str) -> str:
+    """The first few names, and how many more there are."""
+    more = len(names) - _FOLDERS
+    return ", ".join(names[:_FOLDERS]) + (f" and {more:,} more {noun}" if more > 0 else "")

@@ -38,7 +38,7 @@ def report_of(
         for step, state in zip(shown.steps, states, strict=True)
         if state.removals_file is not None and state.failed
         for path, reason in zip(
-            removals(state.removals_file).rows(state.failed)["path"].to_pylist(),
+            removals(state.removals_file).read_rows(state.failed)["path"].to_pylist(),
             _reasons(journal, step.name, state.failed),
             strict=True,
         )

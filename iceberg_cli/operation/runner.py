@@ -16,7 +16,7 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from iceberg_cli.operation.journal import Journal, keep, load_removals
+from iceberg_cli.operation.journal import Journal, load_removals
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.operation.ports import Build, Planned, Table, Verb
@@ -31,12 +31,12 @@ from iceberg_cli.operation.records import (
     StepState,
     SweepOnly,
 )
-from iceberg_cli.operation.removal_parts import in_parts
+from iceberg_cli.operation.removal_files import in_files
 from iceberg_cli.operation.reporting import report_of
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
-from iceberg_cli.plan.removals import Removals, as_files
+from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import age
 
@@ -254,11 +254,10 @@ class OperationRun:
         assert current.removals is not None
         if current is self.shown:
             return self.shown_file
-        removals = in_parts(current.removals)
-        files = as_files(removals)
-        keep(files, self.journal)
-        self.removals[files.name] = removals
-        return files.name
+        removals = in_files(current.removals)
+        removals.write(self.journal.put)
+        self.removals[removals.file] = removals
+        return removals.file
 
     def _stage(self, step: Step, staged: Mapping[Task, StagedFile], build: Build) -> dict[Task, StagedFile]:
         """Build what this plan still lacks, discard what it no longer needs."""

@@ -14,7 +14,7 @@ from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.records import StepState, SweepIntent, SweepOutcome
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.plan.removal_rows import of_kinds
+from iceberg_cli.plan.removal_rows import kind_totals, of_kinds
 from iceberg_cli.plan.removals import PART_ROWS, Removals
 
 
@@ -122,7 +122,7 @@ class Sweep:
                 return False
             batch = state.failed[first : first + PART_ROWS]
             rows = self.table.unreachable(self.removals, batch, plan=self.plan)
-            failures = self._delete(self.removals.rows(rows))
+            failures = self._delete(self.removals.read_rows(rows))
             if len(failures) < len(batch) or not known.issuperset(_some(failures)):
                 return False
         return True
@@ -146,18 +146,18 @@ class Sweep:
         # After the record, so that as little as possible can happen between this scan and the deletion.
         rows = self.table.unreachable(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
-        table = self.removals.rows(rows)
+        table = self.removals.read_rows(rows)
         failures = self._delete(table)
         gone = [path not in failures for path in table["path"].to_pylist()]
-        deleted = Removals.held(table.filter(pa.array(gone)) if failures else table)
+        deleted = kind_totals(table.filter(pa.array(gone)) if failures else table)
         self.journal.append(
             SweepOutcome(
                 step=self.step,
                 start=tried.start,
                 stop=tried.stop,
                 rows=tried.rows,
-                by_kind={kind: total["count"] for kind, total in deleted.by_kind.items()},
-                bytes=deleted.size_bytes,
+                by_kind={kind: count for kind, (count, _) in deleted.items()},
+                bytes=sum(size_bytes for _, size_bytes in deleted.values()),
                 failed=tuple(row for row, is_gone in zip(rows, gone, strict=True) if not is_gone),
                 reasons=tuple(_some(failures)),
             )

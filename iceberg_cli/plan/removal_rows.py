@@ -98,6 +98,14 @@ def of_kinds(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.
             yield kind, some if len(present) == 1 else some.filter(pc.equal(kinds, kind))
 
 
+def kind_totals(rows: pa.Table) -> dict[str, tuple[int, int]]:
+    """Rows and bytes of each kind that occurs, in delete order; files of unknown size count no bytes."""
+    return {
+        kind: (some.num_rows, int(pc.sum(some["size_bytes"]).as_py() or 0))
+        for kind, some in of_kinds(rows, ["size_bytes"])
+    }
+
+
 def row_digests(table: pa.Table) -> int:
     """The sum modulo 2^256 of the SHA-256 of each row: independent of order and of how rows are split."""
     divider, sha256 = pa.scalar("\x00", pa.large_string()), hashlib.sha256

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.operation import removal_parts
+from iceberg_cli.operation import removal_files
 from iceberg_cli.plan import removal_rows
 from iceberg_cli.plan.removals import Removals
 from tests.builders import a_tag
@@ -444,7 +444,7 @@ def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_
         for path in (table.folder / "data/keep.parquet", table.folder / "metadata/v1.metadata.json", victim)
     ]
     changed = Removals.of(pa.Table.from_pylist([*found, *forged], schema=removal_rows.SCHEMA))
-    beside.write_bytes(removal_rows.to_parquet(changed.table))
+    beside.write_bytes(removal_rows.to_parquet(changed.rows))
     document = json.loads(plan_file.read_text())
     document["removals"] |= {"count": changed.count, "digest": changed.digest}
     plan_file.write_text(json.dumps(document))
@@ -459,8 +459,8 @@ def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_
 
 def split_by(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if more files than these were too many for one file of removals."""
-    for name in ("PART_ROWS", "HELD_ROWS"):
-        monkeypatch.setattr(removal_parts, name, rows)
+    for name in ("PART_ROWS", "MEMORY_ROWS"):
+        monkeypatch.setattr(removal_files, name, rows)
 
 
 @pytest.fixture

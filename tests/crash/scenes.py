@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from iceberg_cli.iceberg.catalogs.folder_versions import find_current
-from iceberg_cli.operation import removal_parts
+from iceberg_cli.operation import removal_files
 from tests.builders import DAY_MS, HOUR_MS, LOCATION, TableWriter, a_tag
 from tests.crash.checking import check_table
 from tests.crash.simulation import Process, Script, SimStorage, World
@@ -124,7 +124,7 @@ def a_scene(
 
 def few_rows_in_a_part() -> AbstractContextManager[object]:
     """As if a few files that go were too many for one file of removals."""
-    return patch.multiple(removal_parts, PART_ROWS=3, HELD_ROWS=3)
+    return patch.multiple(removal_files, PART_ROWS=3, MEMORY_ROWS=3)
 
 
 def finish(scene: Scene) -> None:

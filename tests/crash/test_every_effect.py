@@ -143,7 +143,7 @@ def test_append_while_the_process_is_dead_is_kept_and_only_what_was_shown_goes(
         finish(here)
         assert process.shown is not None
         assert process.shown.removals is not None
-        assert set(here.world.deleted) & theirs <= set(process.shown.removals.table["path"].to_pylist())
+        assert set(here.world.deleted) & theirs <= set(process.shown.removals.rows["path"].to_pylist())
 
 
 def test_commit_that_would_let_more_expire_than_was_shown_stops_the_run(scene: Scene) -> None:

@@ -367,7 +367,7 @@ def test_files_go_bottom_up_and_only_those_of_one_kind_at_once(scene: Scene) -> 
     assert process.expire().status == "done"
     assert process.shown is not None
     assert process.shown.removals is not None
-    rows = process.shown.removals.table.select(["path", "kind"]).to_pylist()
+    rows = process.shown.removals.rows.select(["path", "kind"]).to_pylist()
     kinds = {row["path"]: row["kind"] for row in rows}
     asked = [[kinds[path] for path in paths if path in kinds] for paths in process.storage.deletions]
     swept = [set(some) for some in asked if some]

@@ -62,14 +62,14 @@ from iceberg_cli.iceberg.spec.manifest import (
 )
 from iceberg_cli.paths import path_key_column
 from iceberg_cli.plan.removal_rows import FILE_SCHEMA, ICEBERG_KINDS, SCHEMA
-from iceberg_cli.plan.removals import HELD_ROWS, PART_ROWS
+from iceberg_cli.plan.removals import MEMORY_ROWS, PART_ROWS
 from iceberg_cli.storage.aliases import OtherNames
 
 _PLAIN = pa.schema([field for field in FILE_SCHEMA if field.name != "step"])
 
 
 def held_or_sorted(
-    batches: Iterable[pa.Table], *, held_rows: int = HELD_ROWS
+    batches: Iterable[pa.Table], *, held_rows: int = MEMORY_ROWS
 ) -> tuple[list[pa.Table], Iterator[pa.Table]]:
     """Rows as they came where they are few, or all of them in delete order.
 

@@ -109,7 +109,7 @@ class ExpireSnapshotsVerb(Verb):
             ]
         )
         if only is not None:
-            rows = rows.filter(pc.is_in(rows["path"], value_set=only.table["path"].combine_chunks()))
+            rows = rows.filter(pc.is_in(rows["path"], value_set=only.rows["path"].combine_chunks()))
         kept = Option(value=log.kept_version, source="default" if log.kept_version is None else "the log")
         plan = Plan(
             verb=VERB_NAME,
@@ -198,14 +198,14 @@ def _shared(table: DeltaTable) -> tuple[str, ...]:
 
 def _as_listing(only: Removals, *, cut_ms: int) -> pa.Table:
     """What an earlier plan found old enough: whether it is needed is what has to be asked again."""
-    rows = only.table.filter(pc.equal(only.table["step"].cast(pa.string()), START_STEP))
+    rows = only.rows.filter(pc.equal(only.rows["step"].cast(pa.string()), START_STEP))
     old = pa.repeat(pa.scalar(cut_ms - 1), rows.num_rows)
     return pa.table([rows["path"].cast(pa.string()), rows["size_bytes"], old], schema=STORED_FILES)
 
 
 def _as_shown(files: pa.Table, only: Removals) -> pa.Table:
     """The files with the kinds and reasons that an earlier plan gave them."""
-    columns = {name: only.table[name].cast(FILES.field(name).type) for name in FILES.names}
+    columns = {name: only.rows[name].cast(FILES.field(name).type) for name in FILES.names}
     shown = pa.table(columns, schema=FILES)
     return shown.filter(pc.is_in(shown["path"], value_set=files["path"].combine_chunks()))
 
@@ -350,8 +350,8 @@ def _steps(
     steps = []
     start, stop = removals.of_step(START_STEP)
     if stop > start:
-        size_bytes = Removals.held(removals.rows(range(start, stop))).size_bytes
-        started = _start(policy, retention, files=stop - start, size_bytes=size_bytes)
+        sizes = removals.read_rows(range(start, stop))["size_bytes"]
+        started = _start(policy, retention, files=stop - start, size_bytes=pc.sum(sizes).as_py() or 0)
         steps.append(Step(name=START_STEP, change=Change(updates=(started,))))
         record = Task(name=INFO_FILE, kind=_INFO_TASK, inputs=(_text(info),))
         ended = Change(updates=(_end(folders),))
