@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from iceberg_cli.encoding.external_sort import Place, SpillFile
+from iceberg_cli.encoding.external_sort import Span, SpillFile
 from iceberg_cli.engines import (
     BuiltFile,
     Event,
@@ -190,7 +190,7 @@ class Buckets:
     def __init__(self) -> None:
         self._size_bytes = 0
         self._contents: dict[int, list[bytes]] = {}
-        self._spilled: dict[int, list[Place]] = {}
+        self._spilled: dict[int, list[Span]] = {}
         self._file: SpillFile | None = None
 
     def add(self, contents: Mapping[int, bytes]) -> None:
