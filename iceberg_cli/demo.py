@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iceberg_cli.errors import IcebergCliError, UsageError, unavailable
-from iceberg_cli.testing.iceberg_commits import Entry, Key, key_of
-from iceberg_cli.testing.iceberg_writer import TableBuilder
+from iceberg_cli.testing.iceberg_files import Entry
+from iceberg_cli.testing.iceberg_writer import IcebergWriter, Key, key_of
 
 DAY_MS = 86_400_000
 HISTORY_MS = 40 * DAY_MS
@@ -103,11 +103,32 @@ def _not_written(error: OSError, database: str) -> IcebergCliError:
     return raised
 
 
-class _History:
-    """The history of a demo table: its builder, the time of its next commit, and the files of each append in order."""
+class _Folder:
+    """Files of this machine, each as old as the commit that writes it."""
 
-    def __init__(self, table: TableBuilder, *, now_ms: int, steps: int) -> None:
-        self.table = table
+    time_ms = 0
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "xb") as file:
+            file.write(data)
+        os.utime(path, (self.time_ms / 1000, self.time_ms / 1000))
+
+
+class _History:
+    """The history of a demo table: its writer, the time of its next commit, and the files of each append in order."""
+
+    def __init__(self, location: str, *, now_ms: int, steps: int, seed: str, **values: Any) -> None:
+        self.folder = _Folder()
+        self.table = IcebergWriter(
+            folder=self.folder,
+            location=location,
+            properties={"owner": "demo", "write.delete.mode": "merge-on-read"},
+            seed=f"{seed} {now_ms}",
+            created_by="iceberg-cli demo",
+            time_ms=now_ms - HISTORY_MS,
+            **values,
+        )
         self.now_ms = now_ms
         self.step_ms = HISTORY_MS // steps
         self.left = steps
@@ -117,11 +138,25 @@ class _History:
     def tick(self) -> None:
         """Advance the time by one interval; the last one ends now."""
         self.left -= 1
-        self.table.time_ms = self.now_ms - self.left * self.step_ms
+        self.table.time_ms = self.folder.time_ms = self.now_ms - self.left * self.step_ms
+
+    def publish(self) -> None:
+        """Write the next metadata file, and point the version hint at it."""
+        self.folder.time_ms = self.table.time_ms
+        self.table.publish()
+        with open(f"{self.table.location}/metadata/version-hint.text", "w", encoding="ascii") as hint:
+            hint.write(str(self.table.version))
+
+    def commit(self, operation: str, *files: Iterable[Any], ref: str = "main") -> int:
+        """Commit files that are added, and keys of those that are removed."""
+        snapshot_id = self.table.commit_files(operation, *files, ref=ref)
+        self.publish()
+        return snapshot_id
 
     def set_ref(self, name: str, snapshot_id: int, **ref: Any) -> None:
         self.tick()
         self.table.set_ref(name, snapshot_id, {key.replace("_", "-"): value for key, value in ref.items()})
+        self.publish()
 
     def ids(self, n: int) -> range:
         """The next n ids."""
@@ -133,19 +168,19 @@ class _Events(_History):
     """The history of table `events`."""
 
     def __init__(self, location: str, now_ms: int) -> None:
-        table = TableBuilder(
+        super().__init__(
             location,
+            now_ms=now_ms,
+            steps=25,
+            seed="events",
             format_version=2,
             schema=EVENTS_SCHEMA,
             spec=EVENTS_SPEC,
-            properties={"owner": "demo", "write.delete.mode": "merge-on-read"},
-            seed=f"events {now_ms}",
-            time_ms=now_ms - HISTORY_MS,
         )
-        super().__init__(table, now_ms=now_ms, steps=25)
 
     def create(self) -> None:
         """Commit the whole history."""
+        self.publish()
         for _ in range(6):
             self.append()
         self.delete_positions({self.appends[1][0]["file_path"]: range(10)}, self.appends[1][0]["partition"])
@@ -179,7 +214,7 @@ class _Events(_History):
         """Append a large and a small file of today."""
         self.tick()
         self.appends.append([self.file(self.ids(40)), self.file(self.ids(20))])
-        return self.table.commit("append", self.appends[-1], ref=ref)
+        return self.commit("append", self.appends[-1], ref=ref)
 
     def file(self, ids: Sequence[int], day: int | None = None) -> Entry:
         """A data file with rows of `day` (in days since 1970), none of them later than now."""
@@ -196,46 +231,46 @@ class _Events(_History):
 
     def delete_positions(self, positions: Mapping[str, Sequence[int]], partition: Mapping[str, Any]) -> None:
         self.tick()
-        self.table.commit("delete", [self.table.position_deletes(positions, partition)])
+        self.commit("delete", [self.table.position_deletes(positions, partition)])
 
     def correct(self, old: Entry) -> None:
         """Overwrite a file by one with as many new rows."""
         self.tick()
         new = self.file(self.ids(old["record_count"]), old["partition"]["at_day"])
-        self.table.commit("overwrite", [new], [key_of(old)])
+        self.commit("overwrite", [new], [key_of(old)])
 
     def compact(self, files: Sequence[Entry]) -> None:
         """Replace files of one day by a single one with the same rows."""
         self.tick()
         tables = [pq.read_table(entry["file_path"], partitioning=None) for entry in files]
         new = self.table.data_file(pa.concat_tables(tables), files[0]["partition"])
-        self.table.commit("replace", [new], [key_of(entry) for entry in files])
+        self.commit("replace", [new], [key_of(entry) for entry in files])
 
     def drop(self, files: Sequence[Entry]) -> None:
         """Delete all files of a day, and the position deletes that applied to them."""
         self.tick()
         day = files[0]["partition"]
-        self.table.commit("delete", removed=[key_of(e) for e in self.table.live() if e["partition"] == day])
+        self.commit("delete", (), [key_of(e) for e in self.table.live() if e["partition"] == day])
 
 
 class _Orders(_History):
     """The history of table `orders`."""
 
     def __init__(self, location: str, now_ms: int) -> None:
-        table = TableBuilder(
+        super().__init__(
             location,
+            now_ms=now_ms,
+            steps=21,
+            seed="orders",
             format_version=3,
             schema=ORDERS_SCHEMA,
             spec=ORDERS_SPEC,
-            properties={"owner": "demo", "write.delete.mode": "merge-on-read"},
-            seed=f"orders {now_ms}",
-            time_ms=now_ms - HISTORY_MS,
         )
-        super().__init__(table, now_ms=now_ms, steps=21)
         self.deleted: dict[str, set[int]] = {}
 
     def create(self) -> None:
         """Commit the whole history."""
+        self.publish()
         a = self.append(4)
         b = self.append(2)
         # The first Puffin file: of its four deletion vectors, only the last is not replaced later.
@@ -245,7 +280,7 @@ class _Orders(_History):
         self.delete({a[1]: [20]})
         d = self.append(1)
         self.set_ref(
-            "closed", self.table.metadata["current-snapshot-id"], type="tag", max_ref_age_ms=365 * DAY_MS
+            "closed", self.table.document["current-snapshot-id"], type="tag", max_ref_age_ms=365 * DAY_MS
         )
         self.delete({a[2]: [1], b[0]: [0, 39], b[1]: range(0, 40, 2)})
         self.append(1)
@@ -265,7 +300,7 @@ class _Orders(_History):
         """Append files of 40 rows; returns their paths."""
         self.tick()
         files = [self.file(self.ids(40)) for _ in range(n_files)]
-        self.table.commit("append", files)
+        self.commit("append", files)
         return [entry["file_path"] for entry in files]
 
     def file(self, ids: Sequence[int]) -> Entry:
@@ -286,17 +321,17 @@ class _Orders(_History):
         vectors, replaced = self.table.deletion_vectors(
             {path: sorted(self.deleted[path]) for path in positions}
         )
-        self.table.commit("delete", vectors, replaced)
+        self.commit("delete", vectors, replaced)
 
     def rewrite(self, path: str) -> None:
         """Replace a data file and its deletion vector by a file of new rows."""
         self.tick()
-        self.table.commit("overwrite", [self.file(self.ids(38))], self.keys_of_data(path))
+        self.commit("overwrite", [self.file(self.ids(38))], self.keys_of_data(path))
 
     def drop(self, path: str) -> None:
         """Delete all rows of a data file."""
         self.tick()
-        self.table.commit("delete", removed=self.keys_of_data(path))
+        self.commit("delete", (), self.keys_of_data(path))
 
     def keys_of_data(self, path: str) -> list[Key]:
         """The keys of a data file and its deletion vector, which must be removed together."""

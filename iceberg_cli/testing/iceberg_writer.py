@@ -1,46 +1,47 @@
-"""A writer of small Iceberg tables, commit by commit: real data files, manifests and metadata in a local folder.
+"""A writer of Iceberg tables, commit by commit, as an engine writes them: data files, deletes, manifests, metadata.
 
-A builder stands in for an engine. It keeps every snapshot's manifests with all numbers resolved, so that
-each commit writes what the specification asks of a writer: inherited numbers stay null in the files.
+It keeps every snapshot's manifests with all numbers resolved, so that each commit writes what the specification asks
+of a writer: inherited numbers stay null in the files. Nothing here encodes by code of the package.
 
-Spec: Iceberg v3, "Manifests", "Snapshots", "Row Lineage", "File System Tables".
+Spec: Iceberg v3, "Manifests", "Snapshots", "Row Lineage", "Optional Snapshot Summary Fields".
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import io
-import os
+import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from iceberg_cli.encoding import strict_json
-from iceberg_cli.encoding.deletion_vector import DeletionVector, encode
-from iceberg_cli.iceberg.spec import puffin
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
-from iceberg_cli.iceberg.spec.single_value import to_bytes
-from iceberg_cli.iceberg.spec.transforms import human, parse, result_type
-from iceberg_cli.testing.iceberg_commits import (
+from iceberg_cli.testing.iceberg_files import (
     ADDED,
     DATA,
     DELETED,
     DELETES,
+    EQUALITY_DELETES,
     EXISTING,
+    POSITION_DELETES,
+    Blob,
     Entry,
-    Key,
-    Manifest,
-    assign_row_ids,
-    key_of,
-    plan_manifests,
-    summarise,
+    Json,
+    Row,
+    manifest,
+    manifest_list,
+    manifest_row,
+    position_deletes,
+    puffin,
+    single_value,
 )
 
-_PATH_FIELD_ID = 2147483546  # reserved fields of position delete files
-_POSITION_FIELD_ID = 2147483545
+Key = tuple[str, int | None]  # identifies a live file: path, and offset of a deletion vector
+UNPARTITIONED: Json = {"spec-id": 0, "fields": []}
 _ARROW_TYPES = {
     "int": pa.int32(),
     "long": pa.int64(),
@@ -49,12 +50,49 @@ _ARROW_TYPES = {
     "timestamptz": pa.timestamp("us", "UTC"),
     "decimal(9,2)": pa.decimal128(9, 2),
 }
-_POSITION_DELETES = {
-    "fields": [
-        {"id": _PATH_FIELD_ID, "name": "file_path", "required": True, "type": "string"},
-        {"id": _POSITION_FIELD_ID, "name": "pos", "required": True, "type": "long"},
-    ]
-}
+_DAY_0 = dt.date(1970, 1, 1)
+
+
+class Folder(Protocol):
+    """Where the files of a table go."""
+
+    def put_if_absent(self, path: str, data: bytes, /) -> None:
+        """Create a file."""
+        ...
+
+
+class Manifest(NamedTuple):
+    """A manifest: its row in the list, and its entries with their numbers."""
+
+    row: Row
+    entries: tuple[Entry, ...]
+
+    @property
+    def live(self) -> list[Entry]:
+        """Its entries that are not deleted."""
+        return [entry for entry in self.entries if entry["status"] != DELETED]
+
+
+class Draft(NamedTuple):
+    """A manifest that is still to be written."""
+
+    snapshot_id: int
+    content: int
+    spec_id: int
+    entries: list[Entry]
+    added: bool  # whether its files are new
+    written: int = 0  # how many manifests of its commit were written before it
+    listed: int = 0  # how many stand before it in the list
+
+
+def key_of(entry: Mapping[str, Any]) -> Key:
+    """The key of a live file: its path, and a deletion vector's offset, since vectors may be in one Puffin file."""
+    return entry["file_path"], entry.get("content_offset")
+
+
+def is_vector(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry is a deletion vector."""
+    return str(entry["file_format"]).upper() == "PUFFIN"
 
 
 def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
@@ -62,123 +100,168 @@ def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
     return pa.schema(
         [
             pa.field(
-                field["name"],
-                _ARROW_TYPES[field["type"]],
-                nullable=not field["required"],
-                metadata={"PARQUET:field_id": str(field["id"])},
+                each["name"],
+                _ARROW_TYPES[each["type"]],
+                nullable=not each["required"],
+                metadata={"PARQUET:field_id": str(each["id"])},
             )
-            for field in schema["fields"]
+            for each in schema["fields"]
         ]
     )
 
 
-def parquet_file(rows: pa.Table, types: Mapping[int, str]) -> tuple[bytes, dict[str, Any]]:
-    """Encode rows as a Parquet file.
-
-    Args:
-        rows: in a schema of `arrow_schema`.
-        types: the specification's type of each field id.
-
-    Returns:
-        The file, and size, record count and statistics for its manifest entry.
-    """
-    buffer = io.BytesIO()
-    pq.write_table(rows, buffer, compression="zstd")
-    data = buffer.getvalue()
+def parquet_metrics(data: bytes) -> Json:
+    """Size, record count and statistics of a Parquet file with field ids, for its manifest entry."""
+    rows = pq.read_table(io.BytesIO(data))
     group = pq.read_metadata(io.BytesIO(data)).row_group(0)
-    ids = [int(field.metadata[b"PARQUET:field_id"]) for field in rows.schema]
-    bounds = {i: _bounds(types[i], column) for i, column in zip(ids, rows.columns, strict=True)}
-    return data, {
+    columns = {int(each.metadata[b"PARQUET:field_id"]): rows[each.name] for each in rows.schema}
+    bounds = {field_id: _bounds(column) for field_id, column in columns.items()}
+    return {
         "record_count": len(rows),
         "file_size_in_bytes": len(data),
-        "column_sizes": {i: group.column(at).total_compressed_size for at, i in enumerate(ids)},
-        "value_counts": dict.fromkeys(ids, len(rows)),
-        "null_value_counts": {i: column.null_count for i, column in zip(ids, rows.columns, strict=True)},
+        "column_sizes": {i: group.column(at).total_compressed_size for at, i in enumerate(columns)},
+        "value_counts": dict.fromkeys(columns, len(rows)),
+        "null_value_counts": {i: column.null_count for i, column in columns.items()},
         "lower_bounds": {i: lower for i, (lower, _) in bounds.items()},
         "upper_bounds": {i: upper for i, (_, upper) in bounds.items()},
         "split_offsets": [4],
     }
 
 
-def position_delete_file(positions: Mapping[str, Sequence[int]]) -> tuple[bytes, dict[str, Any]]:
-    """Encode deleted positions by data file path, sorted by path and position."""
-    pairs = sorted((path, at) for path, some in positions.items() for at in some)
-    columns = [[path for path, _ in pairs], [at for _, at in pairs]]
-    rows = pa.table(columns, schema=arrow_schema(_POSITION_DELETES))
-    return parquet_file(rows, {_PATH_FIELD_ID: "string", _POSITION_FIELD_ID: "long"})
-
-
-def _bounds(type_: str, column: pa.ChunkedArray) -> tuple[bytes, bytes]:
+def _bounds(column: pa.ChunkedArray) -> tuple[bytes, bytes]:
+    """The least and the greatest value as bytes."""
+    kind = next(name for name, arrow in _ARROW_TYPES.items() if arrow == column.type)
+    stored = {"date": pa.int32(), "timestamptz": pa.int64()}.get(kind)
     both = pc.min_max(column)
-    integer = {"date": pa.int32(), "timestamptz": pa.int64()}.get(type_)
-    lower, upper = ((both[end].cast(integer) if integer else both[end]).as_py() for end in ("min", "max"))
-    return to_bytes(type_, lower), to_bytes(type_, upper)
+    lower, upper = ((both[end].cast(stored) if stored else both[end]).as_py() for end in ("min", "max"))
+    return single_value(kind, lower), single_value(kind, upper)
 
 
-class TableBuilder:
-    """A table that is built commit by commit; `time_ms` is the time of the next commit."""
+@dataclass(kw_only=True)
+class IcebergWriter:
+    """A table that is written commit by commit.
 
-    def __init__(
-        self,
-        location: str,
-        *,
-        format_version: int,
-        schema: Mapping[str, Any],
-        spec: Mapping[str, Any],
-        properties: Mapping[str, str],
-        seed: str,
-        time_ms: int,
-    ) -> None:
-        self.location = location
-        self.time_ms = time_ms
-        self.schema, self.spec = schema, spec
-        self.types = {field["id"]: field["type"] for field in schema["fields"]}
-        self.manifests: dict[int, tuple[Manifest, ...]] = {}
-        self.version = 0
-        self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, seed)
+    `commit` collects, `publish` writes a metadata file and returns its location; whoever owns the pointer moves it
+    there. The same calls with the same `seed` write the same bytes under the same names. What a subclass writes in
+    another way it overrides: names, the summary, what is left to inheritance.
+    """
+
+    folder: Folder
+    location: str
+    format_version: int = 2
+    schema: Json = field(default_factory=dict)
+    spec: Json = field(default_factory=lambda: UNPARTITIONED)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    seed: str = ""
+    time_ms: int = 0  # of the next commit
+    document: Json = field(default_factory=dict)
+    manifests: dict[int, tuple[Manifest, ...]] = field(default_factory=dict)  # by snapshot
+    version: int = 0  # how many metadata files there are
+    published: str | None = None  # the newest of them
+
+    created_by: str = "iceberg_cli.testing"
+
+    # Numbers of new files that stay null in their manifest where they are those of the commit.
+    inherited: ClassVar[tuple[str, ...]] = ("sequence_number", "file_sequence_number")
+    partition_summaries: ClassVar[bool] = True
+    # As Java lists manifests: those of data first, and of these the new ones; otherwise in the order of the parent.
+    java_order: ClassVar[bool] = True
+    json_separators: ClassVar[tuple[str, str]] = (",", ":")
+
+    def __post_init__(self) -> None:
+        self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, self.seed)
         self._named = 0
-        self.metadata: dict[str, Any] = {
-            "format-version": format_version,
-            "table-uuid": str(self._uuid()),
-            "location": location,
+        if not self.document:
+            self.document = self.first_document()
+
+    def first_document(self) -> Json:
+        """The metadata of a table without snapshots."""
+        fields = self.schema["fields"]
+        document: Json = {
+            "format-version": self.format_version,
+            "table-uuid": str(self.new_uuid()),
+            "location": self.location,
             "last-sequence-number": 0,
-            "last-updated-ms": time_ms,
-            "last-column-id": max(self.types),
-            "current-schema-id": schema["schema-id"],
-            "schemas": [schema],
-            "default-spec-id": spec["spec-id"],
-            "partition-specs": [spec],
-            "last-partition-id": max((field["field-id"] for field in spec["fields"]), default=999),
+            "last-updated-ms": self.time_ms,
+            "last-column-id": max(each["id"] for each in fields),
+            "current-schema-id": self.schema["schema-id"],
+            "schemas": [self.schema],
+            "default-spec-id": self.spec["spec-id"],
+            "partition-specs": [self.spec],
+            "last-partition-id": max((each["field-id"] for each in self.spec["fields"]), default=999),
             "default-sort-order-id": 0,
             "sort-orders": [{"order-id": 0, "fields": []}],
-            "properties": dict(properties),
-            "current-snapshot-id": None if format_version > 2 else -1,  # as Java spells "none"
+            "properties": dict(self.properties),
+            "current-snapshot-id": None if self.format_version > 2 else -1,  # as Java spells "none"
             "refs": {},
             "snapshots": [],
             "snapshot-log": [],
             "metadata-log": [],
         }
-        if format_version > 2:
-            self.metadata["next-row-id"] = 0
-        self._publish()
+        return document | ({"next-row-id": 0} if self.format_version > 2 else {})
 
-    def live(self, ref: str = "main") -> list[Entry]:
-        """The live files of a branch or tag."""
-        found = self.metadata["refs"].get(ref)
-        manifests = self.manifests[found["snapshot-id"]] if found else ()
-        return [entry for m in manifests for entry in m.entries if entry["status"] != DELETED]
+    # -- names -------------------------------------------------------------------------------------------------
+
+    def new_uuid(self) -> uuid.UUID:
+        """The next one of those that follow from the seed."""
+        self._named += 1
+        return uuid.uuid5(self._namespace, str(self._named))
+
+    def manifest_name(self, draft: Draft, unique: uuid.UUID) -> str:
+        """The name of a manifest; `unique` is of the commit."""
+        return f"{unique}-m{draft.written}.avro"
+
+    def list_name(self, snapshot_id: int, unique: uuid.UUID) -> str:
+        """The name of a manifest list."""
+        return f"snap-{snapshot_id}-1-{unique}.avro"
+
+    def put(self, name: str, data: bytes) -> str:
+        """Write a file below the table, and return its path."""
+        path = f"{self.location}/{name}"
+        self.folder.put_if_absent(path, data)
+        return path
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def file(self, name: str, data: bytes, content: int, records: int, **others: Any) -> Entry:
+        """Write a data or delete file of these bytes; its entry is for `commit`.
+
+        Args:
+            name: below `data/`.
+            data: the file.
+            content: `DATA`, `POSITION_DELETES` or `EQUALITY_DELETES`.
+            records: rows in it.
+            others: further fields of the entry, or other values of the usual ones.
+        """
+        path = self.put(f"data/{name}", data)
+        return {
+            "content": content, "file_path": path, "file_format": "PARQUET", "partition": {},
+            "record_count": records, "file_size_in_bytes": len(data), **others,
+        }  # fmt: skip
 
     def data_file(self, rows: pa.Table, partition: Mapping[str, Any] | None = None) -> Entry:
-        """Write a data file; its entry is for `commit`."""
-        file = parquet_file(rows.cast(arrow_schema(self.schema)), self.types)
-        entry = self._data_entry(file, partition or {}, "")
-        return entry | {"content": 0, "sort_order_id": 0}
+        """Write a Parquet file with its statistics."""
+        out = io.BytesIO()
+        pq.write_table(rows.cast(arrow_schema(self.schema)), out, compression="zstd")
+        return self._parquet(out.getvalue(), DATA, partition or {}, "") | {"sort_order_id": 0}
 
-    def position_deletes(self, positions: Mapping[str, Sequence[int]], partition: Mapping[str, Any]) -> Entry:
+    def position_deletes(self, positions: Mapping[str, Iterable[int]], partition: Mapping[str, Any]) -> Entry:
         """Write a position delete file for data files of one partition, by path."""
-        return self._data_entry(position_delete_file(positions), partition, "-deletes") | {"content": 1}
+        rows = sorted((path, position) for path, some in positions.items() for position in some)
+        data = position_deletes(rows, compression="zstd")
+        return self._parquet(data, POSITION_DELETES, partition, "-deletes")
 
-    def deletion_vectors(self, positions: Mapping[str, Sequence[int]]) -> tuple[list[Entry], list[Key]]:
+    def _parquet(self, data: bytes, content: int, partition: Mapping[str, Any], suffix: str) -> Entry:
+        """Write a file with statistics into its partition's folder."""
+        days = {each["name"] for each in self.spec["fields"] if each["transform"] == "day"}
+        folder = "".join(
+            f"{name}={_DAY_0 + dt.timedelta(value) if name in days else value}/"
+            for name, value in partition.items()
+        )
+        name = f"{folder}00000-{self.new_uuid()}-00001{suffix}.parquet"
+        return self.file(name, data, content, 0, partition=dict(partition), **parquet_metrics(data))
+
+    def deletion_vectors(self, positions: Mapping[str, Iterable[int]]) -> tuple[list[Entry], list[Key]]:
         """Write one Puffin file with a deletion vector for each data file.
 
         Args:
@@ -189,83 +272,197 @@ class TableBuilder:
         """
         live = self.live()
         partitions = {entry["file_path"]: entry["partition"] for entry in live}
-        replaced = [key_of(entry) for entry in live if entry.get("referenced_data_file") in positions]
-        blobs = [
-            puffin.deletion_vector_blob(
-                encode(DeletionVector.of(some)), referenced_data_file=path, cardinality=len(set(some))
-            )
-            for path, some in positions.items()
+        replaced = [
+            key_of(each) for each in live if is_vector(each) and each["referenced_data_file"] in positions
         ]
-        data = puffin.write(blobs, {"created-by": "iceberg-cli demo"})
-        path = self._write(f"data/00000-{self._uuid()}-00001-deletes.puffin", data)
-        entries = [
-            {
-                "content": 1,
-                "file_path": path,
-                "file_format": "PUFFIN",
-                "partition": partitions[blob.properties["referenced-data-file"]],
-                "record_count": int(blob.properties["cardinality"]),
-                "file_size_in_bytes": len(data),
-                "referenced_data_file": blob.properties["referenced-data-file"],
-                "content_offset": blob.offset,
-                "content_size_in_bytes": blob.length,
-            }
-            for blob in puffin.read_footer(data, len(data), path).blobs
-        ]
-        return entries, replaced
+        data, blobs = puffin(positions, {"created-by": self.created_by})
+        entries = self.puffin_file(f"00000-{self.new_uuid()}-00001-deletes.puffin", data, blobs)
+        return [
+            entry | {"partition": partitions[entry["referenced_data_file"]]} for entry in entries
+        ], replaced
 
-    def commit(
-        self, operation: str, added: Iterable[Entry] = (), removed: Iterable[Key] = (), ref: str = "main"
+    def puffin_file(self, name: str, data: bytes, blobs: Iterable[Blob], **others: Any) -> list[Entry]:
+        """Write a Puffin file of these bytes; an entry for each of its deletion vectors."""
+        path = self.put(f"data/{name}", data)
+        return [
+            {
+                "content": POSITION_DELETES, "file_path": path, "file_format": "PUFFIN", "partition": {},
+                "record_count": cardinality, "file_size_in_bytes": len(data), "referenced_data_file": data_file,
+                "content_offset": offset, "content_size_in_bytes": size, **others,
+            }
+            for data_file, offset, size, cardinality in blobs
+        ]  # fmt: skip
+
+    def live(self, ref: str = "main") -> list[Entry]:
+        """The live files of a branch or tag."""
+        found = self.document["refs"].get(ref)
+        return (
+            []
+            if found is None
+            else [e for each in self.manifests_of(found["snapshot-id"]) for e in each.live]
+        )
+
+    # -- commits -----------------------------------------------------------------------------------------------
+
+    def manifests_of(self, snapshot_id: int | None) -> tuple[Manifest, ...]:
+        """The manifests of a snapshot; none of None."""
+        return () if snapshot_id is None else self.manifests[snapshot_id]
+
+    def commit_files(
+        self,
+        operation: str,
+        added: Iterable[Entry] = (),
+        removed: Iterable[Key] = (),
+        *,
+        ref: str = "main",
+        parent: int | None = None,
+        snapshot_id: int | None = None,
     ) -> int:
         """Add a snapshot that adds and removes files, and move the branch `ref` to it.
+
+        Args:
+            operation: of the summary.
+            added: entries of new files; `spec_id` where it is not the table's default one.
+            removed: keys of live files.
+            ref: a branch; made if it is not there.
+            parent: None: the branch's head, or for a new branch main's.
+            snapshot_id: None: any that is free.
 
         Raises:
             ValueError: a removed file is not live.
         """
-        refs, sequence_number = self.metadata["refs"], self.metadata["last-sequence-number"] + 1
-        parent = refs[ref]["snapshot-id"] if ref in refs else None
-        unique = self._uuid()
-        snapshot_id = (int.from_bytes(unique.bytes[:8]) ^ int.from_bytes(unique.bytes[8:])) & (1 << 63) - 1
-        before = self.manifests.get(parent or 0, ())
-        drafts, kept = plan_manifests(
-            before, [dict(e) for e in added], set(removed), snapshot_id, sequence_number
+        document = self.document
+        refs, sequence_number = document["refs"], document.get("last-sequence-number", 0) + 1
+        head = refs.get(ref) or refs.get("main")
+        parent = parent if parent is not None or head is None else head["snapshot-id"]
+        unique = self.new_uuid()
+        if snapshot_id is None:
+            high, low = int.from_bytes(unique.bytes[:8]), int.from_bytes(unique.bytes[8:])
+            snapshot_id = (high ^ low) & (1 << 63) - 1
+        manifests = self._next_manifests(
+            self.manifests_of(parent), [*added], {*removed}, snapshot_id, sequence_number, unique
         )
-        written = [self._manifest(d, i, unique, snapshot_id, sequence_number) for i, d in enumerate(drafts)]
-        manifests = sorted([*written, *kept], key=lambda m: int(m.row["content"]))
-        snapshot: dict[str, Any] = {"sequence-number": sequence_number, "snapshot-id": snapshot_id}
-        if parent is not None:
-            snapshot["parent-snapshot-id"] = parent
-        first_row_id = self.metadata.get("next-row-id")
+        first_row_id = document.get("next-row-id")
         if first_row_id is not None:
-            manifests, self.metadata["next-row-id"] = assign_row_ids(manifests, first_row_id)
-        listing = write_manifest_list(
-            [m.row for m in manifests],
-            format_version=self.metadata["format-version"],
+            manifests, document["next-row-id"] = assign_row_ids(manifests, first_row_id)
+        listing = manifest_list(
+            [each.row for each in manifests],
+            version=document["format-version"],
             snapshot_id=snapshot_id,
             parent_snapshot_id=parent,
             sequence_number=sequence_number,
             first_row_id=first_row_id,
-            sync=self._uuid().bytes,
+            sync=self.new_uuid().bytes,
         )
-        counts = {
-            "manifests-created": len(written),
-            "manifests-kept": len(kept),
-            "manifests-replaced": sum(m.row["added_files_count"] == 0 for m in written),
-        }
+        snapshot: Json = {"sequence-number": sequence_number, "snapshot-id": snapshot_id}
+        if parent is not None:
+            snapshot["parent-snapshot-id"] = parent
         snapshot |= {
             "timestamp-ms": self.time_ms,
-            "summary": {"operation": operation} | summarise(manifests, snapshot_id, counts),
-            "manifest-list": self._write(f"metadata/snap-{snapshot_id}-1-{unique}.avro", listing),
-            "schema-id": self.schema["schema-id"],
+            "summary": {"operation": operation, **self.summary(manifests, snapshot_id)},
+            "manifest-list": self.put(f"metadata/{self.list_name(snapshot_id, unique)}", listing),
+            "schema-id": document["current-schema-id"],
         }
         if first_row_id is not None:
-            added_rows = self.metadata["next-row-id"] - first_row_id
-            snapshot |= {"first-row-id": first_row_id, "added-rows": added_rows}
+            snapshot |= {"first-row-id": first_row_id, "added-rows": document["next-row-id"] - first_row_id}
         self.manifests[snapshot_id] = tuple(manifests)
-        self.metadata["snapshots"].append(snapshot)
-        self.metadata["last-sequence-number"] = sequence_number
+        document["snapshots"] = [*document["snapshots"], snapshot]
+        document["last-sequence-number"] = sequence_number
         self.set_ref(ref, snapshot_id, refs.get(ref, {"type": "branch"}))
         return snapshot_id
+
+    def _next_manifests(
+        self,
+        before: Iterable[Manifest],
+        added: Sequence[Entry],
+        removed: set[Key],
+        snapshot_id: int,
+        sequence_number: int,
+        unique: uuid.UUID,
+    ) -> list[Manifest]:
+        """The new files' manifests by content and spec, then the parent's, those that lose files written anew."""
+        default: int = self.document["default-spec-id"]
+        numbers = _numbers(snapshot_id, sequence_number)
+        groups: dict[tuple[int, int], list[Entry]] = {}
+        for new in added:
+            entry = numbers | {name: value for name, value in new.items() if value is not None}
+            key = int(new["content"] > DATA), int(new.get("spec_id", default))
+            groups.setdefault(key, []).append(entry | {"status": ADDED})
+        drafts: list[Manifest | Draft] = [
+            Draft(snapshot_id, *key, groups[key], added=True) for key in sorted(groups)
+        ]
+        missing = set(removed)
+        for each in before:
+            gone = {key_of(entry) for entry in each.live} & removed
+            missing -= gone
+            if gone:
+                removal = {"status": DELETED, "snapshot_id": snapshot_id}
+                entries = [e | (removal if key_of(e) in gone else {"status": EXISTING}) for e in each.live]
+                content, spec_id = each.row["content"], each.row["partition_spec_id"]
+                drafts.append(Draft(snapshot_id, content, spec_id, entries, added=False))
+            elif each.live:
+                drafts.append(each)
+        if missing:
+            raise ValueError(f"Cannot remove {sorted(path for path, _ in missing)}: not live.")
+        found: list[Manifest] = []
+        written = 0
+        for draft in drafts:
+            if isinstance(draft, Manifest):
+                found.append(draft)
+            else:
+                found.append(
+                    self._write(draft._replace(written=written, listed=len(found)), sequence_number, unique)
+                )
+                written += 1
+        if self.java_order:
+            found.sort(key=lambda each: (each.row["content"], each.row["added_snapshot_id"] != snapshot_id))
+        return found
+
+    def _write(self, draft: Draft, sequence_number: int, unique: uuid.UUID) -> Manifest:
+        """Write a manifest; in the file, numbers of added entries are left to inheritance."""
+        numbers = _numbers(draft.snapshot_id, sequence_number)
+        stored = []
+        for entry in draft.entries:
+            null = {name: None for name in self.inherited if entry[name] == numbers[name]}
+            one = entry | (null if entry["status"] == ADDED else {})
+            stored.append({name: value for name, value in one.items() if name != "spec_id"})
+        spec = self.spec_of(draft.spec_id)
+        data = manifest(
+            stored,
+            schema=self.schema,
+            spec=spec,
+            version=self.document["format-version"],
+            content=draft.content,
+            sync=self.new_uuid().bytes,
+        )
+        path = self.put(f"metadata/{self.manifest_name(draft, unique)}", data)
+        row = manifest_row(
+            path, data, draft.entries, content=draft.content, spec_id=draft.spec_id,
+            snapshot_id=draft.snapshot_id, sequence_number=sequence_number,
+        )  # fmt: skip
+        if self.partition_summaries:
+            row["partitions"] = [self._partition_summary(each, draft.entries) for each in spec["fields"]]
+        return Manifest(row, tuple(draft.entries))
+
+    def spec_of(self, spec_id: int) -> Json:
+        """The partition spec that manifests of this spec id are written with."""
+        return next(dict(each) for each in self.document["partition-specs"] if each["spec-id"] == spec_id)
+
+    def _partition_summary(self, partition: Mapping[str, Any], entries: Sequence[Entry]) -> Json:
+        """Spec: "Manifest Lists", `field_summary`."""
+        values = [entry["partition"][partition["name"]] for entry in entries]
+        source = next(e["type"] for e in self.schema["fields"] if e["id"] == partition["source-id"])
+        kind = "date" if partition["transform"] == "day" else source
+        return {
+            "contains_null": False,
+            "contains_nan": False,
+            "lower_bound": single_value(kind, min(values)),
+            "upper_bound": single_value(kind, max(values)),
+        }
+
+    def summary(self, manifests: Sequence[Manifest], snapshot_id: int) -> dict[str, str]:
+        """The metrics of a snapshot, as Java counts them."""
+        return summary_of(manifests, snapshot_id)
 
     def set_ref(self, name: str, snapshot_id: int, ref: Mapping[str, Any]) -> None:
         """Point a branch or tag at a snapshot; main is also the table's current snapshot.
@@ -275,88 +472,113 @@ class TableBuilder:
             snapshot_id: of a snapshot of the table.
             ref: `type` and retention settings, with the names of the metadata.
         """
-        self.metadata["refs"][name] = {**ref, "snapshot-id": snapshot_id}
+        self.document["refs"] = {**self.document["refs"], name: {**ref, "snapshot-id": snapshot_id}}
         if name == "main":
-            self.metadata["current-snapshot-id"] = snapshot_id
-            self.metadata["snapshot-log"].append({"timestamp-ms": self.time_ms, "snapshot-id": snapshot_id})
-        self._publish()
+            entry = {"timestamp-ms": self.time_ms, "snapshot-id": snapshot_id}
+            self.document["current-snapshot-id"] = snapshot_id
+            self.document["snapshot-log"] = [*self.document["snapshot-log"], entry]
 
-    def _publish(self) -> None:
-        """Write the next metadata file, and point the version hint at it."""
-        if self.version:
-            former = {
-                "timestamp-ms": self.metadata["last-updated-ms"],
-                "metadata-file": f"{self.location}/metadata/v{self.version}.metadata.json",
-            }
-            self.metadata["metadata-log"].append(former)
-        self.metadata["last-updated-ms"] = self.time_ms
+    def publish(self, name: str | None = None) -> str:
+        """Write the metadata of what was committed so far; the one before goes into its log.
+
+        Args:
+            name: of the file; None: the next `vN.metadata.json`.
+
+        Returns:
+            Its location.
+        """
+        if self.published is not None:
+            entry = {"timestamp-ms": self.document["last-updated-ms"], "metadata-file": self.published}
+            self.document["metadata-log"] = [*self.document["metadata-log"], entry]
+        times = [each["timestamp-ms"] for each in self.document["snapshots"]]
+        self.document["last-updated-ms"] = max([self.document["last-updated-ms"], self.time_ms, *times])
         self.version += 1
-        self._write(f"metadata/v{self.version}.metadata.json", strict_json.dumps(self.metadata))
-        with open(f"{self.location}/metadata/version-hint.text", "w", encoding="ascii") as hint:
-            hint.write(str(self.version))
+        data = json.dumps(self.document, separators=self.json_separators, ensure_ascii=False).encode()
+        self.published = self.put(f"metadata/{name or f'v{self.version}.metadata.json'}", data)
+        return self.published
 
-    def _uuid(self) -> uuid.UUID:
-        self._named += 1
-        return uuid.uuid5(self._namespace, str(self._named))
 
-    def _write(self, name: str, data: bytes) -> str:
-        """Create a file below the table with the time of the commit as modification time, and return its path."""
-        path = f"{self.location}/{name}"
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "xb") as file:
-            file.write(data)
-        os.utime(path, (self.time_ms / 1000, self.time_ms / 1000))
-        return path
+def _numbers(snapshot_id: int, sequence_number: int) -> dict[str, int]:
+    """What the entries of new files inherit."""
+    return {
+        "snapshot_id": snapshot_id,
+        "sequence_number": sequence_number,
+        "file_sequence_number": sequence_number,
+    }
 
-    def _data_entry(
-        self, file: tuple[bytes, Mapping[str, Any]], partition: Mapping[str, Any], suffix: str
-    ) -> Entry:
-        """Write a Parquet file, given with its statistics, into its partition's folder."""
-        data, statistics = file
-        folder = "".join(f"{name}={self._shown(name, value)}/" for name, value in partition.items())
-        path = self._write(f"data/{folder}00000-{self._uuid()}-00001{suffix}.parquet", data)
-        return {"file_path": path, "file_format": "PARQUET", "partition": dict(partition), **statistics}
 
-    def _shown(self, name: str, value: Any) -> str:
-        field = next(f for f in self.spec["fields"] if f["name"] == name)
-        return human(parse(field["transform"]), self.types[field["source-id"]], value)
+def assign_row_ids(manifests: Sequence[Manifest], next_row_id: int) -> tuple[list[Manifest], int]:
+    """Give each data manifest without `first_row_id` the next range, and its entries theirs.
 
-    def _manifest(
-        self, entries: Sequence[Entry], index: int, unique: uuid.UUID, snapshot_id: int, sequence_number: int
-    ) -> Manifest:
-        """Write a manifest; in the file, numbers of added entries are left to inheritance."""
-        content = DELETES if entries[0]["content"] else DATA
-        inherited = dict.fromkeys(("sequence_number", "file_sequence_number", "first_row_id"))
-        data = write_manifest(
-            [entry | inherited if entry["status"] == ADDED else entry for entry in entries],
-            schema=self.schema,
-            partition_spec=self.spec,
-            format_version=self.metadata["format-version"],
-            content=content,
-            sync=self._uuid().bytes,
-        )
-        live = [e["sequence_number"] for e in entries if e["status"] != DELETED]
-        row: dict[str, Any] = {
-            "manifest_path": self._write(f"metadata/{unique}-m{index}.avro", data),
-            "manifest_length": len(data),
-            "partition_spec_id": self.spec["spec-id"],
-            "content": content,
-            "sequence_number": sequence_number,
-            "min_sequence_number": min(live, default=sequence_number),
-            "added_snapshot_id": snapshot_id,
-            "partitions": [self._partition_summary(field, entries) for field in self.spec["fields"]],
+    Returns:
+        The manifests in the same order, and the table's new `next-row-id`.
+
+    Spec: "First Row ID Assignment", "First Row ID Inheritance".
+    """
+    result = []
+    for each in manifests:
+        row = each.row
+        if row["content"] == DELETES or row.get("first_row_id") is not None:
+            result.append(each)
+            continue
+        entries, free = [], next_row_id
+        for entry in each.entries:
+            if entry["status"] != DELETED and entry.get("first_row_id") is None:
+                entries.append(entry | {"first_row_id": free})
+                free += entry["record_count"]
+            else:
+                entries.append(entry)
+        result.append(Manifest({**row, "first_row_id": next_row_id}, tuple(entries)))
+        # As Java counts: rows of existing files too, though theirs are known.
+        next_row_id += row["added_rows_count"] + row["existing_rows_count"]
+    return result, next_row_id
+
+
+def summary_of(manifests: Sequence[Manifest], snapshot_id: int) -> dict[str, str]:
+    """The metrics of a snapshot's summary; those that are 0 are left out except totals.
+
+    Args:
+        manifests: all of the snapshot.
+        snapshot_id: of the snapshot.
+
+    Spec: Appendix F, "Metrics".
+    """
+    entries = [
+        e for m in manifests for e in m.entries if e["snapshot_id"] == snapshot_id or e["status"] != DELETED
+    ]
+    added = [e for e in entries if e["status"] == ADDED and e["snapshot_id"] == snapshot_id]
+    gone = [e for e in entries if e["status"] == DELETED]
+    live = [e for e in entries if e["status"] != DELETED]
+    metrics: dict[str, int] = {}
+    for prefix, other, some in (
+        ("added", "added", added), ("deleted", "removed", gone), ("total", "total", live)
+    ):  # fmt: skip
+        deletes = [e for e in some if e["content"]]
+        positions = [e["record_count"] for e in deletes if e["content"] == POSITION_DELETES]
+        equalities = [e["record_count"] for e in deletes if e["content"] == EQUALITY_DELETES]
+        metrics |= {
+            f"{prefix}-data-files": len(some) - len(deletes),
+            f"{other}-delete-files": len(deletes),
+            f"{prefix}-records": sum(e["record_count"] for e in some if not e["content"]),
+            # Of a deletion vector its blob, not the whole Puffin file.
+            f"{other}-files-size": sum(
+                e.get("content_size_in_bytes") or e["file_size_in_bytes"] for e in some
+            ),
+            f"{other}-position-deletes": sum(positions),
+            f"{other}-equality-deletes": sum(equalities),
         }
-        for status, name in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
-            chosen = [e["record_count"] for e in entries if e["status"] == status]
-            row |= {f"{name}_files_count": len(chosen), f"{name}_rows_count": sum(chosen)}
-        return Manifest(row, tuple(entries))
-
-    def _partition_summary(self, field: Mapping[str, Any], entries: Sequence[Entry]) -> dict[str, Any]:
-        values = [entry["partition"][field["name"]] for entry in entries]
-        type_ = result_type(parse(field["transform"]), self.types[field["source-id"]])
-        return {
-            "contains_null": False,
-            "contains_nan": False,
-            "lower_bound": to_bytes(type_, min(values)),
-            "upper_bound": to_bytes(type_, max(values)),
-        }
+        if prefix != "total":
+            vectors = sum(map(is_vector, deletes))
+            metrics |= {
+                f"{other}-dvs": vectors,
+                f"{other}-position-delete-files": len(positions) - vectors,
+                f"{other}-equality-delete-files": len(equalities),
+            }
+    written = [each for each in manifests if each.row["added_snapshot_id"] == snapshot_id]
+    metrics |= {
+        "manifests-created": len(written),
+        "manifests-kept": len(manifests) - len(written),
+        "manifests-replaced": sum(each.row["added_files_count"] == 0 for each in written),
+        "changed-partition-count": len({tuple(e["partition"].values()) for e in added + gone}),
+    }
+    return {name: str(n) for name, n in metrics.items() if n or name.startswith(("total-", "manifests-"))}
