@@ -121,7 +121,7 @@ class _History:
     def __init__(self, location: str, *, now_ms: int, steps: int, seed: str, **values: Any) -> None:
         self.folder = _Folder()
         self.table = IcebergWriter(
-            folder=self.folder,
+            storage=self.folder,
             location=location,
             properties={"owner": "demo", "write.delete.mode": "merge-on-read"},
             seed=f"{seed} {now_ms}",
@@ -155,7 +155,8 @@ class _History:
 
     def set_ref(self, name: str, snapshot_id: int, **ref: Any) -> None:
         self.tick()
-        self.table.set_ref(name, snapshot_id, {key.replace("_", "-"): value for key, value in ref.items()})
+        retention = {key.replace("_", "-"): value for key, value in ref.items()}
+        self.table.set_ref(name, {**retention, "snapshot-id": snapshot_id})
         self.publish()
 
     def ids(self, n: int) -> range:

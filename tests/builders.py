@@ -6,16 +6,13 @@ In memory: `a_table(a_snapshot(1, age_ms=9 * DAY_MS), a_snapshot(2), tag=a_tag(1
 
 from __future__ import annotations
 
-import hashlib
-import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.storage import Storage
+from iceberg_cli.testing.iceberg_writer import Draft, IcebergWriter, Manifest
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -29,7 +26,6 @@ SCHEMA: dict[str, Any] = {
     "fields": [{"id": 1, "name": "n", "required": False, "type": "long"}],
 }
 SPEC: dict[str, Any] = {"spec-id": 0, "fields": []}
-EXISTING, ADDED, DELETED = 0, 1, 2
 
 Document = dict[str, Any]
 
@@ -184,35 +180,43 @@ def _changed(document: Document, changes: Mapping[str, Any]) -> Document:
 # -- tables made of bytes --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenManifest:
-    """A row of a manifest list and the files in the manifest: path -> status."""
-
-    row: Mapping[str, Any]
-    files: Mapping[str, int]
-
-
 @dataclass(kw_only=True)
-class TableWriter:
-    """Writes a table's files into a storage, commit by commit, as another engine would.
+class TableWriter(IcebergWriter):
+    """Writes a table's files into a storage, commit by commit, as another engine would: data files of one row.
 
-    The same calls write the same bytes under the same names. `commit` only collects; `publish` writes a metadata file
-    and returns its location, and whoever owns the pointer moves it there.
+    It is a careless engine: whoever writes a manifest anew gives all its entries the numbers of the commit.
     """
 
-    storage: Storage
     location: str = LOCATION
-    format_version: int = 2
-    properties: Mapping[str, str] = field(default_factory=dict)
-    document: Document = field(default_factory=dict)
-    manifests: dict[int, tuple[WrittenManifest, ...]] = field(default_factory=dict)
-    published: str | None = None
-    version: int = 0
+    schema: Document = field(default_factory=lambda: SCHEMA)
 
-    def __post_init__(self) -> None:
-        if not self.document:
-            self.document = a_table_document(format_version=self.format_version, properties=self.properties)
-            self.document |= {"location": self.location, "last-updated-ms": 0}
+    partition_summaries = False
+    java_order = False
+    json_separators = (", ", ": ")
+
+    def first_document(self) -> Document:
+        document = a_table_document(format_version=self.format_version, properties=self.properties)
+        return document | {"location": self.location, "last-updated-ms": 0}
+
+    def manifest_name(self, draft: Draft) -> str:
+        return f"{self.snapshot_id}-m{draft.listed}.avro"
+
+    def list_name(self, snapshot_id: int) -> str:
+        return f"snap-{snapshot_id}.avro"
+
+    def write_manifest(self, draft: Draft, sequence_number: int) -> Manifest:
+        numbers = {"sequence_number": sequence_number, "file_sequence_number": sequence_number}
+        entries = [entry | numbers | {"snapshot_id": self.snapshot_id} for entry in draft.entries]
+        manifest = super().write_manifest(draft._replace(entries=entries), sequence_number)
+        manifest.row["min_sequence_number"] = 1
+        return manifest
+
+    def set_ref(self, name: str, ref: Mapping[str, Any]) -> None:
+        super().set_ref(name, {"snapshot-id": ref["snapshot-id"], **ref})
+
+    def summary(self, manifests: Sequence[Manifest]) -> dict[str, str]:
+        live = sum(len(manifest.live) for manifest in manifests)
+        return {"total-data-files": str(live), "total-delete-files": "0"}
 
     def commit(
         self,
@@ -238,160 +242,41 @@ class TableWriter:
             parent: None: the branch's head, or for a new branch main's.
             statistics: write a statistics file for the snapshot too.
         """
-        refs = self.document["refs"]
-        head = refs.get(ref) or refs.get("main")
-        parent = parent if parent is not None else head["snapshot-id"] if head else None
-        sequence_number = self.document["last-sequence-number"] + 1
-        manifests = self._manifests(snapshot_id, sequence_number, parent, [*add], [*again], [*remove])
-        self.manifests[snapshot_id] = manifests
-        statuses = [status for manifest in manifests for status in manifest.files.values()]
-        live = len(statuses) - statuses.count(DELETED)
-        snapshot = a_snapshot(
-            snapshot_id,
-            age_ms=age_ms,
+        self.time_ms = NOW_MS - age_ms
+        for name in add:
+            self.put(f"data/{name}.parquet", f"the rows of {name}".encode())
+        added = [a_data_file(self.data_path(name)) for name in [*add, *again]]
+        removed = [(self.data_path(name), None) for name in remove]
+        self.commit_files(
+            "overwrite" if removed else "append",
+            added,
+            removed,
+            ref=ref,
             parent=parent,
-            operation="overwrite" if remove else "append",
-            summary={"total-data-files": str(live), "total-delete-files": "0"},
-            sequence_number=sequence_number,
-            manifest_list=self._list(snapshot_id, sequence_number, parent, manifests),
+            snapshot_id=snapshot_id,
         )
-        if self.format_version == 3:
-            snapshot |= {"first-row-id": 0, "added-rows": 0}
-        self.document["snapshots"] = [*self.document["snapshots"], snapshot]
-        self.document["last-sequence-number"] = sequence_number
-        self.set_ref(
-            ref, a_branch(snapshot_id) if ref not in refs else {**refs[ref], "snapshot-id": snapshot_id}
-        )
+        self.document["snapshots"][-1] = {
+            **dict.fromkeys(("sequence-number", "snapshot-id", "parent-snapshot-id")),
+            **self.document["snapshots"][-1],
+        }
         if statistics:
             self._statistics(snapshot_id)
         return snapshot_id
 
-    def set_ref(self, name: str, ref: Document) -> None:
-        """Point a branch or tag."""
-        self.document["refs"] = {**self.document["refs"], name: ref}
-        snapshot = next(s for s in self.document["snapshots"] if s["snapshot-id"] == ref["snapshot-id"])
-        if name == "main":
-            self.document["current-snapshot-id"] = ref["snapshot-id"]
-            entry = {"timestamp-ms": snapshot["timestamp-ms"], "snapshot-id": ref["snapshot-id"]}
-            self.document["snapshot-log"] = [*self.document["snapshot-log"], entry]
-        self.document["last-updated-ms"] = max(self.document["last-updated-ms"], snapshot["timestamp-ms"])
-
     def publish(self, name: str | None = None) -> str:
-        """Write the metadata file of what was committed so far; the one before goes into its log.
-
-        Args:
-            name: of the file; None: a catalog's kind of name.
-
-        Returns:
-            Its location.
-        """
-        if self.published is not None:
-            entry = {"timestamp-ms": self.document["last-updated-ms"], "metadata-file": self.published}
-            self.document["metadata-log"] = [*self.document["metadata-log"], entry]
-        name = name or f"{self.version:05d}-{_uuid(self.location, str(self.version))}.metadata.json"
-        self.published = self._put(f"metadata/{name}", json.dumps(self.document).encode())
-        self.version += 1
-        return self.published
+        """As `IcebergWriter.publish`; without a name, one as catalogs give."""
+        unique = uuid.uuid5(uuid.NAMESPACE_URL, f"{self.location}/{self.version}")
+        return super().publish(name or f"{self.version:05d}-{unique}.metadata.json")
 
     def data_path(self, name: str) -> str:
         """Where the data file of this name is."""
         return f"{self.location}/data/{name}.parquet"
 
-    def _put(self, name: str, data: bytes) -> str:
-        path = f"{self.location}/{name}"
-        self.storage.put_if_absent(path, data)
-        return path
-
-    def _manifests(
-        self,
-        snapshot_id: int,
-        sequence_number: int,
-        parent: int | None,
-        add: list[str],
-        again: list[str],
-        remove: list[str],
-    ) -> tuple[WrittenManifest, ...]:
-        gone = {self.data_path(name) for name in remove}
-        kept: list[WrittenManifest] = []
-        for manifest in self.manifests.get(parent or 0, ()):
-            live = {path for path, status in manifest.files.items() if status != DELETED}
-            if live & gone:
-                files = {path: DELETED if path in gone else EXISTING for path in sorted(live)}
-                kept.append(self._manifest(snapshot_id, sequence_number, f"m{len(kept) + 1}", files))
-            elif live:
-                kept.append(manifest)
-        for name in add:
-            self._put(f"data/{name}.parquet", f"the rows of {name}".encode())
-        added = {self.data_path(name): ADDED for name in [*add, *again]}
-        return (*([self._manifest(snapshot_id, sequence_number, "m0", added)] if added else []), *kept)
-
-    def _manifest(
-        self, snapshot_id: int, sequence_number: int, name: str, files: Mapping[str, int]
-    ) -> WrittenManifest:
-        entries: list[Document] = [
-            {
-                "status": status,
-                "snapshot_id": snapshot_id,
-                "sequence_number": sequence_number if status != ADDED else None,
-                "file_sequence_number": sequence_number if status != ADDED else None,
-                "content": 0,
-                "file_path": path,
-                "file_format": "PARQUET",
-                "partition": {},
-                "record_count": 1,
-                "file_size_in_bytes": 100,
-            }
-            for path, status in files.items()
-        ]
-        path = f"metadata/{snapshot_id}-{name}.avro"
-        data = write_manifest(
-            entries,
-            schema=SCHEMA,
-            partition_spec=SPEC,
-            format_version=self.format_version,
-            content=0,
-            sync=_sync(path),
-        )
-        row: dict[str, Any] = {
-            "manifest_path": self._put(path, data),
-            "manifest_length": len(data),
-            "partition_spec_id": 0,
-            "content": 0,
-            "sequence_number": sequence_number,
-            "min_sequence_number": 1,
-            "added_snapshot_id": snapshot_id,
-        }
-        for status, kind in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
-            count = list(files.values()).count(status)
-            row |= {f"{kind}_files_count": count, f"{kind}_rows_count": count}
-        if self.format_version == 3:
-            row["first_row_id"] = 0
-        return WrittenManifest(row=row, files=files)
-
-    def _list(
-        self,
-        snapshot_id: int,
-        sequence_number: int,
-        parent: int | None,
-        manifests: tuple[WrittenManifest, ...],
-    ) -> str:
-        path = f"metadata/snap-{snapshot_id}.avro"
-        data = write_manifest_list(
-            [manifest.row for manifest in manifests],
-            format_version=self.format_version,
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=parent,
-            sequence_number=sequence_number,
-            first_row_id=0 if self.format_version == 3 else None,
-            sync=_sync(path),
-        )
-        return self._put(path, data)
-
     def _statistics(self, snapshot_id: int) -> None:
         data = b"PFA1 statistics"
         entry = {
             "snapshot-id": snapshot_id,
-            "statistics-path": self._put(f"metadata/{snapshot_id}.stats", data),
+            "statistics-path": self.put(f"metadata/{snapshot_id}.stats", data),
             "file-size-in-bytes": len(data),
             "file-footer-size-in-bytes": 1,
             "blob-metadata": [],
@@ -399,9 +284,9 @@ class TableWriter:
         self.document["statistics"] = [*self.document.get("statistics", []), entry]
 
 
-def _sync(path: str) -> bytes:
-    return hashlib.sha256(path.encode()).digest()[:16]
-
-
-def _uuid(*parts: str) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(parts)))
+def a_data_file(path: str) -> Document:
+    """The entry of a data file of one row."""
+    return {
+        "content": 0, "file_path": path, "file_format": "PARQUET", "partition": {}, "record_count": 1,
+        "file_size_in_bytes": 100,
+    }  # fmt: skip

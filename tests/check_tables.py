@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
-from tests.builders import ADDED, DELETED, EXISTING, NOW_MS, a_table_document
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from tests.builders import NOW_MS, a_table_document
 from tests.delete_tables import position_deletes, puffin
 
 SNAPSHOT_ID, SEQUENCE_NUMBER = 2, 2

@@ -10,7 +10,8 @@ from typing import Any
 
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.storage import open_storage
-from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, SCHEMA, SPEC, a_snapshot, a_table_document
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from tests.builders import DAY_MS, SCHEMA, SPEC, a_snapshot, a_table_document
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing
 from tests.cli.running import Ran, iceberg_cli
 

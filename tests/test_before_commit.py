@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import ADDED
+from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.lakes import listing
 from tests.cli.running import Ran, iceberg_cli
 from tests.delete_tables import puffin

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.storage import open_storage
-from tests.builders import ADDED, DAY_MS, DELETED, EXISTING, a_snapshot
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from tests.builders import DAY_MS, a_snapshot
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing
 from tests.cli.running import iceberg_cli
 from tests.hazard_tables import Entry, Hazard, a_dv, entry, expire, removed

@@ -41,7 +41,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     rules_of,
 )
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
-from tests.builders import ADDED, DELETED, EXISTING
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.crash.budget import deep_unless
 from tests.fixtures.test_inspect_fixtures import ALL
 from tests.manifest_tables import Manifests, Opened, avro, by_id, entry, live_entries, of_fixture

@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.storage import FileInfo, Storage
-from tests.builders import ADDED, DELETED, EXISTING
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli
 from tests.crash.budget import deep_unless

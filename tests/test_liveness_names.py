@@ -10,7 +10,7 @@ from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, SnapshotFiles
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from tests.builders import ADDED, EXISTING
+from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import listing
 from tests.crash.simulation import Script, SimStorage, World
 from tests.hazard_tables import Hazard, entry, removed

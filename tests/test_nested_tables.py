@@ -21,7 +21,7 @@ from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage
-from tests.builders import ADDED, EXISTING
+from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import AS_OF_MS, listing
 from tests.cli.running import dry
 from tests.delta_builders import NOW_MS, a_log, a_remove, an_add

@@ -24,7 +24,8 @@ from iceberg_cli.iceberg.verbs.upgrade_v3 import plan as upgrading
 from iceberg_cli.iceberg.verbs.upgrade_v3 import preflight
 from iceberg_cli.plan.preflight import SECTIONS
 from iceberg_cli.storage import open_storage
-from tests.builders import ADDED, a_branch, a_tag
+from iceberg_cli.testing.iceberg_files import ADDED
+from tests.builders import a_branch, a_tag
 from tests.check_tables import SNAPSHOT_ID, Sound
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli

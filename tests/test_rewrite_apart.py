@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite
 from iceberg_cli.plan.plan import StagedFile
 from iceberg_cli.storage.local import LocalStorage
-from tests.builders import ADDED, DELETED, EXISTING
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.exchanging import HereExchanging
 from tests.manifest_tables import Manifests, Opened, avro, entry, live_entries
 from tests.test_iceberg_rewrite_manifests import BY_ONE, KIB, SCHEMA, VERB, policy, spec

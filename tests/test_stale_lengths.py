@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from iceberg_cli.iceberg.avro.container import read_container, write_container
-from tests.builders import ADDED
+from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.lakes import listing
 from tests.cli.running import Ran, iceberg_cli
 from tests.hazard_tables import Hazard, entry

@@ -18,7 +18,8 @@ from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.storage import open_storage
-from tests.builders import ADDED, DAY_MS, EXISTING
+from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
+from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import Ran, iceberg_cli
 from tests.delta_builders import a_log, a_remove, an_add

@@ -433,9 +433,12 @@ def vector_blob(positions: Iterable[int]) -> bytes:
 
 
 def puffin(
-    vectors: Mapping[str, Iterable[int]], properties: Mapping[str, str] | None = None
+    vectors: Mapping[str, Iterable[int]],
+    properties: Mapping[str, str] | None = None,
+    *,
+    separators: tuple[str, str] = (",", ":"),
 ) -> tuple[bytes, list[Blob]]:
-    """A Puffin file of deletion vectors by data file, and where each of them is."""
+    """A Puffin file of deletion vectors by data file, and where each of them is; `separators` are those of its JSON."""
     parts, blobs, found = [b"PFA1"], [], []
     at = 4
     for path, positions in vectors.items():
@@ -451,6 +454,7 @@ def puffin(
         found.append((path, at, len(blob), len(members)))
         parts.append(blob)
         at += len(blob)
-    footer = _json({"blobs": blobs, **({"properties": dict(properties)} if properties else {})}).encode()
+    document: Json = {"blobs": blobs} | ({"properties": dict(properties)} if properties else {})
+    footer = json.dumps(document, separators=separators, ensure_ascii=False).encode()
     parts += [b"PFA1", footer, struct.pack("<i", len(footer)), bytes(4), b"PFA1"]
     return b"".join(parts), found

@@ -53,8 +53,8 @@ _ARROW_TYPES = {
 _DAY_0 = dt.date(1970, 1, 1)
 
 
-class Folder(Protocol):
-    """Where the files of a table go."""
+class Files(Protocol):
+    """Where the files of a table go; a storage is one."""
 
     def put_if_absent(self, path: str, data: bytes, /) -> None:
         """Create a file."""
@@ -76,7 +76,6 @@ class Manifest(NamedTuple):
 class Draft(NamedTuple):
     """A manifest that is still to be written."""
 
-    snapshot_id: int
     content: int
     spec_id: int
     entries: list[Entry]
@@ -146,7 +145,7 @@ class IcebergWriter:
     another way it overrides: names, the summary, what is left to inheritance.
     """
 
-    folder: Folder
+    storage: Files
     location: str
     format_version: int = 2
     schema: Json = field(default_factory=dict)
@@ -171,6 +170,8 @@ class IcebergWriter:
     def __post_init__(self) -> None:
         self._namespace = uuid.uuid5(uuid.NAMESPACE_URL, self.seed)
         self._named = 0
+        self.unique = self._namespace  # of the newest commit
+        self.snapshot_id = 0  # likewise
         if not self.document:
             self.document = self.first_document()
 
@@ -207,18 +208,18 @@ class IcebergWriter:
         self._named += 1
         return uuid.uuid5(self._namespace, str(self._named))
 
-    def manifest_name(self, draft: Draft, unique: uuid.UUID) -> str:
-        """The name of a manifest; `unique` is of the commit."""
-        return f"{unique}-m{draft.written}.avro"
+    def manifest_name(self, draft: Draft) -> str:
+        """The name of a manifest."""
+        return f"{self.unique}-m{draft.written}.avro"
 
-    def list_name(self, snapshot_id: int, unique: uuid.UUID) -> str:
+    def list_name(self, snapshot_id: int) -> str:
         """The name of a manifest list."""
-        return f"snap-{snapshot_id}-1-{unique}.avro"
+        return f"snap-{snapshot_id}-1-{self.unique}.avro"
 
     def put(self, name: str, data: bytes) -> str:
         """Write a file below the table, and return its path."""
         path = f"{self.location}/{name}"
-        self.folder.put_if_absent(path, data)
+        self.storage.put_if_absent(path, data)
         return path
 
     # -- files -------------------------------------------------------------------------------------------------
@@ -335,13 +336,12 @@ class IcebergWriter:
         refs, sequence_number = document["refs"], document.get("last-sequence-number", 0) + 1
         head = refs.get(ref) or refs.get("main")
         parent = parent if parent is not None or head is None else head["snapshot-id"]
-        unique = self.new_uuid()
+        self.unique = self.new_uuid()
         if snapshot_id is None:
-            high, low = int.from_bytes(unique.bytes[:8]), int.from_bytes(unique.bytes[8:])
+            high, low = int.from_bytes(self.unique.bytes[:8]), int.from_bytes(self.unique.bytes[8:])
             snapshot_id = (high ^ low) & (1 << 63) - 1
-        manifests = self._next_manifests(
-            self.manifests_of(parent), [*added], {*removed}, snapshot_id, sequence_number, unique
-        )
+        self.snapshot_id = snapshot_id
+        manifests = self._next_manifests(self.manifests_of(parent), [*added], {*removed}, sequence_number)
         first_row_id = document.get("next-row-id")
         if first_row_id is not None:
             manifests, document["next-row-id"] = assign_row_ids(manifests, first_row_id)
@@ -359,8 +359,8 @@ class IcebergWriter:
             snapshot["parent-snapshot-id"] = parent
         snapshot |= {
             "timestamp-ms": self.time_ms,
-            "summary": {"operation": operation, **self.summary(manifests, snapshot_id)},
-            "manifest-list": self.put(f"metadata/{self.list_name(snapshot_id, unique)}", listing),
+            "summary": {"operation": operation, **self.summary(manifests)},
+            "manifest-list": self.put(f"metadata/{self.list_name(snapshot_id)}", listing),
             "schema-id": document["current-schema-id"],
         }
         if first_row_id is not None:
@@ -368,7 +368,7 @@ class IcebergWriter:
         self.manifests[snapshot_id] = tuple(manifests)
         document["snapshots"] = [*document["snapshots"], snapshot]
         document["last-sequence-number"] = sequence_number
-        self.set_ref(ref, snapshot_id, refs.get(ref, {"type": "branch"}))
+        self.set_ref(ref, {**refs.get(ref, {"type": "branch"}), "snapshot-id": snapshot_id})
         return snapshot_id
 
     def _next_manifests(
@@ -376,11 +376,10 @@ class IcebergWriter:
         before: Iterable[Manifest],
         added: Sequence[Entry],
         removed: set[Key],
-        snapshot_id: int,
         sequence_number: int,
-        unique: uuid.UUID,
     ) -> list[Manifest]:
         """The new files' manifests by content and spec, then the parent's, those that lose files written anew."""
+        snapshot_id = self.snapshot_id
         default: int = self.document["default-spec-id"]
         numbers = _numbers(snapshot_id, sequence_number)
         groups: dict[tuple[int, int], list[Entry]] = {}
@@ -388,9 +387,7 @@ class IcebergWriter:
             entry = numbers | {name: value for name, value in new.items() if value is not None}
             key = int(new["content"] > DATA), int(new.get("spec_id", default))
             groups.setdefault(key, []).append(entry | {"status": ADDED})
-        drafts: list[Manifest | Draft] = [
-            Draft(snapshot_id, *key, groups[key], added=True) for key in sorted(groups)
-        ]
+        drafts: list[Manifest | Draft] = [Draft(*key, groups[key], added=True) for key in sorted(groups)]
         missing = set(removed)
         for each in before:
             gone = {key_of(entry) for entry in each.live} & removed
@@ -399,7 +396,7 @@ class IcebergWriter:
                 removal = {"status": DELETED, "snapshot_id": snapshot_id}
                 entries = [e | (removal if key_of(e) in gone else {"status": EXISTING}) for e in each.live]
                 content, spec_id = each.row["content"], each.row["partition_spec_id"]
-                drafts.append(Draft(snapshot_id, content, spec_id, entries, added=False))
+                drafts.append(Draft(content, spec_id, entries, added=False))
             elif each.live:
                 drafts.append(each)
         if missing:
@@ -411,16 +408,16 @@ class IcebergWriter:
                 found.append(draft)
             else:
                 found.append(
-                    self._write(draft._replace(written=written, listed=len(found)), sequence_number, unique)
+                    self.write_manifest(draft._replace(written=written, listed=len(found)), sequence_number)
                 )
                 written += 1
         if self.java_order:
             found.sort(key=lambda each: (each.row["content"], each.row["added_snapshot_id"] != snapshot_id))
         return found
 
-    def _write(self, draft: Draft, sequence_number: int, unique: uuid.UUID) -> Manifest:
+    def write_manifest(self, draft: Draft, sequence_number: int) -> Manifest:
         """Write a manifest; in the file, numbers of added entries are left to inheritance."""
-        numbers = _numbers(draft.snapshot_id, sequence_number)
+        numbers = _numbers(self.snapshot_id, sequence_number)
         stored = []
         for entry in draft.entries:
             null = {name: None for name in self.inherited if entry[name] == numbers[name]}
@@ -435,10 +432,10 @@ class IcebergWriter:
             content=draft.content,
             sync=self.new_uuid().bytes,
         )
-        path = self.put(f"metadata/{self.manifest_name(draft, unique)}", data)
+        path = self.put(f"metadata/{self.manifest_name(draft)}", data)
         row = manifest_row(
             path, data, draft.entries, content=draft.content, spec_id=draft.spec_id,
-            snapshot_id=draft.snapshot_id, sequence_number=sequence_number,
+            snapshot_id=self.snapshot_id, sequence_number=sequence_number,
         )  # fmt: skip
         if self.partition_summaries:
             row["partitions"] = [self._partition_summary(each, draft.entries) for each in spec["fields"]]
@@ -460,22 +457,21 @@ class IcebergWriter:
             "upper_bound": single_value(kind, max(values)),
         }
 
-    def summary(self, manifests: Sequence[Manifest], snapshot_id: int) -> dict[str, str]:
-        """The metrics of a snapshot, as Java counts them."""
-        return summary_of(manifests, snapshot_id)
+    def summary(self, manifests: Sequence[Manifest]) -> dict[str, str]:
+        """The metrics of the newest snapshot, which has these manifests, as Java counts them."""
+        return summary_of(manifests, self.snapshot_id)
 
-    def set_ref(self, name: str, snapshot_id: int, ref: Mapping[str, Any]) -> None:
+    def set_ref(self, name: str, ref: Mapping[str, Any]) -> None:
         """Point a branch or tag at a snapshot; main is also the table's current snapshot.
 
         Args:
             name: of the ref.
-            snapshot_id: of a snapshot of the table.
-            ref: `type` and retention settings, with the names of the metadata.
+            ref: its snapshot, type and retention settings, with the names of the metadata.
         """
-        self.document["refs"] = {**self.document["refs"], name: {**ref, "snapshot-id": snapshot_id}}
+        self.document["refs"] = {**self.document["refs"], name: dict(ref)}
         if name == "main":
-            entry = {"timestamp-ms": self.time_ms, "snapshot-id": snapshot_id}
-            self.document["current-snapshot-id"] = snapshot_id
+            entry = {"timestamp-ms": self.time_ms, "snapshot-id": ref["snapshot-id"]}
+            self.document["current-snapshot-id"] = ref["snapshot-id"]
             self.document["snapshot-log"] = [*self.document["snapshot-log"], entry]
 
     def publish(self, name: str | None = None) -> str:

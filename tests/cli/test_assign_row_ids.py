@@ -9,7 +9,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from tests.builders import ADDED, DELETED, a_branch, a_tag
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED
+from tests.builders import a_branch, a_tag
 from tests.cli.lakes import FolderTable, listing
 from tests.cli.running import Ran, iceberg_cli
 from tests.hazard_tables import Hazard, a_dv, entry

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, StorageFull, unavailable
-from tests.builders import ADDED
+from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import a_log, an_add

@@ -13,7 +13,7 @@ import pytest
 
 from iceberg_cli.demo import create_demo
 from iceberg_cli.storage import open_storage
-from tests.builders import DELETED
+from iceberg_cli.testing.iceberg_files import DELETED
 from tests.cli.forking import Program, program
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from iceberg_cli.cli.render import plan as render_plan
 from iceberg_cli.plan.plan import Base, Option, Plan, Step, Verdict
-from tests.builders import ADDED
+from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots
 from tests.cli.running import Ran, iceberg_cli
 from tests.hazard_tables import Hazard, entry

@@ -16,7 +16,8 @@ import fastavro
 import pytest
 
 from iceberg_cli.storage import open_storage
-from tests.builders import ADDED, a_branch
+from iceberg_cli.testing.iceberg_files import ADDED
+from tests.builders import a_branch
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
 from tests.cli.test_assign_row_ids import Table as NoRowIds

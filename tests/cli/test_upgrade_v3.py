@@ -10,7 +10,8 @@ import fastavro
 import pytest
 
 from iceberg_cli.storage.local import LocalStorage
-from tests.builders import ADDED, DAY_MS, a_branch, a_tag
+from iceberg_cli.testing.iceberg_files import ADDED
+from tests.builders import DAY_MS, a_branch, a_tag
 from tests.cli.lakes import FolderTable, four_snapshots, listing
 from tests.cli.running import Ran, iceberg_cli
 from tests.delete_tables import DeleteTable

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 
 from iceberg_cli.storage import Storage
-from tests.builders import DELETED
+from iceberg_cli.testing.iceberg_files import DELETED
 
 
 def records(data: bytes) -> list[dict[str, Any]]:

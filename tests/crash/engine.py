@@ -21,7 +21,8 @@ from pyroaring import BitMap64
 
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.storage import Storage
-from tests.builders import ADDED, DELETED, EXISTING, LOCATION, NOW_MS, SCHEMA, SPEC, a_table_document
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from tests.builders import LOCATION, NOW_MS, SCHEMA, SPEC, a_table_document
 from tests.crash.checking import records
 from tests.crash.simulation import Script, SimStorage, World
 

@@ -17,7 +17,8 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.plan.report import Report
-from tests.builders import DELETED, LOCATION, NOW_MS, a_branch
+from iceberg_cli.testing.iceberg_files import DELETED
+from tests.builders import LOCATION, NOW_MS, a_branch
 from tests.crash.budget import few_or_many, some
 from tests.crash.simulation import Process, Script, SimStorage, World, crash
 from tests.hazard_tables import Hazard, obstruct_an_upgrade
