@@ -11,6 +11,7 @@ import json
 import random
 import struct
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -405,16 +406,14 @@ def test_a_manifest_far_above_the_target_is_split() -> None:
     assert counts["added_manifests_count"] > 1
 
 
-def test_small_batches_and_few_manifests_at_a_time_give_the_same_entries() -> None:
+def test_small_batches_give_the_same_entries() -> None:
     table = a_lot(3, files=2_000, manifests=20).table(next_row_id=1 << 40)
     before = live_entries(table)
     made = table.prepare(VERB, policy(target_size=20 * KIB))
     (step,), (rewrite,) = made.plan.steps, made.build.rewrites
     paths = {number: f"/lake/new{number}.avro" for number in range(len(step.tasks))}
     assert len(paths) > 4
-    staged = ManifestBuild(
-        table=table.table, rewrite=rewrite, paths=paths, held_bytes=40 * KIB, batch_bytes=30_000
-    ).run()
+    staged = ManifestBuild(table=table.table, rewrite=rewrite, paths=paths, batch_bytes=30_000).run()
     rows = [staged[task].row for task in step.tasks]
     bounds = [(row["partitions"][0]["lower_bound"], row["partitions"][0]["upper_bound"]) for row in rows]
     numbers = [tuple(struct.unpack("<i", bound)[0] for bound in pair) for pair in bounds]
@@ -803,15 +802,26 @@ def first_added(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("change", "match"), [(other_path, "other entries"), (first_added, "399 existing entries")]
+    ("change", "right_reads", "match"),
+    [
+        (other_path, 0, "read back: other bytes than were written"),
+        (other_path, 1, "other entries"),
+        (first_added, 1, "399 existing entries"),
+    ],
 )
 def test_what_does_not_read_back_as_it_was_read_is_not_committed(
-    change: Callable[[bytes], bytes], match: str
+    change: Callable[[bytes], bytes], right_reads: int, match: str
 ) -> None:
     table = a_lot(properties={"write.manifest.compression-codec": "uncompressed"}).table()
     made = table.prepare(VERB, policy())
     location = table.catalog.locations["visits"]
-    table.storage.tamper = lambda path, data: change(data) if "-spec0-" in path else data
+    reads: Counter[str] = Counter()
+
+    def tamper(path: str, data: bytes) -> bytes:
+        reads[path] += 1
+        return change(data) if "-spec0-" in path and reads[path] > right_reads else data
+
+    table.storage.tamper = tamper
     with pytest.raises(CorruptFile, match=match):
         table.apply(made)
     assert table.catalog.locations["visits"] == location

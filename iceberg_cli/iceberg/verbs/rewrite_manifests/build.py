@@ -1,56 +1,59 @@
-"""rewrite-manifests: the new manifests of one group, written and read back."""
+"""rewrite-manifests: the new manifests of one group, written and read back.
+
+Old manifests are read once. What they give to each new one goes to its bucket, and whoever has the bucket writes it: a
+distributed engine where it was made, so that neither entries nor new manifests pass through this process.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.engines import BATCH_BYTES, BuiltFile, Engine, Scan, ShuffleStage, Source
+from iceberg_cli.engines import BATCH_BYTES, BuiltFile, Scan, ShuffleStage, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, Block, container_header
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.spec.field_summaries import FieldSummary
 from iceberg_cli.iceberg.spec.manifest import ManifestSource, open_manifest, read_entries
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.rewrite_manifests.identities import IDENTITY, Identities
-from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import Opened, Placement, Runs, Target, place
-from iceberg_cli.iceberg.verbs.rewrite_manifests.regroup import ManifestPart, Regroup
+from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import (
+    IDENTITY,
+    Identities,
+    Opened,
+    Placement,
+    Regroup,
+    Runs,
+    Target,
+    parts_in_order,
+    place,
+)
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite, weights
 from iceberg_cli.plan.plan import StagedFile, Task
 
-Item = tuple[int, ManifestSource]  # an old manifest with its index
+_NOT_INHERITED = 1 << 61  # above every sequence number and row id of a table
+
+Item = tuple[int, ManifestSource]  # a manifest with its index
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, slots=True)
-class MergedManifest:
-    """A new manifest.
-
-    `row` is its row of the manifest list without the path; `identities` are those of its entries.
-    """
-
-    data: bytes
-    row: dict[str, Any]
-    identities: Identities
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestMerger:
-    """Merges parts into new manifests.
+class ManifestBuilder:
+    """Builds new manifests of their parts.
 
     Args:
         target: schema, spec and codec of new manifests.
         spec_id: of all of them.
-        syncs: of each.
+        syncs: markers of each.
         schema_text: their Avro schema.
         header: their key-value metadata.
+        paths: by index.
     """
 
     target: Target
@@ -58,27 +61,33 @@ class ManifestMerger:
     syncs: Sequence[bytes]
     schema_text: str
     header: Mapping[str, bytes]
+    paths: Mapping[int, str]
 
     @classmethod
-    def of(cls, rewrite: Rewrite) -> ManifestMerger:
-        """The merger of a rewrite; sync markers come from the names of the tasks."""
+    def of(cls, rewrite: Rewrite, paths: Mapping[int, str]) -> ManifestBuilder:
+        """The builder of a rewrite; sync markers come from the names of the tasks."""
         target = rewrite.group.target
         assert target is not None
         syncs = [hashlib.sha256(task.name.encode()).digest()[:SYNC_BYTES] for task in rewrite.tasks]
-        return cls(target, rewrite.group.spec_id, syncs, *target.header())
+        return cls(target, rewrite.group.spec_id, syncs, *target.header(), dict(paths))
 
-    def regroup(self, placement: Placement, first: int, last: int) -> Regroup:
-        """The maker of the parts of the new manifests `first` to `last`."""
-        return Regroup(target=self.target, placement=placement, syncs=self.syncs, first=first, last=last)
+    def regroup(self, placement: Placement) -> Regroup:
+        """What makes the parts of the new manifests."""
+        return Regroup(
+            target=self.target, placement=placement, syncs=self.syncs, outputs=tuple(sorted(self.paths))
+        )
 
-    def joined(self, output: int, parts: Sequence[ManifestPart]) -> MergedManifest:
-        """The new manifest `output`.
+    def __call__(self, output: int, contents: Sequence[bytes]) -> BuiltFile:
+        """The file of a new manifest.
 
         Args:
             output: its index.
-            parts: all of its parts, in the order in which they were read; at least one.
+            contents: what `Regroup` made for it of all old manifests, in any order; at least one.
+
+        Returns:
+            The file; its result is the index, the row of the manifest list without the path, and the identities.
         """
-        target = self.target
+        target, parts = self.target, parts_in_order(contents)
         start = container_header(self.schema_text, self.header, codec=target.codec, sync=self.syncs[output])
         data = b"".join([start, *(part.blocks for part in parts)])
         columns = zip(*(part.summaries for part in parts), strict=True)
@@ -99,7 +108,8 @@ class ManifestMerger:
             ],
             "all_rows_have_ids": all(part.all_rows_have_ids for part in parts),
         }
-        return MergedManifest(data, row, Identities.together(part.identities for part in parts))
+        identities = Identities.together(part.identities for part in parts)
+        return BuiltFile(self.paths[output], data, (output, row, identities))
 
 
 def _united(summaries: Sequence[FieldSummary]) -> FieldSummary:
@@ -109,75 +119,19 @@ def _united(summaries: Sequence[FieldSummary]) -> FieldSummary:
     return found
 
 
-# -- on workers ----------------------------------------------------------------------------------------------------
-
-
-def source_of(item: Item) -> Source:
-    """The file of an old manifest."""
-    return Source(item[1].path, item[1].length or 0)
-
-
-def opened(item: Item, data: bytes) -> ManifestSource:
-    """See `open_manifest`."""
-    return open_manifest(item[1], data)
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestSplitter:
-    """Makes parts of new manifests from a batch of old ones, and sends them to the bucket of each new one.
+def rehearse(rewrite: Rewrite, manifests: Sequence[ManifestSource]) -> list[dict[str, Any]]:
+    """The rows of the manifest list, without paths, that new manifests made of few old ones would have.
 
     Args:
-        regroup: makes the parts.
-        targets: indices of the new manifests to make.
+        rewrite: the group, with its new manifests.
+        manifests: those of its rows, opened, in their order.
     """
-
-    regroup: Regroup
-    targets: frozenset[int]
-
-    def __call__(self, batch: Sequence[tuple[Item, ManifestSource | None]]) -> dict[int, bytes]:
-        """Of each new manifest its parts with their order, pickled.
-
-        Raises:
-            CorruptFile: a manifest is gone or cannot be read whole.
-        """
-        found: list[tuple[int, ManifestSource]] = []
-        for (number, source), manifest in batch:
-            if manifest is None:
-                raise CorruptFile(source.path, None, "the table needs this file and it is not there")
-            found.append((number, manifest))
-        first = found[0][0]
-        parts_by_manifest: dict[int, list[tuple[tuple[int, int], ManifestPart]]] = {}
-        for index, part in enumerate(self.regroup(found)):
-            if part.output in self.targets:
-                parts_by_manifest.setdefault(part.output, []).append(((first, index), part))
-        return {output: pickle.dumps(parts, 5) for output, parts in parts_by_manifest.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestBuilder:
-    """Builds the file of a new manifest from its parts.
-
-    Args:
-        merger: merges parts.
-        paths: of the new manifests by index.
-    """
-
-    merger: ManifestMerger
-    paths: Mapping[int, str]
-
-    def __call__(self, output: int, contents: Sequence[bytes]) -> BuiltFile:
-        """The file; its result is the index, the row without the path, and the identities."""
-        parts = [each for content in contents for each in pickle.loads(content)]  # noqa: S301 - our own workers wrote it
-        made = self.merger.joined(output, [part for _, part in sorted(parts, key=itemgetter(0))])
-        return BuiltFile(self.paths[output], made.data, (output, made.row, made.identities))
-
-
-_HELD_BYTES = 384 << 20
-_HELD_UNSORTED_BYTES = 64 << 20
-_NOT_INHERITED = 1 << 61  # above every sequence number and row id of a table
-_REWRITING = "rewriting manifests"
-
-Written = tuple[int, dict[str, Any], Identities]  # index, row of the manifest list without the path, entries
+    builder = ManifestBuilder.of(rewrite, dict.fromkeys(range(len(rewrite.tasks)), ""))
+    batch = [*enumerate(manifests)]
+    placement = _placement(rewrite, [Runs(builder.target)(batch)] if _sorts(rewrite) else None)
+    contents = builder.regroup(placement)(batch)
+    built = (builder(output, [contents[output]]) for output in sorted(contents))
+    return [row for _, row, _ in (file.result for file in built)]
 
 
 @dataclass(kw_only=True)
@@ -188,15 +142,12 @@ class ManifestBuild:
         table: whose manifests are read and written.
         rewrite: the group, with its new manifests.
         paths: of the new manifests to make, by index.
-        held_bytes: so much of the new manifests is made at a time where this process makes them; the old ones are
-            read once for each time.
-        batch_bytes: see `Engine.scan`.
+        batch_bytes: see `Scan`.
     """
 
     table: IcebergTable
     rewrite: Rewrite
     paths: Mapping[int, str]
-    held_bytes: int = _HELD_BYTES
     batch_bytes: int = BATCH_BYTES
 
     def run(self) -> dict[Task, StagedFile]:
@@ -208,45 +159,28 @@ class ManifestBuild:
         """
         staged: dict[Task, StagedFile] = {}
         planned: dict[Task, Identities] = {}
-        written = self._on_workers(self.table.engine) if self.table.engine.is_distributed else self._here()
-        for index, row, identities in written:
+        for index, row, identities in self._written():
             task, path = self.rewrite.tasks[index], self.paths[index]
             staged[task] = StagedFile(path=path, row={"manifest_path": path, **row})
             planned[task] = identities
         self._check(staged, planned)
         return staged
 
-    def rehearse(self) -> list[dict[str, Any]]:
-        """The rows of the manifest list that they would have, without paths. Nothing is written."""
-        return [made.row for _, made in self._made()]
-
-    def _here(self) -> Iterator[Written]:
-        """Write them in this process."""
-        for index, made in self._made():
-            self.table.storage.put_if_absent(self.paths[index], made.data)
-            yield index, made.row, made.identities
-
-    def _on_workers(self, engine: Engine) -> list[Written]:
-        """Write them on workers: neither entries nor new manifests pass through this process."""
-        first, last = min(self.paths), max(self.paths)
-        sources = sources_of(self.rewrite.rows)
-        placement = self._placement(sources)
-        merger = ManifestMerger.of(self.rewrite)
-        found = engine.shuffle(
-            Scan(
-                source_of,
-                opened,
-                ManifestSplitter(merger.regroup(placement, first, last), frozenset(self.paths)),
-                phase=_REWRITING,
-                missing_ok=True,
-            ),
-            [ShuffleStage(ManifestBuilder(merger, dict(self.paths)), len(self.rewrite.tasks))],
-            [(number, sources[number]) for number in placement.sources_of_outputs(first, last)],
+    def _written(self) -> list[tuple[int, dict[str, Any], Identities]]:
+        """The results of `ManifestBuilder` for all of them, by their index."""
+        items = [*enumerate(sources_of(self.rewrite.rows))]
+        builder = ManifestBuilder.of(self.rewrite, self.paths)
+        runs = self._scan(items, Runs(builder.target), "reading partitions") if _sorts(self.rewrite) else None
+        placement = _placement(self.rewrite, runs)
+        found = self.table.engine.shuffle(
+            self._reading(builder.regroup(placement), "rewriting manifests"),
+            [ShuffleStage(builder, len(self.rewrite.tasks))],
+            [items[index] for index in placement.sources_between(min(self.paths), max(self.paths))],
             on_event=self.table.on_event,
         )
-        written: list[Written] = sorted(found, key=itemgetter(0))
+        written = sorted(found, key=itemgetter(0))
         counts = [(index, identities.count) for index, _, identities in written]
-        expected = [(index, _entries(placement, index)) for index in sorted(self.paths)]
+        expected = [(index, placement.entries_of(index)) for index in sorted(self.paths)]
         if counts != expected:
             raise BackendUnavailable(
                 f"Cannot go on: workers wrote {sum(count for _, count in counts)} live files into {len(counts)} "
@@ -254,54 +188,17 @@ class ManifestBuild:
             )
         return written
 
-    def _made(self) -> Iterator[tuple[int, MergedManifest]]:
-        """Each new manifest to make, with its index."""
-        rewrite, group = self.rewrite, self.rewrite.group
-        assert group.layout is not None
-        sources = sources_of(rewrite.rows)
-        placement, merger = self._placement(sources), ManifestMerger.of(rewrite)
-        # Unsorted ones are made of neighbours, so only those at a cut are read twice.
-        held_bytes = self.held_bytes if placement.sorted_runs else min(self.held_bytes, _HELD_UNSORTED_BYTES)
-        side_by_side = max(1, held_bytes // group.layout.target_bytes)
-        for first in range(0, len(rewrite.tasks), side_by_side):
-            last = min(first + side_by_side, len(rewrite.tasks)) - 1
-            if not any(first <= index <= last for index in self.paths):
-                continue
-            parts: dict[int, list[ManifestPart]] = {}
-            regroup = merger.regroup(placement, first, last)
-            for found in self._scan(sources, placement.sources_of_outputs(first, last), regroup, _REWRITING):
-                for part in found:
-                    if part.output in self.paths:
-                        parts.setdefault(part.output, []).append(part)
-            for index in sorted(parts):
-                yield index, merger.joined(index, parts.pop(index))
-
-    def _placement(self, sources: Sequence[ManifestSource]) -> Placement:
-        rewrite, group = self.rewrite, self.rewrite.group
-        assert group.target is not None
-        assert group.layout is not None
-        by_partition = len(rewrite.tasks) > 1 and bool(group.target.sort_by)
-        if by_partition:
-            found = self._scan(sources, range(len(sources)), Runs(group.target), "reading partitions")
-            runs = pa.concat_tables(found)
-        else:
-            live = sum(rewrite.rows[f"{name}_files_count"].to_numpy() for name in ("added", "existing"))
-            counts = array_of(np.asarray(live).astype(np.int64))
-            runs = pa.table({"manifest": array_of(np.arange(len(sources))), "count": counts})
-        return place(runs, weights(rewrite.rows, group.layout), len(rewrite.tasks), sorted_runs=by_partition)
-
-    def _scan(self, sources: Sequence[ManifestSource], numbers: Sequence[int], parse: Any, phase: str) -> Any:
-        return self.table.engine.scan(
-            Scan(
-                lambda number: Source(sources[number].path, sources[number].length or 0),
-                lambda number, data: open_manifest(sources[number], data),
-                parse,
-                phase=phase,
-                batch_bytes=self.batch_bytes,
-            ),
-            numbers,
-            on_event=self.table.on_event,
+    def _reading(self, parse: Callable[[Opened], Parsed], phase: str) -> Scan[Item, ManifestSource, Parsed]:
+        return Scan(
+            lambda item: Source(item[1].path, item[1].length or 0),
+            lambda item, data: open_manifest(item[1], data),
+            lambda batch: parse([(index, opened) for (index, _), opened in batch]),
+            phase=phase,
+            batch_bytes=self.batch_bytes,
         )
+
+    def _scan(self, items: Sequence[Item], parse: Callable[[Opened], Parsed], phase: str) -> Iterator[Parsed]:
+        return self.table.engine.scan(self._reading(parse, phase), items, on_event=self.table.on_event)
 
     def _check(self, staged: Mapping[Task, StagedFile], planned: Mapping[Task, Identities]) -> None:
         """Read the new manifests again: they hold the live entries that were read, and all of them."""
@@ -315,7 +212,7 @@ class ManifestBuild:
         ]
         check = _ManifestIdentities(self.batch_bytes)
         written: dict[int, Identities] = {}
-        for found in self._scan(sources, range(len(sources)), check, "checking manifests"):
+        for found in self._scan([*enumerate(sources)], check, "checking manifests"):
             written |= found
         for index, task in enumerate(tasks):
             if written.get(index) != planned[task]:
@@ -330,11 +227,23 @@ class ManifestBuild:
             raise CorruptFile(staged[tasks[0]].path, None, reason)
 
 
-def _entries(placement: Placement, index: int) -> int:
-    """The number of entries of a new manifest."""
-    if index + 1 < len(placement.cuts):
-        return int(placement.cuts[index + 1] - placement.cuts[index])
-    return int(max(ends.max() for ends in placement.ends.values()) - placement.cuts[index])
+def _sorts(rewrite: Rewrite) -> bool:
+    """Whether entries are sorted by partition: of one new manifest each batch is, and they keep their order."""
+    assert rewrite.group.target is not None
+    return len(rewrite.tasks) > 1 and bool(rewrite.group.target.sort_by)
+
+
+def _placement(rewrite: Rewrite, runs: Iterable[pa.Table] | None) -> Placement:
+    """The new manifest of each live entry, by rows of `Runs`, or by the counts of the manifest list."""
+    assert rewrite.group.layout is not None
+    if runs is None:
+        live = sum(rewrite.rows[f"{name}_files_count"].to_numpy() for name in ("added", "existing"))
+        counts = np.asarray(live).astype(np.int64)
+        rows = pa.table({"manifest": array_of(np.arange(len(counts))), "count": array_of(counts)})
+    else:
+        rows = pa.concat_tables(runs)
+    own_weights = weights(rewrite.rows, rewrite.group.layout)
+    return place(rows, own_weights, len(rewrite.tasks), sorted_runs=runs is not None)
 
 
 def _source(row: Mapping[str, Any], *, with_sequence_numbers: bool, with_row_ids: bool) -> ManifestSource:

@@ -1,14 +1,20 @@
-"""The assignment of live entries of old manifests to new ones.
+"""The assignment of live entries of old manifests to new ones, and the Avro blocks that are made of them.
 
 `Runs` counts the entries of each partition in each manifest, batch by batch, maybe in other processes; from that,
-`place` cuts the sorted whole into the new manifests.
+`place` cuts the sorted whole into the new manifests. `Regroup` makes the blocks of these, batch by batch as well:
+sorted by partition inside each batch, so that all entries of a manifest lie between its first and its last partition,
+and only compressed blocks are passed on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +24,37 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.avro.projection import Ints
-from iceberg_cli.iceberg.avro.schema import AvroType, record_of
-from iceberg_cli.iceberg.spec.field_summaries import sort_key
-from iceberg_cli.iceberg.spec.manifest import DATA, DELETED, ManifestSource, read_entries
-from iceberg_cli.iceberg.spec.manifest_writer import manifest_header
+from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema, record_of
+from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
+from iceberg_cli.iceberg.spec.manifest import DATA, DELETED, ENTRY_COLUMNS, ManifestSource, read_entries
+from iceberg_cli.iceberg.spec.manifest_splice import encoded, payload_of, recipe, spliced
+from iceberg_cli.iceberg.spec.manifest_writer import entry_blocks, manifest_header
 from iceberg_cli.iceberg.spec.unknown_fields import unknown_entry_fields, unknown_fields_reason
 
 _BATCH_BYTES = 16 << 20  # of inflated blocks that are decoded at once
+_ENCODED_BYTES = 1 << 20  # of new entries that are made at once, before they are compressed
 _PARTITION_ID = 102
 _DATA_FILE_ID = 2
 
 Opened = Sequence[tuple[int, ManifestSource | None]]  # manifests with their indices
+
+Encode = Callable[[Ints], pa.Array]  # the new encodings of some entries, by their rows
+
+# The fields that must not change when an entry is written again, in another manifest.
+IDENTITY: Final = (
+    "file_path_hash",
+    "content_offset",
+    "content",
+    "record_count",
+    "snapshot_id",
+    "sequence_number",
+    "file_sequence_number",
+    "first_row_id",
+)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
+_OTHER = np.uint64(0x94D049BB133111EB)
+_BITS = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +114,20 @@ class Placement:
     cuts: Ints
     sorted_runs: bool
 
-    def sources_of_outputs(self, first: int, last: int) -> list[int]:
+    def sources_between(self, first: int, last: int) -> list[int]:
         """The manifests with entries in the new manifests `first` to `last`."""
         low = self.cuts[first]
         high = self.cuts[last + 1] if last + 1 < len(self.cuts) else np.iinfo(np.int64).max
         return [n for n in self.ranks if ((self.ends[n] > low) & (self.ranks[n] < high)).any()]
+
+    def entries_of(self, output: int) -> int:
+        """The number of entries of a new manifest."""
+        stop = (
+            self.cuts[output + 1]
+            if output + 1 < len(self.cuts)
+            else max(ends.max() for ends in self.ends.values())
+        )
+        return int(stop - self.cuts[output])
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +265,170 @@ def runs_of(owners: Ints, keys: Sequence[pa.Array]) -> tuple[Ints, Ints]:
     for column in (owners, *columns):
         changes[1:] |= np.diff(column[order]) != 0
     return order, np.flatnonzero(changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """Number of entries, and two sums modulo 2^64 of 64-bit hashes of their identities."""
+
+    count: int = 0
+    one: int = 0
+    other: int = 0
+
+    @classmethod
+    def of(cls, entries: pa.Table) -> Identities:
+        """The identities of entries with the columns `IDENTITY`."""
+        hashes: npt.NDArray[np.uint64] = np.full(entries.num_rows, _ODD)
+        for name in IDENTITY:
+            column = entries[name].combine_chunks()
+            valid = column.is_valid().to_numpy(zero_copy_only=False)
+            values = column.fill_null(0).to_numpy()
+            values = values.astype(np.int64).view(np.uint64) if values.dtype != np.uint64 else values
+            hashes = (hashes ^ values) * _MULTIPLIER + valid.astype(np.uint64)
+            hashes ^= hashes >> np.uint64(31)
+        mixed = hashes * _OTHER
+        mixed ^= mixed >> np.uint64(29)
+        return cls(
+            entries.num_rows, int(hashes.sum(dtype=np.uint64)), int((mixed * mixed).sum(dtype=np.uint64))
+        )
+
+    @classmethod
+    def together(cls, parts: Iterable[Identities]) -> Identities:
+        """The identities of all entries of disjoint sets."""
+        found = list(parts)
+        return cls(
+            sum(part.count for part in found),
+            sum(part.one for part in found) & _BITS,
+            sum(part.other for part in found) & _BITS,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestPart:
+    """Some blocks of a new manifest, and counts, summaries and identities of their entries."""
+
+    output: int
+    blocks: bytes
+    files: int
+    rows: int
+    min_sequence_number: int
+    all_rows_have_ids: bool
+    summaries: tuple[FieldSummary, ...]
+    identities: Identities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regroup:
+    """Makes parts of some of the new manifests from a batch of old ones.
+
+    Args:
+        target: schema, spec and codec of new manifests.
+        placement: of all live entries.
+        syncs: markers of all new manifests.
+        outputs: indices of the new manifests to make.
+    """
+
+    target: Target
+    placement: Placement
+    syncs: Sequence[bytes]
+    outputs: tuple[int, ...]
+
+    def __call__(self, batch: Opened) -> dict[int, bytes]:
+        """Of each new manifest its parts with their order, pickled, see `parts_in_order`."""
+        first = batch[0][0]
+        found: dict[int, list[tuple[tuple[int, int], ManifestPart]]] = {}
+        parts = (part for numbers, sources in by_schema(batch) for part in self._parts(numbers, sources))
+        for index, part in enumerate(parts):
+            found.setdefault(part.output, []).append(((first, index), part))
+        return {output: pickle.dumps(ordered, 5) for output, ordered in found.items()}
+
+    def _parts(self, numbers: Sequence[int], sources: Sequence[ManifestSource]) -> Iterator[ManifestPart]:
+        text, _ = self.target.header()
+        avro = record_type(sources[0])
+        found = recipe(avro, parse_schema(text.encode())[1])
+        columns = (*IDENTITY, "status", "partition") if found else (*ENTRY_COLUMNS, "file_path_hash")
+        edges = found.edges if found else ()
+        (batch,) = read_entries(sources, columns=columns, edges=edges)
+        entries = batch.table
+        if not self.target.with_row_ids:
+            nulls = pa.nulls(entries.num_rows, pa.int64())
+            entries = entries.set_column(entries.column_names.index("first_row_id"), "first_row_id", nulls)
+        keys = sort_keys(entries, sources[0], self.target)
+        rows, outputs = self._order(entries, keys, numbers)
+        size = 0
+        if found:
+            payload, starts = payload_of(sources)
+            size = len(payload)
+            added = array_of(starts[entries["manifest"].to_numpy()])
+            for edge in found.edges:
+                moved = pc.add(entries[edge.name], added)
+                entries = entries.set_column(entries.column_names.index(edge.name), edge.name, moved)
+            encode: Encode = partial(spliced, found, entries, payload)
+        else:
+            encode = partial(encoded, text, partition_type(avro), entries)
+        at_once = max(_ENCODED_BYTES * entries.num_rows // max(size, 1), 1)
+        for start, stop in _slices(outputs):
+            yield self._part(int(outputs[start]), rows[start:stop], entries, keys, encode, at_once)
+
+    def _order(
+        self, entries: pa.Table, keys: Sequence[pa.Array], numbers: Sequence[int]
+    ) -> tuple[Ints, Ints]:
+        """The live entries of the new manifests to make, by these and in their order; and each one's."""
+        live = np.flatnonzero(entries["status"].to_numpy() != DELETED)
+        owners = entries["manifest"].to_numpy()[live]
+        chosen = [keys[index].take(array_of(live)) for index in self.target.sort_by]
+        order, starts = runs_of(owners, chosen if self.placement.sorted_runs else [])
+        lengths = np.diff(np.append(starts, len(order)))
+        own = np.arange(len(order)) - np.repeat(starts, lengths)
+        firsts = [
+            self.placement.ranks[numbers[owner]] for owner in np.flatnonzero(np.bincount(owners)).tolist()
+        ]
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = own + (np.repeat(np.concatenate(firsts), lengths) if firsts else 0)
+        outputs = np.searchsorted(self.placement.cuts, ranks, side="right") - 1
+        is_made = np.zeros(len(self.placement.cuts), np.bool_)
+        is_made[list(self.outputs)] = True
+        chosen_rows = np.flatnonzero(is_made[outputs])
+        ordered = [] if self.placement.sorted_runs else [ranks_of(key)[chosen_rows] for key in chosen]
+        chosen_rows = chosen_rows[np.lexsort((ranks[chosen_rows], *reversed(ordered), outputs[chosen_rows]))]
+        return live[chosen_rows], outputs[chosen_rows]
+
+    def _part(
+        self,
+        output: int,
+        rows: Ints,
+        entries: pa.Table,
+        keys: Sequence[pa.Array],
+        encode: Encode,
+        at_once: int,
+    ) -> ManifestPart:
+        """The blocks of entries that go to one new manifest, encoded `at_once` entries at a time."""
+        blocks: list[bytes] = []
+        for first in range(0, len(rows), at_once):
+            values = encode(rows[first : first + at_once])
+            blocks += entry_blocks(values, codec=self.target.codec, sync=self.syncs[output])
+        mine = array_of(rows)
+        taken = entries.select(IDENTITY).take(mine)
+        typed = zip(keys, self.target.types, strict=True)
+        return ManifestPart(
+            output=output,
+            blocks=b"".join(blocks),
+            files=len(rows),
+            rows=int(pc.sum(taken["record_count"]).as_py()),
+            min_sequence_number=int(pc.min(taken["sequence_number"]).as_py()),
+            all_rows_have_ids=self.target.with_row_ids and taken["first_row_id"].null_count == 0,
+            summaries=tuple(summary_of(key.take(mine), type_name) for key, type_name in typed),
+            identities=Identities.of(taken),
+        )
+
+
+def parts_in_order(contents: Sequence[bytes]) -> list[ManifestPart]:
+    """All parts of a new manifest, in the order in which the entries were read, of what came in any."""
+    parts = [each for content in contents for each in pickle.loads(content)]  # noqa: S301 - our own code wrote it
+    return [part for _, part in sorted(parts, key=itemgetter(0))]
+
+
+def _slices(outputs: Ints) -> list[tuple[int, int]]:
+    """Start and end of each run of equal values."""
+    edges = [0, *(np.flatnonzero(np.diff(outputs)) + 1).tolist(), len(outputs)]
+    return [(start, stop) for start, stop in pairwise(edges) if stop > start]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,24 +16,30 @@ from iceberg_cli.iceberg.avro.container import SYNC_BYTES
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import sources_of
-from iceberg_cli.iceberg.spec.manifest import open_manifest
+from iceberg_cli.iceberg.spec.manifest import ManifestSource, open_manifest
 from iceberg_cli.iceberg.spec.manifest_writer import BLOCK_BYTES
 from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import BranchHead, head_of, with_lengths
 from iceberg_cli.iceberg.verbs.manifest_headers import Losses, losses
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
-from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
-from iceberg_cli.iceberg.verbs.rewrite_manifests.groups import Group, groups
+from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild, rehearse
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import VERB_NAME, RewriteManifests
-from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import EarlierRewrite, Rewrite
-from iceberg_cli.iceberg.verbs.rewrite_manifests.settings import RewriteSettings, settings_of
+from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import (
+    EarlierRewrite,
+    Group,
+    Rewrite,
+    RewriteSettings,
+    groups,
+    settings_of,
+)
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task, Verdict
 
 _SUBJECT: Final = "manifest"
 _LISTS_WITHOUT_COUNTS: Final = 1  # the last format version in which a manifest list may lack them
 _REHEARSED_BYTES = 2 << 20  # stored
+_THREADS = 16  # that read side by side what is rehearsed
 _SAMPLE_BYTES = 4 << 20  # inflated, of one manifest, to learn how it compresses
 
 
@@ -180,20 +188,17 @@ def _rehearsed(table: IcebergTable, found: Rewrite) -> Rewrite:
 
     An estimate from one manifest is good for many entries. Of few it says little, but making them is quick.
     """
-    first = _rows(table, found)
+    sources = sources_of(found.rows)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        manifests = [*pool.map(partial(_opened, table), sources)]
+    first = rehearse(found, manifests)
     tried = [(len(rules.due_again(found.group, first)), 0, found)]
     for count in rules.counts_to_try(found, first):
         if not tried[-1][0]:
             return tried[-1][-1]
         other = rules.into(found, count)
-        tried.append((len(rules.due_again(found.group, _rows(table, other))), len(tried), other))
+        tried.append((len(rules.due_again(found.group, rehearse(other, manifests))), len(tried), other))
     return min(tried)[-1]
-
-
-def _rows(table: IcebergTable, found: Rewrite) -> Sequence[Mapping[str, Any]]:
-    return ManifestBuild(
-        table=table, rewrite=found, paths=dict.fromkeys(range(len(found.tasks)), "")
-    ).rehearse()
 
 
 def _growth(table: IcebergTable, group: Group, reasons: Mapping[int, str]) -> float:
@@ -201,7 +206,7 @@ def _growth(table: IcebergTable, group: Group, reasons: Mapping[int, str]) -> fl
     assert group.target is not None
     chosen = group.rows.filter(pa.array([number in reasons for number in group.places]))
     source = max(sources_of(chosen), key=lambda each: each.length or 0)
-    container = open_manifest(source, _read(table, source.path)).container
+    container = _opened(table, source).container
     assert container is not None
     starts = [block.offset for block in container.blocks] + [source.length or 0]
     payload = bytearray()
@@ -217,11 +222,11 @@ def _growth(table: IcebergTable, group: Group, reasons: Mapping[int, str]) -> fl
     return sum(len(deflate(group.target.codec, block)) + SYNC_BYTES for block in blocks) / stored
 
 
-def _read(table: IcebergTable, path: str) -> bytes:
+def _opened(table: IcebergTable, source: ManifestSource) -> ManifestSource:
     try:
-        return table.storage.read(path)
+        return open_manifest(source, table.storage.read(source.path))
     except FileNotFoundError:
-        raise CorruptFile(path, None, "the table needs this file and it is not there") from None
+        raise CorruptFile(source.path, None, "the table needs this file and it is not there") from None
 
 
 def _step(head: BranchHead, rewrites: Sequence[Rewrite], gone: Mapping[int, str]) -> Step:
