@@ -3,57 +3,57 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
-from benchmarks import delta, driver, expire, growth, report, spark, v3
-from benchmarks.bench import opened
+from benchmarks import growth, report, rows, spark, versions
+from benchmarks.bench import open_bench
 
 BENCHMARKS = {
-    "expire": expire.main,
-    "v3": v3.main,
-    "delta": delta.main,
+    "expire": partial(rows.measure_rows, rows=rows.expire_rows),
+    "v3": partial(rows.measure_rows, rows=rows.v3_rows),
+    "delta": partial(rows.measure_rows, rows=rows.delta_rows),
     "spark": spark.main,
     "growth": growth.main,
-    "driver": driver.main,
+    "driver": spark.driver,
+    "versions": versions.main,
 }
 
 
 def main() -> None:
     """Parse the command line; run one benchmark, or show the results of those that ran."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("name", choices=[*sorted(BENCHMARKS), "report"])
-    parser.add_argument("--size", choices=["S", "M", "L"], default="S")
-    parser.add_argument(
-        "--minutes", type=float, default=5, help="start no further row or pair after this time"
+    add = parser.add_argument
+    add("name", choices=[*sorted(BENCHMARKS), "report"])
+    add("--size", choices=["S", "M", "L"], default="S")
+    add(
+        "--minutes", type=float, help="start no further row or pair after this time; default: 5, versions: 60"
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose work or peer holds TEXT")
-    parser.add_argument("--pairs", type=int, metavar="N", help="of each row; default: 5 on S, 3 on M, 1 on L")
-    parser.add_argument(
-        "--folder", help="where the tables are made, and left, this one's own; default: a temporary folder"
-    )
-    parser.add_argument(
-        "--spark", action="store_true", help="measure Spark's procedures too; needs a JDK and pyspark"
-    )
-    parser.add_argument(
-        "--report",
-        metavar="FILE",
-        help=f"append the rows as JSON lines; report reads them (there, default: {report.ROWS})",
-    )
-    parser.add_argument(
-        "--output", metavar="FILE", default=report.PAGE, help=f"report's page; default: {report.PAGE}"
-    )
+    add("--only", default="", metavar="TEXT", help="only rows whose work or peer holds TEXT")
+    add("--pairs", type=int, metavar="N", help="of each row; default: 5 on S, 3 on M, 1 on L, versions: 7")
+    add("--folder", help="where the tables are made, and left, this one's own; default: a temporary folder")
+    add("--spark", action="store_true", help="measure Spark's procedures too; needs a JDK and pyspark")
+    add("--before", metavar="DIR", help="versions: a checkout of the version that this one is compared with")
+    add("--bar", type=float, default=1.1, help="versions: the ratio that a median may reach; default: 1.1")
+    about = f"append the rows as JSON lines; report reads them (there, default: {report.ROWS})"
+    add("--report", metavar="FILE", help=about)
+    add("--output", metavar="FILE", default=report.PAGE, help=f"report's page; default: {report.PAGE}")
     arguments = parser.parse_args()
     if arguments.name == "report":
         report.main(arguments.report or report.ROWS, arguments.output)
         return
-    with opened(
+    compares = arguments.name == "versions"
+    if compares and not arguments.before:
+        parser.error("versions needs --before DIR")
+    with open_bench(
         arguments.folder,
         name=arguments.name,
         size_name=arguments.size,
-        minutes=arguments.minutes,
+        minutes=arguments.minutes or (60 if compares else 5),
         spark=arguments.spark,
         only=arguments.only,
-        most_pairs=arguments.pairs,
+        pairs=arguments.pairs,
         report=arguments.report,
+        options={"before": arguments.before, "bar": arguments.bar} if compares else {},
     ) as bench:
         BENCHMARKS[arguments.name](bench)
 

@@ -1,10 +1,11 @@
-"""One description of a comparison, and the run that measures such descriptions one after the other."""
+"""Rows that compare two programs at the same work, and the run that measures them one after the other."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -15,29 +16,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine, versions
-from benchmarks.measure import Run
+from benchmarks.measure import Run, machine
+from benchmarks.peers import versions
 
+# What a size takes on two cores, tables included: minutes of all rows, more of them with --spark, GB of disk.
+COSTS = {
+    "expire": {"S": (1, 5, 0.1), "M": (5, 12, 0.8), "L": (30, 60, 8)},
+    "v3": {"S": (1, 4, 0.1), "M": (8, 30, 2), "L": (30, 60, 14)},
+    "delta": {"S": (1, 5, 0.1), "M": (5, 20, 1), "L": (45, 180, 8)},
+    "spark": {"S": (9, 0, 0.2), "M": (50, 0, 3), "L": (120, 0, 16)},
+    "growth": {"S": (2, 0, 0.3), "M": (12, 0, 2), "L": (60, 0, 14)},
+    "driver": {"S": (3, 0, 0.1), "M": (6, 0, 0.3), "L": (20, 0, 6)},
+    "versions": {"S": (5, 0, 0.1), "M": (25, 0, 3), "L": (120, 0, 20)},
+}
 PAIRS = {"S": 5, "M": 3, "L": 1}
+SAME = {None: "-", True: "yes", False: "NO"}
+HEADER = (
+    f"{'work':<41} {'peer':<24} {'n':>2} {'ours s':>8} {'peer s':>8} {'ratio':>6} {'min':>6} {'max':>6}"
+    f" {'MB':>6} {'MB':>6} {'same':<4} bars"
+)
 
 Work = Callable[[], Run]
-Result = Callable[[Run], Hashable]
+Look = Callable[[Run], Hashable]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+@dataclass(frozen=True, slots=True)
+class Row:
     """Us and a peer at the same work, to be run alternately.
 
     Args:
         name: the work.
         peer: who else does it.
         ours: one run of us.
-        theirs: one run of the peer.
+        theirs: one run of the peer; None where it is not here.
         before: untimed, before every run: puts the table in its place.
         warm_up: untimed, once before the first run.
-        results: what a run of us and one of the peer gave, read by others than us; equal where both did the same.
+        look: what a run gave, looked at by others than us; equal where both did the same.
+        their_look: where it is another one for the peer's.
         bar: the ratio that the median may reach at most.
-        beyond_s: the seconds that our fastest run may take beyond the peer's.
         most_mb: what all our processes may take together.
         bar_sizes: the sizes for which the bars hold; on S start-up is most of the time.
         pairs: how many, where it is not for the size to say.
@@ -46,20 +62,20 @@ class Pair:
     name: str
     peer: str
     ours: Work
-    theirs: Work
+    theirs: Work | None
     before: Callable[[], None] = lambda: None
     warm_up: Callable[[], object] = lambda: None
-    results: tuple[Result, Result] | None = None
+    look: Look | None = None
+    their_look: Look | None = None
     bar: float | None = None
-    beyond_s: float | None = None
     most_mb: float | None = None
     bar_sizes: str = "ML"
     pairs: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """Pairs of runs, back to back, in seconds and MB. Written as one JSON line."""
+class Result:
+    """Pairs of runs of one row, back to back, in seconds and MB. Written as one JSON line."""
 
     name: str
     peer: str
@@ -71,7 +87,7 @@ class Row:
     their_peak_mb: float
     same: bool | None  # None: the two cannot be compared
     bar: float | None
-    beyond_s: float | None
+    beyond_s: None = None  # no row has this bar
     most_mb: float | None
 
     @property
@@ -80,43 +96,28 @@ class Row:
         return sorted(a / b for a, b in zip(self.ours_s, self.theirs_s, strict=True))
 
     @property
-    def bars(self) -> list[tuple[str, bool]]:
-        """Each bar that holds, as text, with whether it is met."""
+    def ratio(self) -> float:
+        """The median of the pairs' ratios."""
+        return statistics.median(self.ratios)
+
+    def bars(self, missed: str) -> str:
+        """Each bar that holds, with whether it is met."""
         found: list[tuple[str, bool]] = []
         if self.bar is not None:
-            found.append((f"{self.bar:.2f}", statistics.median(self.ratios) <= self.bar))
-        if self.beyond_s is not None:
-            found.append((f"+{self.beyond_s:g} s", min(self.ours_s) - min(self.theirs_s) <= self.beyond_s))
+            found.append((f"{self.bar:.2f}", self.ratio <= self.bar))
         if self.most_mb is not None:
             found.append((f"{self.most_mb:.0f} MB", self.our_peak_mb <= self.most_mb))
-        return found
+        return ", ".join(f"{text} {'met' if met else missed}" for text, met in found)
 
     def line(self) -> str:
         """One row of the printed table."""
         ratios = self.ratios
-        bars = ", ".join(f"{text} {'met' if met else 'MISSED'}" for text, met in self.bars)
         return (
             f"{self.name:<41} {self.peer:<24} {len(ratios):>2}"
             f" {statistics.median(self.ours_s):>8.2f} {statistics.median(self.theirs_s):>8.2f}"
-            f" {statistics.median(ratios):>6.2f} {ratios[0]:>6.2f} {ratios[-1]:>6.2f}"
-            f" {self.our_peak_mb:>6.0f} {self.their_peak_mb:>6.0f} {SAME[self.same]:<4} {bars}"
+            f" {self.ratio:>6.2f} {ratios[0]:>6.2f} {ratios[-1]:>6.2f}"
+            f" {self.our_peak_mb:>6.0f} {self.their_peak_mb:>6.0f} {SAME[self.same]:<4} {self.bars('MISSED')}"
         )
-
-
-SAME = {None: "-", True: "yes", False: "NO"}
-HEADER = (
-    f"{'work':<41} {'peer':<24} {'n':>2} {'ours s':>8} {'peer s':>8} {'ratio':>6} {'min':>6} {'max':>6}"
-    f" {'MB':>6} {'MB':>6} {'same':<4} bars"
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """About what one size takes on two cores, tables included."""
-
-    minutes: float
-    spark_minutes: float  # more, with --spark
-    disk_gb: float
 
 
 @dataclass(kw_only=True)
@@ -129,19 +130,20 @@ class Bench:
     root: str
     spark: bool = False
     only: str = ""
-    most_pairs: int | None = None
+    pairs: int | None = None
     report: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # of this benchmark alone
     started: float = field(default_factory=time.monotonic)
     load: float = field(default_factory=lambda: os.getloadavg()[0])
     left_out: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
-    def announce(self, costs: Mapping[str, Cost]) -> None:
+    def announce(self) -> None:
         """Say what this will cost."""
-        cost = costs[self.size_name]
-        minutes = cost.minutes + (cost.spark_minutes if self.spark else 0)
+        minutes, spark_minutes, disk_gb = COSTS[self.name][self.size_name]
         print(
-            f"{self.name}, size {self.size_name}: about {minutes:g} minutes for all rows and {cost.disk_gb:g} GB of "
-            f"disk in {self.root}; no new row after {self.minutes:g} minutes",
+            f"{self.name}, size {self.size_name}: about {minutes + spark_minutes * self.spark:g} minutes for all rows "
+            f"and {disk_gb:g} GB of disk in {self.root}; no new row after {self.minutes:g} minutes",
             flush=True,
         )
 
@@ -150,7 +152,7 @@ class Bench:
         """Whether there are minutes left."""
         return time.monotonic() < self.started + self.minutes * 60
 
-    def targets(self, name: str, peer: str = "") -> bool:
+    def selects(self, name: str, peer: str = "") -> bool:
         """Whether a row is to be measured; one for which no time is left is noted."""
         label = f"{name}, {peer}" if peer else name
         if self.only.lower() not in label.lower():
@@ -159,43 +161,55 @@ class Bench:
             self.left_out.append(label)
         return self.in_time
 
-    def measure(self, pair: Pair) -> Row | None:
-        """Run both alternately, print the row and write it to the report; None where it is not wanted."""
-        if not self.targets(pair.name, pair.peer):
-            return None
-        left: list[Run] = []
-        right: list[Run] = []
-        same: bool | None = None if pair.results is None else True
-        pair.before()
-        pair.warm_up()
-        for number in range(self.most_pairs or pair.pairs or PAIRS[self.size_name]):
+    def run_pairs(self, row: Row, *, alternating: bool = False) -> tuple[list[Run], list[Run], bool | None]:
+        """The runs of both sides, and whether each pair's results are the same; `alternating` who goes first."""
+        assert row.theirs is not None
+        sides = ((row.ours, row.look), (row.theirs, row.their_look or row.look))
+        runs: tuple[list[Run], list[Run]] = ([], [])
+        same = None if row.look is None else True
+        row.before()
+        row.warm_up()
+        for number in range(self.pairs or row.pairs or PAIRS[self.size_name]):
             if number and not self.in_time:
                 break
-            given = []
-            for side, (runs, work) in enumerate(((left, pair.ours), (right, pair.theirs))):
-                pair.before()
-                runs.append(work())
-                if pair.results is not None:
-                    given.append(pair.results[side](runs[-1]))
-            same = None if same is None else same and given[0] == given[1]
-        held = self.size_name in pair.bar_sizes
-        row = Row(
-            name=pair.name,
-            peer=pair.peer,
-            ours_s=tuple(round(run.seconds, 4) for run in left),
-            theirs_s=tuple(round(run.seconds, 4) for run in right),
-            ours_cpu_s=tuple(round(run.cpu_seconds, 3) for run in left),
-            theirs_cpu_s=tuple(round(run.cpu_seconds, 3) for run in right),
-            our_peak_mb=round(max(run.peak_mb for run in left), 1),
-            their_peak_mb=round(max(run.peak_mb for run in right), 1),
+            found: list[Hashable] = []
+            for side in (1, 0) if alternating and number % 2 else (0, 1):
+                row.before()
+                work, look = sides[side]
+                runs[side].append(work())
+                if look is not None:
+                    found.append(look(runs[side][-1]))
+            same = None if same is None else same and found[0] == found[1]
+        return *runs, same
+
+    def measure(self, row: Row) -> Result | None:
+        """Run both sides, print the row and write it to the report; None where it is not wanted or has no peer here."""
+        if row.theirs is None or not self.selects(row.name, row.peer):
+            return None
+        ours, theirs, same = self.run_pairs(row)
+        holds = self.size_name in row.bar_sizes
+        result = Result(
+            name=row.name,
+            peer=row.peer,
+            ours_s=tuple(round(run.seconds, 4) for run in ours),
+            theirs_s=tuple(round(run.seconds, 4) for run in theirs),
+            ours_cpu_s=tuple(round(run.cpu_seconds, 3) for run in ours),
+            theirs_cpu_s=tuple(round(run.cpu_seconds, 3) for run in theirs),
+            our_peak_mb=round(max(run.peak_mb for run in ours), 1),
+            their_peak_mb=round(max(run.peak_mb for run in theirs), 1),
             same=same,
-            bar=pair.bar if held else None,
-            beyond_s=pair.beyond_s if held else None,
-            most_mb=pair.most_mb if held else None,
+            bar=row.bar if holds else None,
+            most_mb=row.most_mb if holds else None,
         )
-        print(row.line(), flush=True)
-        self.write("pair", {name: getattr(row, name) for name in row.__slots__})
-        return row
+        print(result.line(), flush=True)
+        self.write("pair", {name: getattr(result, name) for name in result.__slots__})
+        self.check_same(f"{row.name}, {row.peer}", same)
+        return result
+
+    def check_same(self, label: str, same: bool | None) -> None:
+        """Have the run fail where results differ: such a ratio compares nothing."""
+        if same is False:
+            self.failures.append(f"{label}: the results differ")
 
     def write(self, kind: str, values: Mapping[str, Any]) -> None:
         """Append one line to the report: the values, and what they were measured with and on."""
@@ -218,30 +232,34 @@ class Bench:
     @property
     def command(self) -> str:
         """What makes these rows again."""
-        options = f" --minutes {self.minutes:g}{' --spark' if self.spark else ''}"
-        return f"python -m benchmarks {self.name} --size {self.size_name}{options}"
+        only = f" --only {shlex.quote(self.only)}" if self.only else ""
+        pairs = f" --pairs {self.pairs}" if self.pairs else ""
+        options = f"--minutes {self.minutes:g}{' --spark' if self.spark else ''}{only}{pairs}"
+        return f"python -m benchmarks {self.name} --size {self.size_name} {options}"
 
-    def kept(self, name: str, make: Callable[[str], object]) -> Kept:
+    def table(self, name: str, make: Callable[[str], object]) -> BenchTable:
         """A table of the warehouse, which is not made before it is needed."""
-        return Kept(f"{self.root}/wh/db/{name}", f"{self.root}/pristine/{name}", make)
+        return BenchTable(f"{self.root}/wh/db/{name}", f"{self.root}/pristine/{name}", make)
 
 
 @contextlib.contextmanager
-def opened(folder: str | None, **values: Any) -> Iterator[Bench]:
-    """A run with its folder; a temporary one goes at the end. Says what was left out."""
+def open_bench(folder: str | None, **values: Any) -> Iterator[Bench]:
+    """A run with its folder; a temporary one goes at the end. Says what was left out, and fails where a row did."""
     root = os.path.abspath(folder) if folder else tempfile.mkdtemp(prefix="iceberg-cli-bench-")
     bench = Bench(root=root, **values)
     try:
         yield bench
         for name in bench.left_out:
             print(f"left out, the {bench.minutes:g} minutes are over: {name}")
+        if bench.failures:
+            raise SystemExit("\n".join(bench.failures))
     finally:
         if folder is None:
             shutil.rmtree(root)
 
 
 @dataclass
-class Kept:
+class BenchTable:
     """A table and a pristine copy of it made of hard links.
 
     Args:
@@ -274,12 +292,17 @@ class Kept:
             subprocess.run(["cp", "-al", self.copy, self.location], check=True)
         # The files that a writer may change in place, which would change the copy too.
         for name in ("metadata/version-hint.text", "_delta_log/_last_checkpoint"):
-            kept, given = Path(f"{self.copy}/{name}"), Path(f"{self.location}/{name}")
-            if kept.exists():
-                text = kept.read_bytes()
+            pristine, given = Path(f"{self.copy}/{name}"), Path(f"{self.location}/{name}")
+            if pristine.exists():
+                text = pristine.read_bytes()
                 given.unlink()
                 given.write_bytes(text)
         self._state = "fresh"
+
+    def uncached(self, *, changing: bool = True) -> None:
+        """Have it as it was made, for a run that changes it or not, with nothing cached of any table."""
+        shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+        (self.fresh if changing else self.untouched)()
 
     def remove(self) -> None:
         """Free the disk."""

@@ -2,32 +2,41 @@
 
 Two series of tables. In one, everything grows together: snapshots, files and manifests. In the other the day's work
 stays as it is, and only what all snapshots share grows.
+
+`python -m benchmarks.growth LOCATION VERB POLICY CACHE` counts what a verb asks of the storage, in a process of its
+own, with one thread and no worker processes, so that every request passes through it. The policy is that of a plan, as
+JSON; CACHE is the cache's folder or empty. Prints the requests by kind and the bytes read, as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks import slopes
-from benchmarks.bench import Bench, Cost, Kept
-from benchmarks.expire import DAILY, compile_all, day_one, expire_arguments, unlearnt
+from benchmarks.bench import Bench, BenchTable
 from benchmarks.measure import OURS, PYTHON, run
-from benchmarks.peers import knows
+from benchmarks.rows import DAILY, compile_all, day_one, expiry, shown_file
 from benchmarks.tables import SIZES, Size, make_table
+from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.iceberg.catalogs.filesystem import open_folder
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
+from iceberg_cli.operation.apply import apply, system_runtime
+from iceberg_cli.operation.journal import FOLDER
+from iceberg_cli.storage import open_storage
 
-COSTS = {
-    "S": Cost(minutes=2, spark_minutes=0, disk_gb=0.3),
-    "M": Cost(minutes=12, spark_minutes=0, disk_gb=2),
-    "L": Cost(minutes=60, spark_minutes=0, disk_gb=14),
-}
 # 0.4 thousand to 2.6 million files; a size takes six, the last of which is its own table.
 TOGETHER = (
     Size(20, 20, 5), Size(32, 32, 5), Size(50, 60, 5), Size(75, 75, 10), SIZES["S"], Size(200, 150, 10),
@@ -46,105 +55,82 @@ HEADER = (
     f"{'work':<28} {'entries':>10} {'seconds':>8} {'cpu s':>7} {'MB':>6} {'driver':>6}"
     f" {'requests':>9} {'reads':>7} {'MB read':>8} {'journal':>9}"
 )
+_ONE = ("read", "stat", "put_if_absent", "list")
+_MANY = {"stat_many": 1, "delete": 1_000}  # objects in one request to an object store
+_CACHE_BYTES = 1 << 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
+@dataclass(frozen=True)
+class Job:
     """One kind of run, whose growth is looked at."""
 
     name: str
+    table: BenchTable
     arguments: list[str]
     before: Callable[[], None]
-    entries: Callable[[Kept], int]  # what it must read at least, or what the table holds
-    counted: tuple[str, dict[str, Any], bool] | None = None  # verb, policy, with the cache
+    entries: str = "live_files"  # what it must read at least, or what the table holds: an attribute of `Made`
+    policy: ExpireSnapshots | RewriteManifests | None = None  # its requests are counted
+    cached: bool = False
 
 
 def main(bench: Bench) -> None:
     """Measure each work on each table, fit the slopes."""
-    bench.announce(COSTS)
-    compile_all(bench.root)
+    bench.announce()
+    compile_all(bench)
     print(HEADER)
     points: list[dict[str, Any]] = []
     last = LAST[bench.size_name]
-    for number, size in enumerate(TOGETHER[max(0, last - STEPS) : last]):
-        table = bench.kept(f"step{number}", partial(make_table, size=size, whole=False))
-        points += [point for work in works_on_whole(table, size) if (point := measure(bench, table, work))]
-        table.remove()
     snapshots, files, splits = SHARED[bench.size_name]
-    for number, shared in enumerate(splits):
-        size = Size(snapshots, files, 10, shared)
-        table = bench.kept(f"shared{number}", partial(make_table, size=size))
-        points += [point for work in works_of_a_day(table, size) if (point := measure(bench, table, work))]
+    together = [
+        (f"step{i}", size, whole_jobs) for i, size in enumerate(TOGETHER[max(0, last - STEPS) : last])
+    ]
+    daily = [
+        (f"shared{i}", Size(snapshots, files, 10, shared), daily_jobs) for i, shared in enumerate(splits)
+    ]
+    for name, size, jobs in (*together, *daily):
+        table = bench.table(name, partial(make_table, size=size))
+        points += [point for job in jobs(table, size) if (point := measure(bench, job))]
         table.remove()
     for line in slopes.lines(points):
         print(line)
 
 
-def works_on_whole(table: Kept, size: Size) -> list[Work]:
+def whole_jobs(table: BenchTable, size: Size) -> Iterator[Job]:
     """The verbs whose work grows with the table."""
-    location = table.location
-    expiry = ExpireSnapshots(older_than=size.last_ms, retain_last=size.kept)
-    return [
-        Work(
-            name="expiry plan",
-            arguments=[*expire_arguments(location, size.last_ms, size.kept), "--dry-run"],
-            before=partial(unlearnt, table.untouched),
-            entries=lambda kept: int(kept.made.entries),
-            counted=("expire-snapshots", expiry.to_json(), False),
-        ),
-        Work(
-            name="inspect files",
-            arguments=["inspect", location, "files", "-o", f"{location}.files.parquet", "-q"],
-            before=table.untouched,
-            entries=lambda kept: int(kept.made.live_files),
-        ),
-        Work(
-            name="rewrite-manifests",
-            arguments=["rewrite-manifests", location, "-q", "--yes"],
-            before=table.fresh,
-            entries=lambda kept: int(kept.made.live_files),
-            counted=("rewrite-manifests", RewriteManifests().to_json(), False),
-        ),
-    ]
+    policy = ExpireSnapshots(older_than=size.last_ms, retain_last=size.kept)
+    plan, untouched = [*expiry(table, size, size.kept), "--dry-run"], partial(table.uncached, changing=False)
+    yield Job("expiry plan", table, plan, untouched, "entries", policy)
+    files = ["inspect", table.location, "files", "-o", shown_file(table), "-q"]
+    yield Job("inspect files", table, files, table.untouched)
+    rewrite = ["rewrite-manifests", table.location, "-q", "--yes"]
+    yield Job("rewrite-manifests", table, rewrite, table.fresh, policy=RewriteManifests())
 
 
-def works_of_a_day(table: Kept, size: Size) -> list[Work]:
+def daily_jobs(table: BenchTable, size: Size) -> Iterator[Job]:
     """The daily job, whose work is the same on each table."""
-    first = size.snapshots - DAILY
-    second = first - DAILY
-    day = partial(day_one, table, size.last_ms, first)
-    days: list[tuple[str, list[str], bool]] = [("the daily job", [], False)]
-    if knows("expire-snapshots", "--no-cache"):
-        days = [("the daily job, no cache", ["--no-cache"], False), ("the daily job, second day", [], True)]
-    policy = ExpireSnapshots(older_than=size.last_ms, retain_last=second).to_json()
-    return [
-        Work(
-            name=name,
-            arguments=[*expire_arguments(table.location, size.last_ms, second), "--yes", *options],
-            before=day,
-            entries=lambda kept: int(kept.made.live_files),
-            counted=("expire-snapshots", policy, cached),
-        )
-        for name, options, cached in days
-    ]
+    kept = size.snapshots - 2 * DAILY
+    policy, day = ExpireSnapshots(older_than=size.last_ms, retain_last=kept), partial(day_one, table, size)
+    job = [*expiry(table, size, kept), "--yes"]
+    yield Job("the daily job, no cache", table, [*job, "--no-cache"], day, policy=policy)
+    yield Job("the daily job, second day", table, job, day, policy=policy, cached=True)
 
 
-def measure(bench: Bench, table: Kept, work: Work) -> dict[str, Any] | None:
+def measure(bench: Bench, job: Job) -> dict[str, Any] | None:
     """One point: time and memory of the command, then requests and journal of the same work, counted."""
-    if not bench.targets(work.name):
+    if not bench.selects(job.name):
         return None
-    table.untouched()
-    entries = work.entries(table)
+    job.table.untouched()
+    entries = int(getattr(job.table.made, job.entries))
     runs = []
     for _ in range(3 if entries <= REPEATED else 1):
-        work.before()
-        runs.append(run([*OURS, *work.arguments]))
-    counts = _count(table, work)
+        job.before()
+        runs.append(run([*OURS, *job.arguments]))
+    counts = _count(job)
     middle = sorted(runs, key=lambda each: each.seconds)[len(runs) // 2]
     point = {
-        "work": work.name,
+        "work": job.name,
         "entries": entries,
-        "live_files": table.made.live_files,
+        "live_files": job.table.made.live_files,
         "seconds": round(middle.seconds, 4),
         "cpu_seconds": round(middle.cpu_seconds, 3),
         "peak_mb": round(max(each.peak_mb for each in runs), 1),
@@ -152,27 +138,84 @@ def measure(bench: Bench, table: Kept, work: Work) -> dict[str, Any] | None:
         **counts,
     }
     print(
-        f"{work.name:<28} {entries:>10,} {middle.seconds:>8.2f} {middle.cpu_seconds:>7.2f} {point['peak_mb']:>6.0f}"
-        f" {point['driver_mb']:>6.0f} {counts.get('requests', 0):>9,}"
-        f" {counts.get('reads', 0):>7,} {counts.get('bytes_read', 0) / 1e6:>8.1f} {counts.get('journal_bytes', 0):>9,}",
+        f"{job.name:<28} {entries:>10,} {middle.seconds:>8.2f} {middle.cpu_seconds:>7.2f} {point['peak_mb']:>6.0f}"
+        f" {point['driver_mb']:>6.0f} {counts.get('requests', 0):>9,} {counts.get('reads', 0):>7,}"
+        f" {counts.get('bytes_read', 0) / 1e6:>8.1f} {counts.get('journal_bytes', 0):>9,}",
         flush=True,
     )
     bench.write("point", point)
     return point
 
 
-def _count(table: Kept, work: Work) -> dict[str, Any]:
+def _count(job: Job) -> dict[str, Any]:
     """Requests of the plan alone where nothing is carried out, of the whole work otherwise."""
-    if work.counted is None:
+    if job.policy is None:
         return {}
-    verb, policy, cached = work.counted
-    if "--dry-run" in work.arguments:
-        table.fresh()  # the counted run carries out, too
-    else:
-        work.before()
-    cache = str(cache_folder(os.environ) or "") if cached else ""
-    command = [PYTHON, "-m", "benchmarks.counted", table.location, verb, json.dumps(policy), cache]
+    dry_run = "--dry-run" in job.arguments
+    (job.table.fresh if dry_run else job.before)()  # the counted run carries out, too
+    verb = job.arguments[0]
+    cache = str(cache_folder(os.environ) or "") if job.cached else ""
+    policy = json.dumps(job.policy.to_json())
+    command = [PYTHON, "-m", "benchmarks.growth", job.table.location, verb, policy, cache]
     counts: dict[str, Any] = json.loads(run(command).output)
-    if "--dry-run" in work.arguments:
+    if dry_run:
         counts["requests"] = counts["plan_requests"]
     return counts
+
+
+class CountingStorage:
+    """A storage whose requests are counted."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+        self.requests: Counter[str] = Counter()
+        self.bytes_read = 0
+        self.journal_bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        """The storage's own attribute, counted where it is a request."""
+        found = getattr(self._storage, name)
+        if name not in _ONE and name not in _MANY:
+            return found
+
+        def counted(first: Any, *others: Any, **named: Any) -> Any:
+            self.requests[name] += 1 if name in _ONE else math.ceil(len(first) / _MANY[name])
+            answer = found(first, *others, **named)
+            if name == "read":
+                self.bytes_read += len(answer)
+            elif name == "put_if_absent" and f"/{FOLDER}/" in first:
+                self.journal_bytes += len(others[0])
+            return answer
+
+        return counted
+
+
+def count(location: str, verb_name: str, policy: str, cache: str) -> None:
+    """Plan and carry out, and print the counts of both."""
+    storage = CountingStorage(open_storage(trusted_folders=(location,)))
+    table = IcebergTable(
+        name=location,
+        storage=storage,
+        committer=open_folder(location, storage),
+        engine=LocalEngine(storage, threads=1),
+        on_event=lambda _: None,
+    )
+    table.load()
+    table.look_through_links()
+    if cache:
+        table.use_cache(Path(cache), limit_bytes=_CACHE_BYTES)
+    verb = VERBS[verb_name]
+    runtime = system_runtime(on_event=lambda _: None, host="a benchmark", process_id=os.getpid())
+    plan = verb.plan(table, verb.policy.from_json(json.loads(policy)), as_of_ms=runtime.now_ms())
+    counts = {"plan_requests": storage.requests.total()}
+    apply(plan, table, verb, runtime)
+    counts |= {
+        "requests": storage.requests.total(),
+        "reads": storage.requests["read"],
+        "by_kind": storage.requests,
+    }
+    print(json.dumps({**counts, "bytes_read": storage.bytes_read, "journal_bytes": storage.journal_bytes}))
+
+
+if __name__ == "__main__":
+    count(*sys.argv[1:])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import platform
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,30 +34,40 @@ class Run:
     stated: str = ""  # on standard error
 
 
-def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
-    """Run a command to its end.
+@functools.cache
+def machine() -> dict[str, object]:
+    """Cores that may be used, memory in GB, processor, system and Python. No host names and no paths."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "processor": models[0] if models else platform.machine(),
+        "system": f"{platform.system()} {platform.release().split('-')[0]}",
+        "python": platform.python_version(),
+    }
+
+
+def run(command: Sequence[str], *, env: Mapping[str, str] = os.environ, folder: str | None = None) -> Run:
+    """Run a command to its end, in a folder, or in this one.
 
     Raises:
         RuntimeError: it failed; the message holds what it said.
     """
-    started = time.perf_counter()
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})}
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    tree = _Tree(process.pid)
-    tree.start()
-    errors = _Reader(process.stderr.fileno())
-    errors.start()
-    output = process.stdout.read()
-    errors.join()
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
-    process.stdout.close()
-    process.stderr.close()
-    stated = b"".join(errors.parts).decode(errors="replace")
+    # Standard error goes to a file: a full pipe that nobody reads would stop the command.
+    with tempfile.TemporaryFile() as errors:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=dict(env), cwd=folder)
+        tree = _Tree(process.pid)
+        tree.start()
+        assert process.stdout is not None
+        with process.stdout as pipe:
+            output = pipe.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        stated = errors.read().decode(errors="replace")
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} left with {process.returncode}: {stated[-2000:]}")
     own_mb = usage.ru_maxrss / 1024
@@ -67,20 +80,6 @@ def run(command: Sequence[str], *, env: dict[str, str] | None = None) -> Run:
         output=output,
         stated=stated,
     )
-
-
-class _Reader(threading.Thread):
-    """Reads standard error beside standard output: a full pipe would stop the command."""
-
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(daemon=True)
-        self._descriptor = descriptor
-        self.parts: list[bytes] = []
-
-    def run(self) -> None:
-        """Read to the end."""
-        while part := os.read(self._descriptor, 1 << 16):
-            self.parts.append(part)
 
 
 class _Tree(threading.Thread):
@@ -106,7 +105,8 @@ class _Tree(threading.Thread):
                 self.driver_kb = max(self.driver_kb, _field_kb(self._process_id, "status", "VmHWM:"))
                 for child in members[1:2]:
                     self.child_kb = max(self.child_kb, _field_kb(child, "status", "VmHWM:"))
-                together = 0 if len(members) == 1 else sum(map(_pss_kb, members))
+                forked = members if len(members) > 1 else ()
+                together = sum(_field_kb(member, "smaps_rollup", "Pss:") for member in forked)
                 self.peak_kb = max(self.peak_kb, together or self.driver_kb)
             except OSError:
                 pass  # one has ended meanwhile; the next look tells
@@ -127,10 +127,6 @@ def _descendants(process_id: int) -> list[int]:
         text = Path(f"/proc/{member}/task/{member}/children").read_text()
         found += [int(child) for child in text.split()]
     return found
-
-
-def _pss_kb(process_id: int) -> int:
-    return _field_kb(process_id, "smaps_rollup", "Pss:")
 
 
 def _field_kb(process_id: int, file: str, field: str) -> int:

@@ -1,24 +1,55 @@
-"""The peers: where they are and how they are asked."""
+"""Us and the peers: where they are, their versions, and how they are asked.
+
+`python -m benchmarks.peers FORMAT WAREHOUSE MASTER JARS` is a session of Spark, asked line by line what to run: a line
+of standard input is a JSON object, `{"sql": ...}` a statement, `{"checkpoint": ...}` the folder of a Delta table, which
+no SQL writes a checkpoint of, `{"arguments": [...]}` one of our command lines, which finds the session. Each is
+answered by a line `ANSWER {"seconds": ..., "failed": ...}`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+import iceberg_cli
 from benchmarks.measure import OURS, PYTHON, Run, peak_mb_of, run
-from benchmarks.spark_jars import ICEBERG, Jar, spark_jars
+from benchmarks.spark_jars import DELTA, ICEBERG, spark_jars
 
 ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
 SPARK_MASTER = "local[2]"
+JARS = {"iceberg": (ICEBERG,), "delta": DELTA}
+_PACKAGES = ("pyiceberg", "deltalake", "pyspark", "pyarrow", "numpy")
+
+
+def ours(*arguments: str) -> Callable[[], Run]:
+    """One of our command lines."""
+    return functools.partial(run, [*OURS, *arguments])
+
+
+def python(program: str, *arguments: str) -> Callable[[], Run]:
+    """A Python program in a process of its own."""
+    return functools.partial(run, [PYTHON, "-c", program, *arguments])
+
+
+def iceberg_go(location: str, verb: str, *options: str) -> Callable[[], Run] | None:
+    """iceberg-go on the Hadoop catalog that holds `location`; None where it is not here."""
+    go = find_iceberg_go()
+    path = Path(location)
+    catalog = ["--catalog", "hadoop", "--warehouse", str(path.parents[1])]
+    return functools.partial(run, [go, *catalog, verb, *options, f"db.{path.name}"]) if go else None
 
 
 @functools.cache
@@ -30,24 +61,11 @@ def find_iceberg_go() -> str | None:
     target = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "iceberg-cli" / "go"
     if not (target / "iceberg").exists():
         print(f"installing {ICEBERG_GO}", file=sys.stderr)
-        env = {**os.environ, "GOBIN": str(target)}
-        if subprocess.run(
-            ["go", "install", ICEBERG_GO], env=env, check=False, capture_output=True
-        ).returncode:
+        command, env = ["go", "install", ICEBERG_GO], {**os.environ, "GOBIN": str(target)}
+        if subprocess.run(command, env=env, check=False, capture_output=True).returncode:
             print("iceberg-go cannot be installed here; its rows are left out", file=sys.stderr)
             return None
     return str(target / "iceberg")
-
-
-def go_command(go: str, location: str) -> list[str]:
-    """iceberg-go on the Hadoop catalog that holds `location`."""
-    return [go, "--catalog", "hadoop", "--warehouse", str(Path(location).parents[1])]
-
-
-@functools.cache
-def knows(verb: str, option: str) -> bool:
-    """Whether our verb has this option."""
-    return option in run([*OURS, verb, "--help"]).output.decode()
 
 
 def spark_engine_is_there() -> bool:
@@ -55,24 +73,79 @@ def spark_engine_is_there() -> bool:
     return find_spec("iceberg_cli.engines.spark.engine") is not None and find_spec("pyspark") is not None
 
 
+@functools.cache
+def versions(*, spark: bool) -> dict[str, str]:
+    """Us, the peers, and the libraries that decide how fast we are."""
+    found = {"iceberg-cli": iceberg_cli.__version__}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    go = find_iceberg_go()
+    if go:
+        found["iceberg-go"] = _stated(go, "--version").split()[-1]
+    if spark:
+        found["Iceberg for Spark"] = ICEBERG.version
+        java = re.search(r'"(.+?)"', _stated("java", "-version"))
+        if java:
+            found["Java"] = java[1]
+    return found
+
+
+def _stated(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or done.stderr.strip() or "unknown"
+
+
 class Session:
-    """A Spark session in a process of its own, which runs Spark's statements or our command lines."""
+    """A Spark session in a process of its own, which runs Spark's statements or our command lines.
 
-    module = "benchmarks.spark_peer"
-    jars: Sequence[Jar] = (ICEBERG,)
+    It starts when it is asked first: its start takes both cores.
+    """
 
-    def __init__(self, warehouse: str) -> None:
-        self._command = [PYTHON, "-m", self.module, warehouse, SPARK_MASTER]
-        self._process: subprocess.Popen[str] | None = (
-            None  # not before it is asked: its start takes both cores
-        )
+    def __init__(self, warehouse: str, table_format: str = "iceberg") -> None:
+        self._arguments = [table_format, warehouse, SPARK_MASTER]
+        self._process: subprocess.Popen[str] | None = None
         self._calls = 0
 
-    def _start(self) -> None:
-        jars = spark_jars(self.jars)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def call(self, statement: str, *, cold: bool = False) -> Run:
+        """Run one SQL statement; `cold` counts from the start of a new process."""
+        return self._ask({"sql": statement}, cold=cold)
+
+    def second_call(self, job: dict[str, Any], between: Callable[[], None]) -> Run:
+        """Run a job as the second one of a new session.
+
+        Args:
+            job: also the first one, untimed.
+            between: puts back what the first one changed.
+        """
+        self._stop()
+        self._ask(job)
+        between()
+        return self._ask(job)
+
+    def command(self, arguments: Sequence[str]) -> Run:
+        """Run one of our command lines inside the session."""
+        return self._ask({"arguments": list(arguments)})
+
+    def warm_up(self, statement: str) -> None:
+        """Run a statement, unless this session has run something already."""
+        if not self._calls:
+            self.call(statement)
+
+    def _start(self) -> subprocess.Popen[str]:
+        jars = spark_jars(JARS[self._arguments[0]])
         self._started = time.perf_counter()
-        self._process = subprocess.Popen(
-            [*self._command, jars],
+        return subprocess.Popen(
+            [PYTHON, "-m", "benchmarks.peers", *self._arguments, jars],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -88,38 +161,10 @@ class Session:
             self._process = None
             self._calls = 0
 
-    def call(self, statement: str, *, cold: bool = False) -> Run:
-        """Run one SQL statement; `cold` counts from the start of a new process."""
-        return self._ask({"sql": statement}, cold=cold)
-
-    def second_call(self, statement: str, between: Callable[[], None]) -> Run:
-        """Run a statement as the second one of a new session.
-
-        Args:
-            statement: also the first one, untimed.
-            between: puts back what the first one changed.
-        """
-        self._stop()
-        self.call(statement)
-        between()
-        return self.call(statement)
-
-    def command(self, arguments: Sequence[str]) -> Run:
-        """Run one of our command lines inside the session."""
-        return self._ask({"arguments": list(arguments)}, cold=False)
-
-    def warm_up(self, statement: str) -> None:
-        """Run a statement, unless this session has run something already."""
-        if not self._calls:
-            self.call(statement)
-
-    def _ask(self, job: dict[str, Any], *, cold: bool) -> Run:
+    def _ask(self, job: dict[str, Any], *, cold: bool = False) -> Run:
         if cold:
             self._stop()
-        if self._process is None:
-            self._start()
-        process = self._process
-        assert process is not None
+        process = self._process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         cpu_before = 0.0 if cold else _cpu_seconds(process.pid)
@@ -140,12 +185,6 @@ class Session:
                 )
         raise RuntimeError("Spark ended without an answer")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop()
-
 
 def _tree(process_id: int) -> list[int]:
     import psutil
@@ -157,8 +196,69 @@ def _cpu_seconds(process_id: int) -> float:
     """Of a process, the children it has and had, since their start."""
     import psutil
 
-    total = 0.0
-    for member in _tree(process_id):
-        times = psutil.Process(member).cpu_times()
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+    return sum(sum(psutil.Process(member).cpu_times()[:4]) for member in _tree(process_id))
+
+
+def serve(table_format: str, warehouse: str, master: str, jars: str) -> None:
+    """Start a session and answer until standard input ends."""
+    from pyspark.sql import SparkSession
+
+    formats = {
+        "iceberg": {
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.lake.type": "hadoop",
+            "spark.sql.catalog.lake.warehouse": warehouse,
+            "spark.sql.catalog.lake.cache-enabled": "false",
+        },
+        "delta": {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # Made for clusters, 50, 200 and 10,000 would slow down two cores; VACUUM lists folders in so many tasks.
+            "spark.databricks.delta.snapshotPartitions": "4",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+        },
+    }
+    settings = {
+        "spark.jars": jars, "spark.driver.memory": "4g", "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC", **formats[table_format],
+    }  # fmt: skip
+    spark = SparkSession.builder.master(master).config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    for line in sys.stdin:
+        started = time.perf_counter()
+        failed = ""
+        try:
+            _carry_out(spark, json.loads(line))
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the other side of the pipe raises it
+            failed = str(error)[:2_000] or type(error).__name__
+        seconds = time.perf_counter() - started
+        print("ANSWER " + json.dumps({"seconds": seconds, "failed": failed}), flush=True)
+    spark.stop()
+
+
+def _carry_out(spark: Any, job: dict[str, Any]) -> None:
+    """Run a job to its end.
+
+    Raises:
+        RuntimeError: a command line of ours did not leave with 0.
+    """
+    if "sql" in job:
+        spark.sql(job["sql"]).collect()
+    elif "checkpoint" in job:
+        log = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # noqa: SLF001 - PySpark has no other way to Delta's classes
+        log.clearCache()
+        log.forTable(spark._jsparkSession, job["checkpoint"]).checkpoint()  # noqa: SLF001
+    else:
+        from iceberg_cli.cli import app as cli
+
+        stated = io.StringIO()
+        with contextlib.redirect_stderr(stated), contextlib.redirect_stdout(io.StringIO()):
+            code = cli.run(job["arguments"])
+        if code:
+            raise RuntimeError(f"iceberg-cli left with {code}: {stated.getvalue()}")
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

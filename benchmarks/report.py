@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import slopes
-from benchmarks.bench import SAME, Row
+from benchmarks.bench import SAME, Result
 
 ROWS = "benchmarks/results.jsonl"
 PAGE = "benchmarks/RESULTS.md"
 PLOT = "growth.svg"
+
+Line = dict[str, Any]
 
 _ABOUT = """# Results of the benchmarks
 
@@ -21,42 +23,71 @@ The last result of every row, made by `python -m benchmarks report` from what `-
 seconds, medians of pairs that ran back to back; ratios are ours to the peer's, median (least to greatest). Memory is
 the peak of all processes of a side together. "Same": what both left was read by other libraries and compared.
 """
+_ABOUT_CROSSOVER = "The expiry plan; ratios of the Spark engine's time to the local engine's."
+_ABOUT_DRIVER = (
+    "Two workers in processes of their own; the driver's JVM has a heap of 512 MB and the serial collector. MB are "
+    'the peaks of our process and of the JVM, added up. "Same": the plan of our local engine is equal.'
+)
+_ABOUT_GROWTH = (
+    "Slopes are those of the logarithms: 1 is proportional, 0 flat. Entries are those that must be read; for the "
+    "daily job, whose work is the same on each table, those that the table holds."
+)
+_ROW = "work | peer | pairs | ours s | peer s | ratio | bar | ours MB | peer MB | same"
+_CROSSOVER = "entries | MB of metadata | new process | warm session | `--engine auto`"
+_DRIVER = "work | files that go | s | Python MB | JVM MB | both | bar | same"
+_GROWTH = "work | measure | slope | last three points | straight line | law | least | greatest"
 
 
 def main(rows: str, page: str) -> None:
     """Write the page, and the plot beside it."""
     with open(rows, encoding="utf-8") as file:
-        found = [json.loads(line) for line in file]
-    pairs = _last(found, "pair", ("benchmark", "size", "name", "peer"))
-    points = _last(found, "point", ("size", "work", "entries"))
+        lines = [json.loads(line) for line in file]
+    pairs = _last(lines, "pair", ("benchmark", "size", "name", "peer"))
+    points = _last(lines, "point", ("size", "work", "entries"))
     largest = next((size for size in "LMS" if any(point["size"] == size for point in points)), "")
     points = [point for point in points if point["size"] == largest]
-    crossovers = _last(found, "crossover", ("entries",))
-    text = [_ABOUT, *_machines(found)]
-    text += _tables(pairs)
-    text += _crossover(crossovers)
-    text += _driver(_last(found, "driver", ("work", "removals")))
+    text = [_ABOUT, *_machines(lines)]
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for pair in pairs:
+        groups.setdefault((pair["benchmark"], pair["size"]), []).append(pair)
+    for (benchmark, size), mine in groups.items():
+        text += _section(f"{benchmark}, size {size}", [_made_by(mine)], _ROW, map(_row, mine))
+    crossovers = sorted(_last(lines, "crossover", ("entries",)), key=lambda each: int(each["entries"]))
+    text += _section(
+        "Local engine or Spark engine", [_ABOUT_CROSSOVER], _CROSSOVER, map(_crossover, crossovers)
+    )
+    drivers = _last(lines, "driver", ("work", "removals"))
+    about = [_made_by(drivers), _ABOUT_DRIVER] if drivers else []
+    text += _section("Memory of Spark's driver", about, _DRIVER, map(_driver, drivers))
     if points:
+        about = [_made_by(points), _ABOUT_GROWTH]
         drawn = slopes.plot(points)
         if drawn is None:
             print(f"no {PLOT}: matplotlib is not installed, it is in the extra `bench`")
         else:
             Path(page).with_name(PLOT).write_bytes(drawn)
-        text += [*_growth(points, drawn=drawn is not None), *slopes.large_table(points)]
+            about.insert(1, f"![time and memory against entries]({PLOT})")
+        text += [*_section("Growth", about, _GROWTH, _growth(points)), *slopes.large_table(points)]
     Path(page).write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
     print(f"{len(pairs)} rows and {len(points)} points: {page}")
 
 
-def _last(lines: Iterable[dict[str, Any]], kind: str, key: tuple[str, ...]) -> list[dict[str, Any]]:
+def _last(lines: Iterable[Line], kind: str, key: tuple[str, ...]) -> list[Line]:
     """The last line for each key, in the order of the first."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for line in lines:
-        if line["kind"] == kind:
-            found[tuple(line[name] for name in key)] = line
-    return list(found.values())
+    return list({tuple(line[name] for name in key): line for line in lines if line["kind"] == kind}.values())
 
 
-def _machines(lines: list[dict[str, Any]]) -> list[str]:
+def _section(title: str, about: Iterable[str], header: str, rows: Iterable[str]) -> list[str]:
+    """Paragraphs and a table under a heading; nothing without rows."""
+    found = [f"| {row} |" for row in rows]
+    if not found:
+        return []
+    rule = "|".join("---" for _ in header.split(" | "))
+    paragraphs = [line for text in about for line in (text, "")]
+    return [f"## {title}", "", *paragraphs, f"| {header} |", f"|{rule}|", *found, ""]
+
+
+def _machines(lines: list[Line]) -> list[str]:
     """Each machine with the versions that were measured there; versions of different days side by side."""
     machines: dict[str, dict[str, set[str]]] = {}
     for line in lines:
@@ -65,137 +96,55 @@ def _machines(lines: list[dict[str, Any]]) -> list[str]:
         versions = machines.setdefault(name, {})
         for package, version in line["versions"].items():
             versions.setdefault(package, set()).add(version)
-    return [
-        line
-        for name, versions in machines.items()
-        for line in (
-            f"Machine: {name}.",
-            "Versions: " + ", ".join(f"{p} {' and '.join(sorted(v))}" for p, v in versions.items()) + ".",
-            "",
-        )
-    ]
-
-
-def _tables(pairs: list[dict[str, Any]]) -> list[str]:
-    """One table for each benchmark and size."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for pair in pairs:
-        groups.setdefault((pair["benchmark"], pair["size"]), []).append(pair)
     text: list[str] = []
-    for (benchmark, size), rows in groups.items():
-        text += [
-            f"## {benchmark}, size {size}",
-            "",
-            *_made_by(rows),
-            "",
-            "| work | peer | pairs | ours s | peer s | ratio | bar | ours MB | peer MB | same |",
-            "|---|---|---|---|---|---|---|---|---|---|",
-            *(_line(row) for row in rows),
-            "",
-        ]
+    for name, versions in machines.items():
+        packages = ", ".join(
+            f"{package} {' and '.join(sorted(found))}" for package, found in versions.items()
+        )
+        text += [f"Machine: {name}.", f"Versions: {packages}.", ""]
     return text
 
 
-def _made_by(rows: list[dict[str, Any]]) -> list[str]:
+def _made_by(rows: list[Line]) -> str:
     commands = sorted({row["command"] for row in rows})
     times = sorted(row["measured_at"] for row in rows)
     load = max(row["load_before"] for row in rows)
     span = times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"
-    return [f"`{'`, `'.join(commands)}`, {span}; load average before the start at most {load:g}."]
+    return f"`{'`, `'.join(commands)}`, {span}; load average before the start at most {load:g}."
 
 
-def _line(line: dict[str, Any]) -> str:
-    row = Row(**{name: line[name] for name in Row.__slots__})
-    bars = ", ".join(f"{text} {'met' if met else '**missed**'}" for text, met in row.bars)
-    ratios = row.ratios
-    cells = (
-        row.name,
-        row.peer,
-        str(len(ratios)),
-        f"{statistics.median(row.ours_s):.2f}",
-        f"{statistics.median(row.theirs_s):.2f}",
-        f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
-        bars,
-        f"{row.our_peak_mb:.0f}",
-        f"{row.their_peak_mb:.0f}",
-        SAME[row.same],
+def _row(line: Line) -> str:
+    row = Result(**{name: line[name] for name in Result.__slots__})
+    ours_s, theirs_s = statistics.median(row.ours_s), statistics.median(row.theirs_s)
+    return (
+        f"{row.name} | {row.peer} | {len(row.ratios)} | {ours_s:.2f} | {theirs_s:.2f} "
+        f"| {row.ratio:.2f} ({row.ratios[0]:.2f} to {row.ratios[-1]:.2f}) | {row.bars('**missed**')} "
+        f"| {row.our_peak_mb:.0f} | {row.their_peak_mb:.0f} | {SAME[row.same]}"
     )
-    return f"| {' | '.join(cells)} |"
 
 
-def _crossover(lines: list[dict[str, Any]]) -> list[str]:
-    """Spark engine to local engine, table by table."""
-    if not lines:
-        return []
-    return [
-        "## Local engine or Spark engine",
-        "",
-        "The expiry plan; ratios of the Spark engine's time to the local engine's.",
-        "",
-        "| entries | MB of metadata | new process | warm session | `--engine auto` |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {line['entries']:,} | {line['metadata_bytes'] / 1e6:,.0f} | {line['cold']:.2f} | {line['warm']:.2f} "
-            f"| {line['auto']} |"
-            for line in sorted(lines, key=lambda each: int(each["entries"]))
-        ),
-        "",
-    ]
+def _crossover(line: Line) -> str:
+    """Spark engine to local engine on one table."""
+    megabytes = f"{line['metadata_bytes'] / 1e6:,.0f}"
+    return f"{line['entries']:,} | {megabytes} | {line['cold']:.2f} | {line['warm']:.2f} | {line['auto']}"
 
 
-def _driver(lines: list[dict[str, Any]]) -> list[str]:
+def _driver(line: Line) -> str:
     """Memory of the driver against the number of files that go."""
-    if not lines:
-        return []
-    rows = []
-    for line in lines:
-        together, most = line["python_mb"] + line["jvm_mb"], line["most_mb"]
-        rows.append(
-            f"| {line['work']} | {line['removals']:,} | {line['seconds']:.0f} | {line['python_mb']:.0f} "
-            f"| {line['jvm_mb']:.0f} | {together:.0f} | {most} MB {'met' if together <= most else '**missed**'} "
-            f"| {SAME[line['same']]} |"
+    together, most = line["python_mb"] + line["jvm_mb"], line["most_mb"]
+    return (
+        f"{line['work']} | {line['removals']:,} | {line['seconds']:.0f} | {line['python_mb']:.0f} "
+        f"| {line['jvm_mb']:.0f} | {together:.0f} | {most} MB {'met' if together <= most else '**missed**'} "
+        f"| {SAME[line['same']]}"
+    )
+
+
+def _growth(points: list[Line]) -> Iterable[str]:
+    """The slope of each measure of each work."""
+    for work, measure, mine, fit in slopes.fits(points):
+        line = f"{fit.base:,.3g} + {fit.per_million:,.3g} a million"
+        values = [point[measure] for point in mine]
+        yield (
+            f"{work} | {measure} | {fit.slope:.2f} | {fit.late_slope:.2f} | {line} | {fit.law} "
+            f"| {min(values):,g} | {max(values):,g}"
         )
-    about = (
-        "Two workers in processes of their own; the driver's JVM has a heap of 512 MB and the serial collector. MB are "
-        'the peaks of our process and of the JVM, added up. "Same": the plan of our local engine is equal.'
-    )
-    return [
-        "## Memory of Spark's driver",
-        "",
-        *_made_by(lines),
-        "",
-        about,
-        "",
-        "| work | files that go | s | Python MB | JVM MB | both | bar | same |",
-        "|---|---|---|---|---|---|---|---|",
-        *rows,
-        "",
-    ]
-
-
-def _growth(points: list[dict[str, Any]], *, drawn: bool) -> list[str]:
-    """Points and slopes."""
-    text = ["## Growth", "", *_made_by(points), ""]
-    if drawn:
-        text += [f"![time and memory against entries]({PLOT})", ""]
-    about = (
-        "Slopes are those of the logarithms: 1 is proportional, 0 flat. Entries are those that must be read; for the "
-        "daily job, whose work is the same on each table, those that the table holds."
-    )
-    text += [
-        about,
-        "",
-        "| work | measure | slope | last three points | straight line | law | least | greatest |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for work, mine in slopes.by_work(points).items():
-        for measure in slopes.MEASURES:
-            fit = slopes.fit(mine, measure)
-            if fit is not None:
-                line = f"{fit.base:,.3g} + {fit.per_million:,.3g} a million"
-                values = [point[measure] for point in mine]
-                text.append(
-                    f"| {work} | {measure} | {fit.slope:.2f} | {fit.late_slope:.2f} "
-                    f"| {line} | {fit.law} | {min(values):,g} | {max(values):,g} |"
-                )
-    return [*text, ""]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,13 +78,10 @@ def fit(points: Sequence[Point], measure: str) -> Fit | None:
     may_be_power = late_slope > 1 or measure in _LEVELS_OFF
     misses = [float(np.sum((model / values[half] - 1) ** 2)) for model in (straight, power)]
     return Fit(
-        slope=slope,
-        late_slope=late_slope,
-        base=float(base),
-        per_million=float(rise) * 1e6,
+        slope=slope, late_slope=late_slope, base=float(base), per_million=float(rise) * 1e6,
         law="power" if misses[1] < misses[0] and may_be_power else "line",
         last=(float(entries[-1]), float(values[-1])),
-    )
+    )  # fmt: skip
 
 
 def _slope(entries: Any, values: Any) -> float:
@@ -92,23 +89,29 @@ def _slope(entries: Any, values: Any) -> float:
 
 
 def by_work(points: Iterable[Point]) -> dict[str, list[Point]]:
-    """The points of each work, in the order in which the works come first."""
+    """The points of each work, smallest first, in the order in which the works come first."""
     found: dict[str, list[Point]] = {}
     for point in points:
         found.setdefault(point["work"], []).append(point)
-    return found
+    return {work: sorted(mine, key=lambda point: int(point["entries"])) for work, mine in found.items()}
 
 
-def lines(points: Iterable[Point]) -> Iterable[str]:
-    """The slopes, as text."""
+def fits(points: Iterable[Point]) -> Iterator[tuple[str, str, list[Point], Fit]]:
+    """Work, measure, points and fit, where there is one."""
     for work, mine in by_work(points).items():
         for measure in MEASURES:
             found = fit(mine, measure)
             if found is not None:
-                yield (
-                    f"  {work}, {measure}: slope {found.slope:.2f} (last three {found.late_slope:.2f}), "
-                    f"{found.base:,.4g} + {found.per_million:,.4g} a million entries, by the {found.law}"
-                )
+                yield work, measure, mine, found
+
+
+def lines(points: Iterable[Point]) -> Iterable[str]:
+    """The slopes, as text."""
+    for work, measure, _, found in fits(points):
+        yield (
+            f"  {work}, {measure}: slope {found.slope:.2f} (last three {found.late_slope:.2f}), "
+            f"{found.base:,.4g} + {found.per_million:,.4g} a million entries, by the {found.law}"
+        )
 
 
 def large_table(points: Sequence[Point]) -> list[str]:
@@ -116,27 +119,24 @@ def large_table(points: Sequence[Point]) -> list[str]:
 
     Empty where the largest table that was measured is too small to say anything of one so large.
     """
-    rows, bottlenecks = [], []
-    if max(point["live_files"] for point in points) < LARGE_FILES / FURTHEST:
+    largest = max(point["live_files"] for point in points)
+    if largest < LARGE_FILES / FURTHEST:
         return []
+    rows, bottlenecks = [], []
     for work, mine in by_work(points).items():
-        last = max(mine, key=lambda point: point["entries"])
-        ratio = last["entries"] / last["live_files"]
+        ratio = mine[-1]["entries"] / mine[-1]["live_files"]
         entries = LARGE_FILES * ratio
-        fits = {measure: fit(mine, measure) for measure in BUDGETS}
-        cpu, memory, requests = fits["cpu_seconds"], fits["peak_mb"], fits["requests"]
-        if cpu is None or memory is None:
+        found = {measure: each for measure in BUDGETS if (each := fit(mine, measure))}
+        if "cpu_seconds" not in found or "peak_mb" not in found:
             continue
-        cores = max(1, round(cpu.at(entries) / IN_TIME_S + 0.5))
-        asked = "-" if requests is None else f"{requests.at(entries):,.0f}"
-        rows.append(
-            f"| {work} | {entries / 1e6:,.0f} | {cpu.at(entries) / 3600:,.1f} | {cores} "
-            f"| {memory.at(entries) / 1024:,.1f} | {asked} |"
+        cpu, memory = found["cpu_seconds"].at(entries), found["peak_mb"].at(entries)
+        requests = f"{found['requests'].at(entries):,.0f}" if "requests" in found else "-"
+        cores = max(1, round(cpu / IN_TIME_S + 0.5))
+        row = (
+            f"{work} | {entries / 1e6:,.0f} | {cpu / 3600:,.1f} | {cores} | {memory / 1024:,.1f} | {requests}"
         )
-        for measure, budget in BUDGETS.items():
-            found = fits[measure]
-            if found is not None:
-                bottlenecks.append((found.reaching(budget) / ratio, work, measure))
+        rows.append(f"| {row} |")
+        bottlenecks += [(each.reaching(BUDGETS[name]) / ratio, work, name) for name, each in found.items()]
     if not rows:
         return []
     files, work, measure = min(bottlenecks)
@@ -148,30 +148,18 @@ def large_table(points: Sequence[Point]) -> list[str]:
     )
     about = (
         "From the fits above, each by the law that its larger points follow more closely: the straight line, or the "
-        f"power law of the last three. This is an extrapolation from {_largest(points)}; nothing of this size was "
-        "run. Entries read are as many for each live file as in the largest table measured."
+        f"power law of the last three. This is an extrapolation from tables of up to {largest:,} live files; nothing "
+        "of this size was run. Entries read are as many for each live file as in the largest table measured."
     )
     budgets = ", ".join(f"{budget:,.0f} {UNITS[measure]}" for measure, budget in BUDGETS.items())
+    minutes = f"{IN_TIME_S // 60} minutes"
     last_words = (
-        f"{first} The budgets of one run: {budgets}. Cores for {IN_TIME_S // 60} minutes take the work as divisible, "
+        f"{first} The budgets of one run: {budgets}. Cores for {minutes} take the work as divisible, "
         "as the scans of the Spark engine are."
     )
-    return [
-        f"## A table of {LARGE_FILES // 1_000_000} million files",
-        "",
-        about,
-        "",
-        f"| work | million entries | core hours | cores for {IN_TIME_S // 60} minutes | GB | requests |",
-        "|---|---|---|---|---|---|",
-        *rows,
-        "",
-        last_words,
-        "",
-    ]
-
-
-def _largest(points: Iterable[Point]) -> str:
-    return f"tables of up to {max(point['live_files'] for point in points):,} live files"
+    header = f"| work | million entries | core hours | cores for {minutes} | GB | requests |"
+    title = f"## A table of {LARGE_FILES // 1_000_000} million files"
+    return [title, "", about, "", header, "|---|---|---|---|---|---|", *rows, "", last_words, ""]
 
 
 def plot(points: Iterable[Point]) -> bytes | None:
@@ -185,23 +173,14 @@ def plot(points: Iterable[Point]) -> bytes | None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
-    for row, (measure, label) in enumerate(
-        (("cpu_seconds", "processor seconds"), ("peak_mb", "peak memory, MB"))
-    ):
-        for column, scale in enumerate(("linear", "log")):
-            panel = axes[row][column]
+    labels = {"cpu_seconds": "processor seconds", "peak_mb": "peak memory, MB"}
+    for row, (measure, label) in enumerate(labels.items()):
+        for panel, scale in zip(axes[row], ("linear", "log"), strict=True):
             for work, mine in by_work(points).items():
-                ordered = sorted(mine, key=lambda point: point["entries"])
-                panel.plot(
-                    [p["entries"] for p in ordered],
-                    [p[measure] for p in ordered],
-                    marker="o",
-                    ms=3,
-                    label=work,
-                )
-            panel.set(
-                xscale=scale, yscale=scale, xlabel="entries", ylabel=label, title=f"{label}, {scale} axes"
-            )
+                values = ([point[name] for point in mine] for name in ("entries", measure))
+                panel.plot(*values, marker="o", ms=3, label=work)
+            title = f"{label}, {scale} axes"
+            panel.set(xscale=scale, yscale=scale, xlabel="entries", ylabel=label, title=title)
             panel.grid(visible=True, alpha=0.3)
             if scale == "linear":
                 panel.set_ylim(bottom=0)

@@ -1,6 +1,11 @@
 """`python -m benchmarks spark`: our verbs on Spark against Spark's procedures, and against our local engine.
 
 Ours and theirs run on the same master, each in a session of its own; warm is not the first call of a session.
+
+`python -m benchmarks driver`: what Spark's driver holds while more and more files go, workers in other processes. The
+driver is two processes: ours, and the JVM that it starts, which gets a heap of half a gigabyte here, about the least
+with which Spark starts, and the collector that needs least memory itself. Their peaks are added up, though they need
+not be at the same time. The same plan is made by our local engine, and both plans must be equal.
 """
 
 from __future__ import annotations
@@ -8,122 +13,112 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from benchmarks.bench import HEADER, Bench, Cost, Kept, Pair, Result
-from benchmarks.expire import compile_all, expire_arguments, expire_statement, unlearnt
-from benchmarks.measure import OURS, Run, run
+from benchmarks.bench import Bench, BenchTable, Row
+from benchmarks.measure import OURS, PYTHON, Run, run
 from benchmarks.outcomes import deleted_rows, files_left, live_entries
-from benchmarks.peers import SPARK_MASTER, Session, spark_engine_is_there
-from benchmarks.tables import SIZES, Size, make_table
-from benchmarks.v3 import REWRITE_POSITION_DELETES, position_deletes
+from benchmarks.peers import SPARK_MASTER, Session, ours, spark_engine_is_there
+from benchmarks.rows import (
+    REWRITE_MANIFESTS,
+    REWRITE_POSITION_DELETES,
+    WARM,
+    compile_all,
+    expiry,
+    expiry_call,
+    measure_rows,
+    position_deletes,
+)
+from benchmarks.tables import SIZES, Size, make_replaced_table, make_table
 
-COSTS = {
-    "S": Cost(minutes=9, spark_minutes=0, disk_gb=0.2),
-    "M": Cost(minutes=50, spark_minutes=0, disk_gb=3),
-    "L": Cost(minutes=120, spark_minutes=0, disk_gb=16),
-}
-ON_SPARK = ("--engine", "spark", "--spark-master", SPARK_MASTER)
+NOT_HERE = "our Spark engine or pyspark is not here: nothing to measure"
 # From smallest to largest; a size takes the first so many.
 CROSSOVER = (Size(30, 50, 5), Size(100, 100, 10), Size(400, 250, 10), SIZES["M"], SIZES["L"])
 CROSSOVER_STEPS = {"S": 2, "M": 4, "L": 5}
+# A hundredth, a tenth, and 20 million files that go; a size takes the first so many.
+REPLACED = (Size(21, 10_000, 1), Size(21, 100_000, 1), Size(101, 200_000, 1))
+REPLACED_STEPS = {"S": 1, "M": 2, "L": 3}
+DRIVER_MOST_MB = 1_000
+CONF = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    "spark.executor.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.pyspark.python": PYTHON,
+}
+# Two workers of one core, each with an executor in a process of its own.
+ON_CLUSTER = [
+    "--engine", "spark", "--spark-master", "local-cluster[2,1,1024]",
+    *(word for key, value in CONF.items() for word in ("--spark-conf", f"{key}={value}")),
+]  # fmt: skip
 
 
 def main(bench: Bench) -> None:
-    """Run both sides of every row."""
+    """Run both sides of every row, then look where the engines cross."""
     if not spark_engine_is_there():
-        print("our Spark engine or pyspark is not here: nothing to measure")
+        print(NOT_HERE)
         return
-    bench.announce(COSTS)
-    compile_all(bench.root)
-    print(HEADER)
-    warehouse = f"{bench.root}/wh"
-    with Session(warehouse) as mine, Session(warehouse) as theirs:
-        measure_expiry(bench, mine, theirs)
-        measure_rewrite_manifests(bench, mine, theirs)
-        measure_position_deletes(bench, mine, theirs)
+    measure_rows(bench, spark_rows)
     measure_crossover(bench)
 
 
-def measure_expiry(bench: Bench, mine: Session, theirs: Session) -> None:
-    """The plan alone and the whole expiry, warm, against the procedure; the plan in a new process too."""
+def spark_rows(bench: Bench) -> Iterator[Row]:
+    """Verbs in a warm session of ours against procedures in one of Spark's."""
     size = SIZES[bench.size_name]
-    table = bench.kept("t", partial(make_table, size=size))
-    arguments = [*expire_arguments(table.location, size.last_ms, size.kept), "--engine", "spark"]
-    job = expire_statement("t", size, size.kept)
-
-    def warm_up() -> None:
-        mine.command([*arguments, "--dry-run"])
-        theirs.warm_up(job)
-
-    pair = partial(
-        Pair,
-        peer="Spark, warm session",
-        theirs=partial(theirs.call, job),
-        before=partial(unlearnt, table.fresh),
-        warm_up=warm_up,
-    )
-    plan = partial(mine.command, [*arguments, "--dry-run"])
-    bench.measure(pair(name="expiry plan, warm", ours=plan, bar=1 / 3))
-    whole = partial(mine.command, [*arguments, "--yes"])
-    left = (files_left(table.location),) * 2
-    bench.measure(pair(name="whole expiry with deletes, warm", ours=whole, results=left))
-    table.remove()
-
-
-def measure_rewrite_manifests(bench: Bench, mine: Session, theirs: Session) -> None:
-    """The manifests of the current snapshot, warm."""
-    table = bench.kept("whole", partial(make_table, size=SIZES[bench.size_name], whole=True))
-    arguments = ["rewrite-manifests", table.location, "-q", "--engine", "spark", "--yes"]
-    job = "CALL lake.system.rewrite_manifests('lake.db.whole')"
-    measure_warm(
-        bench, table, "rewrite-manifests", 1 / 3, (mine, arguments), (theirs, job),
-        (live_entries(table.location),) * 2,
-    )  # fmt: skip
-    table.remove()
-
-
-def measure_position_deletes(bench: Bench, mine: Session, theirs: Session) -> None:
-    """Position-delete files to deletion vectors, warm."""
-    table, name = position_deletes(bench)
-    arguments = ["merge-dvs", table.location, "-q", "--engine", "spark", "--yes"]
-    measure_warm(
-        bench, table, name, 1 / 2, (mine, arguments), (theirs, REWRITE_POSITION_DELETES),
-        (deleted_rows(table.location),) * 2,
-    )  # fmt: skip
-    table.remove()
-
-
-def measure_warm(
-    bench: Bench,
-    table: Kept,
-    name: str,
-    bar: float,
-    ours: tuple[Session, list[str]],
-    theirs: tuple[Session, str],
-    results: tuple[Result, Result],
-) -> None:
-    """A verb of ours in a session against a procedure in another, neither for the first time."""
-
-    def warm_up() -> None:
-        ours[0].command(ours[1])
-        table.fresh()
-        theirs[0].call(theirs[1])
-
-    bench.measure(
-        Pair(
-            name=f"{name}, warm",
-            peer="Spark, warm session",
-            ours=partial(ours[0].command, ours[1]),
-            theirs=partial(theirs[0].call, theirs[1]),
-            before=table.fresh,
-            warm_up=warm_up,
-            results=results,
-            bar=bar,
+    with Session(f"{bench.root}/wh") as mine, Session(f"{bench.root}/wh") as theirs:
+        table = bench.table("t", partial(make_table, size=size))
+        arguments, call = (
+            [*expiry(table, size, size.kept), "--engine", "spark"],
+            expiry_call("t", size, size.kept),
         )
-    )
+        plan = partial(mine.command, [*arguments, "--dry-run"])
+
+        def warm_up_both() -> None:
+            plan()
+            theirs.warm_up(call)
+
+        row = Row(
+            "expiry plan, warm",
+            WARM,
+            plan,
+            partial(theirs.call, call),
+            table.uncached,
+            warm_up_both,
+            bar=1 / 3,
+        )
+        yield row
+        whole, left = partial(mine.command, [*arguments, "--yes"]), partial(files_left, table.location)
+        yield replace(row, name="whole expiry with deletes, warm", ours=whole, look=left, bar=None)
+        table.remove()
+        complete = bench.table("whole", partial(make_table, size=size, whole=True))
+        (positions, work), rewrite = position_deletes(bench), REWRITE_MANIFESTS.format("whole")
+        for table, name, verb, call, look, bar in (
+            (complete, "rewrite-manifests", "rewrite-manifests", rewrite, live_entries, 1 / 3),
+            (positions, work, "merge-dvs", REWRITE_POSITION_DELETES, deleted_rows, 1 / 2),
+        ):  # fmt: skip
+            command = partial(mine.command, [verb, table.location, "-q", "--engine", "spark", "--yes"])
+            procedure = partial(theirs.call, call)
+            warm = partial(_warm_up, command, table, procedure)
+            yield Row(
+                f"{name}, warm",
+                WARM,
+                command,
+                procedure,
+                table.fresh,
+                warm,
+                partial(look, table.location),
+                bar=bar,
+            )
+            table.remove()
+
+
+def _warm_up(command: partial[Run], table: BenchTable, procedure: partial[Run]) -> None:
+    command()
+    table.fresh()
+    procedure()
 
 
 def measure_crossover(bench: Bench) -> None:
@@ -131,52 +126,28 @@ def measure_crossover(bench: Bench) -> None:
     points: list[tuple[int, float, float]] = []
     for step, size in enumerate(CROSSOVER[: CROSSOVER_STEPS[bench.size_name]]):
         name = f"expiry plan, {size.snapshots * size.files_per_snapshot:,} files"
-        table = bench.kept(f"step{step}", partial(make_table, size=size))
+        table = bench.table(f"step{step}", partial(make_table, size=size))
         arguments = [
             "expire-snapshots", table.location, "--older-than", str(size.last_ms), "--retain-last", str(size.kept),
             "--as-of", str(size.last_ms), "--dry-run", "--format", "json", "--no-progress",
         ]  # fmt: skip
+        on_spark = ours(*arguments, "--engine", "spark", "--spark-master", SPARK_MASTER)
+        local = ours(*arguments, "--engine", "local")
+        before = partial(table.uncached, changing=False)
+        row = Row(f"{name}, new process", "our local engine", on_spark, local, before)
         with Session(f"{bench.root}/wh") as session:
-            local = partial(run, [*OURS, *arguments, "--engine", "local"])
-            cold = bench.measure(
-                Pair(
-                    name=f"{name}, new process",
-                    pairs=1,
-                    peer="our local engine",
-                    ours=partial(run, [*OURS, *arguments, *ON_SPARK]),
-                    theirs=local,
-                    before=partial(unlearnt, table.untouched),
-                    results=(plan_of, plan_of),
-                )
-            )
-            inside = [*arguments, "--engine", "spark"]
-            warm = bench.measure(
-                Pair(
-                    name=f"{name}, warm",
-                    peer="our local engine",
-                    ours=partial(session.command, inside),
-                    theirs=local,
-                    before=partial(unlearnt, table.untouched),
-                    warm_up=partial(session.command, inside),
-                )
-            )
+            cold = bench.measure(replace(row, look=plan_of, pairs=1))
+            inside = partial(session.command, [*arguments, "--engine", "spark"])
+            warm = bench.measure(replace(row, name=f"{name}, warm", ours=inside, warm_up=inside))
         if cold and warm:
-            entries = table.made.entries
-            points.append((entries, _middle(cold.ratios), _middle(warm.ratios)))
-            auto = run([*OURS, *arguments, "--engine", "auto", "--spark-master", SPARK_MASTER])
-            bench.write(
-                "crossover",
-                {
-                    "entries": entries,
-                    "metadata_bytes": table.made.metadata_bytes,
-                    "cold": _middle(cold.ratios),
-                    "warm": _middle(warm.ratios),
-                    "auto": _chosen(auto.stated),
-                },
+            auto = _engine_named(
+                ours(*arguments, "--engine", "auto", "--spark-master", SPARK_MASTER)().stated
             )
-            print(
-                f"  {entries:,} entries, {table.made.metadata_bytes / 1e6:.0f} MB; auto: {_chosen(auto.stated)}"
-            )
+            entries, metadata_bytes = table.made.entries, table.made.metadata_bytes
+            points.append((entries, cold.ratio, warm.ratio))
+            sizes = {"entries": entries, "metadata_bytes": metadata_bytes}
+            bench.write("crossover", {**sizes, "cold": cold.ratio, "warm": warm.ratio, "auto": auto})
+            print(f"  {entries:,} entries, {metadata_bytes / 1e6:.0f} MB; auto: {auto}")
         table.remove()
     for column, kind in ((1, "a new process"), (2, "a warm session")):
         print(f"  crossover, {kind}: {crossing([(p[0], p[column]) for p in points])}")
@@ -201,11 +172,54 @@ def plan_of(result: Run) -> Hashable:
     return json.dumps(json.loads(result.output), sort_keys=True)
 
 
-def _chosen(stated: str) -> str:
+def _engine_named(stated: str) -> str:
     """What `--engine auto` says about its choice."""
     lines = [line.strip() for line in stated.splitlines() if re.search(r"\bengine\b", line, re.IGNORECASE)]
     return lines[0] if lines else "says nothing"
 
 
-def _middle(ratios: list[float]) -> float:
-    return ratios[len(ratios) // 2]
+def driver(bench: Bench) -> None:
+    """The plan, then the whole expiry, on each table."""
+    if not spark_engine_is_there():
+        print(NOT_HERE)
+        return
+    bench.announce()
+    compile_all(bench)
+    print(f"{'work':<24} {'files that go':>13} {'seconds':>8} {'Python MB':>9} {'JVM MB':>7} {'both':>6} bar")
+    for number, size in enumerate(REPLACED[: REPLACED_STEPS[bench.size_name]]):
+        table = bench.table(f"replaced{number}", partial(make_replaced_table, size=size))
+        options = [
+            "--older-than", str(size.last_ms), "--retain-last", str(size.kept), "--as-of", str(size.last_ms + 1),
+            "--format", "json", "--no-progress", "--no-cache",
+        ]  # fmt: skip
+        plan = ["plan", table.location, "expire-snapshots", *options]
+        if bench.selects("expiry plan"):
+            table.untouched()
+            found = run([*OURS, *plan, *ON_CLUSTER])
+            same = plan_of(found) == plan_of(run([*OURS, *plan, "--engine", "local"]))
+            show_driver(bench, "expiry plan", json.loads(found.output)["removals"]["count"], found, same=same)
+        if bench.selects("whole expiry"):
+            table.fresh()
+            found = run([*OURS, "expire-snapshots", table.location, *options, "--yes", *ON_CLUSTER])
+            done = json.loads(found.output)
+            kinds = ("data_files", "manifest_files", "manifest_lists")
+            removals = sum(done[f"deleted_{kind}_count"] for kind in kinds)
+            show_driver(bench, "whole expiry", removals, found, same=None)
+        table.remove()
+
+
+def show_driver(bench: Bench, work: str, removals: int, found: Run, *, same: bool | None) -> None:
+    """One line, on the screen and in the report."""
+    together = found.driver_mb + found.child_mb
+    print(
+        f"{work:<24} {removals:>13,} {found.seconds:>8.1f} {found.driver_mb:>9.0f} {found.child_mb:>7.0f}"
+        f" {together:>6.0f} {DRIVER_MOST_MB} MB {'met' if together <= DRIVER_MOST_MB else 'MISSED'}"
+        f"{'' if same is None else '; the local plan is the same' if same else '; THE LOCAL PLAN DIFFERS'}",
+        flush=True,
+    )
+    point = {
+        "work": work, "removals": removals, "seconds": round(found.seconds, 1), "python_mb": round(found.driver_mb, 1),
+        "jvm_mb": round(found.child_mb, 1), "most_mb": DRIVER_MOST_MB, "same": same,
+    }  # fmt: skip
+    bench.write("driver", point)
+    bench.check_same(f"{work}, {removals:,} files", same)

@@ -45,51 +45,29 @@ class Jar:
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.name}"
 
 
-ICEBERG: Final = Jar(
-    "org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0",
-    "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
-)  # fmt: skip
-SQLITE: Final = Jar(
-    "org.xerial", "sqlite-jdbc", "3.50.3.0",
-    "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
-)  # fmt: skip
+ICEBERG: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0",
+        "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82")  # fmt: skip
+SQLITE: Final = Jar("org.xerial", "sqlite-jdbc", "3.50.3.0",
+        "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08")  # fmt: skip
 DELTA: Final = (
-    Jar(
-        "io.delta", "delta-spark_4.1_2.13", "4.4.0",
-        "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
-    ),
-    Jar(
-        "io.delta", "delta-storage", "4.4.0",
-        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    ),
-    Jar(
-        "io.delta", "delta-kernel-api", "4.4.0",
-        "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
-    ),
-    Jar(
-        "io.delta", "delta-kernel-defaults", "4.4.0",
-        "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
-    ),
-    Jar(
-        "io.delta", "delta-kernel-unitycatalog", "4.4.0",
-        "cea22dfb4ac562b3cd27bf652697750e8336009d73fb06631363aaaad5345ffa",
-    ),
-    Jar(
-        "io.unitycatalog", "unitycatalog-client", "0.6.0",
-        "48257499a86b801a3e2372cec55ac226ca1c1c7eabe5c118e7302f29a1fdbc19",
-    ),
-    Jar(
-        "io.unitycatalog", "unitycatalog-hadoop", "0.6.0",
-        "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150",
-    ),
-    Jar(
-        "com.fasterxml.jackson.datatype", "jackson-datatype-jdk8", "2.13.5",
-        "e58761751fea8a00dc626aae1c5f1be38c5cfd487aeb333d933a4ab5f5a73c55",
-    ),
-    Jar(
-        "javax.annotation", "javax.annotation-api", "1.3.2",
-        "e04ba5195bcd555dc95650f7cc614d151e4bcd52d29a10b8aa2197f3ab89ab9b",
-    ),
+    Jar("io.delta", "delta-spark_4.1_2.13", "4.4.0",
+        "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10"),
+    Jar("io.delta", "delta-storage", "4.4.0",
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+    Jar("io.delta", "delta-kernel-api", "4.4.0",
+        "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11"),
+    Jar("io.delta", "delta-kernel-defaults", "4.4.0",
+        "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b"),
+    Jar("io.delta", "delta-kernel-unitycatalog", "4.4.0",
+        "cea22dfb4ac562b3cd27bf652697750e8336009d73fb06631363aaaad5345ffa"),
+    Jar("io.unitycatalog", "unitycatalog-client", "0.6.0",
+        "48257499a86b801a3e2372cec55ac226ca1c1c7eabe5c118e7302f29a1fdbc19"),
+    Jar("io.unitycatalog", "unitycatalog-hadoop", "0.6.0",
+        "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150"),
+    Jar("com.fasterxml.jackson.datatype", "jackson-datatype-jdk8", "2.13.5",
+        "e58761751fea8a00dc626aae1c5f1be38c5cfd487aeb333d933a4ab5f5a73c55"),
+    Jar("javax.annotation", "javax.annotation-api", "1.3.2",
+        "e04ba5195bcd555dc95650f7cc614d151e4bcd52d29a10b8aa2197f3ab89ab9b"),
 )  # fmt: skip
 
 

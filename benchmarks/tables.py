@@ -1,23 +1,53 @@
-"""Metadata-only Iceberg tables of any size, valid and quick to make.
+"""Iceberg tables of any size, valid and quick to make: their metadata is real, their data files are names or one byte.
 
-Each commit appends a manifest of new files. Every `GROUP` commits their manifests are merged into one, and the
-merged one is rewritten three more times with fewer files, as deletes and compactions do. The newest snapshots
-keep the last version of each group. What a table holds from its first commit on, all of its snapshots share. Files
-that the expiry will delete exist on disk, one byte each.
+The same numbers make the same bytes. Many entries are one that is copied and changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from benchmarks.table_writer import START_MS, STEP_MS, Manifest, Writer
+from iceberg_cli.encoding.deletion_vector import encode
+from iceberg_cli.iceberg.avro.container import read_container, write_container
+from iceberg_cli.iceberg.spec import puffin
+from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 
-GROUP = 34
+Numbers = npt.NDArray[np.int64]
+Entry = dict[str, Any]
+
+COLUMNS = 20
+START_MS = 1_700_000_000_000
+STEP_MS = 60_000
+GROUP = 34  # commits whose manifests are merged
 SHARED_FILES = 204  # for each of a group's commits: the manifests are as large as those of M
 SHRINK = (1.0, 0.9, 0.8, 0.7)
+REPLACED_FILES = 50_000  # in a manifest
+RECORDS = 1_000_000  # of a data file that has deletes
+_BLOCK_BYTES = 64_000
+_DIGITS = 12
+_NUMBER = "0" * _DIGITS
+_UNIQUE = "~" * 32
+_BOUND = b"\xa5" * 8
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_SPEC: dict[str, Any] = {"spec-id": 0, "fields": []}
+_SCHEMA = {
+    "type": "struct",
+    "schema-id": 0,
+    "fields": [{"id": i + 1, "name": f"c{i}", "required": False, "type": "long"} for i in range(COLUMNS)],
+}
 
 
 @dataclass(frozen=True)
@@ -43,60 +73,380 @@ class Made:
     """A table on disk."""
 
     location: str
-    snapshots: int
-    files: int
     live_files: int
     entries: int  # of all manifests, each once
     metadata_bytes: int
     last_ms: int
 
 
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest on disk: its row of a manifest list, and the numbers of the data files that it names."""
+
+    row: dict[str, Any]
+    files: Numbers
+
+    @property
+    def commit(self) -> int:
+        """The commit that wrote it."""
+        return int(self.row["added_snapshot_id"])
+
+
+@dataclass
+class Writer:
+    """Writes a table as a Hadoop catalog would have it; a commit's number is its snapshot id and sequence number.
+
+    Args:
+        location: a folder that does not exist yet.
+        version: of the format.
+        small: entries hold no metrics of columns, and files have names that no two tables share, as most writers' do,
+            so `path_of` does not give them.
+    """
+
+    location: str
+    version: int = 2
+    small: bool = False
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+    snapshots: list[dict[str, Any]] = field(default_factory=list)
+    written: int = 0  # bytes
+    entries: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("metadata", "data"):
+            os.makedirs(f"{self.location}/{name}")
+
+    def path_of(self, number: int) -> str:
+        """Where a data file is."""
+        return f"{self.location}/data/part-{number:0{_DIGITS}d}.parquet"
+
+    def put(self, name: str, data: bytes) -> str:
+        """Write a file, and return its path."""
+        path = f"{self.location}/{name}"
+        Path(path).write_bytes(data)
+        self.written += len(data)
+        return path
+
+    def manifest(self, files: Numbers, new: int, commit: int) -> Manifest:
+        """`files`, of which the last `new` are ADDED and the others EXISTING since the commit before."""
+        blocks: list[tuple[int, bytes]] = []
+        for status, part in enumerate(np.split(files, [len(files) - new])):
+            if len(part):
+                one = read_container(
+                    self._encoded([self._template(status, commit)], 0, bytes(16)), "one entry"
+                )
+                rows = self._rows(part, bytes(one.blocks[0].payload))
+                step = max(1, _BLOCK_BYTES // rows.shape[1])
+                cut = (rows[i : i + step] for i in range(0, len(rows), step))
+                blocks += [(len(block), block.tobytes()) for block in cut]
+        schema, sync = one.schema_text.decode(), self.rng.bytes(16)
+        data = write_container(schema, one.metadata, blocks, codec="deflate", sync=sync)
+        return self._listed(data, commit, files, [len(files) - new, new], 10_000, {"content": 0})
+
+    def manifest_of(self, entries: Sequence[Entry], commit: int, *, content: int) -> Manifest:
+        """Entries as they are, all ADDED; 1 is the content of deletes."""
+        data = self._encoded(entries, content, self.rng.bytes(16))
+        records = sum(entry["record_count"] for entry in entries) / len(entries)
+        others = {"content": content, "partitions": [], "first_row_id": None if content else 0}
+        return self._listed(data, commit, np.arange(len(entries)), [0, len(entries)], records, others)
+
+    def snapshot(self, manifests: Sequence[Manifest], *, added: int, commit: int = 0, rows: int = 0) -> None:
+        """Add a snapshot of manifests, the next one or the only one, with a number; `rows` get ids in version 3."""
+        parent = None if commit else len(self.snapshots) or None
+        commit = commit or len(self.snapshots) + 1
+        data, deletes = ([m for m in manifests if m.row["content"] == content] for content in (0, 1))
+        row_ids = {"first-row-id": 0, "added-rows": rows} if self.version > 2 else {}
+        listing = write_manifest_list(
+            [m.row for m in manifests], format_version=self.version, snapshot_id=commit, parent_snapshot_id=parent,
+            sequence_number=commit, first_row_id=row_ids.get("first-row-id"), sync=self.rng.bytes(16),
+        )  # fmt: skip
+        self.snapshots.append(
+            {
+                "snapshot-id": commit, **({"parent-snapshot-id": parent} if parent else {}), "sequence-number": commit,
+                "timestamp-ms": START_MS + commit * STEP_MS, "schema-id": 0, **row_ids,
+                "manifest-list": self.put(f"metadata/snap-{commit}.avro", listing),
+                "summary": {
+                    "operation": "overwrite", "added-data-files": str(added), "total-data-files": _total(data),
+                    "total-delete-files": _total(deletes), "total-records": _total(data, "rows"),
+                    **({} if deletes else {"total-files-size": _total(data)}),
+                    "total-position-deletes": _total(deletes, "rows"), "total-equality-deletes": "0",
+                },
+            }
+        )  # fmt: skip
+
+    def publish(self) -> None:
+        """Write the metadata file, and the hint at it."""
+        last = self.snapshots[-1]
+        log = [{name: each[name] for name in ("timestamp-ms", "snapshot-id")} for each in self.snapshots]
+        document = {
+            "format-version": self.version, "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+            "location": self.location, "last-sequence-number": last["sequence-number"],
+            "last-updated-ms": last["timestamp-ms"], "last-column-id": COLUMNS, "current-schema-id": 0,
+            "schemas": [_SCHEMA], "default-spec-id": 0, "partition-specs": [_SPEC], "last-partition-id": 999,
+            "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}], "properties": {},
+            "current-snapshot-id": last["snapshot-id"],
+            "refs": {"main": {"snapshot-id": last["snapshot-id"], "type": "branch"}}, "snapshots": self.snapshots,
+            "statistics": [], "partition-statistics": [], "snapshot-log": log, "metadata-log": [],
+            **({"next-row-id": last["added-rows"]} if self.version > 2 else {}),
+        }  # fmt: skip
+        Path(f"{self.location}/metadata/v1.metadata.json").write_text(json.dumps(document))
+        Path(f"{self.location}/metadata/version-hint.text").write_text("1")
+
+    def _listed(
+        self, data: bytes, commit: int, files: Numbers, counts: list[int], records: float, others: Entry
+    ) -> Manifest:
+        self.entries += len(files)
+        row: dict[str, Any] = {
+            "manifest_path": self.put(f"metadata/m-{commit}-{self.written}.avro", data), "manifest_length": len(data),
+            "partition_spec_id": 0, "sequence_number": commit, "min_sequence_number": commit,
+            "added_snapshot_id": commit, **others,
+        }  # fmt: skip
+        for name, count in zip(("existing", "added", "deleted"), (*counts, 0), strict=True):
+            row |= {f"{name}_files_count": count, f"{name}_rows_count": round(count * records)}
+        return Manifest(row, files)
+
+    def _encoded(self, entries: Sequence[Entry], content: int, sync: bytes) -> bytes:
+        version = self.version
+        return write_manifest(
+            entries, schema=_SCHEMA, partition_spec=_SPEC, format_version=version, content=content, sync=sync
+        )
+
+    def _template(self, status: int, commit: int) -> Entry:
+        columns = () if self.small else range(1, COLUMNS + 1)
+        counts, bounds = {i: 4_999 + i for i in columns}, dict.fromkeys(columns, _BOUND)
+        metrics = dict.fromkeys(("column_sizes", "value_counts", "null_value_counts"), counts)
+        metrics |= {"nan_value_counts": {}, "lower_bounds": bounds, "upper_bounds": bounds}
+        name = f"part-{_NUMBER}-{_UNIQUE}.parquet" if self.small else f"part-{_NUMBER}.parquet"
+        entry = _entry(
+            f"{self.location}/data/{name}", 10_000, 1, "PARQUET", 0, split_offsets=[4], sort_order_id=0
+        )
+        numbers = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"), commit)
+        return entry | metrics | numbers | {"status": status}
+
+    def _rows(self, files: Numbers, entry: bytes) -> npt.NDArray[np.uint8]:
+        """An entry for each file, encoded: one that is copied, with a number, name and bounds of its own."""
+        rows = np.tile(np.frombuffer(entry, np.uint8), (len(files), 1))
+        at = entry.index(f"part-{_NUMBER}".encode()) + len("part-")
+        rows[:, at : at + _DIGITS] = 48 + files[:, None] // 10 ** np.arange(_DIGITS - 1, -1, -1) % 10
+        if self.small:
+            at, names = entry.index(_UNIQUE.encode()), (len(files), len(_UNIQUE))
+            rows[:, at : at + len(_UNIQUE)] = _HEX[self.rng.integers(0, 16, names, np.uint8)]
+        seeds = np.random.default_rng(int(files[0]))
+        for bound in re.finditer(_BOUND, entry):
+            rows[:, bound.start() : bound.start() + 3] = seeds.integers(0, 256, (len(files), 3), np.uint8)
+        return rows
+
+
+def _total(manifests: Sequence[Manifest], unit: str = "files") -> str:
+    return str(sum(m.row[f"added_{unit}_count"] + m.row[f"existing_{unit}_count"] for m in manifests))
+
+
+# -- tables with a history -------------------------------------------------------------------------------------
+
+
 def make_table(location: str, size: Size, *, whole: bool = False) -> Made:
-    """A v2 table at `location`, a folder that does not exist yet, as a Hadoop catalog would have it."""
+    """A v2 table, each commit of which appends a manifest of new files.
+
+    Every `GROUP` commits their manifests are merged into one, and the merged one is rewritten three more times with
+    fewer files, as deletes and compactions do. The newest snapshots keep the last version of each group. What a table
+    holds from its first commit on, all of its snapshots share. Files that the expiry will delete exist on disk, one
+    byte each; where it is `whole`, all do.
+    """
     writer = Writer(location)
     live, kept_files = 0, np.empty(0, np.int64)
-    for number, manifests in enumerate(_history(writer, size), start=1):
+    for commit, manifests in enumerate(_history(writer, size), start=1):
         live = sum(len(m.files) for m in manifests)
-        writer.snapshot(manifests, added=size.files_per_snapshot + (size.shared if number == 1 else 0))
-        if number > size.snapshots - size.kept:
+        writer.snapshot(manifests, added=size.files_per_snapshot + (size.shared if commit == 1 else 0))
+        if commit > size.snapshots - size.kept:
             kept_files = np.union1d(kept_files, np.concatenate([m.files for m in manifests]))
     every = np.arange(size.snapshots * size.files_per_snapshot)
     for file in every if whole else np.setdiff1d(every, kept_files):
         with open(writer.path_of(int(file)), "wb") as out:
             out.write(b"x")
     writer.publish()
-    return Made(
-        location, size.snapshots, len(every) + size.shared, live, writer.entries, writer.written, size.last_ms
-    )
+    return Made(location, live, writer.entries, writer.written, size.last_ms)
 
 
 def _history(writer: Writer, size: Size) -> Iterator[list[Manifest]]:
     """The manifests of each snapshot, oldest first."""
     first = size.snapshots * size.files_per_snapshot
-    whole = np.arange(first, first + size.shared)
-    step = GROUP * SHARED_FILES
-    shared = [
-        writer.manifest(part, len(part), 1, 1)
-        for part in (whole[at : at + step] for at in range(0, len(whole), step))
-    ]
+    whole, step = np.arange(first, first + size.shared), GROUP * SHARED_FILES
+    parts = [whole[at : at + step] for at in range(0, len(whole), step)]
+    shared = [writer.manifest(part, len(part), 1) for part in parts]
     merged: list[Manifest] = []
-    shrinks: dict[int, int] = {}
+    shrinks: list[int] = []
     fresh: list[Manifest] = []
-    for number in range(1, size.snapshots + 1):
-        first = (number - 1) * size.files_per_snapshot
-        files = np.arange(first, first + size.files_per_snapshot)
+    for commit in range(1, size.snapshots + 1):
+        files = np.arange((commit - 1) * size.files_per_snapshot, commit * size.files_per_snapshot)
         for index, manifest in enumerate(merged):
-            age = number - manifest.snapshot_id
-            stage = shrinks[index]
-            if age >= 5 and stage < len(SHRINK):
-                left = manifest.files[: int(GROUP * size.files_per_snapshot * SHRINK[stage])]
-                merged[index] = writer.manifest(left, 0, number, number)
-                shrinks[index] = stage + 1
+            if commit - manifest.commit >= 5 and shrinks[index] < len(SHRINK):
+                left = manifest.files[: int(GROUP * size.files_per_snapshot * SHRINK[shrinks[index]])]
+                merged[index] = writer.manifest(left, 0, commit)
+                shrinks[index] += 1
         if len(fresh) == GROUP - 1:
             everything = np.concatenate([*(m.files for m in fresh), files])
-            shrinks[len(merged)] = 1
-            merged.append(writer.manifest(everything, size.files_per_snapshot, number, number))
+            merged.append(writer.manifest(everything, size.files_per_snapshot, commit))
+            shrinks.append(1)
             fresh = []
         else:
-            fresh.append(writer.manifest(files, len(files), number, number))
+            fresh.append(writer.manifest(files, len(files), commit))
         yield [*shared, *merged, *fresh]
+
+
+def make_replaced_table(location: str, size: Size) -> Made:
+    """A v2 table whose snapshots have no file in common: almost all that it ever held go when they expire.
+
+    Entries hold no metrics of columns, so that many of them are made and read in little time.
+    """
+    writer = Writer(location, small=True)
+    files = size.files_per_snapshot
+    for commit in range(1, size.snapshots + 1):
+        new = np.arange((commit - 1) * files, commit * files)
+        parts = np.array_split(new, -(-files // REPLACED_FILES))
+        writer.snapshot([writer.manifest(part, len(part), commit) for part in parts], added=files)
+    writer.publish()
+    return Made(location, files, writer.entries, writer.written, size.last_ms)
+
+
+def make_wide_table(location: str) -> None:
+    """10,000 snapshots and 2,000 schemas, most of them in the metadata alone: a metadata.json of 16 MB."""
+    made = make_table(location, Size(2, 10, 1))
+    path = Path(f"{location}/metadata/v1.metadata.json")
+    metadata = json.loads(path.read_text())
+    old = [
+        {
+            **metadata["snapshots"][-1], "snapshot-id": 10 + i, "parent-snapshot-id": 9 + i,
+            "timestamp-ms": made.last_ms - (10_000 - i) * STEP_MS, "sequence-number": 1, "schema-id": i // 5,
+        }
+        for i in range(9_998)
+    ]  # fmt: skip
+    old[0].pop("parent-snapshot-id")
+    metadata["snapshots"] = [*old, *metadata["snapshots"]]
+    fields = metadata["schemas"][0]["fields"]
+    added = [
+        {"id": 100 + k, "name": f"column_{k}", "required": False, "type": "string", "doc": "added"}
+        for k in range(130)
+    ]
+    metadata["schemas"] = [
+        {"type": "struct", "schema-id": n, "fields": [*fields, *added[: n % 130]]} for n in range(2_000)
+    ]
+    metadata["last-column-id"] = 1_000
+    path.write_text(json.dumps(metadata, separators=(",", ":")))
+
+
+# -- tables with deletes: nothing reads the data files, so there are none ------------------------------------------
+
+
+def make_puffin_table(
+    location: str, *, puffins: int, vectors: int, superseded: float = 0.3, deleted: int = 1_000
+) -> None:
+    """A v3 table of Puffin files, in each of which a part of the vectors has been replaced by one of a later file.
+
+    Args:
+        location: a folder that does not exist yet.
+        puffins: how many files, each with a manifest of its own.
+        vectors: in each.
+        superseded: part of the vectors that have no entry any more.
+        deleted: positions in each vector.
+    """
+    writer = Writer(location, version=3)
+    rng = np.random.default_rng(3)
+    slots = puffins * vectors
+    # Each slot's data file; a slot that is superseded has that of a slot of a later Puffin file.
+    dead = rng.choice(slots - vectors, int(slots * superseded), replace=False)
+    live = np.setdiff1d(np.arange(slots), dead)
+    files = np.full(slots, -1)
+    files[live] = np.arange(len(live))
+    for slot in dead:
+        first = np.searchsorted(live, (slot // vectors + 1) * vectors)
+        files[slot] = rng.integers(min(first, len(live) - 1), len(live))
+    manifests = [_data_files(writer, len(live), 1)]
+    alive = np.isin(np.arange(slots), live)
+    for number in range(puffins):
+        mine = range(number * vectors, (number + 1) * vectors)
+        blobs = []
+        for slot in mine:
+            positions = np.unique(rng.integers(0, RECORDS, deleted)).astype(np.uint64)
+            blob = partial(puffin.deletion_vector_blob, encode(positions), cardinality=len(positions))
+            blobs.append(blob(referenced_data_file=writer.path_of(int(files[slot]))))
+        data = puffin.write(blobs, {"created-by": "a benchmark"})
+        path = writer.put(f"data/{number:05d}-deletes.puffin", data)
+        entries = [
+            _entry(
+                path, int(blob.properties["cardinality"]), len(data), "PUFFIN", 1,
+                referenced_data_file=blob.properties["referenced-data-file"], content_offset=blob.offset,
+                content_size_in_bytes=blob.length,
+            )
+            for slot, blob in zip(mine, puffin.read_footer(data, len(data), path).blobs, strict=True)
+            if alive[slot]
+        ]  # fmt: skip
+        if entries:
+            manifests.append(writer.manifest_of(entries, len(manifests) + 1, content=1))
+    _publish(writer, manifests, len(live))
+
+
+def make_position_delete_table(location: str, *, files: int, positions: int, data_files: int = 1_000) -> None:
+    """A table upgraded to v3, each of whose position delete files deletes about `positions` rows of ten data files."""
+    writer = Writer(location, version=3)
+    rng = np.random.default_rng(4)
+    entries = []
+    for number in range(files):
+        chosen = np.sort(rng.choice(data_files, min(10, data_files), replace=False))
+        rows = [np.unique(rng.integers(0, RECORDS, positions // len(chosen))) for _ in chosen]
+        entries.append(
+            _position_deletes(writer, f"{number:05d}", [writer.path_of(int(n)) for n in chosen], rows)
+        )
+    manifests = [_data_files(writer, data_files, 1), writer.manifest_of(entries, 2, content=1)]
+    _publish(writer, manifests, data_files)
+
+
+def make_dangling_table(location: str, *, files: int, data_files: int = 1_000) -> None:
+    """A v2 table of position delete files, each of one data file that a compaction has replaced, in ten manifests."""
+    writer = Writer(location)
+    manifests = []
+    for part in np.split(np.arange(files), range(max(1, files // 10), files, max(1, files // 10))):
+        names = [(f"{n:06d}", f"{location}/data/replaced-{n:06d}.parquet") for n in part]
+        entries = [_position_deletes(writer, name, [replaced], [np.arange(10)]) for name, replaced in names]
+        manifests.append(writer.manifest_of(entries, len(manifests) + 1, content=1))
+    manifests.append(_data_files(writer, data_files, len(manifests) + 1))
+    _publish(writer, manifests, data_files)
+
+
+def _publish(writer: Writer, manifests: list[Manifest], data_files: int) -> None:
+    """One snapshot that lists all manifests, newest first."""
+    writer.snapshot(manifests[::-1], added=0, commit=len(manifests), rows=data_files * RECORDS)
+    writer.publish()
+
+
+def _data_files(writer: Writer, count: int, commit: int) -> Manifest:
+    entries = [_entry(writer.path_of(n), RECORDS, 10 * RECORDS, "PARQUET", 0) for n in range(count)]
+    return writer.manifest_of(entries, commit, content=0)
+
+
+def _entry(path: str, records: int, size: int, kind: str, content: int, **others: Any) -> Entry:
+    return {
+        "status": 1, "snapshot_id": None, "sequence_number": None, "file_sequence_number": None, "content": content,
+        "file_path": path, "file_format": kind, "partition": {}, "record_count": records,
+        "file_size_in_bytes": size, **others,
+    }  # fmt: skip
+
+
+def _position_deletes(writer: Writer, name: str, paths: list[str], rows: list[Numbers]) -> Entry:
+    """A position delete file of the rows of each data file; its entry."""
+    indices = pa.array(np.repeat(np.arange(len(paths), dtype=np.int32), [len(part) for part in rows]))
+    fields = [
+        pa.field(name, type_, nullable=False, metadata={"PARQUET:field_id": str(field_id)})
+        for name, type_, field_id in (
+            ("file_path", pa.dictionary(pa.int32(), pa.string()), 2147483546), ("pos", pa.int64(), 2147483545),
+        )
+    ]  # fmt: skip
+    columns = [pa.DictionaryArray.from_arrays(indices, pa.array(paths)), pa.array(np.concatenate(rows))]
+    out = io.BytesIO()
+    # As Iceberg's own writers do: the footer has field ids, and no Arrow schema.
+    pq.write_table(
+        pa.table(columns, schema=pa.schema(fields)), out, compression="zstd", use_dictionary=["file_path"],
+        store_schema=False,
+    )  # fmt: skip
+    data = out.getvalue()
+    return _entry(
+        writer.put(f"data/{name}-deletes.parquet", data), sum(map(len, rows)), len(data), "PARQUET", 1
+    )

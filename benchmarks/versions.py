@@ -1,0 +1,137 @@
+"""`python -m benchmarks versions --before DIR`: our program here against the one in another checkout, verb by verb.
+
+Both run in a folder that holds neither, so that only `PYTHONPATH` decides which one is imported. The one that goes
+first alternates. Ratios are those of this version to the one before, medians over the pairs.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks import delta_tables, rows, tables
+from benchmarks.bench import Bench, BenchTable, Row
+from benchmarks.measure import OURS, PYTHON, Run, run
+
+PAIRS = 7
+ROOT = Path(__file__).parents[1]
+MEASURES: dict[str, Callable[[Run], float]] = {
+    "seconds": lambda run: run.seconds, "cpu_seconds": lambda run: run.cpu_seconds, "peak_mb": lambda run: run.peak_mb,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Version:
+    """A checkout of our program, and the neutral folder in which it is run."""
+
+    root: Path
+    folder: str
+
+    def run(self, command: list[str]) -> Run:
+        """Run a command that imports this checkout's package."""
+        return run(command, env={**os.environ, "PYTHONPATH": str(self.root)}, folder=self.folder)
+
+    def compile(self) -> None:
+        """Keep its bytecode.
+
+        Raises:
+            SystemExit: another package is imported.
+        """
+        shown = (
+            self.run([PYTHON, "-c", "import iceberg_cli; print(iceberg_cli.__file__)"])
+            .output.decode()
+            .strip()
+        )
+        if not Path(shown).is_relative_to(self.root):
+            raise SystemExit(f"Cannot compare with {self.root}: iceberg_cli is imported from {shown}")
+        self.run([PYTHON, "-m", "compileall", "-q", f"{self.root}/iceberg_cli"])
+
+
+def main(bench: Bench) -> None:
+    """Measure every verb of both formats; a median above the bar is a failure."""
+    bar = float(bench.options["bar"])
+    bench.announce()
+    rows.compile_all(bench)
+    folder = f"{bench.root}/neutral"
+    os.makedirs(folder, exist_ok=True)
+    after, before = Version(ROOT, folder), Version(Path(bench.options["before"]).resolve(), folder)
+    for version in (after, before):
+        version.compile()
+    print(f"{'verb':<40} {'n':>2} {'seconds':>8} {'before':>8} {'wall':>6} {'cpu':>6} {'memory':>6}")
+    for name, place, arguments in commands(bench):
+        if bench.selects(name):
+            ours, theirs = (partial(each.run, [*OURS, *arguments]) for each in (after, before))
+            row = Row(name, "before", ours, theirs, place, ours, pairs=PAIRS)
+            compare(bench, row, bar)
+
+
+def compare(bench: Bench, row: Row, bar: float) -> None:
+    """Run both versions, print and write the ratios, and note those that are above the bar."""
+    ours, theirs, _ = bench.run_pairs(row, alternating=True)
+    ratios = {
+        name: statistics.median(of(a) / of(b) for a, b in zip(ours, theirs, strict=True))
+        for name, of in MEASURES.items()
+    }
+    seconds = [statistics.median(run.seconds for run in runs) for runs in (ours, theirs)]
+    shown = " ".join(f"{ratio:>6.2f}" for ratio in ratios.values())
+    missed = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio > bar]
+    print(
+        f"{row.name:<40} {len(ours):>2} {seconds[0]:>8.2f} {seconds[1]:>8.2f} {shown}{' MISSED' if missed else ''}",
+        flush=True,
+    )
+    bench.write("versions", {"name": row.name, "pairs": len(ours), "bar": bar, **ratios})
+    if missed:
+        bench.failures.append(f"{row.name}: {', '.join(missed)} times the version before, above {bar:g}")
+
+
+def commands(bench: Bench) -> Iterator[tuple[str, Callable[[], None], list[str]]]:
+    """Name, what puts the table in its place, and arguments: of every verb and look, on both formats."""
+    size, delta_size = tables.SIZES[bench.size_name], delta_tables.SIZES[bench.size_name]
+    table = bench.table("t", partial(tables.make_table, size=size, whole=True))
+    upgraded = bench.table("upgraded", partial(make_upgraded, size))
+    puffins, vectors = rows.PUFFINS[bench.size_name]
+    puffin = bench.table("puffins", partial(tables.make_puffin_table, puffins=puffins, vectors=vectors))
+    positions, _ = rows.position_deletes(bench)
+    dangling = bench.table(
+        "dangling", partial(tables.make_dangling_table, files=rows.DANGLING[bench.size_name])
+    )
+    yield "--version", lambda: None, ["--version"]
+    yield from looks("Iceberg", table)
+    yield "Iceberg expire-snapshots", table.uncached, [*rows.expiry(table, size, size.kept), "--yes"]
+    for name, each, detail in (
+        ("rewrite-manifests", table, ""), ("upgrade-v3", table, ""), ("assign-row-ids", upgraded, ""),
+        ("merge-dvs", puffin, ", Puffins"), ("merge-dvs", positions, ", positions"),
+        ("merge-dvs", dangling, ", dangling"),
+    ):  # fmt: skip
+        yield f"Iceberg {name}{detail}", each.uncached, [name, each.location, "-q", "--yes"]
+    for each in (table, upgraded, puffin, positions, dangling):
+        each.remove()
+    files, vectors = delta_tables.VECTORS[bench.size_name]
+    table = bench.table("delta", partial(delta_tables.make_delta_table, size=delta_size))
+    vector = bench.table("vectors", partial(delta_tables.make_vector_table, files=files, vectors=vectors))
+    yield from looks("Delta", table)
+    for name, each, options in (
+        ("expire-snapshots", table, ["--mode", "lite"]), ("expire-snapshots", table, ["--mode", "full"]),
+        ("rewrite-manifests", table, []), ("merge-dvs", vector, []), ("upgrade-v3", table, []),
+        ("assign-row-ids", table, []),
+    ):  # fmt: skip
+        title = " ".join(["Delta", name, *options])
+        yield title, each.uncached, [name, each.location, "-q", *options, "--yes"]
+
+
+def looks(table_format: str, table: BenchTable) -> Iterator[tuple[str, Callable[[], None], list[str]]]:
+    """The commands that only read."""
+    place, inspect = partial(table.uncached, changing=False), ["inspect", table.location]
+    yield f"{table_format} inspect", place, [*inspect, "--format", "json"]
+    yield f"{table_format} inspect files", place, [*inspect, "files", "-o", rows.shown_file(table), "-q"]
+    yield f"{table_format} inspect --check", place, [*inspect, "--check", "--format", "json"]
+
+
+def make_upgraded(size: tables.Size, location: str) -> None:
+    """An Iceberg table that this version upgraded."""
+    tables.make_table(location, size, whole=True)
+    run([*OURS, "upgrade-v3", location, "-q", "--yes"])
