@@ -20,14 +20,11 @@ BENCHMARKS = {
 
 
 def main() -> None:
-    """Parse the command line; run one benchmark, or show the results of those that ran."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     add = parser.add_argument
     add("name", choices=[*sorted(BENCHMARKS), "report"])
     add("--size", choices=["S", "M", "L"], default="S")
-    add(
-        "--minutes", type=float, help="start no further row or pair after this time; default: 5, versions: 60"
-    )
+    add("--minutes", type=float, help="no further row or pair after this time; default: 5, versions: 60")
     add("--only", default="", metavar="TEXT", help="only rows whose work or peer holds TEXT")
     add("--pairs", type=int, metavar="N", help="of each row; default: 5 on S, 3 on M, 1 on L, versions: 7")
     add("--folder", help="where the tables are made, and left, this one's own; default: a temporary folder")
@@ -44,17 +41,13 @@ def main() -> None:
     compares = arguments.name == "versions"
     if compares and not arguments.before:
         parser.error("versions needs --before DIR")
-    with open_bench(
-        arguments.folder,
-        name=arguments.name,
-        size_name=arguments.size,
-        minutes=arguments.minutes or (60 if compares else 5),
-        spark=arguments.spark,
-        only=arguments.only,
-        pairs=arguments.pairs,
-        report=arguments.report,
-        options={"before": arguments.before, "bar": arguments.bar} if compares else {},
-    ) as bench:
+    if arguments.minutes is None:
+        arguments.minutes = 60 if compares else 5
+    options = {"before": arguments.before, "bar": arguments.bar} if compares else {}
+    given = {
+        name: getattr(arguments, name) for name in ("name", "minutes", "spark", "only", "pairs", "report")
+    }
+    with open_bench(arguments.folder, size_name=arguments.size, options=options, **given) as bench:
         BENCHMARKS[arguments.name](bench)
 
 

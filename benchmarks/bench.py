@@ -7,13 +7,13 @@ import json
 import os
 import shlex
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.measure import Run, machine
@@ -31,93 +31,56 @@ COSTS = {
 }
 PAIRS = {"S": 5, "M": 3, "L": 1}
 SAME = {None: "-", True: "yes", False: "NO"}
-HEADER = (
-    f"{'work':<41} {'peer':<24} {'n':>2} {'ours s':>8} {'peer s':>8} {'ratio':>6} {'min':>6} {'max':>6}"
-    f" {'MB':>6} {'MB':>6} {'same':<4} bars"
-)
+HEADER = "work | peer | pairs | ours s | peer s | ratio | bar | ours MB | peer MB | same"
+WIDTHS = (41, 24, 5, 7, 7, 22, 25, 7, 7, 4)
 
 Work = Callable[[], Run]
 Look = Callable[[Run], Hashable]
+Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Us and a peer at the same work, to be run alternately.
+    """Us and a peer at the same work, to be run alternately."""
 
-    Args:
-        name: the work.
-        peer: who else does it.
-        ours: one run of us.
-        theirs: one run of the peer; None where it is not here.
-        before: untimed, before every run: puts the table in its place.
-        warm_up: untimed, once before the first run.
-        look: what a run gave, looked at by others than us; equal where both did the same.
-        their_look: where it is another one for the peer's.
-        bar: the ratio that the median may reach at most.
-        most_mb: what all our processes may take together.
-        bar_sizes: the sizes for which the bars hold; on S start-up is most of the time.
-        pairs: how many, where it is not for the size to say.
-    """
-
-    name: str
+    name: str  # the work
     peer: str
-    ours: Work
-    theirs: Work | None
-    before: Callable[[], None] = lambda: None
-    warm_up: Callable[[], object] = lambda: None
-    look: Look | None = None
-    their_look: Look | None = None
-    bar: float | None = None
-    most_mb: float | None = None
-    bar_sizes: str = "ML"
-    pairs: int | None = None
+    ours: Work  # one run of us
+    theirs: Work | None  # one run of the peer; None where it is not here
+    before: Callable[[], None] = lambda: None  # untimed, before every run: puts the table in its place
+    warm_up: Callable[[], object] = lambda: None  # untimed, once before the first run
+    look: Look | None = None  # at what a run gave, by others than us; equal where both did the same
+    their_look: Look | None = None  # where it is another one for the peer's runs
+    bar: float | None = None  # the ratio that the median may reach at most
+    most_mb: float | None = None  # what all our processes may take together
+    bar_sizes: str = "ML"  # for which the bars hold; on S start-up is most of the time
+    pairs: int | None = None  # where it is not for the size to say
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """Pairs of runs of one row, back to back, in seconds and MB. Written as one JSON line."""
+def ratios_of(line: Line) -> list[float]:
+    """Ours to the peer's of each pair of a measured row, ascending."""
+    return sorted(a / b for a, b in zip(line["ours_s"], line["theirs_s"], strict=True))
 
-    name: str
-    peer: str
-    ours_s: tuple[float, ...]
-    theirs_s: tuple[float, ...]
-    ours_cpu_s: tuple[float, ...]
-    theirs_cpu_s: tuple[float, ...]
-    our_peak_mb: float
-    their_peak_mb: float
-    same: bool | None  # None: the two cannot be compared
-    bar: float | None
-    beyond_s: None = None  # no row has this bar
-    most_mb: float | None
 
-    @property
-    def ratios(self) -> list[float]:
-        """Of each pair, ascending."""
-        return sorted(a / b for a, b in zip(self.ours_s, self.theirs_s, strict=True))
+def cells_of(line: Line, missed: str) -> list[str]:
+    """A measured row in the columns of `HEADER`."""
+    ratios, bars = ratios_of(line), []
+    ratio = median(ratios)
+    if line["bar"] is not None:
+        bars.append(f"{line['bar']:.2f} {'met' if ratio <= line['bar'] else missed}")
+    if line["most_mb"] is not None:
+        bars.append(f"{line['most_mb']:.0f} MB {'met' if line['our_peak_mb'] <= line['most_mb'] else missed}")
+    return [
+        line["name"], line["peer"], str(len(ratios)), f"{median(line['ours_s']):.2f}",
+        f"{median(line['theirs_s']):.2f}", f"{ratio:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", ", ".join(bars),
+        f"{line['our_peak_mb']:.0f}", f"{line['their_peak_mb']:.0f}", SAME[line["same"]],
+    ]  # fmt: skip
 
-    @property
-    def ratio(self) -> float:
-        """The median of the pairs' ratios."""
-        return statistics.median(self.ratios)
 
-    def bars(self, missed: str) -> str:
-        """Each bar that holds, with whether it is met."""
-        found: list[tuple[str, bool]] = []
-        if self.bar is not None:
-            found.append((f"{self.bar:.2f}", self.ratio <= self.bar))
-        if self.most_mb is not None:
-            found.append((f"{self.most_mb:.0f} MB", self.our_peak_mb <= self.most_mb))
-        return ", ".join(f"{text} {'met' if met else missed}" for text, met in found)
-
-    def line(self) -> str:
-        """One row of the printed table."""
-        ratios = self.ratios
-        return (
-            f"{self.name:<41} {self.peer:<24} {len(ratios):>2}"
-            f" {statistics.median(self.ours_s):>8.2f} {statistics.median(self.theirs_s):>8.2f}"
-            f" {self.ratio:>6.2f} {ratios[0]:>6.2f} {ratios[-1]:>6.2f}"
-            f" {self.our_peak_mb:>6.0f} {self.their_peak_mb:>6.0f} {SAME[self.same]:<4} {self.bars('MISSED')}"
-        )
+def show(cells: Iterable[str], widths: Iterable[int] = WIDTHS) -> None:
+    print(
+        " ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip(), flush=True
+    )
 
 
 @dataclass(kw_only=True)
@@ -139,7 +102,6 @@ class Bench:
     failures: list[str] = field(default_factory=list)
 
     def announce(self) -> None:
-        """Say what this will cost."""
         minutes, spark_minutes, disk_gb = COSTS[self.name][self.size_name]
         print(
             f"{self.name}, size {self.size_name}: about {minutes + spark_minutes * self.spark:g} minutes for all rows "
@@ -149,7 +111,6 @@ class Bench:
 
     @property
     def in_time(self) -> bool:
-        """Whether there are minutes left."""
         return time.monotonic() < self.started + self.minutes * 60
 
     def selects(self, name: str, peer: str = "") -> bool:
@@ -177,34 +138,30 @@ class Bench:
                 row.before()
                 work, look = sides[side]
                 runs[side].append(work())
-                if look is not None:
-                    found.append(look(runs[side][-1]))
+                found += [look(runs[side][-1])] if look else []
             same = None if same is None else same and found[0] == found[1]
         return *runs, same
 
-    def measure(self, row: Row) -> Result | None:
+    def measure(self, row: Row) -> Line | None:
         """Run both sides, print the row and write it to the report; None where it is not wanted or has no peer here."""
         if row.theirs is None or not self.selects(row.name, row.peer):
             return None
         ours, theirs, same = self.run_pairs(row)
         holds = self.size_name in row.bar_sizes
-        result = Result(
-            name=row.name,
-            peer=row.peer,
-            ours_s=tuple(round(run.seconds, 4) for run in ours),
-            theirs_s=tuple(round(run.seconds, 4) for run in theirs),
-            ours_cpu_s=tuple(round(run.cpu_seconds, 3) for run in ours),
-            theirs_cpu_s=tuple(round(run.cpu_seconds, 3) for run in theirs),
-            our_peak_mb=round(max(run.peak_mb for run in ours), 1),
-            their_peak_mb=round(max(run.peak_mb for run in theirs), 1),
-            same=same,
-            bar=row.bar if holds else None,
-            most_mb=row.most_mb if holds else None,
-        )
-        print(result.line(), flush=True)
-        self.write("pair", {name: getattr(result, name) for name in result.__slots__})
+        line = {
+            "name": row.name, "peer": row.peer,
+            "ours_s": [round(run.seconds, 4) for run in ours], "theirs_s": [round(run.seconds, 4) for run in theirs],
+            "ours_cpu_s": [round(run.cpu_seconds, 3) for run in ours],
+            "theirs_cpu_s": [round(run.cpu_seconds, 3) for run in theirs],
+            "our_peak_mb": round(max(run.peak_mb for run in ours), 1),
+            "their_peak_mb": round(max(run.peak_mb for run in theirs), 1),
+            "same": same, "bar": row.bar if holds else None, "beyond_s": None,
+            "most_mb": row.most_mb if holds else None,
+        }  # fmt: skip
+        show(cells_of(line, "MISSED"))
+        self.write("pair", line)
         self.check_same(f"{row.name}, {row.peer}", same)
-        return result
+        return line
 
     def check_same(self, label: str, same: bool | None) -> None:
         """Have the run fail where results differ: such a ratio compares nothing."""
@@ -216,22 +173,15 @@ class Bench:
         if self.report is None:
             return
         line = {
-            "kind": kind,
-            "benchmark": self.name,
-            "size": self.size_name,
-            **values,
-            "command": self.command,
-            "load_before": round(self.load, 2),
-            "measured_at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-            "machine": machine(),
-            "versions": versions(spark=self.spark or self.name == "spark"),
-        }
+            "kind": kind, "benchmark": self.name, "size": self.size_name, **values, "command": self.command,
+            "load_before": round(self.load, 2), "measured_at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            "machine": machine(), "versions": versions(spark=self.spark or self.name == "spark"),
+        }  # fmt: skip
         with open(self.report, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     @property
     def command(self) -> str:
-        """What makes these rows again."""
         only = f" --only {shlex.quote(self.only)}" if self.only else ""
         pairs = f" --pairs {self.pairs}" if self.pairs else ""
         options = f"--minutes {self.minutes:g}{' --spark' if self.spark else ''}{only}{pairs}"
@@ -260,17 +210,11 @@ def open_bench(folder: str | None, **values: Any) -> Iterator[Bench]:
 
 @dataclass
 class BenchTable:
-    """A table and a pristine copy of it made of hard links.
+    """A table and a pristine copy of it made of hard links."""
 
-    Args:
-        location: where runs see it.
-        copy: where it stays as it was made.
-        make: makes it at a location.
-    """
-
-    location: str
-    copy: str
-    make: Callable[[str], object]
+    location: str  # where runs see it
+    copy: str  # where it stays as it was made
+    make: Callable[[str], object]  # makes it at a location
     made: Any = None  # what `make` returned
     _state: str = "absent"  # or "fresh", or "given": some run may have changed it
 
@@ -305,7 +249,6 @@ class BenchTable:
         (self.fresh if changing else self.untouched)()
 
     def remove(self) -> None:
-        """Free the disk."""
         shutil.rmtree(self.location, ignore_errors=True)
         shutil.rmtree(self.copy, ignore_errors=True)
         self._state = "absent"

@@ -11,7 +11,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class Writer:
     """Writes the log of a table and its files, in a folder that does not exist yet."""
 
     def __init__(
-        self, location: str, commits: int, *, partitioned: bool, features: tuple[str, ...] = ()
+        self, location: str, commits: int, *, partitioned: bool, features: Sequence[str] = ()
     ) -> None:
         self.location = location
         self.partitioned = partitioned
@@ -91,27 +91,21 @@ class Writer:
         os.makedirs(f"{location}/_delta_log")
 
     def at_ms(self, version: int) -> int:
-        """When a version was committed."""
         return self.start_ms + version * STEP_MS
 
     def path_of(self, file: int) -> str:
-        """The path of a data file in the table."""
         name = f"part-{file % 200:05}-{uuid.UUID(int=file * _SPREAD % (1 << 128))}-c000.snappy.parquet"
         return f"{_folder(file)}/{name}" if self.partitioned else name
 
     def add(self, file: int, version: int) -> Json:
-        """The action that adds a file."""
-        return {
-            **self._file(file), "modificationTime": self.at_ms(version), "dataChange": True, "stats": _stats(file),
-        }  # fmt: skip
+        times = {"modificationTime": self.at_ms(version), "dataChange": True}
+        return {**self._file(file), **times, "stats": _stats(file)}
 
     def remove(self, file: int, version: int) -> Json:
-        """The action that removes a file."""
         times = {"deletionTimestamp": self.at_ms(version), "dataChange": True, "extendedFileMetadata": True}
         return {**self._file(file), **times}
 
     def commit(self, version: int, actions: Iterable[Json]) -> None:
-        """Write a commit of the log."""
         info = {
             "timestamp": self.at_ms(version), "operation": "MERGE", "operationParameters": {},
             "isolationLevel": "Serializable", "isBlindAppend": False, "operationMetrics": {},
@@ -131,21 +125,15 @@ class Writer:
     def checkpoint(self, version: int, files: Iterable[tuple[str, list[Json]]]) -> None:
         """A classic checkpoint, a row group for each of `files`, and the hint that names it."""
         name = f"_delta_log/{version:020}.checkpoint.parquet"
-        pairs = {
-            "configuration": list(self.metadata["configuration"].items()),
-            "format": {"provider": "parquet", "options": []},
-        }
+        options = list(self.metadata["configuration"].items())
+        pairs = {"configuration": options, "format": {"provider": "parquet", "options": []}}
         rows = 0
         with pq.ParquetWriter(f"{self.location}/{name}", _CHECKPOINT, store_schema=False) as writer:
-            for kind, values in (
-                ("protocol", [self.protocol]),
-                ("metaData", [self.metadata | pairs]),
-                *files,
-            ):
+            first = (("protocol", [self.protocol]), ("metaData", [self.metadata | pairs]))
+            for kind, values in (*first, *files):
                 found = pa.array(values, _CHECKPOINT.field(kind).type)
-                columns = [
-                    found if each.name == kind else pa.nulls(len(found), each.type) for each in _CHECKPOINT
-                ]
+                nulls = {each.name: pa.nulls(len(found), each.type) for each in _CHECKPOINT}
+                columns = list((nulls | {kind: found}).values())
                 writer.write_batch(pa.record_batch(columns, schema=_CHECKPOINT))
                 rows += len(found)
         self._set_time(name, version)
@@ -194,13 +182,9 @@ def make_delta_table(location: str, size: Size) -> None:
 
 
 def make_vector_table(location: str, *, files: int, vectors: int, deleted: int = 1_000) -> None:
-    """A table with files of deletion vectors; about three in ten vectors have been replaced by one of a later file.
+    """A table with files of deletion vectors, a commit each; data files are named and not made.
 
-    Args:
-        location: a folder that does not exist yet; the data files are named and not made.
-        files: how many, each of a commit of its own.
-        vectors: in each.
-        deleted: positions in each vector.
+    About three in ten vectors have been replaced by one of a later file.
     """
     writer = Writer(location, files + 1, partitioned=False, features=("deletionVectors",))
     rng = np.random.default_rng(3)

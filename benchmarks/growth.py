@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import slopes
-from benchmarks.bench import Bench, BenchTable
+from benchmarks.bench import Bench, BenchTable, show
 from benchmarks.measure import OURS, PYTHON, run
 from benchmarks.rows import DAILY, compile_all, day_one, expiry, shown_file
 from benchmarks.tables import SIZES, Size, make_table
@@ -51,10 +51,8 @@ SHARED = {
     "L": (1_000, 100, (50_000, 200_000, 500_000, 1_000_000, 2_000_000)),
 }
 REPEATED = 300_000  # entries up to which a point is the median of three runs
-HEADER = (
-    f"{'work':<28} {'entries':>10} {'seconds':>8} {'cpu s':>7} {'MB':>6} {'driver':>6}"
-    f" {'requests':>9} {'reads':>7} {'MB read':>8} {'journal':>9}"
-)
+HEADER = "work | entries | seconds | cpu s | MB | driver | requests | reads | MB read | journal"
+WIDTHS = (28, 11, 8, 7, 6, 6, 9, 7, 8, 9)
 _ONE = ("read", "stat", "put_if_absent", "list")
 _MANY = {"stat_many": 1, "delete": 1_000}  # objects in one request to an object store
 _CACHE_BYTES = 1 << 30
@@ -74,19 +72,17 @@ class Job:
 
 
 def main(bench: Bench) -> None:
-    """Measure each work on each table, fit the slopes."""
     bench.announce()
     compile_all(bench)
-    print(HEADER)
+    show(HEADER.split(" | "), WIDTHS)
     points: list[dict[str, Any]] = []
     last = LAST[bench.size_name]
     snapshots, files, splits = SHARED[bench.size_name]
     together = [
         (f"step{i}", size, whole_jobs) for i, size in enumerate(TOGETHER[max(0, last - STEPS) : last])
     ]
-    daily = [
-        (f"shared{i}", Size(snapshots, files, 10, shared), daily_jobs) for i, shared in enumerate(splits)
-    ]
+    sizes = (Size(snapshots, files, 10, shared) for shared in splits)
+    daily = [(f"shared{i}", size, daily_jobs) for i, size in enumerate(sizes)]
     for name, size, jobs in (*together, *daily):
         table = bench.table(name, partial(make_table, size=size))
         points += [point for job in jobs(table, size) if (point := measure(bench, job))]
@@ -128,21 +124,15 @@ def measure(bench: Bench, job: Job) -> dict[str, Any] | None:
     counts = _count(job)
     middle = sorted(runs, key=lambda each: each.seconds)[len(runs) // 2]
     point = {
-        "work": job.name,
-        "entries": entries,
-        "live_files": job.table.made.live_files,
-        "seconds": round(middle.seconds, 4),
-        "cpu_seconds": round(middle.cpu_seconds, 3),
+        "work": job.name, "entries": entries, "live_files": job.table.made.live_files,
+        "seconds": round(middle.seconds, 4), "cpu_seconds": round(middle.cpu_seconds, 3),
         "peak_mb": round(max(each.peak_mb for each in runs), 1),
-        "driver_mb": round(max(each.driver_mb for each in runs), 1),
-        **counts,
-    }
-    print(
-        f"{job.name:<28} {entries:>10,} {middle.seconds:>8.2f} {middle.cpu_seconds:>7.2f} {point['peak_mb']:>6.0f}"
-        f" {point['driver_mb']:>6.0f} {counts.get('requests', 0):>9,} {counts.get('reads', 0):>7,}"
-        f" {counts.get('bytes_read', 0) / 1e6:>8.1f} {counts.get('journal_bytes', 0):>9,}",
-        flush=True,
-    )
+        "driver_mb": round(max(each.driver_mb for each in runs), 1), **counts,
+    }  # fmt: skip
+    names = ("entries", "seconds", "cpu_seconds", "peak_mb", "driver_mb", "requests", "reads", "bytes_read")
+    numbers = [point.get(name, 0) for name in (*names, "journal_bytes")]
+    numbers[-2] /= 1e6
+    show([job.name, *(f"{n:,.2f}" if isinstance(n, float) else f"{n:,}" for n in numbers)], WIDTHS)
     bench.write("point", point)
     return point
 
@@ -164,8 +154,6 @@ def _count(job: Job) -> dict[str, Any]:
 
 
 class CountingStorage:
-    """A storage whose requests are counted."""
-
     def __init__(self, storage: Any) -> None:
         self._storage = storage
         self.requests: Counter[str] = Counter()
@@ -173,7 +161,6 @@ class CountingStorage:
         self.journal_bytes = 0
 
     def __getattr__(self, name: str) -> Any:
-        """The storage's own attribute, counted where it is a request."""
         found = getattr(self._storage, name)
         if name not in _ONE and name not in _MANY:
             return found
@@ -193,12 +180,9 @@ class CountingStorage:
 def count(location: str, verb_name: str, policy: str, cache: str) -> None:
     """Plan and carry out, and print the counts of both."""
     storage = CountingStorage(open_storage(trusted_folders=(location,)))
+    committer, engine = open_folder(location, storage), LocalEngine(storage, threads=1)
     table = IcebergTable(
-        name=location,
-        storage=storage,
-        committer=open_folder(location, storage),
-        engine=LocalEngine(storage, threads=1),
-        on_event=lambda _: None,
+        name=location, storage=storage, committer=committer, engine=engine, on_event=lambda _: None
     )
     table.load()
     table.look_through_links()

@@ -72,14 +72,9 @@ def run(command: Sequence[str], *, env: Mapping[str, str] = os.environ, folder: 
         raise RuntimeError(f"{' '.join(command)} left with {process.returncode}: {stated[-2000:]}")
     own_mb = usage.ru_maxrss / 1024
     return Run(
-        seconds=seconds,
-        cpu_seconds=usage.ru_utime + usage.ru_stime,
-        peak_mb=tree.peak_kb / 1024 or own_mb,
-        driver_mb=tree.driver_kb / 1024 or own_mb,
-        child_mb=tree.child_kb / 1024,
-        output=output,
-        stated=stated,
-    )
+        seconds=seconds, cpu_seconds=usage.ru_utime + usage.ru_stime, peak_mb=tree.peak_kb / 1024 or own_mb,
+        driver_mb=tree.driver_kb / 1024 or own_mb, child_mb=tree.child_kb / 1024, output=output, stated=stated,
+    )  # fmt: skip
 
 
 class _Tree(threading.Thread):
@@ -96,7 +91,6 @@ class _Tree(threading.Thread):
         self.child_kb = 0
 
     def run(self) -> None:
-        """Look until the process is gone."""
         started = time.monotonic()
         while os.path.exists(f"/proc/{self._process_id}/task"):
             look_started = time.monotonic()
@@ -117,7 +111,6 @@ class _Tree(threading.Thread):
 
 
 def peak_mb_of(process_ids: Sequence[int]) -> float:
-    """The sum of the peaks of processes that still run."""
     return sum(_field_kb(number, "status", "VmHWM:") for number in process_ids) / 1024
 
 

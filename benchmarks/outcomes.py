@@ -78,12 +78,10 @@ def deleted_rows(location: str, _: Run) -> Hashable:
 
 
 def rows_shown(output: str, _: Run) -> Hashable:
-    """How many rows a Parquet file of ours has."""
     return int(pq.read_metadata(output).num_rows)
 
 
 def rows_printed(run: Run) -> Hashable:
-    """The number that a peer printed."""
     return int(run.output)
 
 

@@ -35,12 +35,10 @@ _PACKAGES = ("pyiceberg", "deltalake", "pyspark", "pyarrow", "numpy")
 
 
 def ours(*arguments: str) -> Callable[[], Run]:
-    """One of our command lines."""
     return functools.partial(run, [*OURS, *arguments])
 
 
 def python(program: str, *arguments: str) -> Callable[[], Run]:
-    """A Python program in a process of its own."""
     return functools.partial(run, [PYTHON, "-c", program, *arguments])
 
 
@@ -69,7 +67,6 @@ def find_iceberg_go() -> str | None:
 
 
 def spark_engine_is_there() -> bool:
-    """Whether our own verbs can run on Spark here."""
     return find_spec("iceberg_cli.engines.spark.engine") is not None and find_spec("pyspark") is not None
 
 
@@ -144,13 +141,13 @@ class Session:
     def _start(self) -> subprocess.Popen[str]:
         jars = spark_jars(JARS[self._arguments[0]])
         self._started = time.perf_counter()
+        command = [PYTHON, "-m", "benchmarks.peers", *self._arguments, jars]
+        pipe, env = (
+            subprocess.PIPE,
+            {**os.environ, "PYSPARK_PYTHON": PYTHON},
+        )  # Spark's workers: not the PATH's
         return subprocess.Popen(
-            [PYTHON, "-m", "benchmarks.peers", *self._arguments, jars],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "PYSPARK_PYTHON": PYTHON},  # Spark's workers: this one, not the PATH's
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=env
         )
 
     def _stop(self) -> None:

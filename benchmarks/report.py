@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks import slopes
-from benchmarks.bench import SAME, Result
+from benchmarks.bench import HEADER, Line, cells_of
+from benchmarks.spark import DRIVER, driver_cells
 
 ROWS = "benchmarks/results.jsonl"
 PAGE = "benchmarks/RESULTS.md"
 PLOT = "growth.svg"
-
-Line = dict[str, Any]
 
 _ABOUT = """# Results of the benchmarks
 
@@ -32,14 +30,12 @@ _ABOUT_GROWTH = (
     "Slopes are those of the logarithms: 1 is proportional, 0 flat. Entries are those that must be read; for the "
     "daily job, whose work is the same on each table, those that the table holds."
 )
-_ROW = "work | peer | pairs | ours s | peer s | ratio | bar | ours MB | peer MB | same"
+_MISSED = "**missed**"
 _CROSSOVER = "entries | MB of metadata | new process | warm session | `--engine auto`"
-_DRIVER = "work | files that go | s | Python MB | JVM MB | both | bar | same"
 _GROWTH = "work | measure | slope | last three points | straight line | law | least | greatest"
 
 
 def main(rows: str, page: str) -> None:
-    """Write the page, and the plot beside it."""
     with open(rows, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     pairs = _last(lines, "pair", ("benchmark", "size", "name", "peer"))
@@ -51,14 +47,18 @@ def main(rows: str, page: str) -> None:
     for pair in pairs:
         groups.setdefault((pair["benchmark"], pair["size"]), []).append(pair)
     for (benchmark, size), mine in groups.items():
-        text += _section(f"{benchmark}, size {size}", [_made_by(mine)], _ROW, map(_row, mine))
+        text += _section(
+            f"{benchmark}, size {size}", [_made_by(mine)], HEADER, (cells_of(line, _MISSED) for line in mine)
+        )
     crossovers = sorted(_last(lines, "crossover", ("entries",)), key=lambda each: int(each["entries"]))
     text += _section(
         "Local engine or Spark engine", [_ABOUT_CROSSOVER], _CROSSOVER, map(_crossover, crossovers)
     )
     drivers = _last(lines, "driver", ("work", "removals"))
     about = [_made_by(drivers), _ABOUT_DRIVER] if drivers else []
-    text += _section("Memory of Spark's driver", about, _DRIVER, map(_driver, drivers))
+    text += _section(
+        "Memory of Spark's driver", about, DRIVER, map(partial(driver_cells, missed=_MISSED), drivers)
+    )
     if points:
         about = [_made_by(points), _ABOUT_GROWTH]
         drawn = slopes.plot(points)
@@ -77,9 +77,9 @@ def _last(lines: Iterable[Line], kind: str, key: tuple[str, ...]) -> list[Line]:
     return list({tuple(line[name] for name in key): line for line in lines if line["kind"] == kind}.values())
 
 
-def _section(title: str, about: Iterable[str], header: str, rows: Iterable[str]) -> list[str]:
+def _section(title: str, about: Iterable[str], header: str, rows: Iterable[Iterable[str]]) -> list[str]:
     """Paragraphs and a table under a heading; nothing without rows."""
-    found = [f"| {row} |" for row in rows]
+    found = [f"| {' | '.join(row)} |" for row in rows]
     if not found:
         return []
     rule = "|".join("---" for _ in header.split(" | "))
@@ -113,38 +113,14 @@ def _made_by(rows: list[Line]) -> str:
     return f"`{'`, `'.join(commands)}`, {span}; load average before the start at most {load:g}."
 
 
-def _row(line: Line) -> str:
-    row = Result(**{name: line[name] for name in Result.__slots__})
-    ours_s, theirs_s = statistics.median(row.ours_s), statistics.median(row.theirs_s)
-    return (
-        f"{row.name} | {row.peer} | {len(row.ratios)} | {ours_s:.2f} | {theirs_s:.2f} "
-        f"| {row.ratio:.2f} ({row.ratios[0]:.2f} to {row.ratios[-1]:.2f}) | {row.bars('**missed**')} "
-        f"| {row.our_peak_mb:.0f} | {row.their_peak_mb:.0f} | {SAME[row.same]}"
-    )
+def _crossover(line: Line) -> list[str]:
+    numbers = (f"{line['metadata_bytes'] / 1e6:,.0f}", f"{line['cold']:.2f}", f"{line['warm']:.2f}")
+    return [f"{line['entries']:,}", *numbers, line["auto"]]
 
 
-def _crossover(line: Line) -> str:
-    """Spark engine to local engine on one table."""
-    megabytes = f"{line['metadata_bytes'] / 1e6:,.0f}"
-    return f"{line['entries']:,} | {megabytes} | {line['cold']:.2f} | {line['warm']:.2f} | {line['auto']}"
-
-
-def _driver(line: Line) -> str:
-    """Memory of the driver against the number of files that go."""
-    together, most = line["python_mb"] + line["jvm_mb"], line["most_mb"]
-    return (
-        f"{line['work']} | {line['removals']:,} | {line['seconds']:.0f} | {line['python_mb']:.0f} "
-        f"| {line['jvm_mb']:.0f} | {together:.0f} | {most} MB {'met' if together <= most else '**missed**'} "
-        f"| {SAME[line['same']]}"
-    )
-
-
-def _growth(points: list[Line]) -> Iterable[str]:
-    """The slope of each measure of each work."""
+def _growth(points: list[Line]) -> Iterable[list[str]]:
     for work, measure, mine, fit in slopes.fits(points):
         line = f"{fit.base:,.3g} + {fit.per_million:,.3g} a million"
         values = [point[measure] for point in mine]
-        yield (
-            f"{work} | {measure} | {fit.slope:.2f} | {fit.late_slope:.2f} | {line} | {fit.law} "
-            f"| {min(values):,g} | {max(values):,g}"
-        )
+        extremes = (f"{min(values):,g}", f"{max(values):,g}")
+        yield [work, measure, f"{fit.slope:.2f}", f"{fit.late_slope:.2f}", line, fit.law, *extremes]

@@ -10,31 +10,11 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks import floors
-from benchmarks.bench import HEADER, Bench, BenchTable, Row, Work
-from benchmarks.delta_tables import SIZES as DELTA_SIZES
-from benchmarks.delta_tables import VECTORS, make_delta_table, make_vector_table
-from benchmarks.delta_tables import Size as DeltaSize
+from benchmarks import delta_tables, floors, outcomes, tables
+from benchmarks.bench import HEADER, Bench, BenchTable, Row, Work, show
 from benchmarks.measure import OURS, PYTHON, Run, run
-from benchmarks.outcomes import (
-    checkpoint,
-    deleted_rows,
-    delta_files_left,
-    files_left,
-    live_entries,
-    rows_printed,
-    rows_shown,
-)
 from benchmarks.peers import Session, find_iceberg_go, iceberg_go, ours, python
-from benchmarks.tables import (
-    SIZES,
-    Size,
-    make_dangling_table,
-    make_position_delete_table,
-    make_puffin_table,
-    make_table,
-    make_wide_table,
-)
+from benchmarks.tables import SIZES, Size, make_table
 
 DAILY = 24
 PUFFINS = {"S": (20, 20), "M": (500, 20), "L": (500, 20)}  # files, vectors in each
@@ -57,15 +37,11 @@ REWRITE_POSITION_DELETES = (
 
 
 def measure_rows(bench: Bench, rows: Callable[[Bench], Iterable[Row]]) -> None:
-    """Run both sides of every row."""
     bench.announce()
     compile_all(bench)
-    print(HEADER)
+    show(HEADER.split(" | "))
     for row in rows(bench):
         bench.measure(row)
-
-
-# -- the places of tables and the parts of commands ------------------------------------------------------------------
 
 
 def compile_all(bench: Bench) -> None:
@@ -79,29 +55,28 @@ def compile_all(bench: Bench) -> None:
     os.environ["PYTHONPYCACHEPREFIX"] = f"{bench.root}/bytecode"
     os.environ["XDG_CACHE_HOME"] = f"{bench.root}/cache"
     run([PYTHON, "-m", "compileall", "-q", "iceberg_cli"])
-    first = bench.table("first", partial(make_table, size=Size(2, 10, 1)))
-    commands = [
-        python(PYICEBERG_FILES, f"{first.location}/metadata/v1.metadata.json"),
-        floor(floors.MANIFESTS, first, partial(matching, first, "m-*.avro")),
-        ours(*expiry(first, Size(2, 10, 1), 1), "--yes"),
-    ]
     if bench.name == "delta":
-        first = bench.table("first", partial(make_delta_table, size=DeltaSize(12, 4, 1)))
-        commands = [
-            python(DELTA_CHECKPOINT, first.location),
-            python(DELTA_RS + VACUUM["full"], first.location),
-            ours("rewrite-manifests", first.location, "--yes"),
-            ours("expire-snapshots", first.location, "--yes"),
+        table = bench.table("first", partial(delta_tables.make_delta_table, size=delta_tables.Size(12, 4, 1)))
+        vectors = bench.table("v", partial(delta_tables.make_vector_table, files=3, vectors=3))
+        programs = [
+            python(DELTA_CHECKPOINT, table.location),
+            python(DELTA_RS + VACUUM["full"], table.location),
         ]
-    for command in (*commands, ours("inspect", first.location), files_shown(first)):
-        first.fresh()
-        command()
-    first.remove()
-    if bench.name == "delta":
-        vectors = bench.table("v", partial(make_vector_table, files=3, vectors=3))
+        verbs = [verb(name, table) for name in ("rewrite-manifests", "expire-snapshots")]
+        verbs.append(verb("merge-dvs", vectors))
+    else:
+        table = vectors = bench.table("first", partial(make_table, size=Size(2, 10, 1)))
+        programs = [
+            python(PYICEBERG_FILES, f"{table.location}/metadata/v1.metadata.json"),
+            floor(floors.MANIFESTS, table, partial(matching, table, "m-*.avro")),
+        ]
+        verbs = [ours(*expiry(table, Size(2, 10, 1), 1), "--yes")]
+    for command in (*programs, *verbs, ours("inspect", table.location), files_shown(table)):
+        table.fresh()
         vectors.fresh()
-        ours("merge-dvs", vectors.location, "--yes")()
-        vectors.remove()
+        command()
+    table.remove()
+    vectors.remove()
 
 
 def expiry(table: BenchTable, size: Size, kept: int) -> list[str]:
@@ -130,12 +105,10 @@ def verb(name: str, table: BenchTable, *options: str) -> Work:
 
 
 def files_shown(table: BenchTable) -> Work:
-    """Our list of all files, as a Parquet file."""
     return ours("inspect", table.location, "files", "-o", shown_file(table), "-q")
 
 
 def shown_file(table: BenchTable) -> str:
-    """Where `files_shown` writes."""
     return f"{table.location}.files.parquet"
 
 
@@ -151,12 +124,10 @@ def floor(program: str, table: BenchTable, paths: Callable[[], Iterable[object]]
 
 
 def matching(table: BenchTable, pattern: str) -> list[Path]:
-    """The files of a table that have such a name."""
     return sorted(Path(table.location).rglob(pattern))
 
 
 def manifests_of_head(table: BenchTable) -> list[str]:
-    """The manifests of the current snapshot."""
     shown = ours("inspect", table.location, "manifests", "--format", "json")()
     return [row["path"] for row in json.loads(shown.output)["rows"]]
 
@@ -164,11 +135,8 @@ def manifests_of_head(table: BenchTable) -> list[str]:
 def position_deletes(bench: Bench) -> tuple[BenchTable, str]:
     """The table with position-delete files, and the name of the work on it."""
     files, positions = POSITIONS[bench.size_name]
-    make = partial(make_position_delete_table, files=files, positions=positions)
+    make = partial(tables.make_position_delete_table, files=files, positions=positions)
     return bench.table("positions", make), f"merge-dvs, {files} x {positions:,} positions"
-
-
-# -- rows -------------------------------------------------------------------------------------------------------
 
 
 def expire_rows(bench: Bench) -> Iterator[Row]:
@@ -192,8 +160,8 @@ def expire_rows(bench: Bench) -> Iterator[Row]:
     if bench.size_name != "L":  # PyIceberg would need more memory than there is
         yield Row(
             "inspect files", "PyIceberg files()", files_shown(table), python(PYICEBERG_FILES, metadata),
-            table.untouched, look=partial(rows_shown, shown_file(table)), their_look=rows_printed, bar=1 / 6,
-            most_mb=400,
+            table.untouched, look=partial(outcomes.rows_shown, shown_file(table)), their_look=outcomes.rows_printed,
+            bar=1 / 6, most_mb=400,
         )  # fmt: skip
     yield Row(
         "expiry plan", "floor: read, inflate", ours(*expiry(table, size, size.kept), "--dry-run"),
@@ -216,7 +184,7 @@ def expire_rows(bench: Bench) -> Iterator[Row]:
             yield replace(row, peer="Spark, new process", theirs=cold, bar=1 / 15 if whole else None, pairs=1)
             yield replace(row, peer=WARM, theirs=warm, bar=bar or (1 / 6 if whole else 1 / 5))
     if bench.size_name != "L":
-        wide = bench.table("wide", make_wide_table)
+        wide = bench.table("wide", tables.make_wide_table)
         yield Row(
             "inspect (summary), wide", "iceberg-go info", ours("inspect", wide.location, "--format", "json"),
             iceberg_go(wide.location, "info"), wide.untouched, bar=1, most_mb=150, bar_sizes="SML",
@@ -234,7 +202,7 @@ def expiry_jobs(table: BenchTable, size: Size) -> list[tuple[Row, int, float | N
         ("the daily job", first, table.uncached, None),
         ("the daily job, second day", first - DAILY, partial(day_one, table, size), 1 / 20),
     )
-    left = partial(files_left, table.location)
+    left = partial(outcomes.files_left, table.location)
     return [
         (
             Row(name, "iceberg-go", ours(*expiry(table, size, kept), "--yes"), None, before, look=left),
@@ -250,8 +218,8 @@ def v3_rows(bench: Bench) -> Iterator[Row]:
     table = bench.table("t", partial(make_table, size=SIZES[bench.size_name], whole=True))
     rewritten = Row(
         "rewrite-manifests", "iceberg-go", verb("rewrite-manifests", table),
-        iceberg_go(table.location, "rewrite-manifests"), table.fresh, look=partial(live_entries, table.location),
-        bar=1 / 3,
+        iceberg_go(table.location, "rewrite-manifests"), table.fresh, bar=1 / 3,
+        look=partial(outcomes.live_entries, table.location),
     )  # fmt: skip
     yield rewritten
     if bench.spark:
@@ -276,7 +244,7 @@ def v3_rows(bench: Bench) -> Iterator[Row]:
         "inspect --check", "inspect files", partial(checked, table), files_shown(table), table.untouched, bar=2
     )  # fmt: skip
     files, vectors = PUFFINS[bench.size_name]
-    table = bench.table("puffins", partial(make_puffin_table, puffins=files, vectors=vectors))
+    table = bench.table("puffins", partial(tables.make_puffin_table, puffins=files, vectors=vectors))
     yield Row(
         f"merge-dvs, {files} Puffins of {vectors}", "floor: read, unite, write", verb("merge-dvs", table),
         floor(floors.PUFFINS, table, partial(matching, table, "*.puffin")), table.fresh, bar=3,
@@ -291,10 +259,11 @@ def v3_rows(bench: Bench) -> Iterator[Row]:
         with Session(f"{bench.root}/wh") as session:
             yield replace(
                 merged, peer=WARM, theirs=partial(session.call, REWRITE_POSITION_DELETES), bar=1 / 5,
-                warm_up=partial(session.warm_up, REWRITE_POSITION_DELETES), look=partial(deleted_rows, table.location),
+                warm_up=partial(session.warm_up, REWRITE_POSITION_DELETES),
+                look=partial(outcomes.deleted_rows, table.location),
             )  # fmt: skip
     files = DANGLING[bench.size_name]
-    table = bench.table("dangling", partial(make_dangling_table, files=files))
+    table = bench.table("dangling", partial(tables.make_dangling_table, files=files))
     yield Row(
         f"merge-dvs, {files:,} dangling files of v2", "floor: read names", verb("merge-dvs", table),
         floor(floors.NAMES, table, partial(matching, table, "*-deletes.parquet")), table.fresh, bar=1, most_mb=512,
@@ -318,18 +287,20 @@ def delta_rows(bench: Bench) -> Iterator[Row]:
     if find_spec("deltalake") is None:
         print("deltalake is not here: nothing to measure")
         return
-    table = bench.table("delta", partial(make_delta_table, size=DELTA_SIZES[bench.size_name]))
+    table = bench.table(
+        "delta", partial(delta_tables.make_delta_table, size=delta_tables.SIZES[bench.size_name])
+    )
     place, most_mb = table.location, 400 if bench.size_name == "M" else None
     yield Row("start-up (--version)", "import deltalake", ours("--version"), python("import deltalake"))
     listing = python(DELTA_RS + "print(len(t.file_uris()))", place)
     actions = python(DELTA_RS + "print(t.get_add_actions(flatten=True).num_rows)", place)
-    load, shown = "delta-rs, load and list", partial(rows_shown, shown_file(table))
+    load, shown = "delta-rs, load and list", partial(outcomes.rows_shown, shown_file(table))
     summary = ours("inspect", place, "--format", "json")
     yield Row("inspect (summary)", load, summary, listing, table.untouched, bar=1, most_mb=most_mb)
     for peer, theirs in ((load, listing), ("delta-rs, add actions", actions)):
         row = Row("inspect files", peer, files_shown(table), theirs, table.untouched, bar=1, most_mb=most_mb)
-        yield replace(row, look=shown, their_look=rows_printed)
-    left = partial(delta_files_left, place)
+        yield replace(row, look=shown, their_look=outcomes.rows_printed)
+    left = partial(outcomes.delta_files_left, place)
     for mode, program in VACUUM.items():
         row = Row(
             f"expire-snapshots --mode {mode}", "delta-rs", verb("expire-snapshots", table, "--mode", mode),
@@ -340,12 +311,12 @@ def delta_rows(bench: Bench) -> Iterator[Row]:
         yield from on_delta_spark(bench, replace(row, bar=1 / 20), {"sql": statement})
     row = Row(
         "rewrite-manifests (checkpoint)", "delta-rs", verb("rewrite-manifests", table), python(DELTA_CHECKPOINT, place),
-        table.fresh, look=partial(checkpoint, place), bar=1.5, most_mb=most_mb,
+        table.fresh, look=partial(outcomes.checkpoint, place), bar=1.5, most_mb=most_mb,
     )  # fmt: skip
     yield row
     yield from on_delta_spark(bench, replace(row, bar=1 / 3), {"checkpoint": place})
-    files, vectors = VECTORS[bench.size_name]
-    table = bench.table("vectors", partial(make_vector_table, files=files, vectors=vectors))
+    files, vectors = delta_tables.VECTORS[bench.size_name]
+    table = bench.table("vectors", partial(delta_tables.make_vector_table, files=files, vectors=vectors))
     yield Row(
         f"merge-dvs, {files} DV files of {vectors}", "floor: read, write", verb("merge-dvs", table),
         python(floors.DELTA_VECTORS, table.location), table.fresh, bar=3,

@@ -26,23 +26,14 @@ Point = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A measure against entries.
+    """A measure against entries."""
 
-    Args:
-        slope: of the logarithms over all points: 1 is proportional, 0 flat.
-        late_slope: over the last three points, where start-up weighs least.
-        base: of the straight line, at no entries.
-        per_million: what a million entries add.
-        law: what the larger half of the points follows more closely, `line` or `power`.
-        last: the largest point, (entries, measure).
-    """
-
-    slope: float
-    late_slope: float
-    base: float
-    per_million: float
-    law: str
-    last: tuple[float, float]
+    slope: float  # of the logarithms over all points: 1 is proportional, 0 flat
+    late_slope: float  # over the last three points, where start-up weighs least
+    base: float  # of the straight line, at no entries
+    per_million: float  # what a million entries add
+    law: str  # what the larger half of the points follows more closely, `line` or `power`
+    last: tuple[float, float]  # the largest point, (entries, measure)
 
     def at(self, entries: float) -> float:
         """Extrapolated by the law; no less than what was measured last."""
@@ -97,7 +88,6 @@ def by_work(points: Iterable[Point]) -> dict[str, list[Point]]:
 
 
 def fits(points: Iterable[Point]) -> Iterator[tuple[str, str, list[Point], Fit]]:
-    """Work, measure, points and fit, where there is one."""
     for work, mine in by_work(points).items():
         for measure in MEASURES:
             found = fit(mine, measure)
@@ -106,7 +96,6 @@ def fits(points: Iterable[Point]) -> Iterator[tuple[str, str, list[Point], Fit]]
 
 
 def lines(points: Iterable[Point]) -> Iterable[str]:
-    """The slopes, as text."""
     for work, measure, _, found in fits(points):
         yield (
             f"  {work}, {measure}: slope {found.slope:.2f} (last three {found.late_slope:.2f}), "

@@ -17,21 +17,14 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from statistics import median
 
-from benchmarks.bench import Bench, BenchTable, Row
+from benchmarks import rows
+from benchmarks.bench import SAME, Bench, BenchTable, Line, Row, ratios_of, show
 from benchmarks.measure import OURS, PYTHON, Run, run
 from benchmarks.outcomes import deleted_rows, files_left, live_entries
 from benchmarks.peers import SPARK_MASTER, Session, ours, spark_engine_is_there
-from benchmarks.rows import (
-    REWRITE_MANIFESTS,
-    REWRITE_POSITION_DELETES,
-    WARM,
-    compile_all,
-    expiry,
-    expiry_call,
-    measure_rows,
-    position_deletes,
-)
+from benchmarks.rows import WARM, expiry
 from benchmarks.tables import SIZES, Size, make_replaced_table, make_table
 
 NOT_HERE = "our Spark engine or pyspark is not here: nothing to measure"
@@ -42,6 +35,8 @@ CROSSOVER_STEPS = {"S": 2, "M": 4, "L": 5}
 REPLACED = (Size(21, 10_000, 1), Size(21, 100_000, 1), Size(101, 200_000, 1))
 REPLACED_STEPS = {"S": 1, "M": 2, "L": 3}
 DRIVER_MOST_MB = 1_000
+DRIVER = "work | files that go | s | Python MB | JVM MB | both | bar | same"
+DRIVER_WIDTHS = (12, 13, 5, 9, 7, 6, 14, 4)
 CONF = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
@@ -61,7 +56,7 @@ def main(bench: Bench) -> None:
     if not spark_engine_is_there():
         print(NOT_HERE)
         return
-    measure_rows(bench, spark_rows)
+    rows.measure_rows(bench, spark_rows)
     measure_crossover(bench)
 
 
@@ -72,7 +67,7 @@ def spark_rows(bench: Bench) -> Iterator[Row]:
         table = bench.table("t", partial(make_table, size=size))
         arguments, call = (
             [*expiry(table, size, size.kept), "--engine", "spark"],
-            expiry_call("t", size, size.kept),
+            rows.expiry_call("t", size, size.kept),
         )
         plan = partial(mine.command, [*arguments, "--dry-run"])
 
@@ -80,38 +75,22 @@ def spark_rows(bench: Bench) -> Iterator[Row]:
             plan()
             theirs.warm_up(call)
 
-        row = Row(
-            "expiry plan, warm",
-            WARM,
-            plan,
-            partial(theirs.call, call),
-            table.uncached,
-            warm_up_both,
-            bar=1 / 3,
-        )
+        procedure = partial(theirs.call, call)
+        row = Row("expiry plan, warm", WARM, plan, procedure, table.uncached, warm_up_both, bar=1 / 3)
         yield row
         whole, left = partial(mine.command, [*arguments, "--yes"]), partial(files_left, table.location)
         yield replace(row, name="whole expiry with deletes, warm", ours=whole, look=left, bar=None)
         table.remove()
         complete = bench.table("whole", partial(make_table, size=size, whole=True))
-        (positions, work), rewrite = position_deletes(bench), REWRITE_MANIFESTS.format("whole")
+        (positions, work), rewrite = rows.position_deletes(bench), rows.REWRITE_MANIFESTS.format("whole")
         for table, name, verb, call, look, bar in (
             (complete, "rewrite-manifests", "rewrite-manifests", rewrite, live_entries, 1 / 3),
-            (positions, work, "merge-dvs", REWRITE_POSITION_DELETES, deleted_rows, 1 / 2),
+            (positions, work, "merge-dvs", rows.REWRITE_POSITION_DELETES, deleted_rows, 1 / 2),
         ):  # fmt: skip
             command = partial(mine.command, [verb, table.location, "-q", "--engine", "spark", "--yes"])
             procedure = partial(theirs.call, call)
-            warm = partial(_warm_up, command, table, procedure)
-            yield Row(
-                f"{name}, warm",
-                WARM,
-                command,
-                procedure,
-                table.fresh,
-                warm,
-                partial(look, table.location),
-                bar=bar,
-            )
+            warm, seen = partial(_warm_up, command, table, procedure), partial(look, table.location)
+            yield Row(f"{name}, warm", WARM, command, procedure, table.fresh, warm, seen, bar=bar)
             table.remove()
 
 
@@ -123,7 +102,7 @@ def _warm_up(command: partial[Run], table: BenchTable, procedure: partial[Run]) 
 
 def measure_crossover(bench: Bench) -> None:
     """The expiry plan of larger and larger tables on both engines; where they cross, and what `auto` takes there."""
-    points: list[tuple[int, float, float]] = []
+    points: list[Line] = []
     for step, size in enumerate(CROSSOVER[: CROSSOVER_STEPS[bench.size_name]]):
         name = f"expiry plan, {size.snapshots * size.files_per_snapshot:,} files"
         table = bench.table(f"step{step}", partial(make_table, size=size))
@@ -140,17 +119,18 @@ def measure_crossover(bench: Bench) -> None:
             inside = partial(session.command, [*arguments, "--engine", "spark"])
             warm = bench.measure(replace(row, name=f"{name}, warm", ours=inside, warm_up=inside))
         if cold and warm:
-            auto = _engine_named(
-                ours(*arguments, "--engine", "auto", "--spark-master", SPARK_MASTER)().stated
-            )
-            entries, metadata_bytes = table.made.entries, table.made.metadata_bytes
-            points.append((entries, cold.ratio, warm.ratio))
-            sizes = {"entries": entries, "metadata_bytes": metadata_bytes}
-            bench.write("crossover", {**sizes, "cold": cold.ratio, "warm": warm.ratio, "auto": auto})
-            print(f"  {entries:,} entries, {metadata_bytes / 1e6:.0f} MB; auto: {auto}")
+            chosen = ours(*arguments, "--engine", "auto", "--spark-master", SPARK_MASTER)()
+            auto = _engine_named(chosen.stated)
+            line = {
+                "entries": table.made.entries, "metadata_bytes": table.made.metadata_bytes,
+                "cold": median(ratios_of(cold)), "warm": median(ratios_of(warm)), "auto": auto,
+            }  # fmt: skip
+            points.append(line)
+            bench.write("crossover", line)
+            print(f"  {line['entries']:,} entries, {line['metadata_bytes'] / 1e6:.0f} MB; auto: {auto}")
         table.remove()
-    for column, kind in ((1, "a new process"), (2, "a warm session")):
-        print(f"  crossover, {kind}: {crossing([(p[0], p[column]) for p in points])}")
+    for column, kind in (("cold", "a new process"), ("warm", "a warm session")):
+        print(f"  crossover, {kind}: {crossing([(line['entries'], line[column]) for line in points])}")
 
 
 def crossing(points: list[tuple[int, float]]) -> str:
@@ -162,9 +142,8 @@ def crossing(points: list[tuple[int, float]]) -> str:
     if not points:
         return "not measured"
     last, ratio = points[-1]
-    return (
-        f"none up to {last:,} entries (ratio {ratio:.2f} there)" if ratio > 1 else "below the smallest table"
-    )
+    none = f"none up to {last:,} entries (ratio {ratio:.2f} there)"
+    return none if ratio > 1 else "below the smallest table"
 
 
 def plan_of(result: Run) -> Hashable:
@@ -173,7 +152,6 @@ def plan_of(result: Run) -> Hashable:
 
 
 def _engine_named(stated: str) -> str:
-    """What `--engine auto` says about its choice."""
     lines = [line.strip() for line in stated.splitlines() if re.search(r"\bengine\b", line, re.IGNORECASE)]
     return lines[0] if lines else "says nothing"
 
@@ -184,8 +162,8 @@ def driver(bench: Bench) -> None:
         print(NOT_HERE)
         return
     bench.announce()
-    compile_all(bench)
-    print(f"{'work':<24} {'files that go':>13} {'seconds':>8} {'Python MB':>9} {'JVM MB':>7} {'both':>6} bar")
+    rows.compile_all(bench)
+    show(DRIVER.split(" | "), DRIVER_WIDTHS)
     for number, size in enumerate(REPLACED[: REPLACED_STEPS[bench.size_name]]):
         table = bench.table(f"replaced{number}", partial(make_replaced_table, size=size))
         options = [
@@ -208,18 +186,22 @@ def driver(bench: Bench) -> None:
         table.remove()
 
 
+def driver_cells(line: Line, missed: str) -> list[str]:
+    """What a driver held, in the columns of `DRIVER`."""
+    together, most = line["python_mb"] + line["jvm_mb"], line["most_mb"]
+    return [
+        line["work"], f"{line['removals']:,}", f"{line['seconds']:.0f}", f"{line['python_mb']:.0f}",
+        f"{line['jvm_mb']:.0f}", f"{together:.0f}", f"{most} MB {'met' if together <= most else missed}",
+        SAME[line["same"]],
+    ]  # fmt: skip
+
+
 def show_driver(bench: Bench, work: str, removals: int, found: Run, *, same: bool | None) -> None:
     """One line, on the screen and in the report."""
-    together = found.driver_mb + found.child_mb
-    print(
-        f"{work:<24} {removals:>13,} {found.seconds:>8.1f} {found.driver_mb:>9.0f} {found.child_mb:>7.0f}"
-        f" {together:>6.0f} {DRIVER_MOST_MB} MB {'met' if together <= DRIVER_MOST_MB else 'MISSED'}"
-        f"{'' if same is None else '; the local plan is the same' if same else '; THE LOCAL PLAN DIFFERS'}",
-        flush=True,
-    )
-    point = {
+    line = {
         "work": work, "removals": removals, "seconds": round(found.seconds, 1), "python_mb": round(found.driver_mb, 1),
         "jvm_mb": round(found.child_mb, 1), "most_mb": DRIVER_MOST_MB, "same": same,
     }  # fmt: skip
-    bench.write("driver", point)
+    show(driver_cells(line, "MISSED"), DRIVER_WIDTHS)
+    bench.write("driver", line)
     bench.check_same(f"{work}, {removals:,} files", same)

@@ -36,7 +36,6 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """Its file name."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
@@ -78,14 +77,10 @@ class NoJar(Exception):
 def spark_jars(
     jars: Sequence[Jar], *, folder: Path = FOLDER, environment: Mapping[str, str] = os.environ
 ) -> str:
-    """The value of `spark.jars`; what is not in the folder yet is downloaded.
+    """The value of `spark.jars`, in the order of the class path; what is not in the folder yet is downloaded.
 
-    Any number of processes may do this at once: a file appears in the folder whole, or not at all.
-
-    Args:
-        jars: in the order of the class path.
-        folder: where they are kept.
-        environment: names a mirror, the home folder and the proxy, see `repositories` and `_proxies`.
+    Any number of processes may do this at once: a file appears in the folder whole, or not at all. The environment
+    names a mirror, the home folder and the proxy, see `repositories` and `_proxies`.
 
     Raises:
         NoJar: one cannot be downloaded or kept, with the reason of each repository.

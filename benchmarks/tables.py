@@ -61,7 +61,6 @@ class Size:
 
     @property
     def last_ms(self) -> int:
-        """When the last snapshot is made."""
         return START_MS + self.snapshots * STEP_MS
 
 
@@ -70,8 +69,6 @@ SIZES = {"S": Size(100, 100, 10), "M": Size(1_000, 204, 10), "L": Size(5_000, 52
 
 @dataclass(frozen=True)
 class Made:
-    """A table on disk."""
-
     location: str
     live_files: int
     entries: int  # of all manifests, each once
@@ -88,23 +85,16 @@ class Manifest:
 
     @property
     def commit(self) -> int:
-        """The commit that wrote it."""
         return int(self.row["added_snapshot_id"])
 
 
 @dataclass
 class Writer:
-    """Writes a table as a Hadoop catalog would have it; a commit's number is its snapshot id and sequence number.
+    """Writes a table as a Hadoop catalog would have it; a commit's number is its snapshot id and sequence number."""
 
-    Args:
-        location: a folder that does not exist yet.
-        version: of the format.
-        small: entries hold no metrics of columns, and files have names that no two tables share, as most writers' do,
-            so `path_of` does not give them.
-    """
-
-    location: str
+    location: str  # a folder that does not exist yet
     version: int = 2
+    # Entries hold no metrics of columns, and files have names that no two tables share, as most writers' do.
     small: bool = False
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
     snapshots: list[dict[str, Any]] = field(default_factory=list)
@@ -116,11 +106,9 @@ class Writer:
             os.makedirs(f"{self.location}/{name}")
 
     def path_of(self, number: int) -> str:
-        """Where a data file is."""
         return f"{self.location}/data/part-{number:0{_DIGITS}d}.parquet"
 
     def put(self, name: str, data: bytes) -> str:
-        """Write a file, and return its path."""
         path = f"{self.location}/{name}"
         Path(path).write_bytes(data)
         self.written += len(data)
@@ -174,7 +162,6 @@ class Writer:
         )  # fmt: skip
 
     def publish(self) -> None:
-        """Write the metadata file, and the hint at it."""
         last = self.snapshots[-1]
         log = [{name: each[name] for name in ("timestamp-ms", "snapshot-id")} for each in self.snapshots]
         document = {
@@ -238,9 +225,6 @@ class Writer:
 
 def _total(manifests: Sequence[Manifest], unit: str = "files") -> str:
     return str(sum(m.row[f"added_{unit}_count"] + m.row[f"existing_{unit}_count"] for m in manifests))
-
-
-# -- tables with a history -------------------------------------------------------------------------------------
 
 
 def make_table(location: str, size: Size, *, whole: bool = False) -> Made:
@@ -322,36 +306,25 @@ def make_wide_table(location: str) -> None:
     old[0].pop("parent-snapshot-id")
     metadata["snapshots"] = [*old, *metadata["snapshots"]]
     fields = metadata["schemas"][0]["fields"]
-    added = [
-        {"id": 100 + k, "name": f"column_{k}", "required": False, "type": "string", "doc": "added"}
-        for k in range(130)
-    ]
-    metadata["schemas"] = [
-        {"type": "struct", "schema-id": n, "fields": [*fields, *added[: n % 130]]} for n in range(2_000)
-    ]
+    new = {"required": False, "type": "string", "doc": "added"}
+    added = [{"id": 100 + k, "name": f"column_{k}", **new} for k in range(130)]
+    schemas = ({"schema-id": n, "fields": [*fields, *added[: n % 130]]} for n in range(2_000))
+    metadata["schemas"] = [{"type": "struct", **schema} for schema in schemas]
     metadata["last-column-id"] = 1_000
     path.write_text(json.dumps(metadata, separators=(",", ":")))
-
-
-# -- tables with deletes: nothing reads the data files, so there are none ------------------------------------------
 
 
 def make_puffin_table(
     location: str, *, puffins: int, vectors: int, superseded: float = 0.3, deleted: int = 1_000
 ) -> None:
-    """A v3 table of Puffin files, in each of which a part of the vectors has been replaced by one of a later file.
+    """A v3 table of Puffin files with a manifest each, which hold so many vectors of so many `deleted` positions.
 
-    Args:
-        location: a folder that does not exist yet.
-        puffins: how many files, each with a manifest of its own.
-        vectors: in each.
-        superseded: part of the vectors that have no entry any more.
-        deleted: positions in each vector.
+    A part of the vectors is `superseded`: they have no entry any more, for a vector of a later file replaced them.
     """
     writer = Writer(location, version=3)
     rng = np.random.default_rng(3)
     slots = puffins * vectors
-    # Each slot's data file; a slot that is superseded has that of a slot of a later Puffin file.
+    # Nothing reads the data files, so there are none. A superseded slot has that of a slot of a later Puffin file.
     dead = rng.choice(slots - vectors, int(slots * superseded), replace=False)
     live = np.setdiff1d(np.arange(slots), dead)
     files = np.full(slots, -1)
@@ -392,9 +365,8 @@ def make_position_delete_table(location: str, *, files: int, positions: int, dat
     for number in range(files):
         chosen = np.sort(rng.choice(data_files, min(10, data_files), replace=False))
         rows = [np.unique(rng.integers(0, RECORDS, positions // len(chosen))) for _ in chosen]
-        entries.append(
-            _position_deletes(writer, f"{number:05d}", [writer.path_of(int(n)) for n in chosen], rows)
-        )
+        paths = [writer.path_of(int(n)) for n in chosen]
+        entries.append(_position_deletes(writer, f"{number:05d}", paths, rows))
     manifests = [_data_files(writer, data_files, 1), writer.manifest_of(entries, 2, content=1)]
     _publish(writer, manifests, data_files)
 
@@ -447,6 +419,5 @@ def _position_deletes(writer: Writer, name: str, paths: list[str], rows: list[Nu
         store_schema=False,
     )  # fmt: skip
     data = out.getvalue()
-    return _entry(
-        writer.put(f"data/{name}-deletes.parquet", data), sum(map(len, rows)), len(data), "PARQUET", 1
-    )
+    path = writer.put(f"data/{name}-deletes.parquet", data)
+    return _entry(path, sum(map(len, rows)), len(data), "PARQUET", 1)

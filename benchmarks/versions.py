@@ -7,17 +7,19 @@ first alternates. Ratios are those of this version to the one before, medians ov
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from benchmarks import delta_tables, rows, tables
-from benchmarks.bench import Bench, BenchTable, Row
+from benchmarks.bench import Bench, BenchTable, Row, show
 from benchmarks.measure import OURS, PYTHON, Run, run
 
 PAIRS = 7
+HEADER = "verb | pairs | seconds | before | wall | cpu | memory | bar"
+WIDTHS = (38, 5, 7, 7, 5, 5, 6, 6)
 ROOT = Path(__file__).parents[1]
 MEASURES: dict[str, Callable[[Run], float]] = {
     "seconds": lambda run: run.seconds, "cpu_seconds": lambda run: run.cpu_seconds, "peak_mb": lambda run: run.peak_mb,
@@ -32,7 +34,6 @@ class Version:
     folder: str
 
     def run(self, command: list[str]) -> Run:
-        """Run a command that imports this checkout's package."""
         return run(command, env={**os.environ, "PYTHONPATH": str(self.root)}, folder=self.folder)
 
     def compile(self) -> None:
@@ -61,7 +62,7 @@ def main(bench: Bench) -> None:
     after, before = Version(ROOT, folder), Version(Path(bench.options["before"]).resolve(), folder)
     for version in (after, before):
         version.compile()
-    print(f"{'verb':<40} {'n':>2} {'seconds':>8} {'before':>8} {'wall':>6} {'cpu':>6} {'memory':>6}")
+    show(HEADER.split(" | "), WIDTHS)
     for name, place, arguments in commands(bench):
         if bench.selects(name):
             ours, theirs = (partial(each.run, [*OURS, *arguments]) for each in (after, before))
@@ -72,17 +73,12 @@ def main(bench: Bench) -> None:
 def compare(bench: Bench, row: Row, bar: float) -> None:
     """Run both versions, print and write the ratios, and note those that are above the bar."""
     ours, theirs, _ = bench.run_pairs(row, alternating=True)
-    ratios = {
-        name: statistics.median(of(a) / of(b) for a, b in zip(ours, theirs, strict=True))
-        for name, of in MEASURES.items()
-    }
-    seconds = [statistics.median(run.seconds for run in runs) for runs in (ours, theirs)]
-    shown = " ".join(f"{ratio:>6.2f}" for ratio in ratios.values())
+    pairs = list(zip(ours, theirs, strict=True))
+    ratios = {name: median(of(a) / of(b) for a, b in pairs) for name, of in MEASURES.items()}
+    seconds = [median(run.seconds for run in runs) for runs in (ours, theirs)]
     missed = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio > bar]
-    print(
-        f"{row.name:<40} {len(ours):>2} {seconds[0]:>8.2f} {seconds[1]:>8.2f} {shown}{' MISSED' if missed else ''}",
-        flush=True,
-    )
+    numbers = [f"{number:.2f}" for number in (*seconds, *ratios.values())]
+    show([row.name, str(len(ours)), *numbers, "MISSED" if missed else ""], WIDTHS)
     bench.write("versions", {"name": row.name, "pairs": len(ours), "bar": bar, **ratios})
     if missed:
         bench.failures.append(f"{row.name}: {', '.join(missed)} times the version before, above {bar:g}")
@@ -96,9 +92,8 @@ def commands(bench: Bench) -> Iterator[tuple[str, Callable[[], None], list[str]]
     puffins, vectors = rows.PUFFINS[bench.size_name]
     puffin = bench.table("puffins", partial(tables.make_puffin_table, puffins=puffins, vectors=vectors))
     positions, _ = rows.position_deletes(bench)
-    dangling = bench.table(
-        "dangling", partial(tables.make_dangling_table, files=rows.DANGLING[bench.size_name])
-    )
+    make = partial(tables.make_dangling_table, files=rows.DANGLING[bench.size_name])
+    dangling = bench.table("dangling", make)
     yield "--version", lambda: None, ["--version"]
     yield from looks("Iceberg", table)
     yield "Iceberg expire-snapshots", table.uncached, [*rows.expiry(table, size, size.kept), "--yes"]
@@ -124,7 +119,6 @@ def commands(bench: Bench) -> Iterator[tuple[str, Callable[[], None], list[str]]
 
 
 def looks(table_format: str, table: BenchTable) -> Iterator[tuple[str, Callable[[], None], list[str]]]:
-    """The commands that only read."""
     place, inspect = partial(table.uncached, changing=False), ["inspect", table.location]
     yield f"{table_format} inspect", place, [*inspect, "--format", "json"]
     yield f"{table_format} inspect files", place, [*inspect, "files", "-o", rows.shown_file(table), "-q"]
@@ -132,6 +126,5 @@ def looks(table_format: str, table: BenchTable) -> Iterator[tuple[str, Callable[
 
 
 def make_upgraded(size: tables.Size, location: str) -> None:
-    """An Iceberg table that this version upgraded."""
     tables.make_table(location, size, whole=True)
     run([*OURS, "upgrade-v3", location, "-q", "--yes"])
