@@ -184,7 +184,8 @@ class Bench:
     def command(self) -> str:
         only = f" --only {shlex.quote(self.only)}" if self.only else ""
         pairs = f" --pairs {self.pairs}" if self.pairs else ""
-        options = f"--minutes {self.minutes:g}{' --spark' if self.spark else ''}{only}{pairs}"
+        before = f" --before DIR --bar {self.options['bar']:g}" if self.options else ""
+        options = f"--minutes {self.minutes:g}{' --spark' if self.spark else ''}{only}{pairs}{before}"
         return f"python -m benchmarks {self.name} --size {self.size_name} {options}"
 
     def table(self, name: str, make: Callable[[str], object]) -> BenchTable:

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from iceberg_cli.delta.spec.checkpoint_types import ACTIONS
 
+from iceberg_cli.delta.spec.checkpoint_columns import ACTIONS
 from iceberg_cli.delta.spec.columns import ADD, REMOVE
 from iceberg_cli.delta.spec.paths import z85_encode
 from iceberg_cli.encoding.deletion_vector import encode

@@ -76,15 +76,11 @@ def main(bench: Bench) -> None:
     compile_all(bench)
     show(HEADER.split(" | "), WIDTHS)
     points: list[dict[str, Any]] = []
-    last = LAST[bench.size_name]
+    together = TOGETHER[max(0, LAST[bench.size_name] - STEPS) : LAST[bench.size_name]]
     snapshots, files, splits = SHARED[bench.size_name]
-    together = [
-        (f"step{i}", size, whole_jobs) for i, size in enumerate(TOGETHER[max(0, last - STEPS) : last])
-    ]
-    sizes = (Size(snapshots, files, 10, shared) for shared in splits)
-    daily = [(f"shared{i}", size, daily_jobs) for i, size in enumerate(sizes)]
-    for name, size, jobs in (*together, *daily):
-        table = bench.table(name, partial(make_table, size=size))
+    daily = [(Size(snapshots, files, 10, shared), daily_jobs) for shared in splits]
+    for number, (size, jobs) in enumerate([*((size, whole_jobs) for size in together), *daily]):
+        table = bench.table(f"step{number}", partial(make_table, size=size))
         points += [point for job in jobs(table, size) if (point := measure(bench, job))]
         table.remove()
     for line in slopes.lines(points):

@@ -118,12 +118,7 @@ class Session:
         return self._ask({"sql": statement}, cold=cold)
 
     def second_call(self, job: dict[str, Any], between: Callable[[], None]) -> Run:
-        """Run a job as the second one of a new session.
-
-        Args:
-            job: also the first one, untimed.
-            between: puts back what the first one changed.
-        """
+        """Run a job as the second one of a new session; `between` puts back what it changed as the first one."""
         self._stop()
         self._ask(job)
         between()
@@ -142,13 +137,9 @@ class Session:
         jars = spark_jars(JARS[self._arguments[0]])
         self._started = time.perf_counter()
         command = [PYTHON, "-m", "benchmarks.peers", *self._arguments, jars]
-        pipe, env = (
-            subprocess.PIPE,
-            {**os.environ, "PYSPARK_PYTHON": PYTHON},
-        )  # Spark's workers: not the PATH's
-        return subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=env
-        )
+        env = {**os.environ, "PYSPARK_PYTHON": PYTHON}  # Spark's workers: this one, not the PATH's
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, text=True, env=env)
 
     def _stop(self) -> None:
         if self._process is not None:

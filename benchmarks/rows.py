@@ -146,9 +146,8 @@ def expire_rows(bench: Bench) -> Iterator[Row]:
     place, metadata = table.location, f"{table.location}/metadata/v1.metadata.json"
     summary = ours("inspect", place, "--format", "json")
     most_mb = 600 if bench.size_name == "L" else 400
-    yield Row(
-        "--help", "import typer", ours("--help"), python("import typer"), bar=2.5, bar_sizes="SML", pairs=7
-    )
+    help_, typer = ours("--help"), python("import typer")
+    yield Row("--help", "import typer", help_, typer, bar=2.5, bar_sizes="SML", pairs=7)
     yield Row(
         "inspect (summary)", "PyIceberg, load", summary, python(PYICEBERG + "t.current_snapshot()", metadata),
         table.untouched, bar=1 / 5, bar_sizes="S",
@@ -171,16 +170,13 @@ def expire_rows(bench: Bench) -> Iterator[Row]:
     jobs = expiry_jobs(table, size)
     for row, kept, bar in jobs:
         options = ["--older-than", "1s", "--retain-last", str(kept), "--yes"]
-        yield replace(
-            row, theirs=iceberg_go(place, "expire-snapshots", *options), bar=bar or 1 / 4, most_mb=most_mb
-        )
+        theirs = iceberg_go(place, "expire-snapshots", *options)
+        yield replace(row, theirs=theirs, bar=bar or 1 / 4, most_mb=most_mb)
     for row, kept, bar in jobs if bench.spark else ():
         call, whole = expiry_call("t", size, kept), row.name.startswith("whole")
         with Session(f"{bench.root}/wh") as session:
-            cold, warm = (
-                partial(session.call, call, cold=True),
-                partial(session.second_call, {"sql": call}, row.before),
-            )
+            cold = partial(session.call, call, cold=True)
+            warm = partial(session.second_call, {"sql": call}, row.before)
             yield replace(row, peer="Spark, new process", theirs=cold, bar=1 / 15 if whole else None, pairs=1)
             yield replace(row, peer=WARM, theirs=warm, bar=bar or (1 / 6 if whole else 1 / 5))
     if bench.size_name != "L":
