@@ -20,6 +20,7 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from iceberg_cli.engines import Engine
+from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
@@ -27,8 +28,8 @@ from iceberg_cli.iceberg.spec.position_deletes import FileSplit, read_position_d
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import head_of
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
+from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
 from iceberg_cli.iceberg.verbs.merge_dvs.decide import decide
-from iceberg_cli.iceberg.verbs.merge_dvs.distributed import missing_positions_on_workers, partials_on_workers
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     REQUEST_SCHEMA,
     merge_partials,
@@ -39,7 +40,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
-from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
+from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader, read_parts
 from iceberg_cli.iceberg.verbs.merge_dvs.settings import settings_of
 from iceberg_cli.iceberg.verbs.merge_dvs.splits import (
     CONTAINER,
@@ -49,6 +50,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.splits import (
     cut,
     whole_of,
 )
+from iceberg_cli.iceberg.verbs.merge_dvs.vectors import DeletionVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.write import MergeBuild
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import Runtime
@@ -154,7 +156,7 @@ def test_vectors_of_pieces_that_come_in_any_order_are_those_of_sets(seed: int) -
     buckets: dict[int, list[pa.Table]] = {}
     while stated:
         batch, stated = stated[: (count := rng.randint(1, 6))], stated[count:]
-        for bucket, pieces in partials_of(batch).items():
+        for bucket, pieces in partials_of(batch):
             buckets.setdefault(bucket, []).append(pieces)
     assert set(buckets) <= set(range(at.buckets))
     for contents in buckets.values():
@@ -258,7 +260,7 @@ class Done:
 
 
 def merged(
-    folder: Path, engine: Engine | None, name: str, *, limits: MergeLimits = LIMITS, **values: Any
+    folder: Path, engine: Engine | None, name: str, *, limits: MergeLimits | None = None, **values: Any
 ) -> Done:
     """Plan, and write all files."""
     table = opened(folder, engine)
@@ -269,7 +271,7 @@ def merged(
     made = merge_dvs.merge(
         reader.index, decided.outputs, decided.removed, target_bytes=settings.target_bytes, salted=False
     )
-    work = MergeBuild(reader=reader, found=decided.found, made=made, metadata=table.metadata)
+    work = MergeBuild(reader=reader, made=made, metadata=table.metadata)
     written(table, work, name)
     puffins = {task.name: Path(work.written[task].path).read_bytes() for task, _, _ in made.puffins}
     stated = decided.verdicts, decided.warnings, decided.removed.tolist()
@@ -279,7 +281,8 @@ def merged(
 def written(table: IcebergTable, work: MergeBuild, name: str, *only: Task) -> Mapping[Task, StagedFile]:
     paths = {task: f"{table.location}/metadata/{name}-{task.name}" for task in only or work.made.tasks}
     reader = copy(work.reader)
-    reader.table = table
+    if table is not reader.table:
+        reader.table, reader.vectors = table, replace(reader.vectors, engine=table.engine)
     return replace(work, reader=reader)(Step(name="merge"), paths)
 
 
@@ -296,6 +299,53 @@ def test_random_tables_are_merged_as_in_one_process(tmp_path: Path, seed: int) -
     limits = replace(LITTLE, range_bytes=20, bucket_bytes=60)
     apart = merged(tmp_path / "t", HereExchanging(STORAGE, seed=seed), "apart", limits=limits, **values)
     assert same(apart, merged(tmp_path / "t", None, "here", **values))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_tables_are_merged_alike_whatever_is_kept_and_however_little_at_once(
+    tmp_path: Path, seed: int
+) -> None:
+    random_table(tmp_path / "t", seed)
+    values = {"min_files": 1, "target_size": 800, "dead_ratio": 0.01}
+    little = replace(LITTLE, range_bytes=20, bucket_bytes=60, batch_bytes=1)
+    whole = merged(tmp_path / "t", None, "whole", **values)
+    for number, engine in enumerate([LocalEngine(STORAGE), HereExchanging(STORAGE, seed=seed)]):
+        for keeps in (False, True):
+            limits = replace(little, keeps_blobs=keeps, most_splits=5 if number else 1)
+            name = f"little-{number}-{keeps}"
+            assert same(merged(tmp_path / "t", engine, name, limits=limits, **values), whole)
+
+
+def test_kept_blobs_are_those_that_were_added_in_memory_and_in_a_file() -> None:
+    rng = random.Random(3)
+    batches = [[rng.randbytes(rng.choice([0, 5, 400_000])) for _ in range(9)] for _ in range(6)]
+    batches[2][4] = None  # type: ignore[call-overload]
+    for held_bytes in (0, 3_000_000, 1 << 30):
+        kept = KeptBlobs(held_bytes)
+        ids = [kept.add(pa.chunked_array([batch], pa.large_binary())) for batch in batches]
+        assert [(batch[row] is None) == (each == -1) for batch, some in zip(batches, ids, strict=True)
+                for row, each in enumerate(some.tolist())].count(False) == 0  # fmt: skip
+        assert len(kept) == 53
+        found = np.concatenate(ids)
+        found = found[found >= 0][::-1]
+        blobs = [blob for batch in batches for blob in batch if blob is not None][::-1]
+        blocks = kept.block_of(found)
+        assert len(set(blocks.tolist())) > 6
+        for block in set(blocks.tolist()):
+            rows = np.flatnonzero(blocks == block)
+            assert kept.take(found[rows]).to_pylist() == [blobs[row] for row in rows.tolist()]
+            assert kept.size_bytes(found[rows]) >= sum(len(blobs[row]) for row in rows.tolist())
+
+
+def test_what_is_kept_is_not_read_again(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    skewed(folder)
+    done = merged(folder, None, "first", min_files=1)
+    for file in (folder / "data").iterdir():
+        file.unlink()
+    puffins = [task for task, _, _ in done.work.made.puffins]
+    written(done.work.reader.table, done.work, "second", *puffins)
+    assert {task.name: Path(done.work.written[task].path).read_bytes() for task in puffins} == done.puffins
 
 
 def skewed(folder: Path) -> DeleteTable:
@@ -349,7 +399,8 @@ def test_a_data_file_with_most_of_the_deletes_is_merged_as_in_one_process(
     assert left_alone == {f"{folder}/data/{name}" for name in names}
     assert [w.count("/data/v") for w in apart.stated[1] if "lacks older position deletes" in w] == [2]
     # Nothing that has a position is here.
-    assert apart.work.reader.index.parts["blob"].null_count == len(apart.work.reader.index.parts)
+    assert len(apart.work.reader.kept) == 0
+    assert set(apart.work.reader.index.parts["blob_id"].to_pylist()) == {-1}
     seen = view(STORAGE.read, metadata_of(folder))
     outputs = apart.outputs.to_pydict()
     assert set(outputs["ref"]) == {
@@ -457,12 +508,14 @@ def test_shares_that_have_too_few_rows_together_are_refused(tmp_path: Path) -> N
     data = position_deletes([("d", position) for position in range(5_000)], row_group_size=1_000)
     (tmp_path / "p").write_bytes(data)
     files = pa.table({"path": [str(tmp_path / "p")], "file_size": [len(data)], "record_count": [5_000]})
-    found = partials_on_workers(HereExchanging(STORAGE), files, limits=LITTLE, on_event=lambda _: None)
+    kept = KeptBlobs()
+    found = read_parts(HereExchanging(STORAGE), files, kept=kept, limits=LITTLE, on_event=lambda _: None)
+    assert len(kept) == 0
     whole = read_position_deletes(data, str(tmp_path / "p"), record_count=5_000)
     for name in ("source", "path", "cardinality", "last"):
         assert found[name].to_pylist() == whole[name].to_pylist()
     with pytest.raises(CorruptFile, match="4999 rows were read"):
-        partials_on_workers(Forgetful(STORAGE), files, limits=LITTLE, on_event=lambda _: None)
+        read_parts(Forgetful(STORAGE), files, kept=kept, limits=LITTLE, on_event=lambda _: None)
 
 
 class LosingAt(HereExchanging):
@@ -509,7 +562,7 @@ def test_a_file_that_is_gone_is_named(workers: Engines, tmp_path: Path, name: st
     files = np.flatnonzero((index.vector >= 0) & np.isin(np.arange(len(index.data)), index.part_data))
 
     def again() -> None:
-        missing_positions_on_workers(engine, index, files, on_event=on_event)
+        DeletionVectors(engine=engine, index=index, on_event=on_event).missing(files)
         written(table, done.work, "second")
 
     with pytest.raises(CorruptFile, match="it is not there") as raised:

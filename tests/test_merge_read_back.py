@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
@@ -38,6 +39,7 @@ def build(folder: Path, change: Callable[[bytes], bytes]) -> None:
         made.vectors(f"v{number}", {f"f{number}": {1, 2, 3 + number}})
         made.commit(2 + number)
     table = open_table(made.publish(), storage_options={}, on_event=lambda _: None)
+    table.use(LocalEngine(SpoilingStorage(change)))  # it writes Puffin files, and reads them back
     planned = VERB.plan(table, MergeDvs(), as_of_ms=0)
     (step,) = planned.plan.steps
     table.storage = SpoilingStorage(change)

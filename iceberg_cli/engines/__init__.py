@@ -17,7 +17,7 @@ BATCH_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to read; `size_bytes` is 0 where nothing records it."""
+    """A file to read; `size_bytes` is 0 where nothing records it. No path: the item has all that `load` needs."""
 
     path: str
     size_bytes: int = 0

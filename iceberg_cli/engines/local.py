@@ -103,7 +103,10 @@ class LocalEngine:
 
     def _read(self, scan: Scan[Item, Loaded, Any], item: Item) -> tuple[int, Loaded | None]:
         """A file's size in bytes, and what is loaded of it; None where it is gone."""
-        path = scan.source(item).path
+        source = scan.source(item)
+        path = source.path
+        if not path:
+            return source.size_bytes, scan.load(item, b"")
         try:
             data = self.storage.read(path)
         except FileNotFoundError:
@@ -116,7 +119,11 @@ class LocalEngine:
         """Whether worker processes would be done sooner: only for local files of known sizes."""
         sizes = [source.size_bytes for source in sources]
         enough = len(sizes) > 1 and sum(sizes) >= self.workers_from_bytes
-        return enough and all(sizes) and all(scheme_of(source.path) == "file" for source in sources)
+        return (
+            enough
+            and all(sizes)
+            and all(source.path and scheme_of(source.path) == "file" for source in sources)
+        )
 
     def _in_threads(
         self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item]

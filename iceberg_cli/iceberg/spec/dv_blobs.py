@@ -211,7 +211,9 @@ def missing_positions(vector: bytes, others: Sequence[bytes], *, record_count: i
     return rank
 
 
-def puffin_file(refs: Sequence[str], cardinalities: Sequence[int], blobs: Iterator[bytes]) -> bytes:
+def puffin_file(
+    refs: Sequence[str], cardinalities: Sequence[int], blobs: Iterator[bytes | memoryview]
+) -> bytes:
     """A Puffin file of n deletion vectors, in their order."""
     rows = [
         deletion_vector_blob(blob, referenced_data_file=ref, cardinality=cardinality)

@@ -123,7 +123,7 @@ class Blob(NamedTuple):
 
     type: str
     fields: Sequence[int]
-    data: bytes
+    data: bytes | memoryview
     snapshot_id: int = -1
     sequence_number: int = -1
     compression_codec: str | None = None  # what `data` is already compressed with
@@ -220,7 +220,8 @@ def write(
 
     `read_footer` of the result tells offsets and lengths.
     """
-    parts, rows, at = [MAGIC], [], len(MAGIC)
+    parts: list[bytes | memoryview] = [MAGIC]
+    rows, at = [], len(MAGIC)
     for blob in blobs:
         row: dict[str, Any] = {
             "type": blob.type,
@@ -246,7 +247,7 @@ def write(
     return b"".join([*parts, MAGIC, payload, struct.pack("<i", len(payload)), bytes(4), MAGIC])
 
 
-def deletion_vector_blob(data: bytes, *, referenced_data_file: str, cardinality: int) -> Blob:
+def deletion_vector_blob(data: bytes | memoryview, *, referenced_data_file: str, cardinality: int) -> Blob:
     """Describe an encoded deletion vector as Java's writer does.
 
     Args:

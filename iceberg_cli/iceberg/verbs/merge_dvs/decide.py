@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,11 @@ from iceberg_cli.iceberg.verbs.merge_dvs.choice import (
     small,
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import POSITIONS, VECTOR, Bools, Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.distributed import MergedVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.index import BEHIND_END, LOST_DELETES, SOUND, DeleteIndex
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import MOVED, NEW, OUTPUTS_SCHEMA
 from iceberg_cli.iceberg.verbs.merge_dvs.settings import MergeSettings
+from iceberg_cli.iceberg.verbs.merge_dvs.vectors import MergedVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
 from iceberg_cli.plan.plan import Verdict
 
@@ -38,7 +38,6 @@ class MergeDecision:
     removed: Bools
     verdicts: tuple[Verdict, ...]
     warnings: tuple[str, ...]
-    found: Puffins = field(repr=False)
 
 
 def decide(
@@ -63,7 +62,7 @@ def decide(
     _block_out_of_range(reader)
     # No file is blocked below that is named by position deletes which may go: the vectors of those are read by now.
     conversion = convert(index, may, keep_dangling=settings.keep_dangling)
-    joined = reader.join(conversion.targets)
+    joined = reader.vectors.merge(conversion.targets)
     new = _new_outputs(index, conversion, joined)
     gone = index.dangling & may & (index.kinds == VECTOR) & (not settings.keep_dangling)
     while True:
@@ -87,7 +86,7 @@ def decide(
     warnings = warnings_of(index, conversion.targets, joined.cardinality, outside)
     return MergeDecision(
         conversion=conversion, outputs=outputs, removed=removed, verdicts=tuple(verdicts),
-        warnings=tuple(warnings), found=found,
+        warnings=tuple(warnings),
     )  # fmt: skip
 
 
@@ -103,7 +102,7 @@ def _dangling_only(index: DeleteIndex, may: Bools, settings: MergeSettings) -> M
     verdicts = delete_file_verdicts(index, conversion, may, idle, settings)
     return MergeDecision(
         conversion=conversion, outputs=OUTPUTS_SCHEMA.empty_table(), removed=leaving, verdicts=tuple(verdicts),
-        warnings=(), found=puffins(index, may, keep_dangling=settings.keep_dangling),
+        warnings=(),
     )  # fmt: skip
 
 
@@ -112,8 +111,8 @@ def _hold_against_older(reader: DeleteReader, found: Puffins, files: Ints) -> No
     index = reader.index
     if not len(files):
         return
-    reader.puffins.open(found, np.unique(found.file[index.vector[files]]))
-    index.blocked[reader.lost(found, files)] = LOST_DELETES
+    reader.vectors.check(found, np.unique(found.file[index.vector[files]]))
+    index.blocked[reader.vectors.missing(files)] = LOST_DELETES
 
 
 def _block_out_of_range(reader: DeleteReader) -> bool:
@@ -122,7 +121,7 @@ def _block_out_of_range(reader: DeleteReader) -> bool:
     Readers ignore such positions, but whoever wrote them may have meant another file.
     """
     index = reader.index
-    named = index.vector_data[np.array(sorted(reader.puffins.out_of_range), np.int64)]
+    named = index.vector_data[np.array(sorted(reader.vectors.out_of_range), np.int64)]
     files = named[index.blocked[named] == SOUND]
     index.blocked[files] = BEHIND_END
     return bool(len(files))
@@ -141,15 +140,15 @@ def _choose(
     limits = {"target_bytes": settings.target_bytes, "min_files": settings.min_files}
     # Small files that are enough by themselves are read at the same time.
     enough = small(found, np.zeros(len(found.paths), np.bool_), 0, **limits)
-    reader.puffins.open(found, np.flatnonzero(found.suspects(settings.dead_ratio) | enough))
-    dead = reader.puffins.dead_bytes(found)
+    reader.vectors.check(found, np.flatnonzero(found.suspects(settings.dead_ratio) | enough))
+    dead = reader.vectors.dead_bytes(found)
     known = dead >= 0
     dead[known] += _going_bytes(reader.index, found)[known]
     due = found.movable & known & (dead >= settings.dead_ratio * found.file_bytes) & (found.weight > 0)
     certain = pa.concat_tables([new, _moved_outputs(reader, _vectors_in(found, due, gone))])
     last = merge_dvs.last_weight(merge_dvs.ordered(certain), settings.target_bytes)
     little = small(found, due, last, **limits)
-    reader.puffins.open(found, np.flatnonzero(little))
+    reader.vectors.check(found, np.flatnonzero(little))
     return due, little, dead
 
 
@@ -210,7 +209,7 @@ def _moved_outputs(reader: DeleteReader, rows: Ints) -> pa.Table:
         "sequence_number": deletes["sequence_number"],
         "cardinality": deletes["record_count"],
         "size": deletes["size"],
-        "crc": pa.array(reader.puffins.crc(rows), pa.binary()),
+        "crc": pa.array(reader.vectors.crc(rows), pa.binary()),
         "sum": np.zeros(len(rows), np.uint64),
         "last_row": records[named] - 1,
     }

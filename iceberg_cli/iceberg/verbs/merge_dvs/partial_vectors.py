@@ -65,6 +65,7 @@ NUMBERS_SCHEMA: Final = pa.schema(
         "sum": pa.uint64(),
         "size": pa.int64(),  # of the blob
         "crc": pa.binary(),  # its last four bytes
+        "blob": pa.large_binary(),  # null where it is not kept
     }
 )
 MISSING_SCHEMA: Final = pa.schema({"place": pa.int64(), "positions": pa.int64(), "missing": pa.int64()})
@@ -89,7 +90,7 @@ def reported_rows(parts: pa.Table, request: pa.Table) -> pa.Table:
     return pa.table(columns, schema=REPORTED_SCHEMA)
 
 
-def partials_of(reported: Sequence[pa.Table]) -> dict[int, pa.Table]:
+def partials_of(reported: Sequence[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
     """Rows of `PARTIALS_SCHEMA` by bucket; positions that several files have for a vector are merged.
 
     Args:
@@ -98,21 +99,30 @@ def partials_of(reported: Sequence[pa.Table]) -> dict[int, pa.Table]:
     whole = pa.concat_tables([REPORTED_SCHEMA.empty_table(), *reported]).combine_chunks()
     places, vectors = whole["place"].to_numpy(), whole["is_vector"].to_numpy()
     order = np.lexsort((vectors, places))
-    whole = whole.take(pa.array(order))
     starts, several = runs_of(places[order], vectors[order])
-    unlike = several | (whole["ranges"].to_numpy() > 1)
-    ready = whole.filter(pa.array(~unlike)).select(PARTIALS_SCHEMA.names)
+    unlike = several | (whole["ranges"].to_numpy()[order] > 1)
     made = [
         piece
-        for rows in np.split(np.arange(len(whole)), starts[1:])
-        if len(rows) and unlike[rows[0]]
-        for piece in _united(whole.slice(int(rows[0]), len(rows)))
+        for start, rows in zip(starts.tolist(), np.split(order, starts[1:]), strict=False)
+        if unlike[start]
+        for piece in _united(whole.take(pa.array(rows)))
     ]
-    partials = pa.concat_tables([ready, pa.Table.from_pylist(made, schema=PARTIALS_SCHEMA)]).combine_chunks()
-    buckets = partials["bucket"].to_numpy()
+    united = pa.Table.from_pylist(made, schema=PARTIALS_SCHEMA)
+    # Blobs are copied bucket by bucket, and no other time.
+    ready, ready_buckets = _by_bucket(order[~unlike], whole)
+    others, other_buckets = _by_bucket(np.arange(len(united)), united)
+    for bucket in np.union1d(ready_buckets, other_buckets).tolist():
+        mine = ready[slice(*np.searchsorted(ready_buckets, (bucket, bucket + 1)))]
+        also = others[slice(*np.searchsorted(other_buckets, (bucket, bucket + 1)))]
+        tables = [whole.select(PARTIALS_SCHEMA.names).take(pa.array(mine)), united.take(pa.array(also))]
+        yield bucket, pa.concat_tables(tables)
+
+
+def _by_bucket(rows: Ints, partials: pa.Table) -> tuple[Ints, Ints]:
+    """Some rows by their bucket, and the bucket of each."""
+    buckets = partials["bucket"].to_numpy()[rows]
     order = np.argsort(buckets, kind="stable")
-    partials = partials.take(pa.array(order))
-    return dict(_by_first_column(partials))
+    return rows[order], buckets[order]
 
 
 def _united(rows: pa.Table) -> Iterator[dict[str, Any]]:
@@ -220,6 +230,22 @@ def merge_ranges(vectors: Sequence[pa.Table]) -> pa.Table:
     return found.combine_chunks().take(pa.array(np.argsort(found["place"].to_numpy())))
 
 
+def blobs_by_place(vectors: Sequence[pa.Table]) -> tuple[list[int], list[memoryview]]:
+    """Whole vectors as `merge_ranges` makes them: their places, ascending, and blobs, copied only where it merges.
+
+    Args:
+        vectors: see `merge_ranges`.
+    """
+    found: dict[int, list[memoryview]] = {}
+    for table in vectors:
+        for place, blob in zip(table["place"].to_pylist(), table["blob"], strict=True):
+            found.setdefault(place, []).append(memoryview(blob.as_buffer()))
+    return sorted(found), [
+        ranges[0] if len(ranges) == 1 else memoryview(whole_of([bytes(each) for each in ranges if each]))
+        for _, ranges in sorted(found.items(), key=lambda item: item[0])
+    ]
+
+
 def _merge_rows(rows: pa.Table) -> dict[str, Any]:
     blobs = [blob for blob in rows["blob"].to_pylist() if blob]
     return {
@@ -231,8 +257,8 @@ def _merge_rows(rows: pa.Table) -> dict[str, Any]:
     }
 
 
-def numbers_of(vectors: pa.Table) -> pa.Table:
-    """Counts and checksums of whole vectors: rows of `NUMBERS_SCHEMA`."""
+def numbers_of(vectors: pa.Table, *, keeps_blobs: bool = False) -> pa.Table:
+    """Counts and checksums of whole vectors, and maybe their blobs: rows of `NUMBERS_SCHEMA`."""
     columns = {
         "place": vectors["place"],
         "positions": vectors["positions"],
@@ -240,13 +266,6 @@ def numbers_of(vectors: pa.Table) -> pa.Table:
         "sum": vectors["sum"],
         "size": pc.binary_length(vectors["blob"]).cast(pa.int64()),
         "crc": pc.binary_slice(vectors["blob"], -4).cast(pa.binary()),
+        "blob": vectors["blob"] if keeps_blobs else pa.nulls(len(vectors), pa.large_binary()),
     }
     return pa.table(columns, schema=NUMBERS_SCHEMA)
-
-
-def _by_first_column(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Runs of equal numbers in the first column, which is sorted."""
-    numbers: Ints = table.column(0).to_numpy()
-    starts, _ = runs_of(numbers)
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(table)], strict=False):
-        yield int(numbers[start]), table.slice(start, stop - start)

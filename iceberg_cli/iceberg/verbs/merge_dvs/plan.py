@@ -126,7 +126,7 @@ def plan_on(
         rows=head.rows,
         conditions=() if policy.where is None else parse_where(policy.where),
         only_names=only_names,
-        **({} if read is None else {"known_parts": read.index.parts}),
+        **({} if read is None else {"known_parts": read.index.parts, "kept": read.kept}),
     )
     decided = decide(reader, settings, merge_dvs.shown_paths(within))
     plan = replace(plan, verdicts=decided.verdicts, warnings=decided.warnings)
@@ -142,7 +142,6 @@ def plan_on(
     )
     build = MergeBuild(
         reader=reader,
-        found=decided.found,
         made=made,
         metadata=metadata,
         written={} if before is None else before.written,

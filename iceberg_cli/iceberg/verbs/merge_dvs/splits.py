@@ -19,6 +19,7 @@ from pyroaring import BitMap
 from iceberg_cli.encoding.deletion_vector import encode
 from iceberg_cli.encoding.deletion_vector.framing import framed
 from iceberg_cli.encoding.deletion_vector.roaring import Roaring32
+from iceberg_cli.engines import BATCH_BYTES
 from iceberg_cli.iceberg.spec.dv_blobs import positions_in
 from iceberg_cli.iceberg.verbs.merge_dvs.columns import Bools, Ints
 
@@ -31,16 +32,20 @@ class MergeLimits:
     """Sizes of ranges, buckets and splits: bytes of encoded positions, and of files.
 
     Args:
+        batch_bytes: about so much of files, or of blobs that were kept, is read and assigned to buckets at once.
         range_bytes: a set of more is cut into ranges of about so much each.
         bucket_bytes: about so much is in a bucket; merging less takes no longer than starting a task.
         split_bytes: a position delete file of more is decoded in splits,
         most_splits: of which there are not more: for each of them the file is read whole.
+        keeps_blobs: this process keeps what was read and merged, so that no file is read again.
     """
 
+    batch_bytes: int = BATCH_BYTES
     range_bytes: int = 64 << 20
     bucket_bytes: int = 8 << 20
     split_bytes: int = 32 << 20
     most_splits: int = 8
+    keeps_blobs: bool = False
 
 
 LIMITS: Final = MergeLimits()

@@ -23,19 +23,16 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.schema import Schema
 from iceberg_cli.iceberg.spec.transforms import parse, result_type
-from iceberg_cli.iceberg.verbs.merge_dvs.choice import Puffins
-from iceberg_cli.iceberg.verbs.merge_dvs.distributed import build_puffins_on_workers
 from iceberg_cli.iceberg.verbs.merge_dvs.entries import (
     IDENTITY_SCHEMA,
     EntryBuilder,
     added_entries,
     check_manifest,
 )
-from iceberg_cli.iceberg.verbs.merge_dvs.puffin_build import offsets_of, puffin_of
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
-from iceberg_cli.iceberg.verbs.merge_dvs.rules import NEW, ManifestJob, Merge
+from iceberg_cli.iceberg.verbs.merge_dvs.rules import ManifestJob, Merge
+from iceberg_cli.iceberg.verbs.merge_dvs.tasks import offsets_of
 from iceberg_cli.plan.plan import StagedFile, Step, Task
-from iceberg_cli.storage.verified_put import put_checked
 
 _CODECS: Final = {
     "gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "none": "null", "uncompressed": "null",
@@ -129,7 +126,6 @@ class MergeBuild:
     """
 
     reader: DeleteReader
-    found: Puffins
     made: Merge
     metadata: TableMetadata
     written: dict[Task, WrittenPuffin] = field(default_factory=dict)
@@ -137,53 +133,22 @@ class MergeBuild:
     def __call__(self, _step: Step, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
         """Write the files of some tasks, each to its path.
 
-        Puffin files, which hold the positions, are made by workers where there are any. Delete manifests are made
-        here: 50,000 vectors are one file of a few megabytes, and what it says is here already.
+        Puffin files, which hold the positions, are made where the engine merges. Delete manifests are made here:
+        50,000 vectors are one file of a few megabytes, and what it says is here already.
 
         Raises:
             CorruptFile: what was read back is not what was planned. BackendUnavailable: workers did not write all.
         """
-        _puffins(self, paths)
+        bounds = {paths[task]: (start, stop) for task, start, stop in self.made.puffins if task in paths}
+        sizes = self.reader.vectors.build(self.made.outputs, bounds)
+        self.written.update(
+            {task: WrittenPuffin(path, sizes[path]) for task, path in paths.items() if path in sizes}
+        )
         staged = {task: StagedFile(path=paths[task]) for task, _, _ in self.made.puffins if task in paths}
         for job in self.made.manifests:
             if job.task in paths:
                 staged[job.task] = _manifest(self, job, paths[job.task])
         return staged
-
-
-def _puffins(work: MergeBuild, paths: Mapping[Task, str]) -> None:
-    """Write Puffin files and remember where they are. Workers write them by themselves, where there are any."""
-    table = work.reader.table
-    own_tasks = [(task, start, stop) for task, start, stop in work.made.puffins if task in paths]
-    if table.engine.is_distributed:
-        sizes = build_puffins_on_workers(
-            table.engine,
-            work.reader.index,
-            work.made.outputs,
-            {paths[task]: (start, stop) for task, start, stop in own_tasks},
-            limits=work.reader.limits,
-            on_event=table.on_event,
-        )
-        work.written.update(
-            {task: WrittenPuffin(paths[task], sizes[paths[task]]) for task, _, _ in own_tasks}
-        )
-        return
-    for task, start, stop in own_tasks:
-        outputs = work.made.outputs.slice(start, stop - start)
-        data = puffin_of(outputs, _blobs(work, outputs), paths[task])
-        put_checked(table.storage, paths[task], data)
-        work.written[task] = WrittenPuffin(paths[task], len(data))
-
-
-def _blobs(work: MergeBuild, outputs: pa.Table) -> list[bytes]:
-    """The deletion vectors of some outputs, in their order."""
-    rows = outputs["row"].to_numpy()
-    new = outputs["origin"].to_numpy() == NEW
-    moved = work.reader.puffins.vectors(work.found, rows[~new])
-    joined = dict(work.reader.merge_vectors(rows[new]))
-    return [
-        joined[row] if is_new else moved[row] for row, is_new in zip(rows.tolist(), new.tolist(), strict=True)
-    ]
 
 
 def _manifest(work: MergeBuild, job: ManifestJob, path: str) -> StagedFile:
