@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
 from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
 from iceberg_cli.iceberg.spec.manifest_splice import encoded
 from iceberg_cli.iceberg.spec.manifest_writer import entry_blocks, manifest_header, write_manifest
-from iceberg_cli.iceberg.verbs.merge_dvs.entries import (
+from iceberg_cli.iceberg.verbs.merge_dvs.build import (
     IDENTITY_SCHEMA,
     EntryBuilder,
     added_entries,

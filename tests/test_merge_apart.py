@@ -29,29 +29,26 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import head_of
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
-from iceberg_cli.iceberg.verbs.merge_dvs.decide import decide
+from iceberg_cli.iceberg.verbs.merge_dvs.build import MergeBuild
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
+    CONTAINER,
+    LIMITS,
     REQUEST_SCHEMA,
+    MergeLimits,
+    assign_buckets,
+    cut,
     merge_partials,
     merge_ranges,
     numbers_of,
     partials_of,
     reported_rows,
-)
-from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
-from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
-from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader, read_parts
-from iceberg_cli.iceberg.verbs.merge_dvs.settings import settings_of
-from iceberg_cli.iceberg.verbs.merge_dvs.splits import (
-    CONTAINER,
-    LIMITS,
-    MergeLimits,
-    assign_buckets,
-    cut,
     whole_of,
 )
+from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB, decide
+from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
+from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader, read_parts
+from iceberg_cli.iceberg.verbs.merge_dvs.rules import settings_of
 from iceberg_cli.iceberg.verbs.merge_dvs.vectors import DeletionVectors
-from iceberg_cli.iceberg.verbs.merge_dvs.write import MergeBuild
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import StagedFile, Step, Task

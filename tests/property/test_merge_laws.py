@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.iceberg.verbs.merge_dvs.settings import TARGET_PROPERTY
+from iceberg_cli.iceberg.verbs.merge_dvs.rules import TARGET_PROPERTY
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.running import iceberg_cli
 from tests.crash.budget import deep_unless

@@ -13,8 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.verbs.merge_dvs.columns import EQUALITY, POSITIONS, VECTOR, Bools, Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.index import SOUND, DeleteIndex
+from iceberg_cli.iceberg.verbs.merge_dvs.index import (
+    EQUALITY,
+    POSITIONS,
+    SOUND,
+    VECTOR,
+    Bools,
+    DeleteIndex,
+    Ints,
+)
 
 FOOTER_BYTES: Final = 200  # of one deletion vector in a Puffin footer, without its data file's path
 

@@ -19,21 +19,23 @@ from iceberg_cli.iceberg.spec.position_deletes import PARTS_SCHEMA, rows_differ
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.merge_dvs import tasks
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
-from iceberg_cli.iceberg.verbs.merge_dvs.columns import (
+from iceberg_cli.iceberg.verbs.merge_dvs.index import (
     BOUNDS,
     DATA_COLUMNS,
     DELETE_COLUMNS,
     EQUALITY,
     POSITIONS,
+    DeleteIndex,
     EntryReader,
     Ints,
     PathKeys,
     all_data,
     all_deletes,
+    index,
     lowest_of,
+    target_paths,
 )
-from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex, index, target_paths
-from iceberg_cli.iceberg.verbs.merge_dvs.splits import MergeLimits
+from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import MergeLimits
 from iceberg_cli.iceberg.verbs.merge_dvs.tasks import DeleteFile
 from iceberg_cli.iceberg.verbs.merge_dvs.vectors import DeletionVectors, limits_of, splits_of
 from iceberg_cli.iceberg.verbs.merge_dvs.where import Condition, check_fields

@@ -34,7 +34,7 @@ from iceberg_cli.iceberg.spec.position_deletes import (
 )
 from iceberg_cli.iceberg.spec.puffin import MAGIC
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
-from iceberg_cli.iceberg.verbs.merge_dvs.columns import Ints
+from iceberg_cli.iceberg.verbs.merge_dvs.index import Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     NUMBERS_SCHEMA,
     REPORTED_SCHEMA,
@@ -205,15 +205,13 @@ def _vectors_of(files: Sequence[tuple[PuffinFile, bytes]]) -> tuple[pa.Table, li
 
 
 def load(item: Item, data: bytes) -> pa.Table | bytes:
-    """The position deletes of the requested data files, rows of `REPORTED_SCHEMA`; a Puffin file as it is.
+    """The position deletes of the requested data files, rows of `REPORTED_SCHEMA`; all else as it is.
 
     Raises:
         CorruptFile: see `read_position_deletes`.
     """
-    if isinstance(item, PuffinFile):
+    if not isinstance(item, DeleteFile):
         return data
-    if isinstance(item, KeptRows):
-        return item.request.append_column(REPORTED_SCHEMA.field("blob"), item.kept.take(item.ids))
     assert item.request is not None
     only = frozenset(item.request["path"].to_pylist())
     parts = read_position_deletes(
@@ -229,6 +227,11 @@ def parse(batch: Sequence[tuple[Item, pa.Table | bytes | None]]) -> dict[int, by
         CorruptFile: a deletion vector is not sound.
     """
     reported = [loaded for _, loaded in batch if isinstance(loaded, pa.Table)]
+    reported += [
+        item.request.append_column(REPORTED_SCHEMA.field("blob"), item.kept.take(item.ids))
+        for item, _ in batch
+        if isinstance(item, KeptRows)
+    ]
     puffins = [
         (item, loaded) for item, loaded in batch if isinstance(item, PuffinFile) and isinstance(loaded, bytes)
     ]

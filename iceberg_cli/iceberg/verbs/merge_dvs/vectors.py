@@ -27,22 +27,19 @@ from iceberg_cli.iceberg.spec.position_deletes import FileSplit
 from iceberg_cli.iceberg.verbs.merge_dvs import tasks
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import Puffins
-from iceberg_cli.iceberg.verbs.merge_dvs.columns import Ints
-from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex, Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
+    LIMITS,
     MISSING_SCHEMA,
     NUMBERS_SCHEMA,
     REPORTED_SCHEMA,
     REQUEST_SCHEMA,
-)
-from iceberg_cli.iceberg.verbs.merge_dvs.rules import NEW
-from iceberg_cli.iceberg.verbs.merge_dvs.splits import (
-    LIMITS,
     Buckets,
     MergeLimits,
     assign_buckets,
     runs_of,
 )
+from iceberg_cli.iceberg.verbs.merge_dvs.rules import NEW
 from iceberg_cli.iceberg.verbs.merge_dvs.tasks import DeleteFile, Item, KeptRows, PuffinFile
 
 _SPREAD: Final = 16
