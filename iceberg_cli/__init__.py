@@ -5,12 +5,12 @@
 A format owns everything that knows it, under the same names: `spec/` reads and writes its files, `reachability` tells
 which files its snapshots need, `commit` makes the next version, `verbs/<verb>/` decide and build, `inspect/` and
 `check/` look, `table.py` is an open table. The formats do not know each other. `formats/` finds out which one a name
-means, and opens the table with a storage and an engine. `api.py` is all that the command line,
-Airflow tasks and notebooks call. What stands below the formats knows none: `plan/` are values that can
-be printed, saved, compared and refused; `operation/` is the only place where things happen, `stage -> bind -> commit ->
+means, by what each answers (`FORMAT`), and opens the table with a storage and an engine. `api.py` is all that the
+command line, Airflow tasks and notebooks call. What stands below the formats knows none: `plan/` are values that can be
+printed, saved, compared and refused; `operation/` is the only place where things happen, `stage -> bind -> commit ->
 sweep`, journalled, and the docstring of `operation/apply.py` holds the rules that keep data safe; `engines/` and
 `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others plug in by the entry points
-`iceberg_cli.storage` and `iceberg_cli.committers`.
+`iceberg_cli.storage`, `iceberg_cli.committers` and `iceberg_cli.formats`.
 
 A verb is one folder. Its `policy.py` is what an operator can ask for: a frozen dataclass, of whose fields the options
 of the command line, the checks of their values, the JSON form and its schema are made. `policy.py`, `rules.py` and

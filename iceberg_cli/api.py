@@ -18,24 +18,24 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.errors import CorruptFile, Refused, StalePlan, UsageError
-from iceberg_cli.formats.inspection import CheckedTable, Inspection, StateSelector, checked, inspector_of
+from iceberg_cli.formats import format_of
+from iceberg_cli.formats.inspection import CheckedTable, Inspection, checked, inspector_of
 from iceberg_cli.formats.open import open_table as open_format_table
-from iceberg_cli.formats.open import verbs_of
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.paths import Roots
+from iceberg_cli.plan.inspection import StateSelector
 from iceberg_cli.plan.text import iso
 
 if TYPE_CHECKING:
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.table import IcebergTable
     from iceberg_cli.operation.ports import Build
     from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
+    from iceberg_cli.operation.table import OpenTable
     from iceberg_cli.plan.plan import Plan as PlanContent
     from iceberg_cli.plan.plan import Step, Verdict
     from iceberg_cli.plan.policy import Policy
@@ -253,7 +253,7 @@ def removals_beside(path: str) -> str:
 class Table:
     """One table, opened."""
 
-    def __init__(self, opened: IcebergTable | DeltaTable) -> None:
+    def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
 
     @property
@@ -262,8 +262,8 @@ class Table:
         return self._opened.name
 
     @property
-    def format(self) -> Literal["iceberg", "delta"]:
-        """`iceberg` or `delta`."""
+    def format(self) -> str:
+        """`iceberg` or `delta`, or that of a package."""
         return self._opened.format
 
     @property
@@ -328,8 +328,7 @@ class Table:
             UsageError: see `inspect`. CorruptFile: the metadata itself cannot be read.
         """
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
-        inspector = inspector_of(self._opened, "summary", state, recount=False, as_of_ms=_or_now(as_of_ms))
-        return checked(inspector, one_snapshot=bool(state.given()), deep=deep, now_ms=_now_ms())
+        return checked(self._opened, state, deep=deep, as_of_ms=_or_now(as_of_ms), now_ms=_now_ms())
 
     def notices(self) -> list[str]:
         """What was noticed in reading and is in no plan, each once."""
@@ -354,7 +353,7 @@ class Table:
         """
         as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
-        verb = verbs_of(self._opened)[policy.verb]
+        verb = format_of(self.format).verbs[policy.verb]
         planned = verb.plan(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
         return Plan(planned.plan, planned.build)
 
@@ -371,12 +370,14 @@ class Table:
         """
         as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
-        return verbs_of(self._opened)[policy.verb].preflight(
-            self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms
+        return (
+            format_of(self.format)
+            .verbs[policy.verb]
+            .preflight(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
         )
 
     def _check_format(self, policy: Policy) -> None:
-        own = verbs_of(self._opened)[policy.verb].policy
+        own = format_of(self.format).verbs[policy.verb].policy
         if not isinstance(policy, own):
             kind = f"{type(policy).__module__.split('.')[1]}.{type(policy).__name__}"
             raise UsageError(
@@ -395,7 +396,7 @@ class Table:
         """
         self.check_made_for(shown)
         content = shown.content
-        verb = verbs_of(self._opened)[content.verb]
+        verb = format_of(self.format).verbs[content.verb]
         policy = verb.policy.from_json(content.policy)
         planned = verb.plan(self._opened, policy, as_of_ms=content.as_of_ms, within=content)
         found, expected = planned.plan.base.table_uuid, content.base.table_uuid
@@ -453,7 +454,7 @@ class Table:
             self.check_made_for(plan)
         assert plan.build is not None
         planned = Planned(plan=plan.content, build=plan.build)
-        verb = verbs_of(self._opened)[plan.verb]
+        verb = format_of(self.format).verbs[plan.verb]
         return apply(planned, self._opened, verb, runtime or new_runtime(on_event=on_event))
 
     def operations(self, operation_id: str | None = None) -> list[OpenOperation]:
@@ -498,7 +499,7 @@ class Table:
 
         runtime = runtime or new_runtime()
         found = self.operations(operation_id)
-        verbs = verbs_of(self._opened)
+        verbs = format_of(self.format).verbs
         return _settled(
             (
                 close(self._opened, listed, runtime)
@@ -524,7 +525,7 @@ class Table:
         from iceberg_cli.operation.recovery import recover_all
 
         runtime = runtime or new_runtime()
-        return _settled(recover_all(self._opened, runtime, verbs=verbs_of(self._opened)), on_settled)
+        return _settled(recover_all(self._opened, runtime, verbs=format_of(self.format).verbs), on_settled)
 
     def remove_leftovers(self) -> list[str]:
         """Delete the temporary files that killed runs left more than a day ago; those that are gone."""

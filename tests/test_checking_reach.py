@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.operation.sizes import within_reach
+from iceberg_cli.plan.findings import Findings
 
 ROOT = "/lake/t"
 OWN = [f"{ROOT}/{number}.parquet" for number in range(1_000)]

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.iceberg.check.rules import EXAMPLES, RULES, Findings
+from iceberg_cli.iceberg.check.rules import RULES
+from iceberg_cli.plan.findings import EXAMPLES, CheckResult, Findings
 from iceberg_cli.storage import open_storage
 from tests.check_tables import SCHEMA, SNAPSHOT_ID, TIME_MS, Sound, a_snapshot_document
 from tests.cli.running import Ran
@@ -810,11 +811,12 @@ def test_findings_of_several_processes_keep_the_first_examples_and_count_them_al
     for findings in parts:
         whole.merge(findings)
     names = [f"{part}/{number}" for part in range(3) for number in range(EXAMPLES - 5)]
-    assert [row["where"] for row in whole.rows()] == names[:EXAMPLES]
-    assert whole.left_out() == {"file-missing": len(names) - EXAMPLES}
+    result = CheckResult(rules=RULES, found=whole, deep=False, checked={})
+    assert [finding.where for finding in result.findings()] == names[:EXAMPLES]
+    assert result.left_out() == {"file-missing": len(names) - EXAMPLES}
     whole.add("file-missing", "one more", "gone")
-    assert len(whole.rows()) == EXAMPLES
-    assert whole.counts() == {"error": len(names) + 1, "warning": 0, "info": 0}
+    assert len(result.findings()) == EXAMPLES
+    assert result.counts() == {"error": len(names) + 1, "warning": 0, "info": 0}
 
 
 TOO_LONG = f"/{'x' * 300}/file"  # no system takes such a name, nor says whether it is there

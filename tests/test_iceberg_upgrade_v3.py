@@ -25,7 +25,7 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.facts import (
 )
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
-from iceberg_cli.plan.preflight import Finding
+from iceberg_cli.plan.findings import Finding
 from tests.builders import DAY_MS, NOW_MS, a_branch, a_snapshot, a_table, a_table_document, a_tag
 from tests.metadata_documents import PATH, without
 

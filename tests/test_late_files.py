@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.formats.open import verbs_of
+from iceberg_cli.formats import format_of
 from iceberg_cli.operation.apply import Runtime, abandon, apply, resume
 from iceberg_cli.operation.records import (
     Begin,
@@ -62,19 +62,19 @@ def rewrite(root: Path, engine: Any = None) -> None:
     table: Any = opened(root)
     if engine is not None:
         table.use(engine)
-    verb = verbs_of(table)[VERB]
+    verb = format_of(table.format).verbs[VERB]
     apply(verb.plan(table, policy_with(verb.policy, REWRITE), as_of_ms=NOW_MS), table, verb, shell_at())
 
 
 def resumed(root: Path, *, after_ms: int) -> str:
     table = opened(root)
     (operation_id,) = table.workspace.open_operations()
-    return resume(table, operation_id, shell_at(after_ms), verbs=verbs_of(table)).status
+    return resume(table, operation_id, shell_at(after_ms), verbs=format_of(table.format).verbs).status
 
 
 def settled_at(root: Path, after_ms: int) -> list[RecoveredOperation]:
     table = opened(root)
-    return list(recover_all(table, shell_at(after_ms), verbs=verbs_of(table)))
+    return list(recover_all(table, shell_at(after_ms), verbs=format_of(table.format).verbs))
 
 
 @pytest.fixture

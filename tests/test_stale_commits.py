@@ -10,7 +10,8 @@ import pytest
 
 from iceberg_cli.delta.spec.paths import dv_path
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.formats.open import open_table, verbs_of
+from iceberg_cli.formats import format_of
+from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import apply, resume
@@ -54,7 +55,7 @@ def dies_before_it_commits(root: Path, verb: str, **policy: Any) -> set[Path]:
     before = set(root.rglob("*"))
     table: Any = opened(root)
     table.committer = Dying(table.committer)
-    verbs = verbs_of(table)
+    verbs = format_of(table.format).verbs
     with pytest.raises(Died):
         apply(
             verbs[verb].plan(table, policy_with(verbs[verb].policy, policy), as_of_ms=NOW_MS),
@@ -71,7 +72,7 @@ def resumed(root: Path, *, after_ms: int) -> Report:
     table = opened(root)
     (operation_id,) = table.workspace.open_operations()
     runtime = replace(a_shell(), now_ms=lambda: NOW_MS + after_ms)
-    report = resume(table, operation_id, runtime, verbs=verbs_of(table))
+    report = resume(table, operation_id, runtime, verbs=format_of(table.format).verbs)
     assert opened(root).workspace.open_operations() == []
     return report
 
@@ -166,7 +167,7 @@ def test_a_delta_commit_that_stood_still_for_days_says_when_it_really_removed_fi
                 path.unlink()
         return NOW_MS + 10 * DAY_MS if gone else NOW_MS
 
-    table, verb = opened(root), verbs_of(opened(root))["merge-dvs"]
+    table, verb = opened(root), format_of(opened(root).format).verbs["merge-dvs"]
     runtime = replace(a_shell(), now_ms=now_ms, sleep_ms=unseen)
     report = apply(verb.plan(table, verb.policy(), as_of_ms=NOW_MS), table, verb, runtime)
     assert (report.status, len(gone)) == ("done", 1)

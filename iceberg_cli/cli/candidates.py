@@ -17,7 +17,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from iceberg_cli.formats.inspection import WHAT, what_of
+from iceberg_cli.formats import format_of
+from iceberg_cli.formats.inspection import WHAT
 from iceberg_cli.plan.text import iso
 
 _LIMIT_S = 1.0
@@ -61,7 +62,7 @@ def candidates(kind: str = "", *words: str) -> list[str]:
     is_delta = os.path.isdir(f"{place}/_delta_log")
     match kind:
         case "what":
-            return list(what_of("delta" if is_delta else "iceberg"))
+            return list(format_of("delta" if is_delta else "iceberg").inspected)
         case "versions" if is_delta:
             names = os.listdir(f"{place}/_delta_log")
             versions = sorted(

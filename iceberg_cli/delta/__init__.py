@@ -1,15 +1,25 @@
-"""Delta Lake: everything that knows the transaction log protocol. Public: the policies of its verbs."""
+"""Delta Lake: everything that knows the transaction log protocol. Public: its verbs' policies, and itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from iceberg_cli.delta.check.table_check import DeltaTableCheck
+    from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
+    from iceberg_cli.delta.open import LogInput
+    from iceberg_cli.delta.table import DeltaTable
     from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignRowIds
     from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
     from iceberg_cli.delta.verbs.merge_dvs.policy import MergeDvs
     from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.delta.verbs.upgrade_v3.policy import UpgradeV3
+    from iceberg_cli.operation.table import OpenRequest
+    from iceberg_cli.operation.verbs import Verbs
+    from iceberg_cli.plan.inspection import StateSelector
+    from iceberg_cli.plan.policy import Policy
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
 
@@ -19,3 +29,82 @@ def __getattr__(name: str) -> Any:
     from iceberg_cli.operation.verbs import policy_called
 
     return policy_called(__name__, name)
+
+
+class DeltaFormat:
+    """Delta's answers to what every format is asked; see `iceberg_cli.formats.Format`."""
+
+    name: Final = "delta"
+    title: Final = ("a", "Delta")
+    inspected: Final = (
+        "summary", "history", "schemas", "properties", "files", "deletes", "partitions", "row-ids", "protocol",
+        "features",
+    )  # fmt: skip
+    elsewhere: Final = {
+        "snapshots": "history",
+        "refs": "history: a Delta table has versions and no branches",
+        "specs": "schemas, which has the partition columns",
+        "manifests": "the summary, which has checkpoints and commits",
+        "statistics": "files, whose stats they are",
+        "metadata-log": "history",
+    }
+    state: Final = "version"
+    state_options: Final = {"--version": "N", "--at": "TIME"}
+    stateless: Final = ("history",)
+    recounts: Final = False
+
+    def detect(self, request: OpenRequest) -> bool:
+        """Whether the folder has a log."""
+        from iceberg_cli.paths import METADATA_SUFFIXES
+
+        if request.location is None or request.location.endswith(METADATA_SUFFIXES):
+            return False
+        return request.storage.holds_any(f"{request.folder}/_delta_log")
+
+    def open(self, request: OpenRequest, choose_engine: Callable[[Any], None]) -> DeltaTable:
+        """The table in a folder."""
+        from iceberg_cli.delta.open import open_in_folder
+
+        return open_in_folder(request, choose_engine)
+
+    def engine_input(self, table: DeltaTable) -> LogInput:
+        """The log of the newest version."""
+        from iceberg_cli.delta.open import LogInput
+
+        return LogInput(table=table)
+
+    @property
+    def verbs(self) -> Verbs:
+        """The verbs by name."""
+        from iceberg_cli.delta.verbs import VERBS
+
+        return VERBS
+
+    def policy(self, verb: str) -> type[Policy]:
+        """The policies of a verb."""
+        from iceberg_cli.operation.verbs import policy_of
+
+        return policy_of(__name__, verb)
+
+    def inspector(self, table: DeltaTable, state: StateSelector, *, as_of_ms: int) -> DeltaTableInspector:
+        """Reads about the version that is selected."""
+        from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
+
+        snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
+        return DeltaTableInspector(table=table, snapshot=snapshot, as_of_ms=as_of_ms)
+
+    def checker(
+        self,
+        inspector: DeltaTableInspector,
+        *,
+        one_state: bool,  # noqa: ARG002 - a table has one newest version
+        deep: bool,
+        now_ms: int,
+    ) -> DeltaTableCheck:
+        """Checks the version of an inspector, and the whole log."""
+        from iceberg_cli.delta.check.table_check import DeltaTableCheck
+
+        return DeltaTableCheck(table=inspector.table, snapshot=inspector.snapshot, deep=deep, now_ms=now_ms)
+
+
+FORMAT: Final[DeltaFormat] = DeltaFormat()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,7 +64,7 @@ class DeltaTable(OpenTable):
         allow_roots: its root, where that is a whole bucket in which files may be deleted.
     """
 
-    format: ClassVar[Literal["delta"]] = "delta"
+    format: ClassVar[str] = "delta"
     send_again_ms: ClassVar[int | None] = 3_600_000  # a vacuum goes by the times that a commit's removes tell
     root: str
     committer: DeltaLogCommitter
@@ -89,10 +89,6 @@ class DeltaTable(OpenTable):
         """Read with another engine from now on."""
         self.engine = engine
         self.log = DeltaLog(self.storage, engine, self.root, self.on_event)
-
-    def save_cache(self) -> str | None:
-        """Nothing of a Delta table is kept from run to run; None."""
-        return None
 
     # -- state -------------------------------------------------------------------------------------------------
 

@@ -1,1 +1,216 @@
-"""The choice of a table's format, storage and engine."""
+"""The formats of tables: what each is asked, and the formats by name. Nothing of one is loaded before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from iceberg_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from iceberg_cli import delta, iceberg
+    from iceberg_cli.operation.ports import Verb
+    from iceberg_cli.operation.table import OpenRequest, OpenTable
+    from iceberg_cli.plan.findings import CheckResult
+    from iceberg_cli.plan.inspection import Column, Grid, Lines, Row, StateSelector
+    from iceberg_cli.plan.policy import Policy
+
+BUILT_IN: Final = ("iceberg", "delta")
+GROUP: Final = "iceberg_cli.formats"
+
+
+class Inspector(Protocol):
+    """Reads what there is to see of a table in one of its states."""
+
+    @property
+    def location(self) -> str:
+        """The table's folder."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What was passed over in reading the state."""
+        ...
+
+    def header(self, what: str) -> dict[str, Any]:
+        """The first fields of the document."""
+        ...
+
+    def summary(self, *, recount: bool) -> dict[str, Any]:
+        """The whole document of a summary; `recount`: count what no list tells."""
+        ...
+
+    def summary_text(self, document: Row) -> Iterable[Lines | Grid]:
+        """A summary's document as text."""
+        ...
+
+    def text_of(self, what: str, rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
+        """The columns of rows as text, and the rows that have them."""
+        ...
+
+    def newest_last(self, what: str) -> bool:
+        """Whether a limit keeps the end of the rows, not their beginning."""
+        ...
+
+    def rows(self, what: str, *, limit: int | None) -> list[dict[str, Any]]:
+        """The rows, where they do not stream."""
+        ...
+
+    def streams(self, what: str) -> bool:
+        """Whether rows come by `lines` and `tables`, not by `rows`."""
+        ...
+
+    def head(self, what: str) -> dict[str, Any]:
+        """The fields of a document beside streamed rows."""
+        ...
+
+    def lines(self, what: str, *, limit: int | None, before: str = "", after: str = "") -> Iterator[pa.Array]:
+        """Streamed rows as JSON objects, one string for each row, between `before` and `after`."""
+        ...
+
+    def tables(self, what: str, *, limit: int | None) -> Iterator[pa.Table]:
+        """Streamed rows as columns of `schema`."""
+        ...
+
+    def schema(self, what: str) -> pa.Schema:
+        """The columns of streamed rows."""
+        ...
+
+
+class EngineInput(Protocol):
+    """What a scan of a table's current state reads, for the choice of an engine."""
+
+    @property
+    def words(self) -> str:
+        """What holds so many bytes."""
+        ...
+
+    def size_bytes(self) -> int:
+        """How much it is.
+
+        Raises:
+            CorruptFile: that cannot be read.
+        """
+        ...
+
+    def one_file(self) -> str:
+        """A file that workers must be able to read."""
+        ...
+
+
+class Checker(Protocol):
+    """Holds a table against its specification."""
+
+    def run(self) -> CheckResult:
+        """Every rule that is broken.
+
+        Raises:
+            BackendUnavailable: the storage did not answer.
+        """
+        ...
+
+
+class Format(Protocol):
+    """A table format: `FORMAT` of `iceberg_cli.iceberg`, of `iceberg_cli.delta`, or an entry point.
+
+    Args:
+        name: as documents have it.
+        title: as sentences have it, with its article.
+        inspected: the values of WHAT.
+        elsewhere: for values of WHAT that other formats have, where to look instead.
+        state: what a table has many of, in a word.
+        state_options: the options that select one, each with what it takes.
+        stateless: the values of WHAT that are about the whole table.
+        recounts: whether a summary may leave something uncounted.
+        verbs: by name.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see above
+    @property
+    def title(self) -> tuple[str, str]: ...  # noqa: D102
+    @property
+    def inspected(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def elsewhere(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def state(self) -> str: ...  # noqa: D102
+    @property
+    def state_options(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def stateless(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def recounts(self) -> bool: ...  # noqa: D102
+    @property
+    def verbs(self) -> Mapping[str, Verb]: ...  # noqa: D102
+
+    def detect(self, request: OpenRequest) -> bool:
+        """Whether a name means a table of this format; other formats may know it better."""
+        ...
+
+    def open(self, request: OpenRequest, choose_engine: Callable[[Any], None], /) -> OpenTable:
+        """The table, loaded once; `choose_engine` is called before what is large is read.
+
+        Raises:
+            UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
+        """
+        ...
+
+    def engine_input(self, table: Any) -> EngineInput:
+        """What a scan of a table that was opened with the local engine reads."""
+        ...
+
+    def policy(self, verb: str) -> type[Policy]:
+        """The policies of a verb, with nothing of the verb loaded."""
+        ...
+
+    def inspector(self, table: Any, state: StateSelector, *, as_of_ms: int) -> Inspector:
+        """Reads about one of a table's states.
+
+        Raises:
+            UsageError: it has no such state.
+        """
+        ...
+
+    def checker(self, inspector: Any, *, one_state: bool, deep: bool, now_ms: int) -> Checker:
+        """Checks an inspected table.
+
+        Args:
+            inspector: of this format.
+            one_state: that state alone, where a table has several current ones.
+            deep: look into files too.
+            now_ms: the time.
+        """
+        ...
+
+
+if TYPE_CHECKING:
+    _FORMATS: tuple[Format, ...] = (iceberg.FORMAT, delta.FORMAT)
+
+
+def format_of(name: str) -> Format:
+    """A format by its name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name in BUILT_IN:
+        found: Format = import_module(f"iceberg_cli.{name}").FORMAT
+        return found
+    for plugged in plugged_formats():
+        if plugged.name == name:
+            return plugged
+    raise UsageError(f"No format {name!r} is known here", next_step=f"A package can bring it as {GROUP}.")
+
+
+def plugged_formats() -> Iterator[Format]:
+    """The formats that installed packages bring."""
+    from importlib.metadata import (
+        entry_points,  # takes longer than most commands: none that needs no other format
+    )
+
+    for entry in entry_points(group=GROUP):
+        yield entry.load()

@@ -4,72 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.formats import BUILT_IN, Format, Inspector, format_of
 from iceberg_cli.plan.nearest import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from iceberg_cli.delta.check.table_check import DeltaCheckResult
-    from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
-    from iceberg_cli.delta.table import DeltaTable
-    from iceberg_cli.iceberg.check.table_check import CheckResult
-    from iceberg_cli.iceberg.inspect.inspector import TableInspector
-    from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.operation.table import OpenTable
+    from iceberg_cli.plan.inspection import StateSelector
 
-WHAT = (
-    "summary",
-    "snapshots",
-    "refs",
-    "history",
-    "schemas",
-    "specs",
-    "properties",
-    "manifests",
-    "files",
-    "deletes",
-    "partitions",
-    "statistics",
-    "metadata-log",
-    "row-ids",
-    "protocol",
-    "features",
-)
-_OF_DELTA = {
-    "protocol": "format_version in the summary",
-    "features": "format_version in the summary, or properties",
-}
-_OF_ICEBERG = {
-    "snapshots": "history",
-    "refs": "history: a Delta table has versions and no branches",
-    "specs": "schemas, which has the partition columns",
-    "manifests": "the summary, which has checkpoints and commits",
-    "statistics": "files, whose stats they are",
-    "metadata-log": "history",
-}
-_OF_TABLE = ("snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log")
-
-
-def what_of(table_format: str) -> tuple[str, ...]:
-    """The values of WHAT for a table of this format, `iceberg` or `delta`."""
-    others = _OF_DELTA if table_format == "iceberg" else _OF_ICEBERG
-    return tuple(what for what in WHAT if what not in others)
-
-
-class StateSelector(NamedTuple):
-    """What selects a snapshot (Iceberg) or a version (Delta) of the table; nothing: the current one."""
-
-    snapshot_id: int | None = None
-    ref: str | None = None
-    at_ms: int | None = None
-    version: int | None = None
-
-    def given(self) -> list[str]:
-        """The options that are given, as they are spelled."""
-        spelled = ("--snapshot", "--ref", "--at", "--version")
-        return [option for option, value in zip(spelled, self, strict=True) if value is not None]
+WHAT: Final = tuple(dict.fromkeys(what for name in BUILT_IN for what in format_of(name).inspected))
 
 
 def check_what(what: str) -> None:
@@ -85,64 +32,63 @@ def check_what(what: str) -> None:
         )
 
 
-def check_iceberg(what: str, named: StateSelector) -> None:
-    """Refuse arguments that have no meaning for an Iceberg table.
+def check_request(own: Format, what: str, state: StateSelector, *, recount: bool = False) -> None:
+    """Refuse arguments that have no meaning for a table of a format.
+
+    Args:
+        own: the format.
+        what: of `WHAT`.
+        state: which of the table's states.
+        recount: whether the summary is to count what no list tells.
 
     Raises:
         UsageError: naming what was meant.
     """
-    if what in _OF_DELTA:
+    title = own.title[1]
+    if what in own.elsewhere:
         raise UsageError(
-            f"{what!r} is about Delta tables, and this is an Iceberg table",
-            next_step=f"Look at {_OF_DELTA[what]}.",
+            f"{what!r} is about {_title(own, what)} tables, and this is {' '.join(own.title)} table",
+            next_step=f"Look at {own.elsewhere[what]}.",
         )
-    if named.version is not None:
+    given, options = state.given(), list(own.state_options)
+    for option in given:
+        if option not in options:
+            usage = [f"{name} {takes}" for name, takes in own.state_options.items()]
+            raise UsageError(
+                f"{option} is about {_title(own, option)} tables",
+                next_step=f"For {' '.join(own.title)} table: {_listed(usage, 'or')}.",
+            )
+    if len(given) > 1:
+        raise UsageError(f"{_listed(options, 'and')} each name the {own.state}; give one of them")
+    if given and what in own.stateless:
         raise UsageError(
-            "--version is about Delta tables",
-            next_step="For an Iceberg table: --snapshot ID, --ref NAME or --at TIME.",
+            f"{_listed(options, 'and')} do not change what {what} shows: it is about the whole table"
         )
-    if len(named.given()) > 1:
-        raise UsageError("--snapshot, --ref and --at each name the snapshot; give one of them")
-    if named.given() and what in _OF_TABLE:
+    if recount and not own.recounts:
         raise UsageError(
-            f"--snapshot, --ref and --at do not change what {what} shows: it is about the whole table"
+            f"--recount is about the manifests of {_title(own)} tables",
+            next_step=f"Leave it out: what a {title} summary says is always counted.",
         )
 
 
-def check_delta(what: str, named: StateSelector, *, recount: bool) -> None:
-    """Refuse arguments that have no meaning for a Delta table.
+def _title(own: Format, word: str = "manifests") -> str:
+    """Of the format that has a value of WHAT or an option which this one does not have."""
+    others = (each for each in map(format_of, BUILT_IN) if each.name != own.name)
+    return next(each.title[1] for each in others if word in (*each.inspected, *each.state_options))
 
-    Raises:
-        UsageError: naming what was meant.
-    """
-    if what in _OF_ICEBERG:
-        raise UsageError(
-            f"{what!r} is about Iceberg tables, and this is a Delta table",
-            next_step=f"Look at {_OF_ICEBERG[what]}.",
-        )
-    for option in {"--snapshot", "--ref"}.intersection(named.given()):
-        raise UsageError(
-            f"{option} is about Iceberg tables", next_step="For a Delta table: --version N or --at TIME."
-        )
-    if len(named.given()) > 1:
-        raise UsageError("--version and --at each name the version; give one of them")
-    if named.given() and what == "history":
-        raise UsageError("--version and --at do not change what history shows: it is about the whole table")
-    if recount:
-        raise UsageError(
-            "--recount is about the manifests of Iceberg tables",
-            next_step="Leave it out: what a Delta summary says is always counted.",
-        )
+
+def _listed(words: Sequence[str], last: str) -> str:
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def inspector_of(
-    table: IcebergTable | DeltaTable, what: str, state: StateSelector, *, recount: bool, as_of_ms: int
-) -> TableInspector | DeltaTableInspector:
+    table: OpenTable, what: str, state: StateSelector, *, recount: bool, as_of_ms: int
+) -> Inspector:
     """The inspector of a table in one of its states.
 
     Args:
         table: loaded.
-        what: of `what_of` its format.
+        what: of what its format has.
         state: which of its states.
         recount: whether the summary is to count what no list tells.
         as_of_ms: the "now" of every age.
@@ -151,61 +97,39 @@ def inspector_of(
         UsageError: an argument has no meaning for it, or the table has no such state.
     """
     check_what(what)
-    if table.format == "iceberg":
-        check_iceberg(what, state)
-        from iceberg_cli.iceberg.inspect.inspector import TableInspector
-        from iceberg_cli.iceberg.inspect.metadata_rows import select_snapshot
-
-        chosen = select_snapshot(
-            table.metadata, snapshot_id=state.snapshot_id, ref=state.ref, at_ms=state.at_ms
-        )
-        return TableInspector(table=table, snapshot=chosen, as_of_ms=as_of_ms)
-    check_delta(what, state, recount=recount)
-    from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
-
-    snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
-    return DeltaTableInspector(table=table, snapshot=snapshot, as_of_ms=as_of_ms)
+    own = format_of(table.format)
+    check_request(own, what, state, recount=recount)
+    return own.inspector(table, state, as_of_ms=as_of_ms)
 
 
 def checked(
-    inspector: TableInspector | DeltaTableInspector, *, one_snapshot: bool, deep: bool, now_ms: int
+    table: OpenTable, state: StateSelector, *, deep: bool, as_of_ms: int, now_ms: int
 ) -> CheckedTable:
-    """The findings of a check of an inspected table.
+    """The findings of a check of a table.
 
     Args:
-        inspector: of the table, in the state to be checked.
-        one_snapshot: that state alone, of an Iceberg table; else every branch and tag.
+        table: loaded.
+        state: which of its states; none of an Iceberg table is every branch and tag.
         deep: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.
+        as_of_ms: the "now" of every age.
         now_ms: the time.
+
+    Raises:
+        UsageError: see `inspector_of`.
     """
     from iceberg_cli.plan.findings import ERROR, UNANSWERED
 
-    result = _check(inspector, one_snapshot=one_snapshot, deep=deep, now_ms=now_ms)
-    document = {**inspector.header("check"), **result.to_json()}
-    return CheckedTable(
-        document=document,
-        warnings=_warnings(inspector),
-        errors=document["counts"][ERROR],
-        unanswered=result.findings.totals.get(UNANSWERED, 0),
+    inspector = inspector_of(table, "summary", state, recount=False, as_of_ms=as_of_ms)
+    checker = format_of(table.format).checker(
+        inspector, one_state=bool(state.given()), deep=deep, now_ms=now_ms
     )
-
-
-def _check(
-    inspector: TableInspector | DeltaTableInspector, *, one_snapshot: bool, deep: bool, now_ms: int
-) -> CheckResult | DeltaCheckResult:
-    if inspector.format == "iceberg":
-        from iceberg_cli.iceberg.check.table_check import TableCheck, heads_of
-
-        heads = heads_of(inspector.table.metadata, inspector.snapshot if one_snapshot else None)
-        return TableCheck(table=inspector.table, heads=heads, deep=deep, now_ms=now_ms).run()
-    from iceberg_cli.delta.check.table_check import DeltaTableCheck
-
-    return DeltaTableCheck(table=inspector.table, snapshot=inspector.snapshot, deep=deep, now_ms=now_ms).run()
-
-
-def _warnings(inspector: TableInspector | DeltaTableInspector) -> Sequence[str]:
-    """What was passed over in reading the table's state."""
-    return inspector.snapshot.warnings if inspector.format == "delta" else ()
+    result = checker.run()
+    return CheckedTable(
+        document={**inspector.header("check"), **result.to_json()},
+        warnings=inspector.warnings,
+        errors=result.counts()[ERROR],
+        unanswered=result.found.totals.get(UNANSWERED, 0),
+    )
 
 
 @dataclass(frozen=True)
@@ -220,24 +144,20 @@ class Inspection:
     """
 
     what: str
-    inspector: TableInspector | DeltaTableInspector = field(repr=False)
+    inspector: Inspector = field(repr=False)
     limit: int | None = None
     recount: bool = False
 
     @property
     def warnings(self) -> Sequence[str]:
         """What was passed over in reading the table's state."""
-        return _warnings(self.inspector)
+        return self.inspector.warnings
 
     def to_json(self) -> dict[str, Any]:
         """The `inspection/2` document; rows are all in memory then."""
         inspector = self.inspector
         if self.what == "summary":
-            return (
-                inspector.summary(recount=self.recount)
-                if inspector.format == "iceberg"
-                else inspector.summary()
-            )
+            return inspector.summary(recount=self.recount)
         head = inspector.header(self.what)
         if inspector.streams(self.what):
             import json

@@ -1,15 +1,25 @@
-"""Apache Iceberg: everything that knows the format. Public: the policies of its verbs."""
+"""Apache Iceberg: everything that knows the format. Public: the policies of its verbs, and the format itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from iceberg_cli.iceberg.check.table_check import TableCheck
+    from iceberg_cli.iceberg.inspect.inspector import TableInspector
+    from iceberg_cli.iceberg.open import ManifestInput
+    from iceberg_cli.iceberg.table import IcebergTable
     from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
     from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
     from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
+    from iceberg_cli.operation.table import OpenRequest
+    from iceberg_cli.operation.verbs import Verbs
+    from iceberg_cli.plan.inspection import StateSelector
+    from iceberg_cli.plan.policy import Policy
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
 
@@ -19,3 +29,73 @@ def __getattr__(name: str) -> Any:
     from iceberg_cli.operation.verbs import policy_called
 
     return policy_called(__name__, name)
+
+
+class IcebergFormat:
+    """Iceberg's answers to what every format is asked; see `iceberg_cli.formats.Format`."""
+
+    name: Final = "iceberg"
+    title: Final = ("an", "Iceberg")
+    inspected: Final = (
+        "summary", "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes",
+        "partitions", "statistics", "metadata-log", "row-ids",
+    )  # fmt: skip
+    elsewhere: Final = {
+        "protocol": "format_version in the summary",
+        "features": "format_version in the summary, or properties",
+    }
+    state: Final = "snapshot"
+    state_options: Final = {"--snapshot": "ID", "--ref": "NAME", "--at": "TIME"}
+    stateless: Final = (
+        "snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log",
+    )  # fmt: skip
+    recounts: Final = True
+
+    def detect(self, request: OpenRequest) -> bool:  # noqa: ARG002 - the port's signature
+        """Whatever no other format knows, so that it is refused by what Iceberg's would be."""
+        return True
+
+    def open(self, request: OpenRequest, choose_engine: Callable[[Any], None]) -> IcebergTable:
+        """The table of a catalog, in a folder or of a metadata file."""
+        from iceberg_cli.iceberg.open import open_named
+
+        return open_named(request, choose_engine)
+
+    def engine_input(self, table: IcebergTable) -> ManifestInput:
+        """The current manifests."""
+        from iceberg_cli.iceberg.open import ManifestInput
+
+        return ManifestInput(table=table)
+
+    @property
+    def verbs(self) -> Verbs:
+        """The verbs by name."""
+        from iceberg_cli.iceberg.verbs import VERBS
+
+        return VERBS
+
+    def policy(self, verb: str) -> type[Policy]:
+        """The policies of a verb."""
+        from iceberg_cli.operation.verbs import policy_of
+
+        return policy_of(__name__, verb)
+
+    def inspector(self, table: IcebergTable, state: StateSelector, *, as_of_ms: int) -> TableInspector:
+        """Reads about the snapshot that is selected."""
+        from iceberg_cli.iceberg.inspect.inspector import TableInspector
+        from iceberg_cli.iceberg.inspect.metadata_rows import select_snapshot
+
+        chosen = select_snapshot(
+            table.metadata, snapshot_id=state.snapshot_id, ref=state.ref, at_ms=state.at_ms
+        )
+        return TableInspector(table=table, snapshot=chosen, as_of_ms=as_of_ms)
+
+    def checker(self, inspector: TableInspector, *, one_state: bool, deep: bool, now_ms: int) -> TableCheck:
+        """Checks the snapshot of an inspector, or the heads of all branches and tags."""
+        from iceberg_cli.iceberg.check.table_check import TableCheck, heads_of
+
+        heads = heads_of(inspector.table.metadata, inspector.snapshot if one_state else None)
+        return TableCheck(table=inspector.table, heads=heads, deep=deep, now_ms=now_ms)
+
+
+FORMAT: Final[IcebergFormat] = IcebergFormat()

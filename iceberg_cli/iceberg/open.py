@@ -1,11 +1,16 @@
-"""Opens Iceberg tables: in a catalog, in their own folder, or a copy of one in another place."""
+"""Opens Iceberg tables: in a catalog, in their own folder, or a copy of one in another place.
+
+It tells as well what a scan of one reads.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow.compute as pc
 
 from iceberg_cli.engines import OnEvent
 from iceberg_cli.engines.local import engine_of
@@ -13,8 +18,10 @@ from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
+from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.outcomes import Attempt, Outcome, Unknown
+from iceberg_cli.operation.table import OpenRequest
 from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
 from iceberg_cli.storage.access import UnsafeOverrides, storage_of
 from iceberg_cli.storage.relocated import RelocatedStorage
@@ -25,19 +32,62 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.metadata import TableMetadata
 
 
-def open_in_catalog(
-    name: str,
-    storage_options: Mapping[str, str],
-    catalog_config: str | None,
-    overrides: UnsafeOverrides,
-    on_event: OnEvent,
-) -> IcebergTable:
-    """The table of a catalog, loaded once; see `formats/open.py`."""
+def open_named(request: OpenRequest, choose_engine: Callable[[IcebergTable], None]) -> IcebergTable:
+    """The table of a catalog or in a folder, loaded once.
+
+    Args:
+        request: of it.
+        choose_engine: is called before manifests are read.
+    """
+    if request.location is None:
+        table = _open_in_catalog(request)
+    else:
+        table = open_in_folder(request.location, request.storage, request.overrides, request.on_event)
+    # A copy's files may have other content than the files whose names they bear.
+    if request.cache is not None and not isinstance(table.storage, RelocatedStorage):
+        table.use_cache(request.cache[0], limit_bytes=request.cache[1])
+    choose_engine(table)
+    return table
+
+
+def _open_in_catalog(request: OpenRequest) -> IcebergTable:
     from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
 
-    committer, options = open_catalog_table(name, config_file=catalog_config, storage_options=storage_options)
-    storage = storage_of(_folder_of(committer.current()), options, overrides)
-    return _loaded(name, storage, committer, overrides, on_event)
+    committer, options = open_catalog_table(
+        request.name, config_file=request.catalog_config, storage_options=request.storage_options
+    )
+    storage = storage_of(_folder_of(committer.current()), options, request.overrides)
+    return _loaded(request.name, storage, committer, request.overrides, request.on_event)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestInput:
+    """The current snapshot's manifests: about what a scan of the whole table reads.
+
+    Args:
+        table: opened, with the local engine.
+    """
+
+    table: IcebergTable
+    words: ClassVar[str] = "the current manifests hold"
+
+    def size_bytes(self) -> int:
+        """How much that is.
+
+        Raises:
+            CorruptFile: the manifest list cannot be read.
+        """
+        snapshot = self.table.metadata.current_snapshot()
+        if snapshot is None:
+            return 0
+        rows = self.table.reachability.manifests(
+            [snapshot_files(snapshot)], phase="reading the current manifest list", required=False
+        ).rows
+        return int(pc.sum(rows["manifest_length"]).as_py() or 0)
+
+    def one_file(self) -> str:
+        """A file that workers must be able to read."""
+        return self.table.metadata_location
 
 
 def open_in_folder(

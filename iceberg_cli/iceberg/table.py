@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,7 @@ class IcebergTable(OpenTable):
         trust_lists: take manifest lists at their word where the summary says they were cut short.
     """
 
-    format: ClassVar[Literal["iceberg"]] = "iceberg"
+    format: ClassVar[str] = "iceberg"
     committer: Committer
     allow_roots: tuple[str, ...] = ()
     trust_lists: bool = False

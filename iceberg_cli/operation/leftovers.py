@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.operation.table import OpenTable
-from iceberg_cli.plan.findings import RuleFindings
+from iceberg_cli.plan.findings import Findings
 from iceberg_cli.storage.leftovers import leftovers_in
 
 
@@ -29,7 +29,7 @@ def remove_leftovers(table: OpenTable, *, now_ms: int) -> list[str]:
     return [path for path in found if path not in kept]
 
 
-def check_leftovers(table: OpenTable, findings: RuleFindings, *, now_ms: int) -> None:
+def check_leftovers(table: OpenTable, findings: Findings, *, now_ms: int) -> None:
     """Add a finding for each."""
     for path in find_leftovers(table, now_ms=now_ms):
         findings.add("leftover-temporary-file", path, "a run that was killed left it more than a day ago")

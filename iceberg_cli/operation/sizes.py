@@ -12,7 +12,7 @@ import numpy as np
 
 from iceberg_cli.encoding.parquet import PARQUET_TAIL_BYTES, Uncounted, parquet_footer_bytes, parquet_rows
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.plan.findings import UNANSWERED, Ints, RuleFindings
+from iceberg_cli.plan.findings import UNANSWERED, Findings, Ints
 from iceberg_cli.storage import FileInfo, Storage
 
 Item = TypeVar("Item")
@@ -22,7 +22,7 @@ GONE: Final = -1
 OUT_OF_REACH: Final = -2
 
 
-def stored_sizes(storage: Storage, paths: Sequence[str], findings: RuleFindings, *, root: str) -> Ints:
+def stored_sizes(storage: Storage, paths: Sequence[str], findings: Findings, *, root: str) -> Ints:
     """Size in bytes of each of n files, in their order, or `GONE`.
 
     `OUT_OF_REACH` are those that have no storage here or whose storage does not answer; see `within_reach`.
@@ -41,7 +41,7 @@ def within_reach(
     items: Sequence[Item],
     path_of: Callable[[Item], str],
     ask: Callable[[Sequence[Item]], Answer],
-    findings: RuleFindings,
+    findings: Findings,
     *,
     root: str,
 ) -> list[Answer]:
@@ -73,7 +73,7 @@ def _halved(
     items: Sequence[Item],
     path_of: Callable[[Item], str],
     ask: Callable[[Sequence[Item]], Answer],
-    findings: RuleFindings,
+    findings: Findings,
 ) -> list[Answer]:
     """Answers for the items of one disk, bucket or host: a part that fails is halved, until a file is alone."""
     answers: list[Answer] = []

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
 
 from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.operation.ports import Table
@@ -12,6 +15,40 @@ from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.access import UnsafeOverrides, storage_of
+from iceberg_cli.storage.router import RoutedStorage
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRequest:
+    """A table as the operator named it, and what it is opened with.
+
+    Args:
+        name: as typed.
+        location: its folder, its log's or a metadata file as an absolute path; None for one in a catalog.
+        folder: of these, the one whose links are followed.
+        storage_options: for the storage.
+        catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own locations of it.
+        overrides: of safety checks.
+        cache: folder and limit in bytes of what runs remember of immutable files, or None.
+        iceberg_files: what Iceberg metadata in the folder of a table of another format reaches, by that one's log.
+        on_event: progress.
+    """
+
+    name: str
+    location: str | None
+    folder: str
+    storage_options: Mapping[str, str]
+    catalog_config: str | None
+    overrides: UnsafeOverrides
+    cache: tuple[Path, int] | None
+    iceberg_files: Callable[[Any], Any]
+    on_event: OnEvent
+
+    @cached_property
+    def storage(self) -> RoutedStorage:
+        """Where the files of a table that is in no catalog are."""
+        return storage_of(self.folder, self.storage_options, self.overrides)
 
 
 @dataclass(kw_only=True)
@@ -25,7 +62,7 @@ class OpenTable(Table, ABC):
         on_event: progress.
     """
 
-    format: ClassVar[Literal["iceberg", "delta"]]
+    format: ClassVar[str]
     send_again_ms: ClassVar[int | None] = None
     workers_write: ClassVar[bool] = False
     name: str
@@ -37,6 +74,14 @@ class OpenTable(Table, ABC):
     @abstractmethod
     def workspace(self) -> Workspace:
         """The files of its operations."""
+
+    @abstractmethod
+    def use(self, engine: Engine) -> None:
+        """Read with another engine from now on."""
+
+    def save_cache(self) -> str | None:
+        """Write what this run read to the cache, where the format has one; why that failed, or None."""
+        return None
 
     @property
     def location(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +37,48 @@ class Rule:
     remedy: str  # what the operator can do
 
 
-@dataclass(slots=True)
-class RuleFindings:
-    """Findings by rule, small enough to be sent between processes; each format's subclass has the rules of its own."""
+def error(section: str, remedy: str) -> Rule:
+    """A rule without which readers may fail or give other rows, or on which a verb relies."""
+    return Rule(severity=ERROR, section=section, remedy=remedy)
 
-    RULES: ClassVar[Mapping[str, Rule]]
+
+def warning(section: str, remedy: str) -> Rule:
+    """A rule without which readers do."""
+    return Rule(severity=WARNING, section=section, remedy=remedy)
+
+
+def info(section: str, remedy: str) -> Rule:
+    """A rule of which to know does no harm."""
+    return Rule(severity=INFO, section=section, remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is wrong, or may be, and where. `remedy` is what gets it out of the way, or shows more of it."""
+
+    id: str
+    severity: str
+    where: str
+    message: str
+    section: str
+    remedy: str
+
+    def to_json(self) -> dict[str, str]:
+        """JSON form."""
+        return {
+            "id": self.id,
+            "severity": self.severity,
+            "where": self.where,
+            "message": self.message,
+            "section": self.section,
+            "remedy": self.remedy,
+        }
+
+
+@dataclass(slots=True)
+class Findings:
+    """Findings by rule, small enough to be sent between processes."""
+
     examples: dict[str, list[Example]] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
 
@@ -68,34 +105,64 @@ class RuleFindings:
             mine.extend(examples[: EXAMPLES - len(mine)])
             self.totals[rule] = self.totals.get(rule, 0) + other.totals[rule]
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The findings of a check, by the rules of a format.
+
+    Args:
+        rules: by id, in the order in which they are reported.
+        found: what breaks them.
+        deep: whether files were looked into.
+        checked: by what was read, how many of it.
+        fields: of the document beside these.
+    """
+
+    rules: Mapping[str, Rule]
+    found: Findings
+    deep: bool
+    checked: Mapping[str, int]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
     def counts(self) -> dict[str, int]:
         """The number of findings of each severity."""
         counts = dict.fromkeys(SEVERITIES, 0)
-        for rule, total in self.totals.items():
-            counts[self.RULES[rule].severity] += total
+        for rule, total in self.found.totals.items():
+            counts[self.rules[rule].severity] += total
         return counts
 
     def left_out(self) -> dict[str, int]:
-        """By rule, the number of findings that are not among `rows`."""
-        more = {rule: total - len(self.examples[rule]) for rule, total in self.totals.items()}
-        return {rule: more[rule] for rule in self.RULES if more.get(rule)}
+        """By rule, the number of findings that are not among `findings`."""
+        more = {rule: total - len(self.found.examples[rule]) for rule, total in self.found.totals.items()}
+        return {rule: more[rule] for rule in self.rules if more.get(rule)}
 
-    def rows(self) -> list[dict[str, Any]]:
+    def findings(self) -> list[Finding]:
         """The examples, the worst first, in the order of the rules."""
         return [
-            {
-                "id": rule,
-                "severity": self.RULES[rule].severity,
-                "where": where,
-                "message": message,
-                "section": self.RULES[rule].section,
-                "remedy": self.RULES[rule].remedy,
-            }
+            Finding(
+                id=id_,
+                severity=severity,
+                where=where,
+                message=message,
+                section=rule.section,
+                remedy=rule.remedy,
+            )
             for severity in SEVERITIES
-            for rule in self.RULES
-            if self.RULES[rule].severity == severity
-            for where, message in self.examples.get(rule, ())
+            for id_, rule in self.rules.items()
+            if rule.severity == severity
+            for where, message in self.found.examples.get(id_, ())
         ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the document after its header."""
+        return {
+            "deep": self.deep,
+            **self.fields,
+            "checked": dict(self.checked),
+            "counts": self.counts(),
+            "left_out": self.left_out(),
+            "findings": [each.to_json() for each in self.findings()],
+        }
 
 
 def reason_of(error: CorruptFile) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from iceberg_cli.plan.findings import INFO, WARNING, Finding
+
 SCHEMA: Final = "iceberg-cli/preflight/2"
-BLOCKING, WARNING, INFO = "blocking", "warning", "info"
+BLOCKING: Final = "blocking"
 SECTIONS: Final[Mapping[str, str]] = {
     # Iceberg
     "inline-manifests": "Snapshots",
@@ -51,44 +53,25 @@ SECTIONS: Final[Mapping[str, str]] = {
 """The section of the format's specification that each rule is about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A finding of an upgrade's preflight.
-
-    `id` is one of `SECTIONS`. `remedy` is the command that gets it out of the way, or shows more of it.
-    """
-
-    id: str
-    severity: str  # blocking, warning, info
-    where: str
-    message: str
-    remedy: str
-
-    def to_json(self) -> dict[str, str]:
-        """JSON form."""
-        return {
-            "id": self.id,
-            "severity": self.severity,
-            "where": self.where,
-            "message": self.message,
-            "section": SECTIONS[self.id],
-            "remedy": self.remedy,
-        }
-
-
 def blocking(id_: str, where: str, message: str, remedy: str) -> Finding:
-    """A finding that blocks the upgrade."""
-    return Finding(id=id_, severity=BLOCKING, where=where, message=message, remedy=remedy)
+    """A finding that blocks the upgrade; `id_` is one of `SECTIONS`."""
+    return _finding(id_, BLOCKING, where, message, remedy)
 
 
 def warning(id_: str, where: str, message: str, remedy: str) -> Finding:
     """A finding that is a warning."""
-    return Finding(id=id_, severity=WARNING, where=where, message=message, remedy=remedy)
+    return _finding(id_, WARNING, where, message, remedy)
 
 
 def info(id_: str, where: str, message: str, remedy: str) -> Finding:
     """A finding that only informs."""
-    return Finding(id=id_, severity=INFO, where=where, message=message, remedy=remedy)
+    return _finding(id_, INFO, where, message, remedy)
+
+
+def _finding(id_: str, severity: str, where: str, message: str, remedy: str) -> Finding:
+    return Finding(
+        id=id_, severity=severity, where=where, message=message, section=SECTIONS[id_], remedy=remedy
+    )
 
 
 def worst_first(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -25,10 +25,10 @@ def iso(timestamp_ms: int | None) -> str | None:
     if timestamp_ms is None:
         return None
     try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1_000, UTC)
+        time = datetime.fromtimestamp(timestamp_ms / 1_000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def old(duration_ms: int) -> str:
@@ -47,12 +47,50 @@ def age(duration_ms: int) -> str:
     units = (("y", 365 * _DAY_MS), ("d", _DAY_MS), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
     parts: list[str] = []
     for name, unit_ms in units:
-        count, duration_ms = divmod(duration_ms, unit_ms)
-        if count:
-            parts.append(f"{count} {name}")
-        if len(parts) == 2 or (parts and not count):
+        whole, duration_ms = divmod(duration_ms, unit_ms)
+        if whole:
+            parts.append(f"{whole} {name}")
+        if len(parts) == 2 or (parts and not whole):
             break
     return " ".join(parts) or "0 ms"
+
+
+def ago(age_ms: int) -> str:
+    """How long ago something was, such as "2 h ago"; a negative age lies in the future."""
+    return f"{age(age_ms)} ago" if age_ms >= 0 else f"{age(-age_ms)} in the future"
+
+
+def number(value: int | None) -> str:
+    """A number with separators, "?" where it is not known."""
+    return "?" if value is None else f"{value:,}"
+
+
+def size(bytes_: int | None) -> str:
+    """Bytes in words, such as "12.3 MiB"."""
+    if bytes_ is None:
+        return "?"
+    value = float(bytes_)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{bytes_} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def moment(timestamp_ms: int | None) -> str:
+    """A time in ISO 8601, UTC, to the second; years that the calendar lacks stay numbers."""
+    if timestamp_ms is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def count(number: int, noun: str) -> str:
+    """Such as "1 manifest" or "2 manifests"."""
+    singular = noun.removesuffix("es") if noun.endswith("ches") else noun.removesuffix("s")
+    return f"{number:,} {noun}" if number != 1 else f"1 {singular}"
 
 
 def duration_ms(text: str, option: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.iceberg.check.rules import EXAMPLES
+from iceberg_cli.plan.findings import EXAMPLES
 from iceberg_cli.storage import open_storage
 from tests.builders import HOUR_MS, TableWriter, a_tag
 from tests.check_tables import Sound

@@ -16,7 +16,9 @@ import pytest
 
 from iceberg_cli.cli.candidates import candidates
 from iceberg_cli.errors import UsageError
-from iceberg_cli.formats.inspection import WHAT, StateSelector, check_delta, check_iceberg
+from iceberg_cli.formats import format_of
+from iceberg_cli.formats.inspection import WHAT, check_request
+from iceberg_cli.plan.inspection import StateSelector
 from tests.cli.running import iceberg_cli
 
 ROOT = Path(__file__).parents[2]
@@ -91,15 +93,12 @@ def test_versions_of_a_delta_table(delta: Path) -> None:
 def test_what_is_what_inspect_takes_for_the_format(table: Path, delta: Path) -> None:
     taken: dict[str, list[str]] = {"iceberg": [], "delta": []}
     for what in WHAT:
-        for name, check in (
-            ("iceberg", lambda what: check_iceberg(what, StateSelector())),
-            ("delta", lambda what: check_delta(what, StateSelector(), recount=False)),
-        ):
+        for name, values in taken.items():
             try:
-                check(what)
+                check_request(format_of(name), what, StateSelector())
             except UsageError:
                 continue
-            taken[name].append(what)
+            values.append(what)
     assert candidates("what", str(table)) == taken["iceberg"]
     assert candidates("what", str(delta)) == taken["delta"]
     assert taken["iceberg"] != taken["delta"]

@@ -85,7 +85,7 @@ def outcome(kind: str, damaged: Mapping[str, bytes]) -> str:
         checked = DeltaTableCheck(table=process.table, snapshot=snapshot, deep=False).run()
     except CorruptFile:
         return TOLD
-    if checked.findings.counts()["error"]:
+    if checked.counts()["error"]:
         return TOLD
     return DETAIL if files_of(snapshot) == files_of(a_process(a_table(kind)).table.log.snapshot()) else UNTOLD
 
@@ -206,7 +206,7 @@ def test_a_commit_that_disagrees_with_its_version_checksum_is_told_of(was: bytes
         snapshot = process.table.log.snapshot()
     except IcebergCliError:
         return
-    counts = DeltaTableCheck(table=process.table, snapshot=snapshot, deep=False).run().findings.counts()
+    counts = DeltaTableCheck(table=process.table, snapshot=snapshot, deep=False).run().counts()
     assert counts["error"] > 0
 
 
@@ -227,7 +227,7 @@ def test_a_damaged_file_of_vectors_is_refused_by_the_verb_and_told_of_by_the_che
             path for path in table.files if path.startswith(LOG)
         }
         checked = DeltaTableCheck(table=process.table, snapshot=process.table.snapshot, deep=False).run()
-        assert checked.findings.counts()["error"] > 0
+        assert checked.counts()["error"] > 0
 
 
 def test_a_commit_that_is_damaged_between_the_plan_and_the_deletions_stops_them() -> None:

@@ -111,10 +111,10 @@ def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
     Raises:
         UsageError: there is no --yes, and nobody can be asked or nothing was shown.
     """
-    from iceberg_cli.cli import render
+    from iceberg_cli.plan.text import count
 
     files = plan.removals.count if plan.removals is not None else 0
-    deleting = f" and delete {render.count(files, 'files')}" if files else ""
+    deleting = f" and delete {count(files, 'files')}" if files else ""
     if run.json and run.on_terminal and not yes:
         raise UsageError(
             "Nobody can be asked: with --format json nothing was shown",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.values import integer, positive
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.formats.inspection import WHAT, StateSelector, check_what
+from iceberg_cli.formats.inspection import WHAT, check_what
 from iceberg_cli.plan.text import time_ms
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
         limit = positive(limit, "--limit")
         at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
-        state = StateSelector(snapshot_id=snapshot, ref=ref, at_ms=at_ms, version=version)._asdict()
+        state: dict[str, Any] = {"snapshot_id": snapshot, "ref": ref, "at_ms": at_ms, "version": version}
         opened = run.open(table)
         if check:
             _show_findings(run, opened.check(**state, deep=deep, as_of_ms=run.as_of_ms))
@@ -154,7 +153,7 @@ def _show_findings(run: Run, checked: CheckedTable) -> None:
             errors = [row for row in document["findings"] if row["severity"] == ERROR]
             show_findings(run.err, {**document, "findings": errors}, verbose=run.verbose)
     if checked.unanswered:
-        from iceberg_cli.cli.render import count
+        from iceberg_cli.plan.text import count
 
         files = count(checked.unanswered, "files")
         run.tell(f"warning: not looked at, for the storage did not answer: {files}; all others were")
@@ -171,8 +170,9 @@ def _show_summary(run: Run, shown: Inspection) -> None:
 
         print_json(document)
     elif not run.quiet:
-        render = import_module(f"iceberg_cli.cli.render.{shown.inspector.format}")
-        render.show_summary(run.out, document)
+        from iceberg_cli.cli.render.inspection import show_summary
+
+        show_summary(run.out, shown.inspector.summary_text(document))
 
 
 def _show_rows(run: Run, shown: Inspection, output: str | None) -> None:
@@ -184,5 +184,4 @@ def _show_rows(run: Run, shown: Inspection, output: str | None) -> None:
     elif run.json:
         inspect_rows.print_document(run, rows, what, limit=limit)
     elif not run.quiet:
-        render = import_module(f"iceberg_cli.cli.render.{rows.format}")
-        inspect_rows.show(run, rows, what, render.show_rows, limit=limit)
+        inspect_rows.show(run, rows, what, limit=limit)

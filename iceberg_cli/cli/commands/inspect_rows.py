@@ -7,68 +7,24 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import pyarrow as pa
 
 from iceberg_cli.cli.context import Run
 from iceberg_cli.errors import UsageError
+from iceberg_cli.formats import Inspector
 
 _SHOWN_ROWS = 50
 _BUFFER_BYTES = 32 << 20
 
 
-class Rows(Protocol):
-    """The inspected rows of a table of either format."""
+def show(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:
+    """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens."""
+    from iceberg_cli.cli.render.inspection import show_rows
 
-    @property
-    def location(self) -> str:
-        """The table's folder."""
-        ...
-
-    def header(self, what: str) -> dict[str, Any]:
-        """The first fields of the document."""
-        ...
-
-    def newest_last(self, what: str) -> bool:
-        """Whether a limit keeps the end of the rows, not their beginning."""
-        ...
-
-    def rows(self, what: str, *, limit: int | None) -> list[dict[str, Any]]:
-        """The rows, where they do not stream."""
-        ...
-
-    def streams(self, what: str) -> bool:
-        """Whether rows come by `lines` and `tables`, not by `rows`."""
-        ...
-
-    def head(self, what: str) -> dict[str, Any]:
-        """The fields of a document beside streamed rows."""
-        ...
-
-    def lines(self, what: str, *, limit: int | None, before: str = "", after: str = "") -> Iterator[pa.Array]:
-        """Streamed rows as JSON objects, one string for each row, between `before` and `after`."""
-        ...
-
-    def tables(self, what: str, *, limit: int | None) -> Iterator[pa.Table]:
-        """Streamed rows as columns."""
-        ...
-
-    def schema(self, what: str) -> pa.Schema:
-        """The columns of streamed rows."""
-        ...
-
-
-Show = Callable[..., None]
-
-
-def show(run: Run, shown: Rows, what: str, show_rows: Show, *, limit: int | None) -> None:
-    """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens.
-
-    `show_rows` is that of `cli/render/iceberg.py` or `cli/render/delta.py`.
-    """
     most_rows = limit if limit is not None or run.verbose else _SHOWN_ROWS
     more = False
     if shown.streams(what):
@@ -81,10 +37,19 @@ def show(run: Run, shown: Rows, what: str, show_rows: Show, *, limit: int | None
     if most_rows is not None and len(rows) > most_rows:
         more = limit is None
         rows = rows[-most_rows:] if shown.newest_last(what) else rows[:most_rows]
-    show_rows(run.out, what, rows, location=shown.location, more=more, verbose=run.verbose)
+    columns, lines = shown.text_of(what, rows)
+    show_rows(
+        run.out,
+        columns,
+        lines,
+        location=shown.location,
+        total=len(rows),
+        more=more,
+        verbose=run.verbose,
+    )
 
 
-def print_document(run: Run, shown: Rows, what: str, *, limit: int | None) -> None:
+def print_document(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:
     """Print one JSON document on standard output, and none if a part of it cannot be read."""
     head = shown.header(what)
     if not shown.streams(what):
@@ -120,7 +85,7 @@ def _bytes_of(texts: pa.Array) -> memoryview:
     return memoryview(data)[ends[0] : ends[-1]]
 
 
-def save(run: Run, shown: Rows, what: str, path: str, *, limit: int | None) -> None:
+def save(run: Run, shown: Inspector, what: str, path: str, *, limit: int | None) -> None:
     """Write rows to a file, which is there whole or not at all.
 
     Raises:
@@ -133,7 +98,8 @@ def save(run: Run, shown: Rows, what: str, path: str, *, limit: int | None) -> N
     except OSError as error:
         raise UsageError(f"Cannot write {error.filename or path}: {error.strerror or error}") from error
     run.progress.close()
-    from iceberg_cli.cli.render import count, print_json, printable
+    from iceberg_cli.cli.render import print_json, printable
+    from iceberg_cli.plan.text import count
 
     if run.json:
         print_json({**shown.header(what), "row_count": total, "output": path})
@@ -155,7 +121,7 @@ def _whole(path: str) -> Iterator[IO[bytes]]:
         raise
 
 
-def _write_lines(file: IO[bytes], shown: Rows, what: str, limit: int | None) -> int:
+def _write_lines(file: IO[bytes], shown: Inspector, what: str, limit: int | None) -> int:
     if not shown.streams(what):
         rows = shown.rows(what, limit=limit)
         file.writelines(f"{json.dumps(row)}\n".encode() for row in rows)
@@ -167,7 +133,7 @@ def _write_lines(file: IO[bytes], shown: Rows, what: str, limit: int | None) -> 
     return total
 
 
-def _write_parquet(file: IO[bytes], shown: Rows, what: str, limit: int | None) -> int:
+def _write_parquet(file: IO[bytes], shown: Inspector, what: str, limit: int | None) -> int:
     import pyarrow.parquet as pq
 
     if not shown.streams(what):

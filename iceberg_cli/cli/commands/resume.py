@@ -70,10 +70,11 @@ def register(app: typer.Typer) -> None:
 def _remove_leftovers(run: Run, opened: Table) -> None:
     """Delete the temporary files that killed runs left, and print how many."""
     from iceberg_cli.cli import render
+    from iceberg_cli.plan.text import count
 
     gone = opened.remove_leftovers()
     if gone and not (run.quiet or run.json):
-        files = render.count(len(gone), "temporary files")
+        files = count(len(gone), "temporary files")
         run.out.print(render.printable(f"Removed {files} that a killed run had left, such as {gone[0]}."))
 
 

@@ -49,6 +49,7 @@ def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:
     """
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import findings as render_findings
+    from iceberg_cli.plan.text import count
 
     table = run.open(name)
     found = table.preflight(options.policy(table, now_ms=run.as_of_ms), as_of_ms=run.as_of_ms)
@@ -60,7 +61,7 @@ def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:
         shown = found.blocking if run.quiet else found.findings
         render_findings.show_preflight(target, [each.to_json() for each in shown], verbose=run.verbose)
         if found.blocking:
-            verdict = f"blocked by {render.count(len(found.blocking), 'findings')}"
+            verdict = f"blocked by {count(len(found.blocking), 'findings')}"
         else:
             verdict = found.nothing_due or "nothing blocks the upgrade"
         target.print(render.printable(f"{verb} {name}: {verdict}"))

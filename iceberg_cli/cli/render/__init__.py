@@ -11,13 +11,12 @@ import time
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from iceberg_cli.engines import Event
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.plan.report import AbandonedOperation, Report
-from iceberg_cli.plan.text import age
+from iceberg_cli.plan.text import age, count, moment, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,34 +53,6 @@ def printable(value: object) -> str:
     return "".join(
         f"\\u{ord(char):04x}" if unicodedata.category(char) in _UNPRINTABLE else char for char in text
     )
-
-
-def size(bytes_: int | None) -> str:
-    """Bytes in words, such as "12.3 MiB"."""
-    if bytes_ is None:
-        return "?"
-    value = float(bytes_)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            return f"{bytes_} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    raise AssertionError("unreachable")
-
-
-def moment(timestamp_ms: int | None) -> str:
-    """A time in ISO 8601, UTC, to the second; years that the calendar lacks stay numbers."""
-    if timestamp_ms is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"
-
-
-def count(number: int, noun: str) -> str:
-    """Such as "1 manifest" or "2 manifests"."""
-    singular = noun.removesuffix("es") if noun.endswith("ches") else noun.removesuffix("s")
-    return f"{number:,} {noun}" if number != 1 else f"1 {singular}"
 
 
 def console(stream: TextIO | None = None, *, color: bool = True) -> Console:

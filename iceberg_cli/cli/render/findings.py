@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from iceberg_cli.cli.render import count, printable
+from iceberg_cli.cli.render import printable
+from iceberg_cli.plan.text import count
 
 if TYPE_CHECKING:
     from rich.console import Console

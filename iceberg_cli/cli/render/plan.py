@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from iceberg_cli.cli.render import KIND_NAMES, count, moment, printable, size, table_of
+from iceberg_cli.cli.render import KIND_NAMES, printable, table_of
 from iceberg_cli.plan.plan import Plan, Step
-from iceberg_cli.plan.text import age
+from iceberg_cli.plan.text import age, count, moment, size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.delta.inspect.files import one_array
 from iceberg_cli.delta.inspect.summary import hint_problem
 from iceberg_cli.delta.spec.actions import Actions
@@ -22,6 +21,7 @@ from iceberg_cli.delta.spec.log import Listing, LogFile
 from iceberg_cli.delta.spec.protocol import TRANSACTIONS_PROPERTY, Metadata
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import InvalidMetadata
+from iceberg_cli.plan.findings import Findings
 
 _NUMBERS: Final = ("size", "modificationTime", "baseRowId", "defaultRowCommitVersion")
 _EXAMPLES: Final = 3

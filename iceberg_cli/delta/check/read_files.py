@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.delta.inspect.files import num_records, one_array, with_vectors
 from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
@@ -24,7 +23,7 @@ from iceberg_cli.delta.stored_files import list_files
 from iceberg_cli.engines import Event, Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.sizes import GONE, stored_sizes, within_reach
-from iceberg_cli.plan.findings import Ints, reason_of
+from iceberg_cli.plan.findings import Findings, Ints, reason_of
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.check.rules import Findings
 from iceberg_cli.delta.inspect.files import cardinalities, num_records, one_array
 from iceberg_cli.delta.inspect.rows import fields_of, is_enabled, last_row_id, logical_names
 from iceberg_cli.delta.spec.checkpoint_columns import STATS_AS_JSON, STATS_AS_STRUCT
@@ -35,7 +34,7 @@ from iceberg_cli.delta.spec.protocol import (
 from iceberg_cli.delta.spec.row_ids import MATERIALIZED, record_counts
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
-from iceberg_cli.plan.findings import Bools, Ints, reason_of
+from iceberg_cli.plan.findings import Bools, Findings, Ints, reason_of
 
 _NEEDED_WHEN_ENABLED: Final[Mapping[str, tuple[str, ...]]] = {
     "appendOnly": ("appendOnly",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from iceberg_cli.delta.check.log import (
     check_hint,
@@ -18,7 +18,7 @@ from iceberg_cli.delta.check.log import (
     missing_tombstones,
     state_differences,
 )
-from iceberg_cli.delta.check.rules import Findings
+from iceberg_cli.delta.check.rules import RULES
 from iceberg_cli.delta.check.state import check_files, check_metadata, check_protocol, check_row_ids
 from iceberg_cli.delta.spec.actions import Actions, Irregularity, clash_of
 from iceberg_cli.delta.spec.checkpoint import lost_partition_values, sidecar_sizes
@@ -29,37 +29,10 @@ from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY
 from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused, UsageError
 from iceberg_cli.operation.leftovers import check_leftovers
-from iceberg_cli.plan.findings import reason_of
+from iceberg_cli.plan.findings import CheckResult, Findings, reason_of
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaCheckResult:
-    """The findings of a check, and the counts of what it read."""
-
-    findings: Findings
-    commits: int
-    checkpoints: int
-    checksums: int
-    files: int
-    deep: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields of the document after its header."""
-        return {
-            "deep": self.deep,
-            "checked": {
-                "commits": self.commits,
-                "checkpoints": self.checkpoints,
-                "checksums": self.checksums,
-                "files": self.files,
-            },
-            "counts": self.findings.counts(),
-            "left_out": self.findings.left_out(),
-            "findings": self.findings.rows(),
-        }
 
 
 @dataclass(kw_only=True)
@@ -79,7 +52,7 @@ class DeltaTableCheck:
     now_ms: int = 0
     findings: Findings = field(default_factory=Findings)
 
-    def run(self) -> DeltaCheckResult:
+    def run(self) -> CheckResult:
         """Hold the table against every rule.
 
         Raises:
@@ -105,13 +78,16 @@ class DeltaTableCheck:
             from iceberg_cli.delta.check.read_files import check_stored
 
             files = check_stored(self.table, snapshot, findings, deep=self.deep)
-        return DeltaCheckResult(
-            findings=findings,
-            commits=len(listing.commits),
-            checkpoints=checkpoints,
-            checksums=checksums,
-            files=files,
+        return CheckResult(
+            rules=RULES,
+            found=findings,
             deep=self.deep,
+            checked={
+                "commits": len(listing.commits),
+                "checkpoints": checkpoints,
+                "checksums": checksums,
+                "files": files,
+            },
         )
 
     # -- the log -------------------------------------------------------------------------------------------------

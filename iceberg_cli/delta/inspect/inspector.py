@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -18,9 +18,9 @@ from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.plan.inspection import Column, Grid, Lines, Row
 
 FILE_ROWS: Final = ("files", "deletes", "partitions", "row-ids")
-WHAT: Final = ("summary", "history", "schemas", "properties", "protocol", "features", *FILE_ROWS)
 _OF_LOG: Final = ("history",)
 _CHUNK_ROWS: Final = 32_768
 _LINES_AT_ONCE: Final = 4_096  # as text they take several times as much memory
@@ -41,7 +41,6 @@ class DeltaTableInspector:
     table: DeltaTable
     snapshot: Snapshot
     as_of_ms: int
-    format: ClassVar[Literal["delta"]] = "delta"
     _listing: Listing | None = field(default=None, init=False)
 
     @property
@@ -56,11 +55,16 @@ class DeltaTableInspector:
             self._listing = self.table.log.listing()
         return self._listing
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What was passed over in reading the version."""
+        return self.snapshot.warnings
+
     def header(self, what: str) -> dict[str, Any]:
         """How the document begins."""
         return rows_of.header(self.snapshot, what, table=self.table.identity, as_of_ms=self.as_of_ms)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, *, recount: bool = False) -> dict[str, Any]:  # noqa: ARG002 - everything is counted
         """The whole document of a summary.
 
         Raises:
@@ -77,6 +81,20 @@ class DeltaTableInspector:
             open_operations=tuple(self.table.workspace.open_operations()),
         )
         return self.header("summary") | summarize(self.snapshot, facts, as_of_ms=self.as_of_ms)
+
+    @staticmethod
+    def summary_text(document: Row) -> Iterator[Lines | Grid]:
+        """A summary's document as text."""
+        from iceberg_cli.delta.inspect.text import summary_text
+
+        return summary_text(document)
+
+    @staticmethod
+    def text_of(what: str, rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
+        """The columns of rows as text, and the rows that have them."""
+        from iceberg_cli.delta.inspect.text import text_of
+
+        return text_of(what, rows)
 
     def _sizes(self, names: list[str]) -> list[int | None] | None:
         """Sizes of files, None where there are too many, or the storage of one is not known here."""

@@ -20,9 +20,9 @@ from iceberg_cli.delta.spec.row_ids import DOMAIN, high_water_mark
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
+from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
 from iceberg_cli.plan.text import iso
 
-INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/2"
 Row = dict[str, Any]
 
 _COMMIT_INFO: Final = (

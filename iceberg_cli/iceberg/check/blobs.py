@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Final, Protocol
 
-from iceberg_cli.iceberg.check.rules import Findings
+from iceberg_cli.plan.findings import Findings
 
 _FIRST_RESERVED_ID: Final = 2147483447 + 1
 _REF: Final = "referenced-data-file"

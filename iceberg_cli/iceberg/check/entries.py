@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.check.lists import COUNTS
-from iceberg_cli.iceberg.check.rules import Bools, Findings, Ints
 from iceberg_cli.iceberg.reachability.keys import keys_of
 from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED
+from iceberg_cli.plan.findings import Bools, Findings, Ints
 
 DATA_COLUMNS: Final = (
     "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",

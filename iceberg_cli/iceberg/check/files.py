@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.check.entries import EQUALITY, POSITIONS, VECTOR
-from iceberg_cli.iceberg.check.rules import Bools, Example, Findings, Ints
 from iceberg_cli.iceberg.reachability.keys import among, key_set, keys_of
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.transforms import parse
 from iceberg_cli.paths import canonical_column
+from iceberg_cli.plan.findings import Bools, Example, Findings, Ints
 
 _MOST: Final = np.iinfo(np.int64).max
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.check.rules import Findings
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.paths import canonical
+from iceberg_cli.plan.findings import Findings
 
 COUNTS: Final = tuple(
     f"{status}_{what}_count" for what in ("files", "rows") for status in ("existing", "added", "deleted")

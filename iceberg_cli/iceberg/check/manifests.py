@@ -24,7 +24,6 @@ from iceberg_cli.iceberg.check.partitions import (
     parts_of,
     wrong_values,
 )
-from iceberg_cli.iceberg.check.rules import Bools, Example, Findings, Ints, reason_of
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.manifest import (
     DELETED,
@@ -37,6 +36,7 @@ from iceberg_cli.iceberg.spec.manifest import (
 from iceberg_cli.iceberg.spec.metadata import PartitionSpec, TableMetadata
 from iceberg_cli.iceberg.spec.partition_keys import partition_keys
 from iceberg_cli.iceberg.spec.schema import Type
+from iceberg_cli.plan.findings import Bools, Example, Findings, Ints, reason_of
 
 
 @dataclass(slots=True, kw_only=True)

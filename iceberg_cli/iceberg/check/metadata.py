@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Final
 
 from iceberg_cli.iceberg.check.blobs import check_blobs
-from iceberg_cli.iceberg.check.rules import Findings
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.metadata import (
     MAIN,
@@ -24,6 +23,7 @@ from iceberg_cli.iceberg.spec.metadata import (
 )
 from iceberg_cli.iceberg.spec.schema import ListType, MapType, NestedField, StructType, Type
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.plan.findings import Findings
 
 # How far writers' clocks may be apart, by the Java library.
 _TOLERANCE_MS: Final = 60_000

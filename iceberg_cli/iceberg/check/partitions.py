@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.schema import AvroField, AvroType
-from iceberg_cli.iceberg.check.rules import Bools, Findings
 from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
 from iceberg_cli.iceberg.spec.partition_spec import PartitionField, PartitionSpec
 from iceberg_cli.iceberg.spec.schema import Type
 from iceberg_cli.iceberg.spec.single_value import decimal_parts, fixed_length
 from iceberg_cli.iceberg.spec.transforms import Transform, parse, result_type
+from iceberg_cli.plan.findings import Bools, Findings
 
 _DATA_FILE_ID: Final = 2
 _PARTITION_ID: Final = 102

@@ -21,11 +21,10 @@ from iceberg_cli.iceberg.check.content import (
 )
 from iceberg_cli.iceberg.check.entries import POSITIONS, VECTOR
 from iceberg_cli.iceberg.check.files import matches
-from iceberg_cli.iceberg.check.rules import Findings, Ints
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.sizes import OUT_OF_REACH, footer_rows, within_reach
-from iceberg_cli.plan.findings import UNANSWERED
+from iceberg_cli.plan.findings import UNANSWERED, Findings, Ints
 
 Item = TypeVar("Item")
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.engines import Event
 from iceberg_cli.iceberg.check.files import check_stored
-from iceberg_cli.iceberg.check.rules import Findings, Ints
 from iceberg_cli.iceberg.spec.metadata import PartitionStatisticsFile, StatisticsFile
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.sizes import GONE, OUT_OF_REACH, stored_sizes
+from iceberg_cli.plan.findings import Findings, Ints
 
 _STAT_AT_ONCE: Final = 100_000
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)

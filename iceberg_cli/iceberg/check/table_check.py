@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.check.lists import check_list
 from iceberg_cli.iceberg.check.manifests import EntryRules, check_batch, open_checked, unchecked
 from iceberg_cli.iceberg.check.metadata import check_metadata
 from iceberg_cli.iceberg.check.read_storage import StorageCheck, first_of_each
-from iceberg_cli.iceberg.check.rules import Findings, Ints, reason_of
+from iceberg_cli.iceberg.check.rules import RULES
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
@@ -32,6 +32,7 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.leftovers import check_leftovers
 from iceberg_cli.operation.sizes import within_reach
 from iceberg_cli.paths import canonical
+from iceberg_cli.plan.findings import CheckResult, Findings, Ints, reason_of
 
 _LoadedList: TypeAlias = pa.Table | CorruptFile | tuple[pa.Table, CorruptFile] | None
 _Manifest = tuple[int, ManifestSource]  # its row and where it is
@@ -48,32 +49,6 @@ class CheckedSnapshot:
     snapshot: Snapshot
     rows: pa.Table | None = None  # None: its manifest list could not be read
     places: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult:
-    """The findings of a check, and the counts of what it read."""
-
-    findings: Findings
-    snapshots: tuple[int, ...]
-    manifests: int
-    files: int
-    deep: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields of the document after its header."""
-        return {
-            "deep": self.deep,
-            "snapshot_ids": [str(snapshot_id) for snapshot_id in self.snapshots],
-            "checked": {
-                "snapshots": len(self.snapshots),
-                "manifests": self.manifests,
-                "files": self.files,
-            },
-            "counts": self.findings.counts(),
-            "left_out": self.findings.left_out(),
-            "findings": self.findings.rows(),
-        }
 
 
 def heads_of(metadata: TableMetadata, chosen: Snapshot | None) -> list[CheckedSnapshot]:
@@ -135,11 +110,11 @@ class TableCheck:
 
             check_content(self.table, files, once, stored, self.findings, unseen_statistics=unseen)
         return CheckResult(
-            findings=self.findings,
-            snapshots=tuple(head.snapshot.snapshot_id for head in self.heads),
-            manifests=len(rows),
-            files=len(once),
+            rules=RULES,
+            found=self.findings,
             deep=self.deep,
+            checked={"snapshots": len(self.heads), "manifests": len(rows), "files": len(once)},
+            fields={"snapshot_ids": [str(head.snapshot.snapshot_id) for head in self.heads]},
         )
 
     # -- manifest lists --------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
     from iceberg_cli.iceberg.spec.metadata import Snapshot
     from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.plan.inspection import Column, Grid, Lines, Row
 
 Rendered = TypeVar("Rendered", bound="pa.Table | pa.Array")
 
@@ -62,12 +63,13 @@ class TableInspector:
         table: opened and loaded.
         snapshot: the one that is shown; None for a table without data.
         as_of_ms: the "now" of ages, in ms since the epoch.
+        warnings: what was passed over in reading it.
     """
 
     table: IcebergTable
     snapshot: Snapshot | None
     as_of_ms: int
-    format: ClassVar[Literal["iceberg"]] = "iceberg"
+    warnings: Sequence[str] = ()
 
     def header(self, what: str) -> dict[str, Any]:
         """The first fields of the document, the snapshot among them where it is about one."""
@@ -118,6 +120,20 @@ class TableInspector:
         )
         shown = summarize(table.metadata, self.snapshot, facts, as_of_ms=self.as_of_ms)
         return {**self.header("summary"), **shown}
+
+    @staticmethod
+    def summary_text(document: Row) -> Iterator[Lines | Grid]:
+        """A summary's document as text."""
+        from iceberg_cli.iceberg.inspect.text import summary_text
+
+        return summary_text(document)
+
+    @staticmethod
+    def text_of(what: str, rows: Sequence[Row]) -> tuple[Sequence[Column], Sequence[Row]]:
+        """The columns of rows as text, and the rows that have them."""
+        from iceberg_cli.iceberg.inspect.text import text_of
+
+        return text_of(what, rows)
 
     def _manifests(self) -> tuple[Reachability, pa.Table]:
         """The rows of the snapshot's manifest list, in its order."""

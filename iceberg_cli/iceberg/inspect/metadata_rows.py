@@ -7,15 +7,15 @@ names of Iceberg's metadata table of the same name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.spec.columns import column_names
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata, ancestors
+from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
 from iceberg_cli.plan.nearest import did_you_mean
 from iceberg_cli.plan.text import iso
 
-INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/2"
 Row = dict[str, Any]
 
 

@@ -14,8 +14,9 @@ from iceberg_cli.delta.verbs.upgrade_v3 import rules
 from iceberg_cli.delta.verbs.upgrade_v3.policy import VERB_NAME, UpgradeV3
 from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature, client_reason, missing_features, writers_of
 from iceberg_cli.operation.ports import Build, Planned, Verb
+from iceberg_cli.plan.findings import Finding
 from iceberg_cli.plan.plan import Change, Option, Plan, Step, Verdict
-from iceberg_cli.plan.preflight import Finding, Preflight, blocking, info, warning, worst_first
+from iceberg_cli.plan.preflight import Preflight, blocking, info, warning, worst_first
 
 _CLIENT_COMMITS: Final = 20  # newest commits in which writers are looked for
 

@@ -40,8 +40,9 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.policy import (
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.iceberg.verbs.upgrade_v3.repair import Repair, repair
 from iceberg_cli.operation.ports import Build, Planned, Verb, nothing_to_build
+from iceberg_cli.plan.findings import WARNING, Finding
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
-from iceberg_cli.plan.preflight import BLOCKING, WARNING, Finding, Preflight, blocking
+from iceberg_cli.plan.preflight import BLOCKING, Preflight, blocking
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 
 _POSITION_DELETES: Final = 1  # content of a file

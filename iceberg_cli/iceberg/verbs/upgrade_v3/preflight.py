@@ -16,7 +16,8 @@ from iceberg_cli.iceberg.spec.transforms import parse
 from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
 from iceberg_cli.iceberg.verbs.upgrade_v3.facts import PreflightReads, counted, ids_of, obstructing, some
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import TARGET
-from iceberg_cli.plan.preflight import BLOCKING, WARNING, Finding, blocking, info, warning, worst_first
+from iceberg_cli.plan.findings import WARNING, Finding
+from iceberg_cli.plan.preflight import BLOCKING, blocking, info, warning, worst_first
 
 _DAY_MS: Final = 86_400_000
 _LATELY_MS: Final = 30 * _DAY_MS

@@ -1,0 +1,154 @@
+"""A package brings a format of tables: its tables are found, inspected and checked by the same commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import iceberg_cli as ic
+from iceberg_cli.errors import TableNotFound, UsageError
+from iceberg_cli.formats import format_of
+from tests.cli.running import iceberg_cli
+
+PLUG_IN = """
+from dataclasses import dataclass
+
+from iceberg_cli.plan.findings import CheckResult, Findings, error
+from iceberg_cli.plan.inspection import Column, Lines, NUMBER
+
+
+@dataclass(kw_only=True)
+class Table:
+    name: str
+    format: str = "lines"
+
+    @property
+    def location(self):
+        return self.name
+
+    @property
+    def identity(self):
+        return {"name": self.name, "location": self.name, "format": self.format}
+
+    def notices(self):
+        return []
+
+    def save_cache(self):
+        return None
+
+
+@dataclass(kw_only=True)
+class Inspector:
+    table: Table
+    warnings: tuple = ()
+
+    @property
+    def location(self):
+        return self.table.location
+
+    def header(self, what):
+        return {"schema": "iceberg-cli/inspection/2", "what": what, "table": self.table.identity, "format": "lines"}
+
+    def summary(self, *, recount):
+        return {**self.header("summary"), "lines": 2}
+
+    def summary_text(self, document):
+        yield Lines([f"a table of {document['lines']} lines"])
+
+    def streams(self, what):
+        return False
+
+    def newest_last(self, what):
+        return False
+
+    def rows(self, what, *, limit):
+        return [{"line": 1, "text": "one"}, {"line": 2, "text": "two"}][:limit]
+
+    def text_of(self, what, rows):
+        return (Column("line", "line", NUMBER), Column("text", "text")), rows
+
+
+class Checker:
+    def run(self):
+        found = Findings()
+        found.add("line-too-short", "line 1", "it has 3 characters")
+        rules = {"line-too-short": error("Lines", "Write longer ones.")}
+        return CheckResult(rules=rules, found=found, deep=True, checked={"lines": 2})
+
+
+class LinesFormat:
+    name = "lines"
+    title = ("a", "Lines")
+    inspected = ("summary", "files")
+    elsewhere = {"refs": "the summary"}
+    state = "line"
+    state_options = {"--version": "N"}
+    stateless = ()
+    recounts = False
+    verbs = {}
+
+    def detect(self, request):
+        return request.storage.holds_any(f"{request.folder}/_lines")
+
+    def open(self, request, choose_engine):
+        return Table(name=request.folder)
+
+    def inspector(self, table, state, *, as_of_ms):
+        return Inspector(table=table)
+
+    def checker(self, inspector, *, one_state, deep, now_ms):
+        return Checker()
+
+
+FORMAT = LinesFormat()
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is a table by the mark of a format of an installed package."""
+    site = tmp_path / "site"
+    metadata = site / "lines_format-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lines-format\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[iceberg_cli.formats]\nlines = lines_format:FORMAT\n")
+    (site / "lines_format.py").write_text(PLUG_IN)
+    monkeypatch.syspath_prepend(site)
+    folder = tmp_path / "t"
+    (folder / "_lines").mkdir(parents=True)
+    (folder / "_lines" / "1").write_text("one")
+    return folder
+
+
+def test_its_tables_are_inspected_and_checked_as_all_others(table: Path) -> None:
+    opened = ic.open_table(str(table))
+    assert opened.format == "lines"
+    assert opened.inspect().to_json()["lines"] == 2
+    assert opened.inspect("files", limit=1).to_json()["rows"] == [{"line": 1, "text": "one"}]
+    checked = opened.check()
+    assert checked.errors == 1
+    assert checked.document["counts"] == {"error": 1, "warning": 0, "info": 0}
+
+
+def test_its_rows_and_summaries_are_printed_by_what_it_says_of_them(table: Path) -> None:
+    assert iceberg_cli("inspect", table).out == "a table of 2 lines\n"
+    lines = iceberg_cli("inspect", table, "files").out.splitlines()
+    assert [line.split() for line in lines if "o" in line] == [["1", "one"], ["2", "two"], ["(2", "rows)"]]
+
+
+def test_what_it_does_not_have_is_refused_with_where_to_look(table: Path) -> None:
+    opened = ic.open_table(str(table))
+    with pytest.raises(UsageError, match="this is a Lines table") as refused:
+        opened.inspect("refs")
+    assert refused.value.next_step == "Look at the summary."
+    with pytest.raises(UsageError, match="--ref is about Iceberg tables") as refused:
+        opened.inspect(ref="main")
+    assert refused.value.next_step == "For a Lines table: --version N."
+
+
+def test_a_folder_that_no_format_knows_is_no_table(table: Path) -> None:
+    with pytest.raises(TableNotFound):
+        ic.open_table(str(table / "_lines"))
+    with pytest.raises(UsageError, match="No format 'rows' is known here"):
+        format_of("rows")
