@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
-from iceberg_cli.operation.sizes import within_reach
+from iceberg_cli.operation.stored_files import within_reach
 from iceberg_cli.plan.findings import Findings
 
 ROOT = "/lake/t"

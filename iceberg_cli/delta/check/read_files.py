@@ -6,8 +6,6 @@ Spec: "Data Files", "Deletion Vector Files", "Deletion Vector Format".
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,17 +18,21 @@ from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vectors import UNKNOWN, Vector, VectorFile, read_inline, read_vectors
 from iceberg_cli.delta.stored_files import list_files
-from iceberg_cli.engines import Event, Scan, Source
+from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.operation.sizes import GONE, stored_sizes, within_reach
+from iceberg_cli.operation.stored_files import (
+    GONE,
+    check_content,
+    check_row_counts,
+    check_sizes,
+    stored_sizes,
+)
 from iceberg_cli.plan.findings import Findings, Ints, reason_of
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable
 
 _NO_COUNT: Final = -1
-_THREADS: Final = 16
-_AT_ONCE: Final = 4_096
 _VECTOR_FILE: Final = re.compile(r"(?:^|/)deletion_vector_[0-9a-fA-F-]{36}\.bin$")
 
 _OfFile = tuple[
@@ -54,22 +56,29 @@ def check_stored(table: DeltaTable, snapshot: Snapshot, findings: Findings, *, d
     vector_paths = pc.unique(dv_path_column(vectors, root)).drop_null()
     there = _listed(table, root)
     stored = _sizes(table, there, paths, findings)
-    names = paths.to_pylist()
-    findings.add_rows(
-        "file-missing", stored == GONE, lambda row: (names[row], "the log names it and it is not there")
-    )
-    findings.add_rows(
-        "file-size-differs",
-        (stored >= 0) & (stored != sizes),
-        lambda row: (names[row], f"the file has {stored[row]} bytes, the log says {sizes[row]}"),
+    check_sizes(
+        paths,
+        sizes,
+        stored,
+        findings,
+        gone="the log names it and it is not there",
+        source="the log says",
     )
     _check_dangling(there, snapshot, root, findings)
     counts: Ints = pc.fill_null(num_records(adds), _NO_COUNT).to_numpy().copy()
     if deep:
-        counts = _footers(table, names, stored, counts, findings)
+        seen = np.flatnonzero(stored >= 0)
+        counts[seen] = check_row_counts(
+            table,
+            paths.take(pa.array(seen)),
+            stored[seen],
+            counts[seen],
+            findings,
+            source="numRecords is",
+        )
     rows = counts[_bools(pc.is_valid(adds["deletionVector"]))] if deep else np.full(len(vectors), _NO_COUNT)
     _check_vectors(table, vectors, rows, findings)
-    return len(names) + len(vector_paths)
+    return len(paths) + len(vector_paths)
 
 
 def _listed(table: DeltaTable, root: str) -> pa.Table:
@@ -107,29 +116,6 @@ def _check_dangling(there: pa.Table, snapshot: Snapshot, root: str, findings: Fi
 # -- content ---------------------------------------------------------------------------------------------------
 
 
-def _footers(table: DeltaTable, names: Sequence[str], stored: Ints, counts: Ints, findings: Findings) -> Ints:
-    """The rows of n Parquet files by their footers, or else as the log says."""
-    from iceberg_cli.encoding.parquet import Uncounted
-    from iceberg_cli.operation.sizes import footer_rows
-
-    found = counts.copy()
-    chosen = np.flatnonzero(stored >= 0)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for start in range(0, len(chosen), _AT_ONCE):
-            table.on_event(Event(phase="opening Parquet files", done=start, total=len(chosen)))
-            part = chosen[start : start + _AT_ONCE].tolist()
-            counted = pool.map(lambda row: footer_rows(table.storage, names[row], int(stored[row])), part)
-            for row, rows in zip(part, counted, strict=True):
-                if isinstance(rows, Uncounted):
-                    findings.add(rows.rule, names[row], rows.reason)
-                elif rows is not None:
-                    found[row] = rows
-                    if counts[row] not in {_NO_COUNT, rows}:
-                        message = f"the file has {rows} rows, numRecords is {counts[row]}"
-                        findings.add("record-count-differs", names[row], message)
-    return found
-
-
 def _check_vectors(table: DeltaTable, vectors: pa.Table, rows: Ints, findings: Findings) -> None:
     """Read every active deletion vector.
 
@@ -152,25 +138,15 @@ def _check_vectors(table: DeltaTable, vectors: pa.Table, rows: Ints, findings: F
         else:
             files.setdefault(file, []).append((path, vector))
 
-    def read(some: Sequence[_OfFile]) -> list[Findings]:
-        scanned = table.engine.scan(
-            Scan(
-                lambda item: Source(item[0]),
-                _check_file,
-                _read_vectors,
-                phase="reading deletion vectors",
-                missing_ok=True,
-            ),
-            some,
-            on_event=table.on_event,
-        )
-        return [found for batch in scanned for found in batch]
-
-    for answers in within_reach(
-        list(files.items()), lambda item: item[0], read, findings, root=table.location
-    ):
-        for found in answers:
-            findings.merge(found)
+    check_content(
+        table,
+        list(files.items()),
+        lambda item: Source(item[0]),
+        _check_file,
+        findings,
+        phase="reading deletion vectors",
+        gone=_missing,
+    )
 
 
 def _check_inline(path: str, text: str, vector: Vector, findings: Findings) -> None:
@@ -208,17 +184,12 @@ def _rule(read: Any, vector: Vector) -> str:
     return "deletion-vector-unsound"
 
 
-def _read_vectors(batch: Sequence[tuple[_OfFile, Findings | None]]) -> list[Findings]:
-    """The findings of files; one that is gone is a finding itself."""
-    results = []
-    for (path, requests), found in batch:
-        if found is not None:
-            results.append(found)
-            continue
-        gone = Findings()
-        gone.add("deletion-vector-file-missing", path, f"{requests[0][0]} needs it and it is not there")
-        results.append(gone)
-    return results
+def _missing(item: _OfFile) -> Findings:
+    """The finding of a file that is not there."""
+    path, requests = item
+    found = Findings()
+    found.add("deletion-vector-file-missing", path, f"{requests[0][0]} needs it and it is not there")
+    return found
 
 
 def _bools(column: pa.ChunkedArray | pa.Array) -> Any:

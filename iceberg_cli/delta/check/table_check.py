@@ -10,16 +10,19 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from iceberg_cli.delta.check.log import (
+from iceberg_cli.delta.check.rules import RULES
+from iceberg_cli.delta.check.state import (
+    check_files,
     check_hint,
     check_listing,
+    check_metadata,
+    check_protocol,
+    check_row_ids,
     check_times,
     compaction_differences,
     missing_tombstones,
     state_differences,
 )
-from iceberg_cli.delta.check.rules import RULES
-from iceberg_cli.delta.check.state import check_files, check_metadata, check_protocol, check_row_ids
 from iceberg_cli.delta.spec.actions import Actions, Irregularity, clash_of
 from iceberg_cli.delta.spec.checkpoint import lost_partition_values, sidecar_sizes
 from iceberg_cli.delta.spec.checksum import differences, read_checksum

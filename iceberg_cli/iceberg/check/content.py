@@ -15,7 +15,7 @@ import pyarrow as pa
 from iceberg_cli.encoding.deletion_vector import decode
 from iceberg_cli.encoding.parquet import _PARQUET_TRAILER_BYTES, parquet_footer_bytes
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.check.blobs import check_blobs
+from iceberg_cli.iceberg.check.metadata import check_blobs
 from iceberg_cli.iceberg.spec.metadata import StatisticsFile
 from iceberg_cli.iceberg.spec.position_deletes import delete_column_names
 from iceberg_cli.iceberg.spec.puffin import DELETION_VECTOR, BlobMetadata, read_footer

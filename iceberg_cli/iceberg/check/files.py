@@ -1,4 +1,4 @@
-"""Rules about all files of one snapshot together, and about what the storage says of them.
+"""Rules about all files of one snapshot together.
 
 Files are joined by 64-bit keys of their paths without scheme; what the keys find is compared by canonical path.
 
@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.reachability.keys import among, key_set, keys_of
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.transforms import parse
 from iceberg_cli.paths import canonical_column
-from iceberg_cli.plan.findings import Bools, Example, Findings, Ints
+from iceberg_cli.plan.findings import Example, Findings, Ints
 
 _MOST: Final = np.iinfo(np.int64).max
 
@@ -284,23 +284,3 @@ def _numbers(summary: Mapping[str, str]) -> dict[str, int]:
         for key, text in summary.items()
         if key.startswith("total-") and text.isascii() and text.isdigit() and len(text) < 20
     }
-
-
-def check_stored(paths: pa.Array, sizes: Ints, stored: Ints, findings: Findings) -> None:
-    """Compare the sizes of stored files with manifests.
-
-    Args:
-        paths: n paths of live files.
-        sizes: by their manifests, in bytes.
-        stored: by the storage, -1 where no file is.
-        findings: to add to.
-    """
-    gone: Bools = stored < 0
-    findings.add_rows(
-        "file-missing", gone, lambda i: (paths[i].as_py(), "a live file, and the storage has none")
-    )
-    findings.add_rows(
-        "file-size-differs",
-        ~gone & (sizes != stored),
-        lambda i: (paths[i].as_py(), f"the file has {stored[i]} bytes, its manifest says {sizes[i]}"),
-    )

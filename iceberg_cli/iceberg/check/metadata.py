@@ -1,16 +1,18 @@
 """Rules that table metadata alone can break. What no reader could go on with is refused when it is loaded.
 
-An absent parent and absent files of the metadata log are normal: expiry takes them.
+An absent parent and absent files of the metadata log are normal: expiry takes them. Blobs of Puffin files are looked at
+by the same rules in the metadata of statistics files and in the footers of files.
+
+Spec: "Table Metadata Fields", "Table Statistics"; Puffin spec, "BlobMetadata"; "Reserved Field IDs".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
-from iceberg_cli.iceberg.check.blobs import check_blobs
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.metadata import (
     MAIN,
@@ -336,3 +338,46 @@ def _statistics(metadata: TableMetadata, findings: Findings) -> None:
     columns = frozenset(column_types(metadata))
     for index, statistics in enumerate(metadata.statistics):
         check_blobs(statistics.blob_metadata, f"statistics[{index}]", columns, findings)
+
+
+_FIRST_RESERVED_ID: Final = 2147483447 + 1
+_REF: Final = "referenced-data-file"
+
+
+class _Blob(Protocol):
+    """The fields of a blob that manifest and footer share."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def fields(self) -> tuple[int, ...]: ...
+    @property
+    def snapshot_id(self) -> int: ...
+    @property
+    def sequence_number(self) -> int: ...
+    @property
+    def properties(self) -> Mapping[str, str] | None: ...
+
+
+def check_blobs(blobs: Iterable[_Blob], where: str, columns: Container[int], findings: Findings) -> None:
+    """Each blob is there once, and is of columns that the table has or had.
+
+    Args:
+        blobs: in their order.
+        where: for findings.
+        columns: ids of all columns of all schemas.
+        findings: to add to.
+    """
+    seen: set[tuple[object, ...]] = set()
+    for place, blob in enumerate(blobs):
+        for field_id in blob.fields:
+            if field_id < _FIRST_RESERVED_ID and field_id not in columns:
+                message = f"blob {place} is of field {field_id}, which no schema of the table has"
+                findings.add("puffin-blob-unfit", where, message)
+        # Deletion vectors of several data files differ by nothing else.
+        ref = (blob.properties or {}).get(_REF)
+        key = (blob.type, blob.fields, blob.snapshot_id, blob.sequence_number, ref)
+        if key in seen:
+            of = ref or ", ".join(map(str, blob.fields)) or "no field"
+            findings.add("puffin-blob-unfit", where, f"blob {place} ({blob.type:.80} of {of}) is there twice")
+        seen.add(key)

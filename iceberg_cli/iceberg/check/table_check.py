@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.check.entries import DATA_COLUMNS, DELETE_COLUMNS, LIVE_SCHEMA
+from iceberg_cli.iceberg.check.entries import DATA_COLUMNS, DELETE_COLUMNS, LIVE_SCHEMA, check_list
 from iceberg_cli.iceberg.check.files import check_snapshot, check_totals
-from iceberg_cli.iceberg.check.lists import check_list
 from iceberg_cli.iceberg.check.manifests import EntryRules, check_batch, open_checked, unchecked
 from iceberg_cli.iceberg.check.metadata import check_metadata
-from iceberg_cli.iceberg.check.read_storage import StorageCheck, first_of_each
+from iceberg_cli.iceberg.check.read_files import StorageCheck, first_of_each, look_into
 from iceberg_cli.iceberg.check.rules import RULES
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
@@ -30,7 +29,7 @@ from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA, ManifestSour
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.leftovers import check_leftovers
-from iceberg_cli.operation.sizes import within_reach
+from iceberg_cli.operation.stored_files import within_reach
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.findings import CheckResult, Findings, Ints, reason_of
 
@@ -106,9 +105,7 @@ class TableCheck:
         check_leftovers(self.table, self.findings, now_ms=self.now_ms)
         stored = storing.look_at(once)
         if self.deep:
-            from iceberg_cli.iceberg.check.read_content import check_content
-
-            check_content(self.table, files, once, stored, self.findings, unseen_statistics=unseen)
+            look_into(self.table, files, once, stored, self.findings, unseen_statistics=unseen)
         return CheckResult(
             rules=RULES,
             found=self.findings,

@@ -324,8 +324,7 @@ class TableInspector:
             yield from parts
 
     def _partitions(self, shower: RowFormatter, render: Callable[[pa.Table], Rendered]) -> Iterator[Rendered]:
-        from iceberg_cli.iceberg.inspect.file_rows import PARTITIONS_COLUMNS
-        from iceberg_cli.iceberg.inspect.partitions import Partitions
+        from iceberg_cli.iceberg.inspect.file_rows import PARTITIONS_COLUMNS, Partitions
 
         reachability, manifests = self._manifests()
         partitions = Partitions(self.table.metadata, shower)

@@ -1,17 +1,22 @@
-"""Sizes of a checked table's files from its storage, and findings for files whose storage does not answer.
+"""Looks at the stored files of a checked table: sizes, rows and content against what the table says of them.
 
-A check goes on without these files, and is complete for the rest.
+Files whose storage does not answer are findings: a check goes on without them, and is complete for the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from iceberg_cli.encoding.parquet import PARQUET_TAIL_BYTES, Uncounted, parquet_footer_bytes, parquet_rows
+from iceberg_cli.engines import Event, Scan, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
+from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.plan.findings import UNANSWERED, Findings, Ints
 from iceberg_cli.storage import FileInfo, Storage
 
@@ -20,6 +25,8 @@ Answer = TypeVar("Answer")
 
 GONE: Final = -1
 OUT_OF_REACH: Final = -2
+_THREADS: Final = 16
+_AT_ONCE: Final = 4_096
 
 
 def stored_sizes(storage: Storage, paths: Sequence[str], findings: Findings, *, root: str) -> Ints:
@@ -111,7 +118,99 @@ def _sizes(infos: Sequence[FileInfo | None]) -> Ints:
     return np.array([GONE if info is None else info.size_bytes for info in infos], np.int64)
 
 
-def footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
+def check_sizes(
+    paths: pa.Array, stated: Ints, stored: Ints, findings: Findings, *, gone: str, source: str
+) -> None:
+    """Compare sizes in bytes of n files with what the table says.
+
+    Args:
+        paths: of the files.
+        stated: by the table.
+        stored: see `stored_sizes`.
+        findings: to add to.
+        gone: the message where a file is not there.
+        source: what says the size, and the verb.
+    """
+    findings.add_rows("file-missing", stored == GONE, lambda row: (paths[row].as_py(), gone))
+    findings.add_rows(
+        "file-size-differs",
+        (stored >= 0) & (stored != stated),
+        lambda row: (paths[row].as_py(), f"the file has {stored[row]} bytes, {source} {stated[row]}"),
+    )
+
+
+def check_row_counts(
+    table: OpenTable, paths: pa.Array, sizes: Ints, stated: Ints, findings: Findings, *, source: str
+) -> Ints:
+    """Compare the row counts of n Parquet files by their footers with what the table says, but for encrypted ones.
+
+    Args:
+        table: whose files.
+        paths: of files that are there.
+        sizes: of these, in bytes.
+        stated: the rows by the table, negative where it does not say.
+        findings: to add to.
+        source: what says the number of rows, and the verb.
+
+    Returns:
+        The rows by the footers, or else as stated.
+    """
+    found: Ints = stated.copy()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for start in range(0, len(paths), _AT_ONCE):
+            table.on_event(Event(phase="opening Parquet files", done=start, total=len(paths)))
+            part = paths.slice(start, _AT_ONCE).to_pylist()
+            own_sizes = sizes[start : start + _AT_ONCE].tolist()
+            counted = pool.map(partial(_footer_rows, table.storage), part, own_sizes)
+            for row, (path, rows) in enumerate(zip(part, counted, strict=True), start):
+                if isinstance(rows, Uncounted):
+                    findings.add(rows.rule, path, rows.reason)
+                elif rows is not None:
+                    if stated[row] >= 0 and stated[row] != rows:
+                        message = f"the file has {rows} rows, {source} {stated[row]}"
+                        findings.add("record-count-differs", path, message)
+                    found[row] = rows
+    return found
+
+
+def check_content(
+    table: OpenTable,
+    items: Sequence[Item],
+    source: Callable[[Item], Source],
+    check: Callable[[Item, bytes], Findings],
+    findings: Findings,
+    *,
+    phase: str,
+    gone: Callable[[Item], Findings] = lambda _: Findings(),
+) -> None:
+    """Read files whole by the table's engine, and add the findings.
+
+    Args:
+        table: whose files.
+        items: n of them, each of one file.
+        source: the file of an item.
+        check: pure; the findings of a file. May run in other processes, as `gone` may.
+        findings: to add to.
+        phase: for progress.
+        gone: the findings of an item whose file is not there.
+    """
+
+    def read(some: Sequence[Item]) -> list[Findings]:
+        scan = Scan(
+            source,
+            check,
+            lambda batch: [gone(item) if found is None else found for item, found in batch],
+            phase=phase,
+            missing_ok=True,
+        )
+        return [found for batch in table.engine.scan(scan, some, on_event=table.on_event) for found in batch]
+
+    for answers in within_reach(items, lambda item: source(item).path, read, findings, root=table.location):
+        for found in answers:
+            findings.merge(found)
+
+
+def _footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
     """The number of rows of a Parquet file; or why it is not known; None where the file is gone or encrypted."""
     tail_bytes = min(size, PARQUET_TAIL_BYTES)
     try:
