@@ -10,8 +10,8 @@ import typer
 
 from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
+from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.formats.inspection import WHAT
-from iceberg_cli.formats.verbs import VERB_NAMES
 
 NAME = "iceberg-cli"
 WRITTEN_BY = "written by .ci/generate.py"

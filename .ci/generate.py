@@ -17,7 +17,7 @@ from shell_scripts import bash, fish, zsh
 
 from iceberg_cli import __version__
 from iceberg_cli.cli.commands.completion import SCRIPTS
-from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
+from iceberg_cli.formats import VERB_NAMES, policies_of
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPLETIONS = "iceberg_cli/cli/completions"

@@ -222,7 +222,7 @@ class Plan:
             UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
         """
         from iceberg_cli.encoding.strict_json import loads
-        from iceberg_cli.formats.verbs import VERB_NAMES
+        from iceberg_cli.formats import VERB_NAMES
         from iceberg_cli.operation.removal_files import load_beside
         from iceberg_cli.plan.documents import plan_from_json
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ class Checker:
         found = Findings()
         found.add("line-too-short", "line 1", "it has 3 characters")
         rules = {"line-too-short": error("Lines", "Write longer ones.")}
-        return CheckResult(rules=rules, found=found, deep=True, checked={"lines": 2})
+        return CheckResult(rules=rules, found=found, deep=False, checked={"lines": 2})
 
 
 class LinesFormat:
@@ -86,6 +87,7 @@ class LinesFormat:
     state_options = {"--version": "N"}
     stateless = ()
     recounts = False
+    deep_reads = "counts words too"
     verbs = {}
 
     def detect(self, request):
@@ -131,6 +133,25 @@ def test_its_tables_are_inspected_and_checked_as_all_others(table: Path) -> None
     assert checked.document["counts"] == {"error": 1, "warning": 0, "info": 0}
 
 
+def test_its_findings_are_printed_with_the_sections_and_remedies_of_its_rules(table: Path) -> None:
+    ran = iceberg_cli("inspect", table, "--check")
+    assert ran.code == 15
+    assert ran.out.splitlines() == [
+        "error: line-too-short (1)",
+        "  line 1: it has 3 characters",
+        "  specification: Lines",
+        "  to do: Write longer ones.",
+        f"{table}: checked 2 lines; --deep counts words too.",
+        "Found 1 error, 0 warnings, 0 for information.",
+    ]
+
+
+def test_commands_of_verbs_refuse_its_tables(table: Path) -> None:
+    ran = iceberg_cli("merge-dvs", table, "--dry-run")
+    assert ran.code == 2
+    assert f"No command has options for {table}, which is a Lines table" in ran.err
+
+
 def test_its_rows_and_summaries_are_printed_by_what_it_says_of_them(table: Path) -> None:
     assert iceberg_cli("inspect", table).out == "a table of 2 lines\n"
     lines = iceberg_cli("inspect", table, "files").out.splitlines()
@@ -152,3 +173,9 @@ def test_a_folder_that_no_format_knows_is_no_table(table: Path) -> None:
         ic.open_table(str(table / "_lines"))
     with pytest.raises(UsageError, match="No format 'rows' is known here"):
         format_of("rows")
+
+
+def test_nothing_asks_which_of_the_formats_it_knows_a_table_has() -> None:
+    package = Path(ic.__file__).parent
+    compared = re.compile(r"\.format (==|!=|in|not in) [\"'({]")
+    assert [str(path) for path in package.rglob("*.py") if compared.search(path.read_text())] == []

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
+from iceberg_cli.formats import VERB_NAMES, policies_of
 from iceberg_cli.plan.policy import Policy
 
 NOW_MS = 1_700_000_000_000

@@ -27,7 +27,7 @@ from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.engines.spark.session import Session, translated
 from iceberg_cli.engines.spark.startup import packed, prepare
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.formats import engine as choosing
+from iceberg_cli.formats import open as choosing
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.router import RoutedStorage, with_environment

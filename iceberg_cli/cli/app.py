@@ -16,7 +16,7 @@ from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
-from iceberg_cli.formats.verbs import VERB_NAMES
+from iceberg_cli.formats import VERB_NAMES
 
 EXIT_CODES = {
     0: "done, nothing to do, or nothing that applies to the table: go on",

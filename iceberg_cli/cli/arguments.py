@@ -13,13 +13,11 @@ import typer
 
 from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import UsageError
+from iceberg_cli.formats import format_of
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Table
     from iceberg_cli.plan.policy import Policy, PolicyOption
-
-_NAMES = {"iceberg": "Iceberg", "delta": "Delta"}
-_A = {"iceberg": "an Iceberg", "delta": "a Delta"}
 
 
 @dataclass(frozen=True)
@@ -170,13 +168,19 @@ class VerbOptions:
         Raises:
             UsageError: an option has no meaning, or none for the table's format.
         """
-        own = self.policies[table.format]
+        title = " ".join(format_of(table.format).title)
+        own = self.policies.get(table.format)
+        if own is None:
+            raise UsageError(
+                f"No command has options for {table.name}, which is {title} table",
+                next_step="Maintain it from Python: `iceberg_cli.open_table`.",
+            )
         known = {flag for each in own.options() for flag in each.help_of}
         for other, policy in self.policies.items():
             for each in policy.options():
                 for flag in each.help_of.keys() & self.given.keys() - known:
                     raise UsageError(
-                        f"{flag} is an option of {_NAMES[other]} tables, and {table.name} is {_A[table.format]} table",
+                        f"{flag} is an option of {format_of(other).title[1]} tables, and {table.name} is {title} table",
                         next_step=f"Use {each.elsewhere}." if each.elsewhere else "Leave it out.",
                     )
         return own.from_options(self.given, now_ms=now_ms)

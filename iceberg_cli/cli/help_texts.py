@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
+from iceberg_cli.formats import VERB_NAMES, policies_of
 
 WHAT_TO_DO: Final = "What to do"
 SAFETY: Final = "Safety"

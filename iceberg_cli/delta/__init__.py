@@ -52,6 +52,7 @@ class DeltaFormat:
     state_options: Final = {"--version": "N", "--at": "TIME"}
     stateless: Final = ("history",)
     recounts: Final = False
+    deep_reads: Final = "reads every checkpoint and opens Parquet files too"
 
     def detect(self, request: OpenRequest) -> bool:
         """Whether the folder has a log."""

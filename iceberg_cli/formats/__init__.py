@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.operation.verbs import VERB_NAMES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.inspection import Column, Grid, Lines, Row, StateSelector
     from iceberg_cli.plan.policy import Policy
 
+__all__ = [
+    "BUILT_IN",
+    "VERB_NAMES",
+    "Checker",
+    "EngineInput",
+    "Format",
+    "Inspector",
+    "format_of",
+    "plugged_formats",
+    "policies_of",
+]
 BUILT_IN: Final = ("iceberg", "delta")
 GROUP: Final = "iceberg_cli.formats"
 
@@ -125,6 +137,7 @@ class Format(Protocol):
         state_options: the options that select one, each with what it takes.
         stateless: the values of WHAT that are about the whole table.
         recounts: whether a summary may leave something uncounted.
+        deep_reads: what a deep check does beyond others, in words.
         verbs: by name.
     """
 
@@ -144,6 +157,8 @@ class Format(Protocol):
     def stateless(self) -> Sequence[str]: ...  # noqa: D102
     @property
     def recounts(self) -> bool: ...  # noqa: D102
+    @property
+    def deep_reads(self) -> str: ...  # noqa: D102
     @property
     def verbs(self) -> Mapping[str, Verb]: ...  # noqa: D102
 
@@ -214,3 +229,8 @@ def plugged_formats() -> Iterator[Format]:
 
     for entry in entry_points(group=GROUP):
         yield entry.load()
+
+
+def policies_of(verb: str) -> dict[str, type[Policy]]:
+    """The policy of a verb on tables of each format, by format, with nothing else of a format loaded."""
+    return {name: format_of(name).policy(verb) for name in BUILT_IN}

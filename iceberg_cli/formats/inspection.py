@@ -120,15 +120,14 @@ def checked(
     from iceberg_cli.plan.findings import ERROR, UNANSWERED
 
     inspector = inspector_of(table, "summary", state, recount=False, as_of_ms=as_of_ms)
-    checker = format_of(table.format).checker(
-        inspector, one_state=bool(state.given()), deep=deep, now_ms=now_ms
-    )
-    result = checker.run()
+    own = format_of(table.format)
+    result = own.checker(inspector, one_state=bool(state.given()), deep=deep, now_ms=now_ms).run()
     return CheckedTable(
         document={**inspector.header("check"), **result.to_json()},
         warnings=inspector.warnings,
         errors=result.counts()[ERROR],
         unanswered=result.found.totals.get(UNANSWERED, 0),
+        deep_reads=own.deep_reads,
     )
 
 
@@ -201,9 +200,11 @@ class CheckedTable:
         warnings: what was passed over in reading the table's state.
         errors: how many findings are errors.
         unanswered: how many files were not looked at, for the storage did not answer.
+        deep_reads: what a deep check does beyond others, in words.
     """
 
     document: Mapping[str, Any]
     warnings: Sequence[str]
     errors: int
     unanswered: int
+    deep_reads: str

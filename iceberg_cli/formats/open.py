@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from iceberg_cli.engines import OnEvent
-from iceberg_cli.errors import TableNotFound
+from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.errors import CorruptFile, TableNotFound
 from iceberg_cli.formats import format_of, plugged_formats
 from iceberg_cli.operation.table import OpenRequest, OpenTable
 from iceberg_cli.storage.access import UnsafeOverrides, located
@@ -25,6 +25,12 @@ _FILE_ENDINGS: Final = (".json", ".json.gz")  # of names that could be a catalog
 _LEVELS: Final = ("CATALOG", "NAMESPACE", "TABLE")
 _CATALOG_NAME: Final = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
 _TOO_FEW_PARTS: Final = re.compile(r"[A-Za-z_][\w-]*\.[\w-]+")
+# An estimate: Spark takes some 10 s to start, one machine reads about 150 MB a second with two cores, and eight workers
+# three times as much.
+CROSSOVER_BYTES = 2 << 30
+# On these cores of one machine `python -m benchmarks spark` finds no crossover: the local engine, which uses as many,
+# is always ahead.
+_SAME_CORES = 2
 
 
 def open_table(
@@ -62,9 +68,7 @@ def open_table(
     def choose_engine(table: OpenTable) -> None:
         """Set the Spark engine where the operator chose it, or where there is enough to read."""
         if engine is not None and engine.may_be_spark:
-            from iceberg_cli.formats.engine import engine_for
-
-            table.use(engine_for(table, engine))
+            table.use(_engine_for(table, engine))
 
     location = None if _is_in_catalog(name) else _located(name)
     request = OpenRequest(
@@ -110,3 +114,34 @@ def iceberg_files(log: DeltaLog) -> UniformFiles:
     from iceberg_cli.iceberg.shared_folders import UniformFiles
 
     return UniformFiles(storage=log.storage, engine=log.engine, root=log.root, on_event=log.on_event)
+
+
+def _engine_for(table: OpenTable, choice: EngineChoice) -> Engine:
+    """The engine for a table that was opened with the local one; `choice.may_be_spark` holds.
+
+    Raises:
+        UsageError: pyspark is not installed. BackendUnavailable: Spark does not start, or its workers cannot work.
+    """
+    scanned = format_of(table.format).engine_input(table)
+    if choice.engine == "auto":
+        try:
+            size_bytes = scanned.size_bytes()
+        except CorruptFile:
+            # The command itself will report what is wrong, and may be the one that checks it.
+            return table.engine
+        large = size_bytes >= CROSSOVER_BYTES
+        cores = choice.cores_here if large else None
+        spark = large and (cores is None or cores > _SAME_CORES)
+        limit = f"{'at least' if large else 'less than'} {CROSSOVER_BYTES:,}"
+        but = f", but Spark has {cores} of this machine's cores and no others" if large and not spark else ""
+        choice.say(
+            f"engine: {'spark' if spark else 'local'}, for {scanned.words} {size_bytes:,} bytes ({limit}){but}"
+        )
+        if not spark:
+            return table.engine
+    from iceberg_cli.engines.spark.engine import SparkEngine
+    from iceberg_cli.engines.spark.startup import open_session, prepare
+
+    session = open_session(choice)
+    prepare(session, table.storage, scanned.one_file())
+    return SparkEngine(session, table.storage)

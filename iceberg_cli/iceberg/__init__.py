@@ -50,6 +50,7 @@ class IcebergFormat:
         "snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log",
     )  # fmt: skip
     recounts: Final = True
+    deep_reads: Final = "opens Puffin and Parquet files too"
 
     def detect(self, request: OpenRequest) -> bool:  # noqa: ARG002 - the port's signature
         """Whatever no other format knows, so that it is refused by what Iceberg's would be."""

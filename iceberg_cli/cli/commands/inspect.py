@@ -146,12 +146,13 @@ def _show_findings(run: Run, checked: CheckedTable) -> None:
         from iceberg_cli.cli.render.findings import show_findings
 
         if not run.quiet:
-            show_findings(run.out, document, verbose=run.verbose)
+            show_findings(run.out, document, deep_reads=checked.deep_reads, verbose=run.verbose)
         elif checked.errors:
             from iceberg_cli.plan.findings import ERROR
 
             errors = [row for row in document["findings"] if row["severity"] == ERROR]
-            show_findings(run.err, {**document, "findings": errors}, verbose=run.verbose)
+            document = {**document, "findings": errors}
+            show_findings(run.err, document, deep_reads=checked.deep_reads, verbose=run.verbose)
     if checked.unanswered:
         from iceberg_cli.plan.text import count
 

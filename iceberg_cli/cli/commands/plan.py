@@ -13,7 +13,7 @@ from iceberg_cli.cli.arguments import Argument, ArgumentGroup, VerbOptions, verb
 from iceberg_cli.cli.commands.carry_out import tell_what_stays
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import IcebergCliError, UsageError
-from iceberg_cli.formats.verbs import VERB_NAMES, policies_of
+from iceberg_cli.formats import VERB_NAMES, policies_of
 from iceberg_cli.plan.nearest import did_you_mean
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from iceberg_cli.cli.arguments import Argument, ArgumentGroup, VerbOptions, grou
 from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.formats.verbs import policies_of
+from iceberg_cli.formats import policies_of
 
 
 def register(app: typer.Typer, name: str) -> None:

@@ -13,22 +13,25 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SHOWN = 5  # of each rule, unless --verbose
-_DEEP = {
-    "iceberg": "opens Puffin and Parquet files too",
-    "delta": "reads every checkpoint and opens Parquet files too",
-}
 _STYLES = {"blocking": "bold red", "error": "bold red", "warning": "yellow", "info": ""}
 
 
-def show_findings(target: Console, document: Mapping[str, Any], *, verbose: bool) -> None:
-    """Print by rule what is wrong where, the section of the specification, and what to do."""
+def show_findings(target: Console, document: Mapping[str, Any], *, deep_reads: str, verbose: bool) -> None:
+    """Print by rule what is wrong where, the section of the specification, and what to do.
+
+    Args:
+        target: the console.
+        document: of the check.
+        deep_reads: what --deep does beyond.
+        verbose: also print what is left out otherwise.
+    """
     for (rule, severity), group in groupby(document["findings"], lambda row: (row["id"], row["severity"])):
         rows = list(group)
         left_out = document["left_out"].get(rule, 0)
         _show_rows(target, f"{severity}: {rule}", rows, left_out=left_out, verbose=verbose)
         target.print(printable(f"  specification: {rows[0]['section']}"))
         target.print(printable(f"  to do: {rows[0]['remedy']}"))
-    _show_counts(target, document)
+    _show_counts(target, document, deep_reads)
 
 
 def show_preflight(target: Console, found: Sequence[Mapping[str, str]], *, verbose: bool) -> None:
@@ -55,10 +58,10 @@ def _show_rows(
         target.print(f"  and {more:,} more{hint}")
 
 
-def _show_counts(target: Console, document: Mapping[str, Any]) -> None:
+def _show_counts(target: Console, document: Mapping[str, Any], deep_reads: str) -> None:
     checked = document["checked"]
     parts = [count(number, name) for name, number in checked.items()]
-    deep = "" if document["deep"] else f"; --deep {_DEEP[document['format']]}"
+    deep = "" if document["deep"] else f"; --deep {deep_reads}"
     target.print(printable(f"{document['table']['name']}: checked {', '.join(parts)}{deep}."))
     counts = document["counts"]
     if not any(counts.values()):
