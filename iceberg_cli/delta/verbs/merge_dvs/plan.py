@@ -68,7 +68,7 @@ class MergeBuild:
     """The build of a merge."""
 
     table: DeltaTable
-    found: Vectors
+    vectors: Vectors
     file_bytes: Int64s
     outputs: Mapping[Task, MergedFile]
 
@@ -85,21 +85,21 @@ class MergeBuild:
         for task in targets:
             output = self.outputs[task]
             taken = [next(frames) for _ in range(len(output.indices))]
-            staged[task] = _write(self.table, self.found, output, taken, paths[task])
+            staged[task] = _write(self.table, self.vectors, output, taken, paths[task])
         return staged
 
 
 def _frames(build: MergeBuild, indices: Int64s) -> Iterator[bytes]:
     """The frames of vectors, checked, in the order of `indices`: those in files by file, those in the log last."""
-    found = build.found
-    in_files = indices[found.file[indices] != INLINE]
-    files, starts = np.unique(found.file[in_files], return_index=True)
+    vectors = build.vectors
+    in_files = indices[vectors.file[indices] != INLINE]
+    files, starts = np.unique(vectors.file[in_files], return_index=True)
     stops = [*starts.tolist(), len(in_files)][1:]
     items = [
-        (found.paths[file], int(build.file_bytes[file]), start, stop)
+        (vectors.paths[file], int(build.file_bytes[file]), start, stop)
         for file, start, stop in zip(files.tolist(), starts.tolist(), stops, strict=True)
     ]
-    descriptors = found.descriptors(in_files)
+    descriptors = vectors.descriptors(in_files)
 
     def parse(batch: Sequence[tuple[tuple[str, int, int, int], bytes | None]]) -> list[list[bytes]]:
         """The frames of each file's vectors; in another process maybe."""
@@ -123,22 +123,22 @@ def _frames(build: MergeBuild, indices: Int64s) -> Iterator[bytes]:
     for batch in batches:
         for frames in batch:
             yield from frames
-    inline = indices[found.file[indices] == INLINE]
-    vectors = found.adds.column("deletionVector").combine_chunks()
-    for index, each in zip(inline.tolist(), found.descriptors(inline).tolist(), strict=True):
-        text = vectors[index]["pathOrInlineDv"].as_py()
-        yield read_inline(text, Vector(*each), found.adds.column("path")[index].as_py())
+    inline = indices[vectors.file[indices] == INLINE]
+    structs = vectors.adds.column("deletionVector").combine_chunks()
+    for index, each in zip(inline.tolist(), vectors.descriptors(inline).tolist(), strict=True):
+        text = structs[index]["pathOrInlineDv"].as_py()
+        yield read_inline(text, Vector(*each), vectors.adds.column("path")[index].as_py())
 
 
 def _write(
-    table: DeltaTable, found: Vectors, output: MergedFile, frames: Sequence[bytes], path: str
+    table: DeltaTable, vectors: Vectors, output: MergedFile, frames: Sequence[bytes], path: str
 ) -> StagedFile:
     """Write one file, and say of each data file where its vector is."""
     data, offsets = vector_file(frames)
-    descriptors = found.descriptors(output.indices)
+    descriptors = vectors.descriptors(output.indices)
     descriptors[:, 0] = offsets
-    vectors = [Vector(*each) for each in descriptors.tolist()]
-    if read_vectors([VectorFile(path, data, vectors)]) != [list(frames)]:
+    new_vectors = [Vector(*each) for each in descriptors.tolist()]
+    if read_vectors([VectorFile(path, data, new_vectors)]) != [list(frames)]:
         raise CorruptFile(path, None, "the new file does not hold the vectors that were read")
     put_checked(table.storage, path, data)
     return StagedFile(path=path, row={"adds": rules.with_vectors(output.adds, name_in_log(path), offsets)})
@@ -196,33 +196,33 @@ class MergeDvsVerb(Verb):
             options=options,
             policy=policy.to_json(),
         )
-        found = rules.vectors_of(snapshot.adds, table.root)
-        if not len(found.file):
+        vectors = rules.vectors_of(snapshot.adds, table.root)
+        if not len(vectors.file):
             reason = "the table has no deletion vectors"
             return Planned(plan=table.resolve(replace(plan, not_applicable=reason)))
-        file_bytes = _sizes(table, found)
-        own = np.asarray(Roots.of((), allowed=[table.root]).own_column(pa.array(found.paths, pa.string())))
+        file_bytes = _sizes(table, vectors)
+        own = np.asarray(Roots.of((), allowed=[table.root]).own_column(pa.array(vectors.paths, pa.string())))
         choice = rules.choose(
-            found,
+            vectors,
             file_bytes,
-            may=own & _listed(found, within),
+            may=own & _listed(vectors, within),
             may_inline=within is None or _goes(within, INLINE_SUBJECT, _IN_LOG),
             target_bytes=options["target_size_bytes"].value,
             # What was shown goes on while there is anything to join, also where another writer took some of it.
             min_files=options["min_files"].value if within is None else 0,
             dead_ratio=options["dead_ratio"].value,
         )
-        plan = replace(plan, verdicts=tuple(_verdicts(found, choice, file_bytes, own)))
+        plan = replace(plan, verdicts=tuple(_verdicts(vectors, choice, file_bytes, own)))
         if not choice.moved.any():
             return Planned(plan=table.resolve(plan))
-        reasons = _blocked_by(snapshot, found, choice, root=table.location)
-        cut = rules.outputs(found, choice.moved, target_bytes=options["target_size_bytes"].value)
+        reasons = _blocked_by(snapshot, vectors, choice, root=table.location)
+        cut = rules.outputs(vectors, choice.moved, target_bytes=options["target_size_bytes"].value)
         outputs: Mapping[Task, MergedFile] = {}
         step = Step(name=VERB_NAME)
         if not reasons:
-            step, outputs = _step(snapshot, found, choice, file_bytes, cut)
+            step, outputs = _step(snapshot, vectors, choice, file_bytes, cut)
         plan = table.resolve(replace(plan, steps=(step,), blocked_by=reasons))
-        build = MergeBuild(table=table, found=found, file_bytes=file_bytes, outputs=outputs)
+        build = MergeBuild(table=table, vectors=vectors, file_bytes=file_bytes, outputs=outputs)
         return Planned(plan=plan, build=build)
 
 
@@ -244,21 +244,23 @@ def _option(value: float | None, flag: str, default: float) -> Option:
     return Option(value=default, source="default") if value is None else Option(value=value, source=flag)
 
 
-def _sizes(table: DeltaTable, found: Vectors) -> Int64s:
-    sizes = np.empty(len(found.paths), np.int64)
-    for file_index, info in enumerate(table.storage.stat_many(found.paths)):
+def _sizes(table: DeltaTable, vectors: Vectors) -> Int64s:
+    sizes = np.empty(len(vectors.paths), np.int64)
+    for file_index, info in enumerate(table.storage.stat_many(vectors.paths)):
         if info is None:
-            raise CorruptFile(found.paths[file_index], None, "the table needs this file and it is not there")
+            raise CorruptFile(
+                vectors.paths[file_index], None, "the table needs this file and it is not there"
+            )
         sizes[file_index] = info.size_bytes
     return sizes
 
 
-def _listed(found: Vectors, within: Plan | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _listed(vectors: Vectors, within: Plan | None) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which files a plan that was shown writes anew; all where there is none."""
     if within is None:
-        return np.ones(len(found.paths), np.bool_)
+        return np.ones(len(vectors.paths), np.bool_)
     going = {verdict.id for verdict in within.verdicts if verdict.subject == SUBJECT and not verdict.keep}
-    return np.array([path in going for path in found.paths], np.bool_)
+    return np.array([path in going for path in vectors.paths], np.bool_)
 
 
 def _goes(shown: Plan, subject: str, name: str) -> bool:
@@ -266,12 +268,12 @@ def _goes(shown: Plan, subject: str, name: str) -> bool:
 
 
 def _verdicts(
-    found: Vectors, choice: MergeChoice, file_bytes: Int64s, own: np.ndarray[Any, np.dtype[np.bool_]]
+    vectors: Vectors, choice: MergeChoice, file_bytes: Int64s, own: np.ndarray[Any, np.dtype[np.bool_]]
 ) -> Iterator[Verdict]:
     """One for each file, and one for the vectors in the log."""
-    there = found.file != INLINE
-    counts = np.bincount(found.file[there], minlength=len(found.paths)).tolist()
-    for index, path in enumerate(found.paths):
+    there = vectors.file != INLINE
+    counts = np.bincount(vectors.file[there], minlength=len(vectors.paths)).tolist()
+    for index, path in enumerate(vectors.paths):
         size, dead, number = int(file_bytes[index]), int(choice.dead[index]), counts[index]
         reason = f"{number:,} vectors in {size:,} bytes, {dead:,} of them dead"
         if not own[index]:
@@ -283,13 +285,13 @@ def _verdicts(
         yield Verdict(subject=SUBJECT, id=path, keep=not choice.files[index], reason=reason)
     inline = int((~there).sum())
     if inline:
-        size = int(found.size_bytes[~there].sum())
+        size = int(vectors.size_bytes[~there].sum())
         reason = f"{inline:,} vectors of {size:,} bytes, which every checkpoint carries"
         moved = bool(choice.moved[~there].any())
         yield Verdict(subject=INLINE_SUBJECT, id=_IN_LOG, keep=not moved, reason=reason)
 
 
-def _blocked_by(snapshot: Snapshot, found: Vectors, choice: MergeChoice, *, root: str) -> tuple[str, ...]:
+def _blocked_by(snapshot: Snapshot, vectors: Vectors, choice: MergeChoice, *, root: str) -> tuple[str, ...]:
     """Why nothing may be merged."""
     reasons = []
     enabled = snapshot.metadata.property_bool(_DV_PROPERTY, default=False)
@@ -298,8 +300,8 @@ def _blocked_by(snapshot: Snapshot, found: Vectors, choice: MergeChoice, *, root
             f"new deletion vectors are not enabled: {_DV_PROPERTY} is not true; `upgrade-v3 --feature {_DV_FEATURE}` "
             "sets it"
         )
-    moved = found.adds.filter(pa.array(choice.moved))
-    if (uncounted := found.rows[choice.moved] == UNKNOWN).any():
+    moved = vectors.adds.filter(pa.array(choice.moved))
+    if (uncounted := vectors.rows[choice.moved] == UNKNOWN).any():
         reasons.append(
             f"{_files(moved.filter(pa.array(uncounted)))} with deletion vectors have no numRecords in their "
             "statistics, without which Delta does not allow one"
@@ -323,19 +325,19 @@ def _files(adds: pa.Table) -> str:
 
 
 def _step(
-    snapshot: Snapshot, found: Vectors, choice: MergeChoice, file_bytes: Int64s, cut: Sequence[Int64s]
+    snapshot: Snapshot, vectors: Vectors, choice: MergeChoice, file_bytes: Int64s, cut: Sequence[Int64s]
 ) -> tuple[Step, Mapping[Task, MergedFile]]:
     """The step, and what each of its tasks writes."""
     moved = np.concatenate(cut)
-    before = found.adds.take(pa.array(moved))
-    adds, domain = _numbered(snapshot, before, found.rows[moved])
+    before = vectors.adds.take(pa.array(moved))
+    adds, domain = _numbered(snapshot, before, vectors.rows[moved])
     outputs: dict[Task, MergedFile] = {}
     start = 0
     for indices in cut:
         mine = adds.slice(start, len(indices))
         start += len(indices)
-        files = np.unique(found.file[indices])
-        inputs = tuple(found.paths[file] if file != INLINE else _IN_LOG for file in files.tolist())
+        files = np.unique(vectors.file[indices])
+        inputs = tuple(vectors.paths[file] if file != INLINE else _IN_LOG for file in files.tolist())
         task = Task(name=f"vectors-{rules.digest_of(mine)}", kind=DELETION_VECTOR, inputs=inputs)
         outputs[task] = MergedFile(indices=indices, adds=mine)
     count = len(moved)
@@ -347,13 +349,13 @@ def _step(
     }
     if snapshot.metadata.property_bool(ENABLED, default=False):
         info["tags"] = {PRESERVED: "true"}
-    removes = rules.removes_of(before, found.rows[moved])
+    removes = rules.removes_of(before, vectors.rows[moved])
     counts = {
         "rewritten_deletion_vectors_count": count,
         "rewritten_deletion_vector_files_count": int(choice.files.sum()),
         "added_deletion_vector_files_count": len(cut),
         "rewritten_bytes_count": int(file_bytes[choice.files].sum()),
-        "added_bytes_count": int((found.size_bytes[moved] + FRAME_BYTES).sum()) + len(cut),
+        "added_bytes_count": int((vectors.size_bytes[moved] + FRAME_BYTES).sum()) + len(cut),
     }
     step = Step(
         name=VERB_NAME,

@@ -109,7 +109,7 @@ def vectors_of(adds: pa.Table, root: str) -> Vectors:
     # Those in the log have no file; they come last, in the order of the log.
     order = np.lexsort((np.where(file == INLINE, 0, offset), np.where(file == INLINE, len(paths), file)))
     ordered = chosen.take(pa.array(order))
-    found = Vectors(
+    vectors = Vectors(
         adds=ordered,
         paths=tuple(paths.to_pylist()),
         file=file[order],
@@ -118,19 +118,19 @@ def vectors_of(adds: pa.Table, root: str) -> Vectors:
         cardinality=_numbers(ordered, "cardinality", 0),
         rows=record_counts(ordered),
     )
-    excess = np.flatnonzero((found.rows != UNKNOWN) & (found.cardinality > found.rows))
+    excess = np.flatnonzero((vectors.rows != UNKNOWN) & (vectors.cardinality > vectors.rows))
     if len(excess):
         index = int(excess[0])
         raise CorruptFile(
             ordered.column("path")[index].as_py(),
             "deletionVector.cardinality",
-            f"{found.cardinality[index]} rows are deleted of {found.rows[index]}",
+            f"{vectors.cardinality[index]} rows are deleted of {vectors.rows[index]}",
         )
-    return found
+    return vectors
 
 
 def choose(
-    found: Vectors,
+    vectors: Vectors,
     file_bytes: Int64s,
     *,
     may: Bools,
@@ -142,7 +142,7 @@ def choose(
     """Which vectors are copied.
 
     Args:
-        found: n vectors in m files.
+        vectors: n of them in m files.
         file_bytes: of the m files.
         may: which of the m files may be written anew.
         may_inline: whether vectors in the log may be moved into files.
@@ -153,17 +153,17 @@ def choose(
     Raises:
         CorruptFile: a file is shorter than what it should hold.
     """
-    live = found.live_bytes()
+    live = vectors.live_bytes()
     dead = file_bytes - live
     for file_index in np.flatnonzero(dead < 0).tolist():
         raise CorruptFile(
-            found.paths[file_index],
+            vectors.paths[file_index],
             int(file_bytes[file_index]),
             f"the file ends there, and its deletion vectors take {live[file_index]} bytes",
         )
     wasteful = may & (dead > 0) & (dead >= dead_ratio * file_bytes)
     small = may & ~wasteful & (file_bytes <= target_bytes // 2)
-    inline = np.flatnonzero(found.file == INLINE)
+    inline = np.flatnonzero(vectors.file == INLINE)
     candidates = int(small.sum()) + (len(inline) if may_inline else 0)
     # The last file that is written may be small again: it counts with the others, and a second run finds too few.
     left = int((live[wasteful] - FIRST_OFFSET).sum()) % target_bytes
@@ -171,17 +171,17 @@ def choose(
     joined = candidates >= max(min_files, 2)
     small &= joined
     files = wasteful | small
-    moved = np.zeros(len(found.file), np.bool_)
-    in_files = found.file != INLINE
-    moved[in_files] = files[found.file[in_files]]
+    moved = np.zeros(len(vectors.file), np.bool_)
+    in_files = vectors.file != INLINE
+    moved[in_files] = files[vectors.file[in_files]]
     moved[inline] = joined and may_inline
     return MergeChoice(moved=moved, files=files, dead=dead, small=small)
 
 
-def outputs(found: Vectors, moved: Bools, *, target_bytes: int) -> list[Int64s]:
+def outputs(vectors: Vectors, moved: Bools, *, target_bytes: int) -> list[Int64s]:
     """The vectors of each new file, in order; a file is closed once it has reached the target."""
     indices = np.flatnonzero(moved)
-    ends = np.cumsum(found.size_bytes[indices] + FRAME_BYTES)
+    ends = np.cumsum(vectors.size_bytes[indices] + FRAME_BYTES)
     cut, start, base = [], 0, 0
     while start < len(indices):
         stop = min(int(np.searchsorted(ends, base + target_bytes)) + 1, len(indices))
