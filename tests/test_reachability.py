@@ -15,7 +15,6 @@ from iceberg_cli.iceberg.reachability.keys import (
     among,
     check_counted,
     check_lists,
-    content_removals,
     first_listed,
     key_set,
     keys_of,
@@ -27,6 +26,7 @@ from iceberg_cli.iceberg.reachability.keys import (
     without_counts,
 )
 from iceberg_cli.iceberg.reachability.question import SnapshotFiles
+from iceberg_cli.iceberg.reachability.unreachable import content_removals, content_rows
 
 LIST = "s3://b/t/metadata/snap-5.avro"
 
@@ -270,18 +270,28 @@ def test_live_files_that_nothing_kept_reaches_go_each_once() -> None:
         (0, 1, 0, "s3://b/c", 30),
         (0, 1, 2, "s3://b/b", 20),
     )
-    table, found = content_removals(some, key_set([keys_of(pa.array(["s3://b/kept"]))]), ["of 7", "of 8"])
-    assert table.to_pylist() == [
-        {"path": "s3://b/c", "kind": "data_file", "size_bytes": 30, "reason": "of 8"},
-        {"path": "s3://b/a", "kind": "position_delete_file", "size_bytes": 10, "reason": "of 7"},
-        {"path": "s3://b/b", "kind": "equality_delete_file", "size_bytes": 20, "reason": "of 7"},
+    kept = key_set([keys_of(pa.array(["s3://b/kept"]))])
+    rows, found = content_rows(some, kept, np.array([0, 2], np.int32))
+    assert content_removals(rows, pa.array(["of 7", "of 5", "of 8"], pa.large_string())).to_pylist() == [
+        {
+            "path": path,
+            "as_written": path,
+            "kind": kind,
+            "size_bytes": size_bytes,
+            "reason": reason,
+        }
+        for path, kind, size_bytes, reason in (
+            ("s3://b/c", "data_file", 30, "of 8"),
+            ("s3://b/a", "position_delete_file", 10, "of 7"),
+            ("s3://b/b", "equality_delete_file", 20, "of 7"),
+        )
     ]
-    assert found.tolist() == keys_of(table["path"]).tolist()
+    assert found.tolist() == keys_of(rows["path"]).tolist()
 
 
 def test_a_spelling_of_the_manifests_own_comes_with_the_path() -> None:
-    table, _ = content_removals(
-        entries((0, 1, 0, "s3a://b/c", 1), (0, 1, 0, "s3://b/d", 1)), NO_KEYS, ["of 7"]
-    )
+    some = entries((0, 1, 0, "s3a://b/c", 1), (0, 1, 0, "s3://b/d", 1))
+    rows, _ = content_rows(some, NO_KEYS, np.array([0], np.int32))
+    table = content_removals(rows, pa.array(["of 7"], pa.large_string()))
     assert table["path"].to_pylist() == ["s3://b/c", "s3://b/d"]
     assert table["as_written"].to_pylist() == ["s3a://b/c", "s3://b/d"]

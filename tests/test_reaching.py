@@ -18,14 +18,16 @@ from benchmarks.tables import Made, Size, make_table
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
-from iceberg_cli.iceberg.reachability import distributed as reaching
-from iceberg_cli.iceberg.reachability import scan as content_rows
-from iceberg_cli.iceberg.reachability import scan as liveness_module
-from iceberg_cli.iceberg.reachability.distributed import reach_on_workers
+from iceberg_cli.iceberg.reachability import scan, unreachable
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS
 from iceberg_cli.iceberg.reachability.question import NamedFile, ReachQuestion, snapshot_files
-from iceberg_cli.iceberg.reachability.scan import Reachability, held_or_sorted
-from iceberg_cli.iceberg.reachability.values import ManifestQuestion
+from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.iceberg.reachability.unreachable import (
+    content_removals,
+    held_or_sorted,
+    reach_on_workers,
+    reasons_of,
+)
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation import removal_files
 from iceberg_cli.operation.own_removals import with_own_removals
@@ -86,19 +88,33 @@ def test_a_table_is_answered_for_as_in_one_process(made: Made, kept: int) -> Non
     assert same(apart, whole)
 
 
+@pytest.mark.parametrize("held_rows", [0, 1 << 30])
 @pytest.mark.parametrize("bucket_bytes", [1_000, 20_000, 1 << 30])
-def test_the_number_of_buckets_changes_nothing(made: Made, bucket_bytes: int) -> None:
+def test_the_number_of_buckets_changes_nothing(
+    made: Made, monkeypatch: pytest.MonkeyPatch, bucket_bytes: int, held_rows: int
+) -> None:
+    monkeypatch.setattr(unreachable, "held_or_sorted", partial(held_or_sorted, held_rows=held_rows))
     table = opened(made)
     asked, found = reach(table), reachability(table.storage, apart=False)
     kept = found.kept_manifests(asked.kept, phase="").rows
     expired = found.manifests(tuple(reversed(asked.expired)), phase="", required=False).rows
-    question = ManifestQuestion(kept, expired, (), NO_KEYS, None)
-    engine = HereExchanging(table.storage)
-    rows, named = reach_on_workers(engine, question, bucket_bytes=bucket_bytes, on_event=lambda _: None)
+    held, rows, known = reach_on_workers(
+        HereExchanging(table.storage),
+        kept,
+        expired,
+        named=(),
+        stays=NO_KEYS,
+        other_names=None,
+        on_event=lambda _: None,
+        bucket_bytes=bucket_bytes,
+    )
     whole = found.answer(asked, step="expire").rows
     content = [row["path"] for row in whole.to_pylist() if row["kind"] == "data_file"]
-    assert [path for some in rows for path in some["path"].to_pylist()] == sorted(content)
-    assert len(named) == 0
+    in_order = [path for some in rows for path in some["path"].to_pylist()]
+    assert in_order == ([] if held_rows else sorted(content))
+    removals = [content_removals(some, reasons_of(expired)).to_pylist() for some in held]
+    assert sorted(row["path"] for some in removals for row in some) == (sorted(content) if held_rows else [])
+    assert known.size == 0
 
 
 def test_links_to_folders_keep_what_they_keep_in_one_process(made: Made, tmp_path: Path) -> None:
@@ -202,7 +218,8 @@ def test_what_is_too_much_for_one_part_goes_to_disk_and_is_the_same_plan(
     table = opened(made)
     whole = reachability(table.storage, apart=False).answer(reach(table), step="expire")
     expected = Removals.of(whole.rows)
-    monkeypatch.setattr(reaching, "PART_ROWS", 64)
+    monkeypatch.setattr(unreachable, "held_or_sorted", partial(held_or_sorted, held_rows=50))
+    monkeypatch.setattr(unreachable, "PART_ROWS", 64)
     monkeypatch.setattr(removal_files, "PART_ROWS", 64)
     apart = reachability(table.storage, apart=True).answer(reach(table), step="expire")
     found = collect_removals([*apart.content, apart.rows])
@@ -217,8 +234,8 @@ def test_this_process_too_puts_many_rows_on_disk(made: Made, monkeypatch: pytest
     table = opened(made)
     held = reachability(table.storage, apart=False).answer(reach(table), step="expire")
     assert not [*held.content]
-    monkeypatch.setattr(liveness_module, "held_or_sorted", partial(held_or_sorted, held_rows=50))
-    monkeypatch.setattr(content_rows, "PART_ROWS", 64)
+    monkeypatch.setattr(scan, "held_or_sorted", partial(held_or_sorted, held_rows=50))
+    monkeypatch.setattr(unreachable, "PART_ROWS", 64)
     found = reachability(table.storage, apart=False).answer(reach(table), step="expire")
     content = [*found.content]
     assert len(content) > 4

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from iceberg_cli.encoding.external_sort import SortedRuns, SpillFile
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.iceberg.reachability.scan import held_or_sorted
+from iceberg_cli.iceberg.reachability.unreachable import CONTENT_SCHEMA, content_removals, held_or_sorted
 from iceberg_cli.operation import removal_files
 from iceberg_cli.operation.removal_files import collect_removals, in_files
 from iceberg_cli.plan.removal_rows import KINDS, SCHEMA
@@ -274,16 +274,26 @@ def test_blocks_of_many_rows_are_put_in_order_too() -> None:
 
 @pytest.mark.parametrize("held_rows", [0, 3, 9, 10, 1_000])
 def test_rows_of_batches_are_held_while_they_are_few_and_else_come_in_delete_order(held_rows: int) -> None:
-    kinds = ["equality_delete_file", "data_file", "position_delete_file"]
-    rows = [{**row, "kind": kinds[number % 3]} for number, row in enumerate(many())][::-1]
-    schema = pa.schema([field for field in SCHEMA if field.name != "step"])
-    without_step = [{name: row[name] for name in schema.names} for row in rows]
-    batches = [pa.Table.from_pylist(without_step[at : at + 3], schema=schema) for at in range(0, 10, 3)]
+    kinds = ["data_file", "position_delete_file", "equality_delete_file"]  # by `content`
+    words = [f"last reached by expired snapshot {owner}" for owner in range(10)]
+    rows = [
+        {
+            **row,
+            "content": (number + 2) % 3,
+            "kind": kinds[(number + 2) % 3],
+            "owner": number,
+            "reason": words[number],
+        }
+        for number, row in enumerate(many())
+    ][::-1]
+    batches = [pa.Table.from_pylist(rows[at : at + 3], schema=CONTENT_SCHEMA) for at in range(0, 10, 3)]
     held, content = held_or_sorted(iter(batches), held_rows=held_rows)
-    found = [row for table in content for row in table.to_pylist()]
+    reasons = pa.array(words, pa.large_string())
+    found = [row for table in content for row in content_removals(table, reasons).to_pylist()]
     if held_rows >= 10:
         assert (held, found) == (batches, [])
     else:
         assert held == []
-        expected = [{name: row[name] for name in schema.names} for row in ordered(rows)]
-        assert [{name: row[name] for name in schema.names} for row in found] == expected
+        names = [name for name in SCHEMA.names if name != "step"]
+        expected = [{name: row[name] for name in names} for row in ordered(rows)]
+        assert [{name: row[name] for name in names} for row in found] == expected

@@ -18,8 +18,8 @@ from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.question import SnapshotFiles
 from iceberg_cli.iceberg.spec.encryption import check_plain_manifests
-from iceberg_cli.iceberg.spec.manifest import ManifestSource
-from iceberg_cli.paths import canonical_column, path_key_column
+from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA, ManifestSource
+from iceberg_cli.paths import path_key_column
 
 Keys = npt.NDArray[np.uint64]
 
@@ -35,7 +35,6 @@ _SOURCE_COLUMNS = (
     "deleted_files_count",
 )
 _ALIVE = (0, 1)  # EXISTING, ADDED
-_CONTENT_KINDS = pa.array(["data_file", "position_delete_file", "equality_delete_file"], pa.string())
 
 
 def keys_of(paths: pa.Array | pa.ChunkedArray) -> Keys:
@@ -165,6 +164,23 @@ def first_listed(rows: pa.Table, known: pa.ChunkedArray) -> pa.Table:
     return chosen.filter(pc.invert(pc.is_in(chosen["manifest_path"], value_set=known)))
 
 
+def inline_rows(snapshot: SnapshotFiles) -> pa.Table:
+    """The manifests that a v1 snapshot names itself, as rows of a list without counts."""
+    empty = no_rows().drop_columns(["snapshot_id"])
+    count = len(snapshot.manifests)
+    columns = {name: pa.nulls(count, empty.schema.field(name).type) for name in empty.column_names}
+    columns["manifest_path"] = pa.array(snapshot.manifests, pa.string())
+    for name in ("content", "sequence_number", "min_sequence_number", "partition_spec_id"):
+        columns[name] = pa.array([0] * count, empty.schema.field(name).type)
+    table = pa.table(columns).cast(empty.schema)
+    return table.add_column(0, "list", pa.array([0] * count, pa.int32()))
+
+
+def no_rows() -> pa.Table:
+    """No manifest."""
+    return MANIFEST_LIST_SCHEMA.empty_table().append_column("snapshot_id", pa.array([], pa.int64()))
+
+
 def sources_of(rows: pa.Table) -> list[ManifestSource]:
     """The sources of the entry reader for rows of manifest lists, without the bytes.
 
@@ -184,41 +200,6 @@ def live(entries: pa.Table) -> pa.Table:
     """The entries that a reader of the snapshot sees: ADDED and EXISTING."""
     alive = pc.is_in(entries["status"], value_set=pa.array(_ALIVE, entries["status"].type))
     return entries if pc.all(alive).as_py() else entries.filter(alive)
-
-
-def content_removals(entries: pa.Table, kept: Keys, reasons: Sequence[str]) -> tuple[pa.Table, Keys]:
-    """The live files of expired manifests that nothing kept reaches.
-
-    Args:
-        entries: with `manifest`, `status`, `content`, `file_path`, `file_format`, `file_size_in_bytes`.
-        kept: keys of everything that stays.
-        reasons: by `manifest`.
-
-    Returns:
-        Rows of `removal_rows.SCHEMA` without `step`, each path once, and without `as_written` where it would be equal
-        to `path` in all of them; and their keys, in the same order.
-    """
-    rows = live(entries)
-    keys = keys_of(rows["file_path"])
-    going = np.flatnonzero(~among(keys, kept))  # before the sort that finds each once: most often most stay
-    _, first = np.unique(keys[going], return_index=True)
-    chosen = np.sort(going[first])
-    rows = rows.take(array_of(chosen))
-    as_written = rows["file_path"].combine_chunks().cast(pa.large_string())
-    paths = canonical_column(as_written).cast(pa.large_string())
-    kinds = rows["content"].combine_chunks()
-    owners = rows["manifest"].combine_chunks()
-    table = pa.table(
-        {
-            "path": paths,
-            "kind": pa.DictionaryArray.from_arrays(kinds, _CONTENT_KINDS),
-            "size_bytes": rows["file_size_in_bytes"].combine_chunks(),
-            "reason": pa.DictionaryArray.from_arrays(owners, pa.array(reasons, pa.large_string())),
-        }
-    )
-    if not paths.equals(as_written):
-        table = table.append_column("as_written", as_written)
-    return table, keys[chosen]
 
 
 _FEW = 8  # so many times more keys are known than asked for: looking through them once is quicker than sorting them

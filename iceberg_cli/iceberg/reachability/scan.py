@@ -6,9 +6,9 @@ earlier run read whole is not read again while it is there; `cache.py` says why 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.engines import BATCH_BYTES, Engine, OnEvent, Scan, Source
-from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
-from iceberg_cli.iceberg.reachability.cache_index import KEPT_SCHEMA, ManifestContent
+from iceberg_cli.iceberg.reachability.cache import KEPT_SCHEMA, ManifestContent, ReachabilityCache
 from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
     Keys,
@@ -25,31 +24,31 @@ from iceberg_cli.iceberg.reachability.keys import (
     among,
     check_counted,
     check_lists,
-    content_removals,
+    first_listed,
+    inline_rows,
     key_set,
     keys_of,
+    live,
     live_count,
     live_rows,
+    no_rows,
     sources_of,
     without_counts,
 )
-from iceberg_cli.iceberg.reachability.named_files import (
-    inline_rows,
+from iceberg_cli.iceberg.reachability.question import ReachQuestion, ReferencedIds, SnapshotFiles
+from iceberg_cli.iceberg.reachability.unreachable import (
+    ROW_COLUMNS,
+    ReachAnswer,
+    content_removals,
+    content_rows,
+    counted,
+    held_or_sorted,
     list_files,
     manifest_files,
     named_removals,
-    no_rows,
-)
-from iceberg_cli.iceberg.reachability.question import ReachQuestion, ReferencedIds, SnapshotFiles
-from iceberg_cli.iceberg.reachability.values import (
-    KeptManifests,
-    ListedManifests,
-    ManifestQuestion,
-    PathHasher,
-    add_new,
-    counted,
-    equality_ids,
-    without,
+    of_step,
+    reach_on_workers,
+    reasons_of,
 )
 from iceberg_cli.iceberg.spec.encryption import check_plain_manifests
 from iceberg_cli.iceberg.spec.manifest import (
@@ -61,74 +60,66 @@ from iceberg_cli.iceberg.spec.manifest import (
     stale_lengths,
 )
 from iceberg_cli.paths import path_key_column
-from iceberg_cli.plan.removal_rows import FILE_SCHEMA, ICEBERG_KINDS, SCHEMA
-from iceberg_cli.plan.removals import MEMORY_ROWS, PART_ROWS
 from iceberg_cli.storage.aliases import OtherNames
-
-_PLAIN = pa.schema([field for field in FILE_SCHEMA if field.name != "step"])
-
-
-def held_or_sorted(
-    batches: Iterable[pa.Table], *, held_rows: int = MEMORY_ROWS
-) -> tuple[list[pa.Table], Iterator[pa.Table]]:
-    """Rows as they came where they are few, or all of them in delete order.
-
-    Args:
-        batches: columns of `removal_rows.SCHEMA` but `step`, of kinds of `ICEBERG_KINDS`.
-        held_rows: so many are few.
-
-    Returns:
-        The same batches, or none; and none, or rows of plain columns, about as many at a time as a part has.
-    """
-    waiting: list[pa.Table] = []
-    coming, count = iter(batches), 0
-    for batch in coming:
-        waiting.append(batch)
-        count += len(batch)
-        if count > held_rows:
-            return [], _in_order(waiting, coming)
-    return waiting, iter(())
-
-
-def _in_order(waiting: list[pa.Table], coming: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The batches taken already, then all others: read at once, yielded in order."""
-    from iceberg_cli.encoding.external_sort import SortedRuns
-
-    runs = SortedRuns(("rank", "path"), rows=PART_ROWS)
-    while waiting:
-        runs.add(_ranked(waiting.pop()))
-    for batch in coming:
-        runs.add(_ranked(batch))
-    return (rows.drop_columns(["rank"]) for rows in runs.merged())
-
-
-def _ranked(batch: pa.Table) -> pa.Table:
-    """Plain columns, and the rank of the kind in the delete order."""
-    rows = batch.select(_PLAIN.names).cast(_PLAIN)
-    rank = pc.index_in(rows["kind"], value_set=pa.array(ICEBERG_KINDS))
-    return rows.append_column("rank", rank)
-
 
 Made = TypeVar("Made")
 _KEPT_PHASE = "reading kept manifests"
 
-_REMOVAL_COLUMNS = ("status", "content", "file_path", "file_size_in_bytes")
-_CONTENT_COLUMNS = [name for name in SCHEMA.names if name != "step"]
+
+@dataclass(frozen=True, slots=True)
+class ListedManifests:
+    """The manifests of some snapshots, each once: rows of manifest lists plus `snapshot_id` of the first that lists it.
+
+    Of snapshots that stay, `rows` have the columns of `KEPT_SCHEMA`, in no order. `lists` are (path, bytes) of the
+    lists that were read; `missing` lists that are gone. `uncounted` are snapshots whose manifests have no counts (v1),
+    with these manifests: their totals are checked once the entries are read.
+    """
+
+    rows: pa.Table
+    lists: tuple[tuple[str, int], ...] = ()
+    missing: tuple[str, ...] = ()
+    uncounted: tuple[tuple[SnapshotFiles, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ReachAnswer:
-    """The files that go, as rows of `removal_rows.SCHEMA`, each path once.
+class ManifestKeys:
+    """The live files of manifests.
 
-    Args:
-        content: the first of them in delete order, table by table, where they may be too many for memory.
-        rows: all others, in any order.
-        warnings: in words.
+    `folders` are those of all the files; None where links give some of them other names, whose keys are here too.
     """
 
-    content: Iterator[pa.Table]
-    rows: pa.Table
-    warnings: Sequence[str]
+    manifests: list[ManifestContent]
+    folders: list[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PathHasher:
+    """Makes keys of the live files in a batch of entries, and counts their rows; worker processes call it."""
+
+    COLUMNS: ClassVar = ("status", "file_path", "record_count")
+
+    other_names: OtherNames | None
+
+    def __call__(self, sources: Sequence[ManifestSource], batch: EntryBatch) -> ManifestKeys:
+        """Of n sources, those that the batch is of."""
+        entries = live(batch.table)
+        keys = keys_of(entries["file_path"])
+        other: list[Keys] = []
+        folders: list[str] | None = []
+        if self.other_names is not None:
+            plain = path_key_column(entries["file_path"].combine_chunks())
+            folders = self.other_names.folders(plain)
+            if not self.other_names.only_one(folders):
+                other, folders = [keys_of(names) for names in self.other_names.of(plain)], None
+        owners = entries["manifest"].to_numpy()  # ascending: entries come in the order of their manifests
+        records = entries["record_count"].to_numpy()
+        found = []
+        for index in batch.sources:
+            first, stop = np.searchsorted(owners, (index, index + 1))
+            mine = [keys[first:stop], *(more[first:stop] for more in other)]
+            rows = int(records[first:stop].sum())
+            found.append(ManifestContent(sources[index].path, key_set(mine), int(stop - first), rows))
+        return ManifestKeys(found, folders)
 
 
 @dataclass(slots=True)
@@ -273,7 +264,7 @@ class Reachability:
         if not missing_ok:
             self._read_paths.update(rows["manifest_path"].to_pylist())
 
-    def kept_manifests(self, snapshots: Sequence[SnapshotFiles], *, phase: str) -> KeptManifests:
+    def kept_manifests(self, snapshots: Sequence[SnapshotFiles], *, phase: str) -> ListedManifests:
         """The manifests of snapshots that stay; lists that the cache knows are not read.
 
         Raises:
@@ -281,7 +272,7 @@ class Reachability:
         """
         if self.cache is None or self.trust_lists:  # what was believed once is nothing to keep
             read = self.manifests(snapshots, phase=phase, required=True)
-            return KeptManifests(read.rows.select(KEPT_SCHEMA.names), read.uncounted)
+            return ListedManifests(read.rows.select(KEPT_SCHEMA.names), uncounted=read.uncounted)
         known = self.cache.known_lists(snapshots, remember=True)
         unread = [snapshot for snapshot, is_known in zip(snapshots, known, strict=True) if not is_known]
         remembered = self.cache.rows_of(
@@ -290,7 +281,7 @@ class Reachability:
         read = self.manifests(unread, phase=phase, required=True, remember=self.cache.remember_lists)
         rows = read.rows.select(KEPT_SCHEMA.names)
         others = pc.invert(pc.is_in(remembered["manifest_path"], value_set=rows["manifest_path"]))
-        return KeptManifests(pa.concat_tables([rows, remembered.filter(others)]), read.uncounted)
+        return ListedManifests(pa.concat_tables([rows, remembered.filter(others)]), uncounted=read.uncounted)
 
     def _expired_manifests(self, snapshots: Sequence[SnapshotFiles]) -> ListedManifests:
         """The manifests of snapshots that go; no list is read where the cache knows all of them."""
@@ -301,9 +292,9 @@ class Reachability:
         ):
             return self.manifests(snapshots, phase="reading expired manifest lists", required=False)
         rows, lists = self.cache.first_rows_of(snapshots)
-        return ListedManifests(rows=rows, lists=tuple(lists), missing=())
+        return ListedManifests(rows, tuple(lists))
 
-    def live_keys(self, kept: KeptManifests, *, phase: str) -> list[Keys]:
+    def live_keys(self, kept: ListedManifests, *, phase: str) -> list[Keys]:
         """Keys of the live files of each manifest, sorted.
 
         Raises:
@@ -344,7 +335,7 @@ class Reachability:
             snapshots: in the order of preference, see `manifests`.
 
         Returns:
-            The manifests of all the snapshots, see `KeptManifests.rows`.
+            The manifests of all the snapshots, see `kept_manifests`.
 
         Raises:
             CorruptFile: a list or manifest is missing, cannot be read whole, or has other entries than are listed.
@@ -421,47 +412,76 @@ class Reachability:
         )
         warnings = [f"{path} of an expired snapshot is gone already" for path in expired.missing[:5]]
         kept_lists = [snapshot.manifest_list for snapshot in reach.kept if snapshot.manifest_list is not None]
-        stays = [self._named_keys([*kept_paths, *kept_lists, *reach.kept_files])]
+        stays = self._named_keys([*kept_paths, *kept_lists, *reach.kept_files])
         reads = reach.content and only_expired.num_rows
         named = [*manifest_files(only_expired), *list_files(expired.lists, reach), *reach.expired_files]
         # A list without counts is checked against its totals once its manifests are read, which is done here only.
         if reads and self.engine.is_distributed and counted(kept.rows) and not kept.uncounted:
-            from iceberg_cli.iceberg.reachability.distributed import reach_on_workers
-
-            question = ManifestQuestion(kept.rows, only_expired, named, stays[0], self.other_names)
-            content, table = reach_on_workers(self.engine, question, on_event=self.on_event)
+            held, content, known = reach_on_workers(
+                self.engine,
+                kept.rows,
+                only_expired,
+                named=named,
+                stays=stays,
+                other_names=self.other_names,
+                on_event=self.on_event,
+            )
             self._read_paths.update(kept_paths)
         else:
-            stays += self.live_keys(kept, phase=_KEPT_PHASE)
-            known = KnownKeys(stays)
+            known = KnownKeys([stays, *self.live_keys(kept, phase=_KEPT_PHASE)])
             held, content = held_or_sorted(self._content(only_expired, known) if reads else ())
-            table = pa.concat_tables([*held, named_removals(named, known)])
+        reasons = reasons_of(only_expired)
+        rows = [content_removals(pa.concat_tables(held), reasons)] if held else []
+        table = pa.concat_tables([*rows, named_removals(named, known)])
         self._whole[frozenset(reach.kept)] = kept.rows
-        return ReachAnswer((_of_step(rows, step) for rows in content), _of_step(table, step), warnings)
+        in_order = (content_removals(some, reasons) for some in content)
+        return ReachAnswer((of_step(some, step) for some in in_order), of_step(table, step), warnings)
 
-    def _content(self, rows: pa.Table, known: KnownKeys) -> Iterator[pa.Table]:
-        """The live files of manifests that only expired snapshots list, without those that stay."""
-        last = dict(zip(rows["manifest_path"].to_pylist(), rows["snapshot_id"].to_pylist(), strict=True))
-        counts = [live_count(rows, content) for content in (0, 1)]
+    def _content(self, expired: pa.Table, known: KnownKeys) -> Iterator[pa.Table]:
+        """Rows of `CONTENT_SCHEMA` of manifests that only expired snapshots list, without files that stay."""
+        indices = {path: index for index, path in enumerate(expired["manifest_path"].to_pylist())}
+        counts = [live_count(expired, content) for content in (0, 1)]
         # Few files can be asked for once all are known; with many, each batch is filtered where it is decoded.
         few = None not in counts and known.few(sum(count or 0 for count in counts))
         kept = NO_KEYS if few else known.whole()
 
         def going(sources: Sequence[ManifestSource], batch: EntryBatch) -> tuple[pa.Table, Keys]:
-            reasons = [f"last reached by expired snapshot {last[source.path]}" for source in sources]
-            return content_removals(batch.table, kept, reasons)
+            owners = np.array([indices[source.path] for source in sources], np.int32)
+            return content_rows(batch.table, kept, owners)
 
         scanned = self.from_entries(
-            rows, _REMOVAL_COLUMNS, going, phase="reading expired manifests", missing_ok=True
+            expired, ROW_COLUMNS, going, phase="reading expired manifests", missing_ok=True
         )
         seen = NO_KEYS
-        for table, keys in without(known, [*scanned]) if few else scanned:
+        for rows, keys in without(known, [*scanned]) if few else scanned:
             new = ~among(keys, seen)
             seen = key_set([seen, keys[new]])
-            going_now = table.filter(array_of(new))
-            if "as_written" not in going_now.column_names:
-                going_now = going_now.append_column("as_written", going_now["path"])
-            yield going_now.select(_CONTENT_COLUMNS)
+            yield rows.filter(array_of(new))
+
+
+def without(known: KnownKeys, found: Sequence[tuple[pa.Table, Keys]]) -> Iterator[tuple[pa.Table, Keys]]:
+    """Files with their keys, without those whose keys are known; looked up all at once."""
+    stays = known.contains(np.concatenate([NO_KEYS, *(keys for _, keys in found)]))
+    first = 0
+    for table, keys in found:
+        goes = ~stays[first : first + len(keys)]
+        first += len(keys)
+        yield table.filter(array_of(goes)), keys[goes]
+
+
+def equality_ids(_: Sequence[ManifestSource], batch: EntryBatch) -> set[int]:
+    """The field ids that live equality delete files compare."""
+    ids = live(batch.table)["equality_ids"].combine_chunks()
+    return set(pc.unique(pc.list_flatten(ids)).to_pylist())
+
+
+def add_new(parts: list[pa.Table], rows: pa.Table, snapshots: Sequence[SnapshotFiles]) -> None:
+    """Append the rows whose manifest is in no part yet; `list` is an index into `snapshots`."""
+    known = [chunk for part in parts for chunk in part["manifest_path"].chunks]
+    rows = first_listed(rows, pa.chunked_array(known, pa.string()))
+    if len(rows):
+        ids = np.array([snapshot.snapshot_id for snapshot in snapshots], np.int64)[rows["list"].to_numpy()]
+        parts.append(rows.drop_columns(["list"]).append_column("snapshot_id", array_of(ids)))
 
 
 def _others(rows: pa.Table, known: Collection[str]) -> pa.Table:
@@ -469,9 +489,3 @@ def _others(rows: pa.Table, known: Collection[str]) -> pa.Table:
     return rows.filter(
         pa.array([path not in known for path in rows["manifest_path"].to_pylist()], pa.bool_())
     )
-
-
-def _of_step(rows: pa.Table, step: str) -> pa.Table:
-    """Rows of `removal_rows.SCHEMA`, of those that lack the step."""
-    steps = pa.DictionaryArray.from_arrays(array_of(np.zeros(rows.num_rows, np.int32)), pa.array([step]))
-    return rows.add_column(0, "step", steps).select(SCHEMA.names).cast(SCHEMA)
