@@ -23,10 +23,10 @@ from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.crash.world import World, unseen
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 from tests.builders import LOCATION, NOW_MS, a_snapshot, a_table_document
-from tests.crash.simulation import World, unseen
 
 Entry = dict[str, Any]
 NAME = "visits"

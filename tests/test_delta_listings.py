@@ -14,15 +14,14 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.storage import FileInfo
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, SimStorage, World
 from tests.builders import NOW_MS
-from tests.crash.delta import ROOT, World
 from tests.crash.delta_scenes import VERBS_ASKED, Scene, Verb
-from tests.crash.simulation import Script, SimStorage
 from tests.crash.test_delta_log_cleanup import POLICY, a_world_of_v2_checkpoints
 from tests.delta_opened import unseen
 from tests.policies import policy_with
 
-LOG = f"{ROOT}/_delta_log"
+LOG = f"{DELTA_TABLE}/_delta_log"
 
 
 class ListedStorage(SimStorage):
@@ -73,9 +72,9 @@ def test_the_log_is_listed_once_a_plan_and_then_where_that_decides_something(nam
     verb = VERBS[asked.operation]
     table = DeltaTable(
         name="visits",
-        root=ROOT,
+        root=DELTA_TABLE,
         storage=storage,
-        committer=DeltaLogCommitter(ROOT, storage),
+        committer=DeltaLogCommitter(DELTA_TABLE, storage),
         iceberg_files=iceberg_files,
         engine=LocalEngine(storage, threads=1),
         on_event=unseen,

@@ -19,6 +19,7 @@ from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan, StagedFile, Step, Task, encode
 from iceberg_cli.plan.report import Report
+from iceberg_cli.testing.delta_vectors import an_inline_vector, positions_in, vector_path, write_vectors
 from tests.delta_builders import (
     NOW_MS,
     TABLE_ID,
@@ -34,7 +35,6 @@ from tests.delta_builders import (
 )
 from tests.delta_builders import a_commit as lines
 from tests.delta_opened import a_shell, opened
-from tests.delta_vectors import an_inline_vector, positions_in, vector_path, write_vectors
 from tests.policies import policy_with
 
 VERB = VERBS["merge-dvs"]

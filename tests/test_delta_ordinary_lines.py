@@ -26,7 +26,7 @@ from iceberg_cli.delta.spec.commit_parsing import (
     parse_commits,
 )
 from iceberg_cli.errors import CorruptFile
-from tests.crash.budget import few_or_many
+from tests.budget import few_or_many
 from tests.delta_builders import a_cdc, a_commit, a_commit_info, a_dv, a_remove, a_txn, an_add
 from tests.paths import FIXTURES, needs_fixtures
 

@@ -26,7 +26,7 @@ from iceberg_cli.delta.spec.statistics_columns import (
 )
 from iceberg_cli.delta.spec.text_values import times
 from iceberg_cli.errors import InvalidMetadata
-from tests.crash.budget import few_or_many
+from tests.budget import few_or_many
 
 INT64_MAX = 2**63 - 1
 INF = float("inf")

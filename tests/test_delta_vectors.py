@@ -21,7 +21,7 @@ from iceberg_cli.delta.spec.vectors import (
 )
 from iceberg_cli.encoding.deletion_vector import decode
 from iceberg_cli.errors import CorruptFile
-from tests.delta_vectors import an_inline_vector, data_of, frame_of, positions_in
+from iceberg_cli.testing.delta_vectors import an_inline_vector, data_of, frame_of, positions_in
 
 PATH = "/t/deletion_vector_x.bin"
 DENSE = list(range(100, 9_000))

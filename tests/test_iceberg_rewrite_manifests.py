@@ -43,7 +43,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
 )
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
-from tests.crash.budget import deep_unless
+from tests.budget import deep_unless
 from tests.fixtures.test_inspect_fixtures import ALL
 from tests.manifest_tables import Manifests, Opened, avro, by_id, entry, live_entries, of_fixture
 from tests.paths import FIXTURES, needs_fixtures

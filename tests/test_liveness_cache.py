@@ -27,9 +27,9 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from tests.budget import deep_unless
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import deep_unless
 from tests.hazard_tables import Hazard, entry, expire, obstruct_an_upgrade
 
 ROOM = 1 << 30

@@ -10,9 +10,9 @@ from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, SnapshotFiles
 from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import listing
-from tests.crash.simulation import Script, SimStorage, World
 from tests.hazard_tables import Hazard, entry, removed
 
 OWN_GONE = {"metadata/m9.avro", "metadata/snap-9.avro"}

@@ -53,8 +53,8 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import StagedFile, Step, Task
 from iceberg_cli.storage.local import LocalStorage
+from tests.budget import deep_unless
 from tests.builders import NOW_MS
-from tests.crash.budget import deep_unless
 from tests.delete_tables import DeleteTable, position_deletes
 from tests.exchanging import HereExchanging
 from tests.property.test_merge_laws import metadata_of, random_table

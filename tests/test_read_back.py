@@ -16,8 +16,8 @@ from iceberg_cli.iceberg.commit.update import Commit
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.operation.next_version import NextVersionCommitter
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from tests.builders import LOCATION, NOW_MS, a_table_document
-from tests.crash.simulation import Script, SimStorage, World
 
 MINUTE_MS = 60_000
 HOUR_AGO_MS = NOW_MS - 60 * MINUTE_MS

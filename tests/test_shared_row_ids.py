@@ -15,8 +15,9 @@ from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
 from iceberg_cli.plan.plan import StagedFile
+from iceberg_cli.testing.crash.process import Process
+from iceberg_cli.testing.crash.world import World
 from tests.builders import LOCATION, a_snapshot, a_table
-from tests.crash.simulation import Process, World
 
 VALUES: dict[str, tuple[str, Any]] = {
     "when": ("date", date(2020, 1, 2)),

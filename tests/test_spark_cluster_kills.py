@@ -20,9 +20,9 @@ import pytest
 
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.local import LocalStorage
+from tests.budget import FULL
 from tests.cli.lakes import listing, listing_of_table
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import FULL
 from tests.delete_tables import DeleteTable, vector_blob
 from tests.manifest_tables import Opened, avro, live_entries, opened
 from tests.spark_tables import gated

@@ -17,9 +17,9 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.delta_vectors import write_vectors
 from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol_with, an_add, the_log
 from tests.delta_opened import a_shell, unseen
-from tests.delta_vectors import write_vectors
 from tests.manifest_tables import live_entries, of_folder
 from tests.policies import policy_with
 from tests.test_iceberg_rewrite_manifests import a_lot

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.crash.world import DELTA_TABLE
 from tests.cli.lakes import AS_OF_MS, GONE, four_snapshots, listing
 from tests.cli.running import Ran, expire, iceberg_cli
-from tests.crash.delta import ROOT
 from tests.crash.delta_scenes import Scene
 from tests.delete_tables import DeleteTable
 
@@ -43,7 +43,7 @@ def a_table_with_position_deletes(folder: Path) -> str:
 def a_delta_table(folder: Path) -> str:
     """Something is due for every verb: tombstones, several vectors, no checkpoint, an old protocol."""
     for path, data in Scene().world.files.items():
-        target = folder / path.removeprefix(f"{ROOT}/")
+        target = folder / path.removeprefix(f"{DELTA_TABLE}/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
         os.utime(target, (0, 0))

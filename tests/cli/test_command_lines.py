@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from iceberg_cli.storage.local import LocalStorage
+from tests.budget import few_or_many, some
 from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots
 from tests.cli.running import Ran, iceberg_cli
-from tests.crash.budget import few_or_many, some
 from tests.delete_tables import DeleteTable
 from tests.delta_builders import (
     a_checkpoint,

@@ -13,14 +13,14 @@ import pytest
 
 from iceberg_cli.demo import create_demo
 from iceberg_cli.storage import open_storage
-from iceberg_cli.testing.iceberg_files import DELETED
+from iceberg_cli.testing.crash.delta_reader import commits, state_at
+from iceberg_cli.testing.crash.world import DELTA_TABLE
+from iceberg_cli.testing.iceberg_files import DELETED, records
+from iceberg_cli.testing.iceberg_reader import check_table
+from tests.budget import few_or_many
 from tests.cli.forking import Program, program
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import few_or_many
-from tests.crash.checking import check_table, records
-from tests.crash.delta import ROOT
-from tests.crash.delta_reader import commits, state_at
 from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
 
 DAY_MS = 86_400_000
@@ -57,7 +57,9 @@ def iceberg_files(table: Path) -> set[str]:
 def delta_files(table: Path) -> set[str]:
     """The files of the newest version, all of which are there."""
     files = {
-        f"{ROOT}/{path.relative_to(table)}": path.read_bytes() for path in table.rglob("*") if path.is_file()
+        f"{DELTA_TABLE}/{path.relative_to(table)}": path.read_bytes()
+        for path in table.rglob("*")
+        if path.is_file()
     }
     state = state_at(files, max(commits(files)))
     assert state.needed() <= set(files)

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.cli import stopping
+from tests.budget import few_or_many
 from tests.cli.forking import Ended, Program, program
 from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots, listing
 from tests.cli.running import Ran
-from tests.crash.budget import few_or_many
 
 DAY_MS = 86_400_000
 INT, TERM = signal.SIGINT, signal.SIGTERM

@@ -33,7 +33,7 @@ from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance, versions
 from iceberg_cli.testing.memory_storage import MemoryStorage
-from tests.crash.budget import few_or_many
+from tests.budget import few_or_many
 from tests.servers import S3Server
 
 _TICK_S = 0.02  # of the clock that file systems take times from: at most 10 ms on Linux

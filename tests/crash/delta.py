@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from iceberg_cli.delta.log_commit import DeltaLogCommitter
-from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.formats.open import iceberg_files
-from iceberg_cli.operation.apply import Runtime, apply, resume
-from iceberg_cli.operation.ports import Planned
-from iceberg_cli.plan.report import Report
+from iceberg_cli.testing.crash.world import DELTA_TABLE, World
 from tests.builders import DAY_MS, NOW_MS
-from tests.crash.simulation import Act, Crash, Script, SimStorage, World, unseen
-from tests.policies import policy_with
 
-ROOT = "s3://lake/visits"
 FIELD = {"name": "i", "type": "integer", "nullable": True, "metadata": {}}
 PROTOCOL = {
     "minReaderVersion": 3,
@@ -37,7 +26,7 @@ METADATA = {
 
 
 def version_path(version: int) -> str:
-    return f"{ROOT}/_delta_log/{version:020d}.json"
+    return f"{DELTA_TABLE}/_delta_log/{version:020d}.json"
 
 
 def an_add(path: str, **fields: Any) -> dict[str, Any]:
@@ -84,7 +73,7 @@ def a_delta_world() -> World:
     commit_to(world, *(a_remove(f"{n}.parquet", age_days=30) for n in "abcd"))
     commit_to(world, an_add("a.parquet"), a_remove("e.parquet", age_days=1))
     for name in (*(f"{n}.parquet" for n in "abcdef"), "nobody.parquet", "_hidden.parquet"):
-        world.files[f"{ROOT}/{name}"] = b"data"
+        world.files[f"{DELTA_TABLE}/{name}"] = b"data"
     return world
 
 
@@ -95,9 +84,9 @@ def live_files(world: World) -> set[str]:
         for line in world.files[version_path(version)].splitlines():
             ((kind, action),) = json.loads(line).items()
             if kind == "add":
-                live.add(f"{ROOT}/{action['path']}")
+                live.add(f"{DELTA_TABLE}/{action['path']}")
             elif kind == "remove":
-                live.discard(f"{ROOT}/{action['path']}")
+                live.discard(f"{DELTA_TABLE}/{action['path']}")
     return live
 
 
@@ -108,61 +97,3 @@ def operations_of(world: World) -> list[str]:
         lines = map(json.loads, world.files[version_path(version)].splitlines())
         found += [line["commitInfo"]["operation"] for line in lines if "commitInfo" in line]
     return found
-
-
-@dataclass(kw_only=True)
-class DeltaProcess:
-    """One run of the program on the table."""
-
-    world: World
-    script: Script = field(default_factory=Script)
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    operation: str = "expire-snapshots"
-
-    def __post_init__(self) -> None:
-        self.storage = SimStorage(self.world, self.script)
-        self.table = DeltaTable(
-            name="visits",
-            root=ROOT,
-            storage=self.storage,  # type: ignore[arg-type]
-            committer=DeltaLogCommitter(ROOT, self.storage),  # type: ignore[arg-type]
-            iceberg_files=iceberg_files,
-            engine=LocalEngine(self.storage, threads=1),  # type: ignore[arg-type]
-            on_event=unseen,
-        )
-        self.runtime = Runtime(
-            now_ms=lambda: self.world.now_ms,
-            new_uuid=self.world.new_uuid,
-            sleep_ms=lambda _: None,
-            on_event=unseen,
-            host="a host that is not this one",
-            process_id=1,
-            sweep_batch=2,
-            quick_batch_ms=0,
-        )
-
-    @property
-    def effects(self) -> list[str]:
-        return self.storage.trace
-
-    def plan(self) -> Planned:
-        verb = VERBS[self.operation]
-        return verb.plan(self.table, policy_with(verb.policy, self.policy), as_of_ms=NOW_MS)
-
-    def run(self) -> Report:
-        """Settle, plan and apply."""
-        self.resume()
-        return apply(self.plan(), self.table, VERBS[self.operation], self.runtime)
-
-    def resume(self) -> list[Report]:
-        return [
-            resume(self.table, operation_id, self.runtime, verbs=VERBS)
-            for operation_id in self.table.workspace.open_operations()
-        ]
-
-    def dies(self, run: Act) -> bool:
-        try:
-            run()
-        except Crash:
-            return True
-        return False

@@ -15,16 +15,7 @@ from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import Refused
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.report import Report
-from tests.crash.delta import (
-    METADATA,
-    PROTOCOL,
-    ROOT,
-    DeltaProcess,
-    a_remove,
-    an_add,
-    commit_to,
-)
-from tests.crash.delta_reader import (
+from iceberg_cli.testing.crash.delta_reader import (
     LOG,
     Content,
     State,
@@ -35,8 +26,10 @@ from tests.crash.delta_reader import (
     state_at,
     vector_id,
 )
-from tests.crash.simulation import Script, World
-from tests.delta_vectors import an_inline_vector, frame_of
+from iceberg_cli.testing.crash.process import DeltaProcess
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World
+from iceberg_cli.testing.delta_vectors import an_inline_vector, frame_of
+from tests.crash.delta import METADATA, PROTOCOL, a_remove, an_add, commit_to
 
 HINT = f"{LOG}_last_checkpoint"
 OURS = re.compile(
@@ -50,7 +43,7 @@ DATA = tuple("abcdefg")
 def a_vector(world: World, number: int, *positions: int) -> dict[str, Any]:
     """A vector in a file of its own."""
     uuid, frame = UUID(int=number), frame_of(positions)
-    world.write(f"{ROOT}/deletion_vector_{uuid}.bin", b"\x01" + frame)
+    world.write(f"{DELTA_TABLE}/deletion_vector_{uuid}.bin", b"\x01" + frame)
     return {
         "storageType": "u",
         "pathOrInlineDv": z85_encode(uuid.bytes),
@@ -79,7 +72,7 @@ def _the_world() -> World:
     commit_to(world, *inline, a_remove("e.parquet", age_days=30), a_remove("f.parquet", age_days=1))
     commit_to(world, *replaced("a", vectors["a"], a_vector(world, 9, 1, 2), age_days=30))
     for name in (*DATA, "nobody", "_hidden"):
-        world.files[f"{ROOT}/{name}.parquet"] = b"data"
+        world.files[f"{DELTA_TABLE}/{name}.parquet"] = b"data"
     world.dated = True
     return world
 
@@ -95,7 +88,7 @@ class Verb:
     def process(self, world: World, script: Script | None = None) -> DeltaProcess:
         whole = 0 in commits(world.files)  # else there is nothing to compact any more
         policy = {name: value for name, value in self.policy.items() if whole or name != "compact_log"}
-        return DeltaProcess(world=world, script=script or Script(), operation=self.operation, policy=policy)
+        return DeltaProcess(world=world, script=script or Script(), verb=self.operation, policy=policy)
 
     def effects(self) -> list[str]:
         """Those of a run that nothing disturbs."""
@@ -104,11 +97,11 @@ class Verb:
         return process.effects
 
 
-_OLD_VECTOR = f"{ROOT}/deletion_vector_{UUID(int=1)}.bin"
-_LITE = frozenset({f"{ROOT}/e.parquet", _OLD_VECTOR})
+_OLD_VECTOR = f"{DELTA_TABLE}/deletion_vector_{UUID(int=1)}.bin"
+_LITE = frozenset({f"{DELTA_TABLE}/e.parquet", _OLD_VECTOR})
 _COMPACT = {"compact_log": [0, 3]}
 VERBS_ASKED: Mapping[str, Verb] = {
-    "vacuum": Verb(operation="expire-snapshots", goes=_LITE | {f"{ROOT}/nobody.parquet"}),
+    "vacuum": Verb(operation="expire-snapshots", goes=_LITE | {f"{DELTA_TABLE}/nobody.parquet"}),
     "vacuum lite": Verb(operation="expire-snapshots", policy={"mode": "lite"}, goes=_LITE),
     "classic": Verb(operation="rewrite-manifests", policy={"checkpoint": "classic", **_COMPACT}),
     "v2": Verb(operation="rewrite-manifests", policy={"checkpoint": "v2", "part_size": 4, **_COMPACT}),
@@ -178,8 +171,8 @@ class Scene:
                     assert ids.setdefault(path, add["baseRowId"]) == add["baseRowId"]
         newest = self.state()
         assert newest.needed() <= set(files)
-        assert f"{ROOT}/f.parquet" in files  # its tombstone is young
-        assert f"{ROOT}/_hidden.parquet" in files
+        assert f"{DELTA_TABLE}/f.parquet" in files  # its tombstone is young
+        assert f"{DELTA_TABLE}/_hidden.parquet" in files
         newest.check_row_ids()
         if HINT in files:
             assert json.loads(files[HINT])["version"] in checkpoints(files).values()
@@ -230,8 +223,8 @@ class Scene:
 
 def append(scene: Scene) -> None:
     path = f"new-{scene.newest}.parquet"
-    scene.world.write(f"{ROOT}/{path}", b"data")
-    scene.raced |= {f"{ROOT}/{path}"}
+    scene.world.write(f"{DELTA_TABLE}/{path}", b"data")
+    scene.raced |= {f"{DELTA_TABLE}/{path}"}
     scene.commit(*_numbered(scene.state(), an_add(path)))
 
 
@@ -282,7 +275,7 @@ def _remove_of(add: Mapping[str, Any]) -> dict[str, Any]:
 
 def restore(scene: Scene) -> None:
     """A file that was removed long ago comes back, if it is still there."""
-    if f"{ROOT}/e.parquet" in scene.world.files:
+    if f"{DELTA_TABLE}/e.parquet" in scene.world.files:
         scene.commit(*_numbered(scene.state(), an_add("e.parquet")))
 
 

@@ -9,16 +9,28 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from iceberg_cli.iceberg.catalogs.folder_versions import find_current
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation import removal_files
-from tests.builders import DAY_MS, HOUR_MS, LOCATION, TableWriter, a_tag
-from tests.crash.checking import check_table
-from tests.crash.simulation import Process, Script, SimStorage, World
+from iceberg_cli.testing.crash.process import Process
+from iceberg_cli.testing.crash.world import Script, SimStorage, World
+from iceberg_cli.testing.iceberg_reader import check_table
+from tests.builders import DAY_MS, HOUR_MS, LOCATION, NOW_MS, TableWriter, a_tag
 
 CANARIES = {
     "/lake/shop/visits2/data/a.parquet": b"a sibling whose name starts alike",
     "/lake/shop/other/data/a.parquet": b"another table",
     "/lake/shop/data/a.parquet": b"the folder above",
 }
+
+
+POLICY = ExpireSnapshots(older_than=NOW_MS - DAY_MS, retain_last=1)
+
+
+@dataclass(kw_only=True)
+class Expiry(Process):
+    """A run of `expire-snapshots` on the table."""
+
+    policy: ExpireSnapshots = POLICY
 
 
 @dataclass(kw_only=True)
@@ -122,6 +134,11 @@ def a_scene(
     return Scene(world=world, writer=writer)
 
 
+def journal_files(scene: Scene) -> list[str]:
+    """The files of the journals that are there."""
+    return sorted(path for path in scene.world.files if "/_iceberg_cli/" in path)
+
+
 def few_rows_in_a_part() -> AbstractContextManager[object]:
     """As if a few files that go were too many for one file of removals."""
     return patch.multiple(removal_files, PART_ROWS=3, MEMORY_ROWS=3)
@@ -129,7 +146,7 @@ def few_rows_in_a_part() -> AbstractContextManager[object]:
 
 def finish(scene: Scene) -> None:
     """What an operator does after a crash: resume, then the next regular run."""
-    Process(world=scene.world).resume()
+    Expiry(world=scene.world).resume()
     scene.check()
-    Process(world=scene.world).expire()
+    Expiry(world=scene.world).run()
     scene.check_finished()

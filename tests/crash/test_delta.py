@@ -15,12 +15,11 @@ from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused
 from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.ports import Build, Planned, nothing_to_build
 from iceberg_cli.plan.plan import Change, Plan, Step
+from iceberg_cli.testing.crash.process import DeltaProcess
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World, crash
+from tests.budget import few_or_many, some
 from tests.builders import NOW_MS
-from tests.crash.budget import few_or_many, some
 from tests.crash.delta import (
-    ROOT,
-    DeltaProcess,
-    World,
     a_delta_world,
     a_remove,
     an_add,
@@ -30,11 +29,10 @@ from tests.crash.delta import (
     operations_of,
     version_path,
 )
-from tests.crash.simulation import Script, crash
 
 COMMIT = re.compile(r"/[0-9]{20}\.json$")
-GOING = {f"{ROOT}/{name}.parquet" for name in ("b", "c", "d", "nobody")}
-KEPT = {f"{ROOT}/{name}.parquet" for name in ("a", "e", "f", "_hidden")}
+GOING = {f"{DELTA_TABLE}/{name}.parquet" for name in ("b", "c", "d", "nobody")}
+KEPT = {f"{DELTA_TABLE}/{name}.parquet" for name in ("a", "e", "f", "_hidden")}
 
 
 def check(world: World) -> None:
@@ -112,12 +110,15 @@ def test_another_writer_commits_before_any_effect_of_a_vacuum(race: str, budget:
 
         def act(world: World = world, raced: list[int] = raced) -> None:
             # Delta's own RESTORE looks for the file first.
-            if race != "restore" or f"{ROOT}/c.parquet" in world.files:
+            if race != "restore" or f"{DELTA_TABLE}/c.parquet" in world.files:
                 RACES[race](world)
                 raced.append(newest(world))
 
         # Between the last look and the deletions of one batch nothing can help: that is what retention is for.
-        if race == "restore" and effect in (f"delete {ROOT}/b.parquet", f"delete {ROOT}/c.parquet"):
+        if race == "restore" and effect in (
+            f"delete {DELTA_TABLE}/b.parquet",
+            f"delete {DELTA_TABLE}/c.parquet",
+        ):
             continue
         process = DeltaProcess(world=world, script=Script(before={number: act}))
         try:
@@ -137,13 +138,13 @@ def test_a_commit_that_comes_first_is_a_conflict_and_the_next_version_is_taken()
     report = DeltaProcess(world=world, script=script).run()
     assert report.committed_version == 5
     assert operations_of(world)[3:] == ["WRITE", "VACUUM START", "VACUUM END"]
-    assert f"{ROOT}/b.parquet" in world.files
+    assert f"{DELTA_TABLE}/b.parquet" in world.files
     assert report.counts["deleted_data_files_count"] == 2
 
 
 def test_the_end_tells_how_many_files_went_also_after_a_crash_between() -> None:
     trace = effects()
-    number = trace.index(f"delete {ROOT}/d.parquet")
+    number = trace.index(f"delete {DELTA_TABLE}/d.parquet")
     world = a_delta_world()
     process = DeltaProcess(world=world, script=Script(before={number: crash}))
     assert process.dies(process.run)
@@ -196,7 +197,7 @@ def test_an_interrupted_commit_whose_version_another_took_is_planned_again() -> 
     commit_to(world, an_add("b.parquet"))
     (report,) = DeltaProcess(world=world).resume()
     assert report.committed_version == 5
-    assert f"{ROOT}/b.parquet" in world.files
+    assert f"{DELTA_TABLE}/b.parquet" in world.files
     check(world)
 
 
@@ -229,7 +230,7 @@ def test_a_file_that_was_put_back_after_the_plan_stays_though_no_version_names_i
     assert all(world.files[path] == b"anew" for path in GOING)
     assert report.kept_again > 0
     assert DeltaProcess(world=world).run().status == "nothing_to_do"
-    commit_to(world, *(an_add(path.removeprefix(f"{ROOT}/")) for path in sorted(GOING)))
+    commit_to(world, *(an_add(path.removeprefix(f"{DELTA_TABLE}/")) for path in sorted(GOING)))
     check(world)
 
 
@@ -238,7 +239,7 @@ def test_a_file_that_an_inventory_takes_for_older_than_it_is_stays() -> None:
     path = "s3://lake/inventory.json"
     files = [{"path": file, "length": 4, "isDir": False, "modificationTime": 0} for file in sorted(GOING)]
     world.files[path] = "\n".join(map(json.dumps, files)).encode()
-    young = f"{ROOT}/nobody.parquet"
+    young = f"{DELTA_TABLE}/nobody.parquet"
     world.written_ms[young] = NOW_MS
     report = DeltaProcess(world=world, policy={"inventory": path}).run()
     assert GOING & set(world.files) == {young}
@@ -315,7 +316,7 @@ def test_crash_around_any_effect_of_a_checkpoint(kind: str, budget: int) -> None
 
     def process(world: World, script: Script | None = None) -> DeltaProcess:
         chosen = Script() if script is None else script
-        return DeltaProcess(world=world, script=chosen, operation="rewrite-manifests", policy=policy)
+        return DeltaProcess(world=world, script=chosen, verb="rewrite-manifests", policy=policy)
 
     trial = process(a_delta_world())
     assert trial.run().status == "done"
@@ -326,10 +327,10 @@ def test_crash_around_any_effect_of_a_checkpoint(kind: str, budget: int) -> None
         for _ in range(2):
             check(world)
             files = process(world).table.snapshot.adds["path"].to_pylist()
-            assert {f"{ROOT}/{name}" for name in files} == live_files(world)
+            assert {f"{DELTA_TABLE}/{name}" for name in files} == live_files(world)
             process(world).run()
         assert process(world).run().status == "nothing_to_do", effect
-        hint = world.files.get(f"{ROOT}/_delta_log/_last_checkpoint", b'{"version":2}')
+        hint = world.files.get(f"{DELTA_TABLE}/_delta_log/_last_checkpoint", b'{"version":2}')
         assert json.loads(hint)["version"] == 2
         for version in range(2):  # the checkpoint stands alone
             del world.files[version_path(version)]

@@ -9,20 +9,12 @@ import pytest
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TakenOver
-from tests.crash.budget import few_or_many, some
-from tests.crash.delta import (
-    METADATA,
-    ROOT,
-    DeltaProcess,
-    a_remove,
-    an_add,
-    commit_to,
-    newest,
-    version_path,
-)
-from tests.crash.simulation import Script, SimStorage, World, crash, unseen
+from iceberg_cli.testing.crash.process import DeltaProcess
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, SimStorage, World, crash, unseen
+from tests.budget import few_or_many, some
+from tests.crash.delta import METADATA, a_remove, an_add, commit_to, newest, version_path
 
-LOG = f"{ROOT}/_delta_log"
+LOG = f"{DELTA_TABLE}/_delta_log"
 HINT = f"{LOG}/_last_checkpoint"
 FEATURES = ["v2Checkpoint", "deletionVectors"]
 PROTOCOL = {
@@ -52,13 +44,13 @@ FILES = [{*"abcde"}, {*"bcde"}, {*"cdef"}]
 
 def process(world: World, kind: str, script: Script | None = None) -> DeltaProcess:
     return DeltaProcess(
-        world=world, script=script or Script(), policy=POLICIES[kind], operation="rewrite-manifests"
+        world=world, script=script or Script(), policy=POLICIES[kind], verb="rewrite-manifests"
     )
 
 
 def files_at(world: World, version: int) -> set[str]:
     storage = SimStorage(world, Script())
-    log = DeltaLog(storage, LocalEngine(storage, threads=1), ROOT, unseen)  # type: ignore[arg-type]
+    log = DeltaLog(storage, LocalEngine(storage, threads=1), DELTA_TABLE, unseen)  # type: ignore[arg-type]
     return {path.removesuffix(".parquet") for path in log.snapshot(version).adds["path"].to_pylist()}
 
 

@@ -17,11 +17,10 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from tests.crash.budget import deep_unless, few_or_many, some
-from tests.crash.delta import ROOT
-from tests.crash.delta_reader import COMMIT, LOG, commits, is_ours
+from iceberg_cli.testing.crash.delta_reader import COMMIT, LOG, commits, is_ours
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, crash
+from tests.budget import deep_unless, few_or_many, some
 from tests.crash.delta_scenes import RACES, VERBS_ASKED, Scene, ours
-from tests.crash.simulation import Script, crash
 
 verbs = pytest.mark.parametrize("name", VERBS_ASKED)
 
@@ -205,7 +204,7 @@ def test_a_feature_that_nobody_knows_stops_the_verb_at_any_effect(name: str, bud
         with suppress(Refused, CommitConflict):
             process.run()
         scene.check()
-        there = {path for path in scene.world.files if path.rpartition("/")[0] == ROOT}
+        there = {path for path in scene.world.files if path.rpartition("/")[0] == DELTA_TABLE}
         with suppress(Refused):
             verb.process(scene.world).resume()
         plan = verb.process(scene.world).plan().plan
@@ -257,7 +256,7 @@ def test_a_put_without_an_answer_that_happens_later(name: str, budget: int) -> N
                 scene.finish(verb)
         for path, data in held.items():
             scene.world.files.setdefault(path, data)
-            scene.raced |= {path} if path.startswith(f"{ROOT}/deletion_vector_") else set()
+            scene.raced |= {path} if path.startswith(f"{DELTA_TABLE}/deletion_vector_") else set()
         scene.check()
         scene.finish(verb)
         scene.check_done(verb)

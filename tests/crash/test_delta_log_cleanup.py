@@ -12,11 +12,12 @@ import pytest
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.operation.apply import apply
-from tests.crash.budget import few_or_many, some
-from tests.crash.delta import METADATA, PROTOCOL, ROOT, DeltaProcess, World, an_add, commit_to
-from tests.crash.simulation import Script, crash
+from iceberg_cli.testing.crash.process import DeltaProcess
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World, crash
+from tests.budget import few_or_many, some
+from tests.crash.delta import METADATA, PROTOCOL, an_add, commit_to
 
-LOG = f"{ROOT}/_delta_log/"
+LOG = f"{DELTA_TABLE}/_delta_log/"
 KEPT_VERSION = 4
 TOP_LEVEL = re.compile(r"/0{19}4\.checkpoint\..*\.json$")
 COMMIT = re.compile(r"([0-9]{20})\.json$")
@@ -41,10 +42,10 @@ def _made_once() -> World:
         commit_to(world, an_add(f"{number}.parquet"))
         if number in (2, KEPT_VERSION):
             policy = {"checkpoint": "v2", "part_size": 2}
-            process = DeltaProcess(world=world, operation="rewrite-manifests", policy=policy)
+            process = DeltaProcess(world=world, verb="rewrite-manifests", policy=policy)
             assert process.run().status == "done"
     for number in range(6):
-        world.files[f"{ROOT}/{number}.parquet"] = b"data"
+        world.files[f"{DELTA_TABLE}/{number}.parquet"] = b"data"
     world.deleted.clear()
     return world
 
@@ -76,7 +77,7 @@ def check(world: World) -> None:
     there = {int(match[1]) for name in world.files if (match := COMMIT.search(name)) and name.startswith(LOG)}
     for version in there & set(range(KEPT_VERSION)):
         assert files_at(world, version) == expected[version]
-    assert {f"{ROOT}/{number}.parquet" for number in range(6)} <= set(world.files)
+    assert {f"{DELTA_TABLE}/{number}.parquet" for number in range(6)} <= set(world.files)
 
 
 def log_files(world: World) -> set[str]:

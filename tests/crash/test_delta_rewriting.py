@@ -14,10 +14,11 @@ import pytest
 
 from iceberg_cli.delta.spec.paths import dv_path, z85_encode
 from iceberg_cli.errors import CommitStateUnknown
-from tests.crash.budget import few_or_many, some
-from tests.crash.delta import METADATA, PROTOCOL, ROOT, DeltaProcess, an_add, commit_to, newest, version_path
-from tests.crash.simulation import Script, World, crash
-from tests.delta_vectors import frame_of, positions_in
+from iceberg_cli.testing.crash.process import DeltaProcess
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World, crash
+from iceberg_cli.testing.delta_vectors import frame_of, positions_in
+from tests.budget import few_or_many, some
+from tests.crash.delta import METADATA, PROTOCOL, an_add, commit_to, newest, version_path
 
 MERGE, UPGRADE, ASSIGN = "merge-dvs", "upgrade-v3", "assign-row-ids"
 POLICIES: Mapping[str, Mapping[str, Any]] = {
@@ -34,7 +35,7 @@ def a_vector(world: World, number: int, positions: list[int]) -> dict[str, Any]:
     """A file of one vector, and its descriptor."""
     uuid = number.to_bytes(16, "big")
     frame = frame_of(positions)
-    path = dv_path("u", z85_encode(uuid), ROOT)
+    path = dv_path("u", z85_encode(uuid), DELTA_TABLE)
     assert path is not None
     world.files[path] = b"\x01" + frame
     return {
@@ -61,7 +62,7 @@ def a_world() -> World:
 
 def process(world: World, operation: str, script: Script | None = None) -> DeltaProcess:
     chosen = Script() if script is None else script
-    return DeltaProcess(world=world, script=chosen, operation=operation, policy=POLICIES[operation])
+    return DeltaProcess(world=world, script=chosen, verb=operation, policy=POLICIES[operation])
 
 
 def effects(operation: str) -> list[str]:
@@ -94,7 +95,7 @@ def deleted(world: World, adds: Mapping[str, dict[str, Any]]) -> dict[str, list[
     found = {}
     for path, add in adds.items():
         if (vector := add.get("deletionVector")) is not None:
-            place = dv_path(vector["storageType"], vector["pathOrInlineDv"], ROOT)
+            place = dv_path(vector["storageType"], vector["pathOrInlineDv"], DELTA_TABLE)
             assert place is not None
             found[path] = positions_in(world.files[place], vector)
     return found
@@ -133,7 +134,7 @@ def finish(world: World, operation: str, *, gone: str = "") -> None:
     check(world, gone=gone)
     assert not [name for name in world.files if "_iceberg_cli" in name]
     named = {
-        dv_path("u", add["deletionVector"]["pathOrInlineDv"], ROOT)
+        dv_path("u", add["deletionVector"]["pathOrInlineDv"], DELTA_TABLE)
         for adds, _ in states(world)
         for add in adds.values()
         if "deletionVector" in add

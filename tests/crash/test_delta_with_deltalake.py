@@ -18,8 +18,8 @@ from iceberg_cli.errors import CommitConflict, Refused, StalePlan
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import apply, system_runtime
 from iceberg_cli.storage.local import LocalStorage
-from tests.crash.budget import few_or_many, some
-from tests.crash.simulation import unseen
+from iceberg_cli.testing.crash.world import unseen
+from tests.budget import few_or_many, some
 from tests.policies import policy_with
 
 deltalake = pytest.importorskip("deltalake")

@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from iceberg_cli.errors import IcebergCliError, StalePlan
-from tests.crash.budget import few_or_many, some
-from tests.crash.scenes import CANARIES, Scene, a_scene, few_rows_in_a_part, finish
-from tests.crash.simulation import Process, Script, crash
+from iceberg_cli.testing.crash.world import Script, crash
+from tests.budget import few_or_many, some
+from tests.crash.scenes import CANARIES, Expiry, Scene, a_scene, few_rows_in_a_part, finish
 
 PARTS = "catalog, removals in parts"
 
@@ -27,14 +27,14 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 
 def effects_of(scene: Scene) -> list[str]:
     """The effects of an expiry that nothing disturbs."""
-    process = Process(world=scene.copy().world)
-    process.expire()
+    process = Expiry(world=scene.copy().world)
+    process.run()
     return process.effects
 
 
 def test_undisturbed_expiry_leaves_only_what_the_table_needs(scene: Scene) -> None:
     here = scene.copy()
-    report = Process(world=here.world).expire()
+    report = Expiry(world=here.world).run()
     assert report.status == "done"
     here.check_finished()
 
@@ -44,8 +44,8 @@ def test_undisturbed_expiry_leaves_only_what_the_table_needs(scene: Scene) -> No
 def test_crash_around_any_effect_is_made_good_by_resume(scene: Scene, when: str, budget: int) -> None:
     for number, effect in some(list(enumerate(effects_of(scene))), budget):
         here = scene.copy()
-        process = Process(world=here.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
-        assert process.dies(process.expire), effect
+        process = Expiry(world=here.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
+        assert process.dies(process.run), effect
         here.check()
         finish(here)
 
@@ -54,9 +54,9 @@ def test_crash_around_any_effect_is_made_good_by_resume(scene: Scene, when: str,
 def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene, budget: int) -> None:
     for number, effect in some(list(enumerate(effects_of(scene))), budget):
         here = scene.copy()
-        process = Process(world=here.world, script=Script(before={number: crash}))
-        assert process.dies(process.expire), effect
-        Process(world=here.world).expire()
+        process = Expiry(world=here.world, script=Script(before={number: crash}))
+        assert process.dies(process.run), effect
+        Expiry(world=here.world).run()
         here.check_finished()
 
 
@@ -65,16 +65,16 @@ def test_crash_inside_resume_around_any_of_its_effects(scene: Scene, budget: int
     cases = []
     for number, _ in enumerate(effects_of(scene)):
         here = scene.copy()
-        first = Process(world=here.world, script=Script(before={number: crash}))
-        first.dies(first.expire)
-        second = Process(world=here.copy().world)
+        first = Expiry(world=here.world, script=Script(before={number: crash}))
+        first.dies(first.run)
+        second = Expiry(world=here.copy().world)
         second.resume()
         cases += [(number, nested) for nested in range(len(second.effects))]
     for number, nested in some(cases, budget):
         here = scene.copy()
-        first = Process(world=here.world, script=Script(before={number: crash}))
-        first.dies(first.expire)
-        second = Process(world=here.world, script=Script(before={nested: crash}))
+        first = Expiry(world=here.world, script=Script(before={number: crash}))
+        first.dies(first.run)
+        second = Expiry(world=here.world, script=Script(before={nested: crash}))
         assert second.dies(second.resume)
         here.check()
         finish(here)
@@ -92,8 +92,8 @@ def test_process_that_stands_still_for_days_while_orphans_are_cleaned_leaves_a_w
         def days_later(here: Scene = here) -> None:
             here.world.remove_orphans({*here.check(), *CANARIES})
 
-        process = Process(world=here.world, script=Script(after={number: days_later}))
-        assert process.expire().status == "done", effects[number]
+        process = Expiry(world=here.world, script=Script(after={number: days_later}))
+        assert process.run().status == "done", effects[number]
         here.check_finished()
 
 
@@ -101,8 +101,8 @@ def test_process_that_stands_still_for_days_while_orphans_are_cleaned_leaves_a_w
 def test_another_writers_append_before_any_effect_is_kept(scene: Scene, budget: int) -> None:
     for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
-        process = Process(world=here.world, script=Script(before={number: here.foreign_append}))
-        process.expire()
+        process = Expiry(world=here.world, script=Script(before={number: here.foreign_append}))
+        process.run()
         assert here.foreign == [100]
         here.check_finished()
 
@@ -112,8 +112,8 @@ def test_three_appends_before_any_effect_are_kept(scene: Scene, budget: int) -> 
     for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
         acts = dict.fromkeys((number, number + 1, number + 3), here.foreign_append)
-        process = Process(world=here.world, script=Script(before=acts))
-        process.expire()
+        process = Expiry(world=here.world, script=Script(before=acts))
+        process.run()
         here.check_finished()
 
 
@@ -123,8 +123,8 @@ def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene, b
     for race, death in some(list(itertools.combinations(range(count), 2)), budget):
         here = scene.copy()
         script = Script(before={race: here.foreign_append, death: crash})
-        process = Process(world=here.world, script=script)
-        assert process.dies(process.expire)
+        process = Expiry(world=here.world, script=script)
+        assert process.dies(process.run)
         here.check()
         finish(here)
 
@@ -136,8 +136,8 @@ def test_append_while_the_process_is_dead_is_kept_and_only_what_was_shown_goes(
     theirs = set(scene.world.files)
     for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
-        process = Process(world=here.world, script=Script(before={number: crash}))
-        process.dies(process.expire)
+        process = Expiry(world=here.world, script=Script(before={number: crash}))
+        process.dies(process.run)
         here.foreign_append()
         here.foreign_append()
         finish(here)
@@ -152,16 +152,16 @@ def test_commit_that_would_let_more_expire_than_was_shown_stops_the_run(scene: S
     for number, _ in enumerate(effects):
         here = scene.copy()
         here.kept.remove(6)
-        process = Process(
+        process = Expiry(
             world=here.world,
             script=Script(before={number: partial(here.foreign_append, of="audit")}),
         )
         with contextlib.suppress(StalePlan):
-            process.expire()
+            process.run()
             refused -= 1
         refused += 1
         assert f"{here.writer.location}/metadata/snap-6.avro" in here.world.files
-        Process(world=here.world).expire()
+        Expiry(world=here.world).run()
         here.check_finished()
     assert 0 < refused < 9 + sum("/removals-" in effect for effect in effects if effect.startswith("put "))
 
@@ -171,11 +171,11 @@ def test_more_due_while_the_process_is_dead_is_never_deleted_unseen(scene: Scene
     for number in some(range(len(effects_of(scene))), budget):
         here = scene.copy()
         here.kept.remove(6)
-        process = Process(world=here.world, script=Script(before={number: crash}))
-        process.dies(process.expire)
+        process = Expiry(world=here.world, script=Script(before={number: crash}))
+        process.dies(process.run)
         here.foreign_append(of="audit")
         with contextlib.suppress(IcebergCliError):
-            Process(world=here.world).resume()
+            Expiry(world=here.world).resume()
         assert f"{here.writer.location}/metadata/snap-6.avro" in here.world.files
-        Process(world=here.world).expire()
+        Expiry(world=here.world).run()
         here.check_finished()

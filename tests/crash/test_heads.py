@@ -13,18 +13,20 @@ import pytest
 from iceberg_cli.errors import CommitConflict, CorruptFile, StalePlan
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest_list
 from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.testing.crash.engine import Engine
+from iceberg_cli.testing.crash.world import crash
+from iceberg_cli.testing.iceberg_files import Json
+from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of, snapshot_of
+from tests.budget import few_or_many, some
 from tests.builders import NOW_MS
-from tests.crash.budget import few_or_many, some
-from tests.crash.engine import Document, Engine, entries_of, manifests_of, snapshot_of
-from tests.crash.simulation import crash
-from tests.crash.test_every_verb import ACTS, CASES, Lake, undisturbed, upgraded
+from tests.crash.lakes import ACTS, CASES, Lake, undisturbed, upgraded
 
 VERB_CASES = [case for case in CASES if case.verb != "upgrade-v3"]
 (ASSIGN,) = (case for case in CASES if case.verb == "assign-row-ids" and not case.policy["share_ids"])
 (RECIPE,) = (case for case in CASES if case.verb == "upgrade-v3" and case.policy["with"])
 
 
-def relist(engine: Engine, change: Callable[[list[Document]], list[Document]]) -> str:
+def relist(engine: Engine, change: Callable[[list[Json]], list[Json]]) -> str:
     """Write main's manifest list anew under its name, with other rows; its path."""
     document = engine.document
     snapshot = snapshot_of(document, document["refs"]["main"]["snapshot-id"])
@@ -42,7 +44,7 @@ def relist(engine: Engine, change: Callable[[list[Document]], list[Document]]) -
     return path
 
 
-def alter(engine: Engine, change: Callable[[Document], None]) -> None:
+def alter(engine: Engine, change: Callable[[Json], None]) -> None:
     """Change the current metadata file in its place."""
     document = engine.document
     change(document)
@@ -53,7 +55,7 @@ def alter(engine: Engine, change: Callable[[Document], None]) -> None:
 def test_manifests_whose_paths_differ_only_in_their_bucket_both_stay(case: Any) -> None:
     lake = Lake.of(case)
 
-    def rename(rows: list[Document]) -> list[Document]:
+    def rename(rows: list[Json]) -> list[Json]:
         for row, bucket in zip((row for row in rows if row["content"] == 0), ("hot", "cold"), strict=False):
             data = lake.world.files[row["manifest_path"]]
             row["manifest_path"] = f"s3://{bucket}/visits/metadata/m.avro"
@@ -61,7 +63,7 @@ def test_manifests_whose_paths_differ_only_in_their_bucket_both_stay(case: Any) 
         return rows
 
     relist(lake.engine, rename)
-    lake.run(lake.process())
+    lake.process().run()
     found = lake.read()
     assert {ref: {*rows} for ref, rows in found.items()} == lake.rows
 
@@ -71,7 +73,7 @@ def test_a_list_that_has_a_manifest_twice_is_refused(case: Any) -> None:
     lake = Lake.of(case)
     path = relist(lake.engine, lambda rows: [rows[0], *rows])
     with pytest.raises(CorruptFile, match=r"field manifest_path: it lists .* twice") as refused:
-        lake.run(lake.process())
+        lake.process().run()
     assert path in str(refused.value)
 
 
@@ -94,12 +96,12 @@ def test_file_sequence_numbers_that_nobody_knows_are_no_obstacle(case: Any) -> N
         for entry in entries_of(lake.engine.storage, manifest)
     ]
     assert None in known
-    lake.run(lake.process())
+    lake.process().run()
     lake.finish()
 
 
-def set_rows(count: int) -> Callable[[list[Document]], list[Document]]:
-    def change(rows: list[Document]) -> list[Document]:
+def set_rows(count: int) -> Callable[[list[Json]], list[Json]]:
+    def change(rows: list[Json]) -> list[Json]:
         for row in rows:
             row["added_rows_count"] = count if row["content"] == 0 else row["added_rows_count"]
         return rows
@@ -112,7 +114,7 @@ def test_row_counts_that_the_manifests_do_not_have_reserve_no_ids() -> None:
     relist(lake.engine, set_rows(1))
     before = lake.world.pointer
     with pytest.raises(CorruptFile, match=r"it has .* rows, and its manifest list says 1"):
-        lake.run(lake.process())
+        lake.process().run()
     assert lake.world.pointer == before
 
 
@@ -137,7 +139,7 @@ def test_row_counts_beyond_all_row_ids_are_refused_even_where_the_summary_confir
     with pytest.raises(
         CorruptFile, match=r"it has 10 rows, and its manifest list says 2,305,843,009,213,693,953"
     ):
-        lake.run(lake.process())
+        lake.process().run()
     assert lake.world.pointer == before
 
 
@@ -149,7 +151,7 @@ def test_gc_disabled_forbids_no_metadata_file_that_the_log_drops() -> None:
         "write.metadata.previous-versions-max": "1",
     }
     alter(lake.engine, lambda document: document["properties"].update(dropping))
-    report = lake.run(lake.process())
+    report = lake.process().run()
     assert report.status == "done"
     assert report.counts["deleted_metadata_files_count"] > 0
     assert lake.process().table.workspace.open_operations() == []
@@ -165,7 +167,7 @@ def test_a_second_commit_of_others_around_a_refused_one_is_tried_again(case: Any
         here = lake.copy()
         acts = {swap: here.disturb(ACTS["delete"]), second: here.disturb(ACTS["append"])}
         with contextlib.suppress(StalePlan, CommitConflict):
-            here.run(here.process(before=acts))
+            here.process(before=acts).run()
         here.finish()
 
 
@@ -174,7 +176,7 @@ def test_a_commit_that_others_built_upon_is_told_as_done_although_the_log_forgot
     lake = Lake.of(case)
     swap = next(n for n, effect in enumerate(undisturbed(lake)) if effect.startswith("swap"))
     process = lake.process(after={swap: crash})
-    assert process.dies(lambda: lake.run(process))
+    assert process.dies(process.run)
     for name in ("x1", "x2"):
         lake.engine.append(name)
         alter(lake.engine, lambda document: document.update({"metadata-log": document["metadata-log"][-1:]}))
@@ -189,8 +191,8 @@ def test_a_deadline_stops_between_two_steps_and_the_report_says_what_is_still_to
     lake = Lake.of(RECIPE)
     process = lake.process()
     process.limits = {"deadline_ms": NOW_MS - 1}
-    process.runtime = process.new_shell()
-    report = lake.run(process)
+    process.runtime = process.new_runtime()
+    report = process.run()
     assert report.status == "partial"
     assert lake.engine.document["format-version"] == 3
     assert any(note.startswith("Still to be committed: merge-dvs main") for note in report.notes)
@@ -199,7 +201,7 @@ def test_a_deadline_stops_between_two_steps_and_the_report_says_what_is_still_to
 
 def test_ids_that_another_step_s_commit_reserves_are_counted_too() -> None:
     lake = Lake.of(RECIPE)
-    report = lake.run(lake.process())
+    report = lake.process().run()
     assert report.counts["assigned_rows_count"] == lake.engine.document["next-row-id"]
 
 

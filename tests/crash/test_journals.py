@@ -19,10 +19,9 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.storage.local import LocalStorage
-from tests.crash.budget import few_or_many, some
-from tests.crash.scenes import Scene, a_scene, few_rows_in_a_part, finish
-from tests.crash.simulation import Process, Script, crash
-from tests.crash.test_outcomes import journal_files
+from iceberg_cli.testing.crash.world import Script, crash
+from tests.budget import few_or_many, some
+from tests.crash.scenes import Expiry, Scene, a_scene, few_rows_in_a_part, finish, journal_files
 from tests.journals import append
 
 
@@ -31,18 +30,18 @@ def interrupted(request: pytest.FixtureRequest) -> Iterator[Scene]:
     """An expiry that was stopped in its second batch of deletions."""
     with few_rows_in_a_part() if request.param.endswith("parts") else contextlib.nullcontext():
         scene = a_scene()
-        undisturbed = Process(world=scene.copy().world)
-        undisturbed.expire()
+        undisturbed = Expiry(world=scene.copy().world)
+        undisturbed.run()
         deletions = [n for n, effect in enumerate(undisturbed.effects) if effect.startswith("delete ")]
-        process = Process(world=scene.world, script=Script(before={deletions[5]: crash}))
-        assert process.dies(process.expire)
+        process = Expiry(world=scene.world, script=Script(before={deletions[5]: crash}))
+        assert process.dies(process.run)
         scene.world.deleted.clear()
         yield scene
 
 
 def refuses_and_deletes_nothing(scene: Scene) -> None:
     with pytest.raises(IcebergCliError) as caught:
-        Process(world=scene.world).resume()
+        Expiry(world=scene.world).resume()
     assert caught.value.exit_code in (11, 15)
     assert scene.world.deleted == []
     scene.check()
@@ -80,7 +79,7 @@ def test_every_file_of_a_journal_with_one_bit_flipped_is_refused(interrupted: Sc
             flipped = data[place] ^ (1 << generator.randrange(8))
             here.world.files[path] = data[:place] + bytes([flipped]) + data[place + 1 :]
             with pytest.raises(IcebergCliError):
-                Process(world=here.world).resume()
+                Expiry(world=here.world).resume()
             allowed = set(here.world.deleted)
             assert not allowed, path
             here.check()
@@ -113,8 +112,8 @@ def test_journal_without_its_last_records_tells_an_earlier_story_that_is_safe_to
 
 def finish_with_leaks(scene: Scene) -> None:
     """As `finish`; what a lost journal knew of may be left."""
-    Process(world=scene.world).resume()
-    Process(world=scene.world).expire()
+    Expiry(world=scene.world).resume()
+    Expiry(world=scene.world).run()
     scene.check()
     assert journal_files(scene) == []
 
@@ -143,7 +142,7 @@ def test_journal_of_a_newer_version_is_refused(interrupted: Scene) -> None:
     folder, _, _ = first.rpartition("/")
     for path in journal_files(here):
         del here.world.files[path]
-    process = Process(world=here.world)
+    process = Expiry(world=here.world)
     journal = process.table.workspace.journal(folder.rpartition("/")[2])
     append(journal, "begin", {"version": 2, "whatever": "a newer version has"})
     append(journal, "a kind that is not known here", {})
@@ -152,7 +151,7 @@ def test_journal_of_a_newer_version_is_refused(interrupted: Scene) -> None:
 
 def test_record_of_an_unknown_kind_is_refused(interrupted: Scene) -> None:
     here = interrupted.copy()
-    process = Process(world=here.world)
+    process = Expiry(world=here.world)
     (operation_id,) = process.table.workspace.open_operations()
     append(process.table.workspace.journal(operation_id), "vacuum", {"step": "expire"})
     refuses_and_deletes_nothing(here)
@@ -177,15 +176,15 @@ def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(
 ) -> None:
     """Another host resumes an operation that is still running here, before each of its effects."""
     scene = a_scene(catalog=catalog)
-    trial = Process(world=scene.copy().world)
-    trial.expire()
+    trial = Expiry(world=scene.copy().world)
+    trial.run()
     stopped = 0
     for number, effect in some(list(enumerate(trial.effects)), budget):
         here = scene.copy()
-        other = Process(world=here.world)
-        first = Process(world=here.world, script=Script(before={number: other.resume}))
+        other = Expiry(world=here.world)
+        first = Expiry(world=here.world, script=Script(before={number: other.resume}))
         try:
-            first.expire()
+            first.run()
         except TakenOver:
             stopped += 1
         except (IcebergCliError, FileNotFoundError) as error:
@@ -202,35 +201,35 @@ def test_second_process_that_resumes_at_any_moment_and_dies_at_any_moment(
 ) -> None:
     """It stops in the middle, also of deleting the journal; the first one goes on as if nothing had been."""
     scene = a_scene(catalog=catalog)
-    trial = Process(world=scene.copy().world)
-    trial.expire()
+    trial = Expiry(world=scene.copy().world)
+    trial.run()
     cases = []
     for number, _ in enumerate(trial.effects):
         here = scene.copy()
-        first = Process(world=here.world, script=Script(before={number: crash}))
-        first.dies(first.expire)
-        second = Process(world=here.world)
+        first = Expiry(world=here.world, script=Script(before={number: crash}))
+        first.dies(first.run)
+        second = Expiry(world=here.world)
         second.resume()
         cases += [(number, death) for death in range(len(second.effects))]
     for number, death in some(cases, budget):
         here = scene.copy()
-        other = Process(world=here.world, script=Script(before={death: crash}))
+        other = Expiry(world=here.world, script=Script(before={death: crash}))
         act = {number: partial(other.dies, other.resume)}
-        first = Process(world=here.world, script=Script(before=act))
+        first = Expiry(world=here.world, script=Script(before=act))
         with contextlib.suppress(TakenOver):
-            first.expire()
+            first.run()
         here.check()
         finish(here)
 
 
 def test_two_processes_that_resume_at_once_do_it_once(interrupted: Scene) -> None:
-    trial = Process(world=interrupted.copy().world)
+    trial = Expiry(world=interrupted.copy().world)
     trial.resume()
     taken_over = 0
     for number, _ in enumerate(trial.effects):
         here = interrupted.copy()
-        other = Process(world=here.world)
-        first = Process(world=here.world, script=Script(before={number: other.resume}))
+        other = Expiry(world=here.world)
+        first = Expiry(world=here.world, script=Script(before={number: other.resume}))
         try:
             first.resume()
         except TakenOver:
@@ -243,31 +242,31 @@ def test_two_processes_that_resume_at_once_do_it_once(interrupted: Scene) -> Non
 def test_the_same_expiry_twice_at_once_ends_as_one() -> None:
     """The second one starts, and ends, before each effect of the first; it leaves the first's operation alone."""
     scene = a_scene()
-    trial = Process(world=scene.copy().world)
-    trial.expire()
+    trial = Expiry(world=scene.copy().world)
+    trial.run()
     for number, _ in enumerate(trial.effects):
         here = scene.copy()
-        other = Process(world=here.world)
-        act = {number: partial(other.expire, settle=False)}
-        first = Process(world=here.world, script=Script(before=act))
-        assert first.expire().status in ("done", "nothing_to_do")
+        other = Expiry(world=here.world)
+        act = {number: partial(other.run, settle=False)}
+        first = Expiry(world=here.world, script=Script(before=act))
+        assert first.run().status in ("done", "nothing_to_do")
         here.check_finished()
 
 
 def test_resuming_a_running_operation_of_this_host_is_left_to_its_process() -> None:
     scene = a_scene()
-    process = Process(world=scene.world, script=Script(before={15: crash}))
+    process = Expiry(world=scene.world, script=Script(before={15: crash}))
     process.runtime.host, process.runtime.process_id = socket.gethostname(), os.getppid()
-    assert process.dies(process.expire)
+    assert process.dies(process.run)
     before = dict(scene.world.files)
-    second = Process(world=scene.world)
-    assert second.expire().status == "nothing_to_do"
+    second = Expiry(world=scene.world)
+    assert second.run().status == "nothing_to_do"
     assert scene.world.files == before
 
 
 def test_closed_journal_that_was_half_deleted_is_cleaned_up(interrupted: Scene) -> None:
     here = interrupted.copy()
-    trial = Process(world=here.copy().world)
+    trial = Expiry(world=here.copy().world)
     trial.resume()
     closing = next(
         n
@@ -276,20 +275,20 @@ def test_closed_journal_that_was_half_deleted_is_cleaned_up(interrupted: Scene) 
     )
     for number in range(closing, len(trial.effects)):
         once = interrupted.copy()
-        process = Process(world=once.world, script=Script(before={number: crash}))
+        process = Expiry(world=once.world, script=Script(before={number: crash}))
         assert process.dies(process.resume)
-        assert [report.status for report in Process(world=once.world).resume()] == ["nothing_to_do"]
+        assert [report.status for report in Expiry(world=once.world).resume()] == ["nothing_to_do"]
         once.check_finished()
 
 
 def test_plan_that_was_made_for_another_table_is_refused() -> None:
     scene = a_scene()
-    process = Process(world=scene.world)
+    process = Expiry(world=scene.world)
     planned = process.plan()
     document = json.loads(scene.world.files[scene.current])
     document["table-uuid"] = "11111111-1111-1111-1111-111111111111"
     scene.world.files[scene.current] = json.dumps(document).encode()
-    fresh = Process(world=scene.world)
+    fresh = Expiry(world=scene.world)
     with pytest.raises(Refused, match="made for table"):
         apply(planned, fresh.table, VERBS[planned.plan.verb], fresh.runtime)
     assert journal_files(scene) == []
@@ -297,7 +296,7 @@ def test_plan_that_was_made_for_another_table_is_refused() -> None:
 
 def test_operation_that_does_not_exist_has_nothing_to_do() -> None:
     scene = a_scene()
-    process = Process(world=scene.world)
+    process = Expiry(world=scene.world)
     report = resume(process.table, "no-such-operation", process.runtime, verbs=VERBS)
     assert report.status == "nothing_to_do"
     assert process.effects == [e for e in process.effects if "no-such-operation" in e]

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.storage import open_storage
+from iceberg_cli.testing.iceberg_reader import check_table
+from tests.budget import few_or_many
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, TableWriter, a_tag
 from tests.cli.running import Ran, iceberg_cli
-from tests.crash.budget import few_or_many
-from tests.crash.checking import check_table
 
 SNAPSHOTS = 100
 LONG_AGO_MS = 1_000 * DAY_MS  # the program refuses an `--as-of` in the future

@@ -8,9 +8,10 @@ import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
+from iceberg_cli.testing.crash.process import Process
+from iceberg_cli.testing.crash.world import crash
 from tests.builders import NOW_MS
-from tests.crash.simulation import Process, crash
-from tests.crash.test_every_verb import Case, Lake, fragmented
+from tests.crash.lakes import Case, Lake, fragmented
 
 REWRITE = Case("rewrite-manifests", RewriteManifests(target_size=600_000).to_json(), fragmented)
 
@@ -47,7 +48,7 @@ def dies_after_its_swap(lake: Lake) -> str:
     """The metadata file that the table is at."""
     here = lake.copy()
     trial = here.process()
-    here.run(trial)
+    trial.run()
     (swap,) = [number for number, effect in enumerate(trial.effects) if effect.startswith("swap ")]
     process = lake.process(after={swap: crash})
     assert process.dies(partial(lake.run, process))
@@ -98,7 +99,7 @@ def test_files_of_a_commit_that_was_refused_go(lake: Lake) -> None:
     here = lake.copy()
     process = here.process(swaps=["lost"])
     with pytest.raises(CommitStateUnknown):
-        here.run(process)
+        process.run()
     (ours,) = [effect.removeprefix("swap ") for effect in process.effects if effect.startswith("swap ")]
     here.engine.append("later")
     here.note_rows()

@@ -14,11 +14,11 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.documents import plan_from_json
-from iceberg_cli.plan.report import Report
+from iceberg_cli.testing.crash.process import Process
+from iceberg_cli.testing.crash.world import Script, SimStorage, World, crash
+from iceberg_cli.testing.iceberg_reader import reachable
+from tests.budget import few_or_many, some
 from tests.builders import LOCATION, NOW_MS
-from tests.crash.budget import few_or_many, some
-from tests.crash.checking import reachable
-from tests.crash.simulation import Process, Script, SimStorage, World, crash
 from tests.delete_tables import DeleteTable
 from tests.scan_planning import entries_of, view
 
@@ -77,15 +77,11 @@ class Here:
 class Merger(Process):
     """One run of merge-dvs."""
 
-    asked: MergeDvs = POLICY
+    verb: str = "merge-dvs"
+    policy: MergeDvs = POLICY
 
-    def run(self) -> Report:
-        """Settle, plan and apply."""
+    def settle(self) -> None:
         self.resume()
-        verb = VERBS["merge-dvs"]
-        planned = verb.plan(self.table, self.asked, as_of_ms=NOW_MS)
-        self.shown = planned.plan
-        return apply(planned, self.table, verb, self.runtime)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +122,7 @@ def test_undisturbed_it_changes_nothing_that_readers_see(here: Here) -> None:
 
 
 def effects_of(here: Here, asked: MergeDvs = POLICY) -> list[str]:
-    process = Merger(world=here.copy().world, asked=asked)
+    process = Merger(world=here.copy().world, policy=asked)
     process.run()
     return process.effects
 
@@ -188,7 +184,7 @@ def test_another_writers_commit_before_any_effect_keeps_its_deletes_and_its_rows
             there.commit(other)
             expected.append(there.seen())
 
-        process = Merger(world=there.world, script=Script(before={number: disturb}), asked=asked)
+        process = Merger(world=there.world, script=Script(before={number: disturb}), policy=asked)
         report = process.run()
         assert report.status in ("done", "nothing_to_do"), effect
         assert there.seen() == expected[0], effect

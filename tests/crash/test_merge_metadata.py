@@ -14,11 +14,11 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.testing.crash.engine import Engine
+from iceberg_cli.testing.crash.world import crash
+from tests.budget import few_or_many, some
 from tests.builders import NOW_MS, SCHEMA
-from tests.crash.budget import few_or_many, some
-from tests.crash.engine import Engine
-from tests.crash.simulation import crash
-from tests.crash.test_every_verb import Case, Lake, fragmented, second, undisturbed, upgraded
+from tests.crash.lakes import Case, Lake, fragmented, second, undisturbed, upgraded
 
 NEW_SCHEMA = {
     **SCHEMA,
@@ -93,7 +93,7 @@ def test_a_change_of_the_table_before_any_effect_stands_and_so_does_the_merge(
     for number in some(range(len(undisturbed(lake))), budget):
         here = lake.copy()
         with contextlib.suppress(StalePlan, CommitConflict):
-            here.run(here.process(before={number: here.disturb(act)}))
+            here.process(before={number: here.disturb(act)}).run()
         check_stands(here, act)
         here.finish()
         check_stands(here, act)
@@ -119,7 +119,7 @@ def test_a_change_of_the_table_while_the_process_is_dead_stands_and_so_does_the_
 def test_a_recipe_whose_upgrade_another_engine_does_first_goes_on_with_the_merge() -> None:
     lake = Lake.of(CASES[-1])
     before = next(n for n, effect in enumerate(undisturbed(lake)) if effect.startswith("swap"))
-    report = lake.run(lake.process(before={before: lake.disturb(upgrade)}))
+    report = lake.process(before={before: lake.disturb(upgrade)}).run()
     assert report.status == "done"
     assert report.counts["added_delete_files_count"] == 2
     operations = [snapshot["summary"]["operation"] for snapshot in lake.engine.document["snapshots"]]
@@ -132,7 +132,7 @@ def test_a_merge_that_was_planned_on_version_2_makes_no_vectors_after_an_upgrade
 ):
     lake = Lake.of(Case("merge-dvs", MERGE, second))
     process = lake.process()
-    plan = lake.plan(process)
+    plan = process.plan()
     assert not plan.plan.due
     lake.disturb(upgrade)()
     report = apply(plan, process.table, VERBS["merge-dvs"], process.runtime)

@@ -19,9 +19,9 @@ from iceberg_cli.errors import (
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.outcomes import Committed, Outcome
+from iceberg_cli.testing.crash.world import Script, crash
 from tests.builders import DAY_MS, HOUR_MS
-from tests.crash.scenes import Scene, a_scene, finish
-from tests.crash.simulation import Process, Script, crash
+from tests.crash.scenes import Expiry, Scene, a_scene, finish, journal_files
 
 
 @pytest.fixture(params=["swapped", "served"])
@@ -35,10 +35,6 @@ def swapped() -> Scene:
     return a_scene()
 
 
-def journal_files(scene: Scene) -> list[str]:
-    return sorted(path for path in scene.world.files if "/_iceberg_cli/" in path)
-
-
 def foreign_files_deleted(scene: Scene) -> list[str]:
     """Files of the table, not of ours, that were deleted."""
     return [path for path in scene.world.deleted if "/_iceberg_cli/" not in path]
@@ -48,29 +44,29 @@ def foreign_files_deleted(scene: Scene) -> list[str]:
 
 
 def test_lost_answer_of_a_swap_that_happened_is_found_by_reading_back(scene: Scene) -> None:
-    process = Process(world=scene.world, script=Script(swaps=["lost after"]))
-    assert process.expire().status == "done"
+    process = Expiry(world=scene.world, script=Script(swaps=["lost after"]))
+    assert process.run().status == "done"
     scene.check_finished()
 
 
 def test_swap_without_an_answer_deletes_nothing_and_resume_sends_it_again(swapped: Scene) -> None:
-    process = Process(world=swapped.world, script=Script(swaps=["lost"]))
+    process = Expiry(world=swapped.world, script=Script(swaps=["lost"]))
     with pytest.raises(CommitStateUnknown) as caught:
-        process.expire()
+        process.run()
     assert caught.value.exit_code == 13
     assert swapped.world.deleted == []
     assert len({path for path in swapped.world.files if path.endswith(".metadata.json")}) == 2
-    reports = Process(world=swapped.world).resume()
+    reports = Expiry(world=swapped.world).resume()
     assert [report.status for report in reports] == ["done"]
     swapped.check_finished()
 
 
 def test_swap_that_stays_without_an_answer_stays_unknown_however_often_it_is_resumed(scene: Scene) -> None:
     with pytest.raises(CommitStateUnknown):
-        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
     for _ in range(3):
         with pytest.raises(CommitStateUnknown):
-            Process(world=scene.world, script=Script(swaps=["lost"])).resume()
+            Expiry(world=scene.world, script=Script(swaps=["lost"])).resume()
         assert scene.world.deleted == []
         scene.check()
     finish(scene)
@@ -79,24 +75,24 @@ def test_swap_that_stays_without_an_answer_stays_unknown_however_often_it_is_res
 def test_swap_that_comes_in_after_everybody_has_given_up_is_not_undone(swapped: Scene) -> None:
     """The request waits in a queue and is carried out later."""
     with pytest.raises(CommitStateUnknown):
-        Process(world=swapped.world, script=Script(swaps=["lost"])).expire()
+        Expiry(world=swapped.world, script=Script(swaps=["lost"])).run()
     late = next(p for p in swapped.world.files if p.endswith(".metadata.json") and p != swapped.world.pointer)
     swapped.world.pointer = late
     swapped.check()
-    assert [report.status for report in Process(world=swapped.world).resume()] == ["done"]
+    assert [report.status for report in Expiry(world=swapped.world).resume()] == ["done"]
     swapped.check_finished()
 
 
 def test_swap_that_never_came_in_and_now_cannot_is_planned_again(scene: Scene) -> None:
     with pytest.raises(CommitStateUnknown):
-        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
     scene.foreign_append()
     finish(scene)
 
 
 def test_swap_that_came_in_and_was_followed_by_others_is_swept(swapped: Scene) -> None:
-    process = Process(world=swapped.world, script=Script(after={5: crash}))
-    assert process.dies(process.expire)
+    process = Expiry(world=swapped.world, script=Script(after={5: crash}))
+    assert process.dies(process.run)
     assert process.effects[5].startswith("swap ")
     for _ in range(3):
         swapped.foreign_append()
@@ -106,10 +102,10 @@ def test_swap_that_came_in_and_was_followed_by_others_is_swept(swapped: Scene) -
 def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(scene: Scene) -> None:
     """Other writers commit on, and their settings trim the log; the base has moved, so ours can never come in."""
     with pytest.raises(CommitStateUnknown):
-        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    (report,) = Process(world=scene.world).resume()
+    (report,) = Expiry(world=scene.world).resume()
     assert report.status == "done"
     assert journal_files(scene) == []
     scene.check()
@@ -117,24 +113,24 @@ def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(s
 
 def test_swap_that_can_never_come_in_any_more_can_be_abandoned(scene: Scene) -> None:
     with pytest.raises(CommitStateUnknown):
-        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
+        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    process = Process(world=scene.world)
+    process = Expiry(world=scene.world)
     (operation_id,) = process.table.workspace.open_operations()
     abandon(process.table, operation_id, process.runtime)
     assert journal_files(scene) == []
     assert foreign_files_deleted(scene) == []
-    assert Process(world=scene.world).expire().status == "done"
+    assert Expiry(world=scene.world).run().status == "done"
     scene.check()
 
 
 def test_commit_whose_effects_show_is_taken_for_done_where_no_log_shows_it(scene: Scene) -> None:
-    process = Process(world=scene.world, script=Script(after={5: crash}))
-    assert process.dies(process.expire)
+    process = Expiry(world=scene.world, script=Script(after={5: crash}))
+    assert process.dies(process.run)
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    (report,) = Process(world=scene.world).resume()
+    (report,) = Expiry(world=scene.world).resume()
     assert report.status == "done"
     assert all(path.endswith(".metadata.json") for path in scene.leftovers())
 
@@ -142,7 +138,7 @@ def test_commit_whose_effects_show_is_taken_for_done_where_no_log_shows_it(scene
 @pytest.mark.parametrize("number", [0, 1])
 def test_attempt_that_two_processes_send_is_a_success_for_both(swapped: Scene, number: int) -> None:
     """One resumed the operation of the other, and its swap comes first, before either effect of the other."""
-    one, other = Process(world=swapped.world), Process(world=swapped.world)
+    one, other = Expiry(world=swapped.world), Expiry(world=swapped.world)
     (step,) = one.plan().plan.steps
     attempt = one.table.bind(
         step,
@@ -160,8 +156,8 @@ def test_attempt_that_two_processes_send_is_a_success_for_both(swapped: Scene, n
 
 def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> None:
     with pytest.raises(CommitStateUnknown):
-        Process(world=scene.world, script=Script(swaps=["lost"])).expire()
-    process = Process(world=scene.world)
+        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
+    process = Expiry(world=scene.world)
     (operation_id,) = process.table.workspace.open_operations()
     with pytest.raises(Refused, match="no known outcome"):
         abandon(process.table, operation_id, process.runtime)
@@ -170,16 +166,16 @@ def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> 
 
 @pytest.mark.parametrize("refusals", [1, 2, 4])
 def test_refused_swaps_are_tried_again(scene: Scene, refusals: int) -> None:
-    process = Process(world=scene.world, script=Script(swaps=["refused"] * refusals))
-    assert process.expire().status == "done"
+    process = Expiry(world=scene.world, script=Script(swaps=["refused"] * refusals))
+    assert process.run().status == "done"
     scene.check_finished()
 
 
 def test_commit_retry_num_retries_bounds_the_attempts(swapped: Scene) -> None:
     """The default is 4 retries: the fifth refusal is the last."""
-    process = Process(world=swapped.world, script=Script(swaps=["refused"] * 5))
+    process = Expiry(world=swapped.world, script=Script(swaps=["refused"] * 5))
     with pytest.raises(CommitConflict) as caught:
-        process.expire()
+        process.run()
     assert caught.value.exit_code == 12
     assert sum(effect.startswith("put") and ".metadata.json" in effect for effect in process.effects) == 5
     assert journal_files(swapped) == []
@@ -194,26 +190,26 @@ def foreign_files_deleted_but_ours(scene: Scene) -> list[str]:
 
 def test_no_retries_means_one_attempt() -> None:
     scene = a_scene(properties={"commit.retry.num-retries": "0"})
-    process = Process(world=scene.world, script=Script(swaps=["refused"]))
+    process = Expiry(world=scene.world, script=Script(swaps=["refused"]))
     with pytest.raises(CommitConflict, match="1 times"):
-        process.expire()
+        process.run()
     assert journal_files(scene) == []
 
 
 def test_waits_between_attempts_double_and_stay_within_the_total(scene: Scene) -> None:
     waits: list[float] = []
-    process = Process(world=scene.world, script=Script(swaps=["refused"] * 4))
+    process = Expiry(world=scene.world, script=Script(swaps=["refused"] * 4))
     process.runtime.sleep_ms = waits.append
-    process.expire()
+    process.run()
     assert len(waits) == 4
     for number, wait_ms in enumerate(waits):
         assert 2**number <= wait_ms <= 1.1 * 2**number
 
 
 def test_catalog_that_is_down_before_anything_was_sent_is_no_unknown_outcome(scene: Scene) -> None:
-    process = Process(world=scene.world, script=Script(swaps=["down"]))
+    process = Expiry(world=scene.world, script=Script(swaps=["down"]))
     with pytest.raises(BackendUnavailable) as caught:
-        process.expire()
+        process.run()
     assert caught.value.exit_code == 16
     assert scene.world.deleted == []
     finish(scene)
@@ -227,9 +223,9 @@ def test_a_storage_that_fails_after_the_commit_is_told_of_with_the_state_and_the
     def full(path: str) -> str | None:
         return "no room" if scene.world.pointer != before and "/ops/" in path else None
 
-    process = Process(world=scene.world, script=Script(fail_put=full))
+    process = Expiry(world=scene.world, script=Script(fail_put=full))
     with pytest.raises(BackendUnavailable) as caught:
-        process.expire()
+        process.run()
     assert caught.value.state == "The commit may or may not have happened. Nothing was deleted."
     assert caught.value.next_step.startswith("`resume` goes on with operation ")
     finish(scene)
@@ -243,8 +239,8 @@ def denied(path: str) -> str | None:
 
 
 def test_denied_deletions_are_reported_and_finished_by_resume(scene: Scene) -> None:
-    process = Process(world=scene.world, script=Script(fail_delete=denied))
-    report = process.expire()
+    process = Expiry(world=scene.world, script=Script(fail_delete=denied))
+    report = process.run()
     assert report.status == "partial"
     assert {failure["path"].rpartition("/")[2] for failure in report.failed_deletes} == {
         "e.parquet",
@@ -255,27 +251,27 @@ def test_denied_deletions_are_reported_and_finished_by_resume(scene: Scene) -> N
         "e.parquet",
         "snap-1.avro",
     }
-    again = Process(world=scene.world, script=Script(fail_delete=denied)).resume()
+    again = Expiry(world=scene.world, script=Script(fail_delete=denied)).resume()
     assert [each.status for each in again] == ["partial"]
-    (report,) = Process(world=scene.world).resume()
+    (report,) = Expiry(world=scene.world).resume()
     assert report.status == "done"
     assert report.failed_deletes == ()
     scene.check_finished()
 
 
 def test_crash_anywhere_while_denied_deletions_are_retried(scene: Scene) -> None:
-    Process(world=scene.world, script=Script(fail_delete=denied)).expire()
-    trial = Process(world=scene.copy().world)
+    Expiry(world=scene.world, script=Script(fail_delete=denied)).run()
+    trial = Expiry(world=scene.copy().world)
     trial.resume()
     for number, _ in enumerate(trial.effects):
         here = scene.copy()
-        process = Process(world=here.world, script=Script(before={number: crash}))
+        process = Expiry(world=here.world, script=Script(before={number: crash}))
         assert process.dies(process.resume)
         finish(here)
 
 
 def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
-    process = Process(world=scene.world)
+    process = Expiry(world=scene.world)
     planned = process.plan()
     del scene.world.files[scene.writer.data_path("e")]
     report = apply(planned, process.table, VERBS[planned.plan.verb], process.runtime)
@@ -286,14 +282,14 @@ def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
 
 def test_file_that_another_writer_takes_up_again_before_the_sweep_stays(scene: Scene) -> None:
     """Reached by nothing when it was planned; added again by a commit that lands after ours."""
-    trial = Process(world=scene.copy().world)
-    trial.expire()
+    trial = Expiry(world=scene.copy().world)
+    trial.run()
     (swap,) = (number for number, effect in enumerate(trial.effects) if effect.startswith("swap "))
     for number in range(swap, swap + 3):
         here = scene.copy()
         script = Script(before={number: partial(here.foreign_append, again="e")})
-        process = Process(world=here.world, script=script)
-        process.expire()
+        process = Expiry(world=here.world, script=script)
+        process.run()
         assert here.writer.data_path("e") in here.check()
 
 
@@ -307,14 +303,14 @@ def is_full_for(path: str, key: str) -> str | None:
 @pytest.mark.parametrize("catalog", [True, False])
 def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None:
     scene = a_scene(catalog=catalog)
-    trial = Process(world=scene.copy().world)
-    trial.expire()
+    trial = Expiry(world=scene.copy().world)
+    trial.run()
     puts = [effect.removeprefix("put ") for effect in trial.effects if effect.startswith("put ")]
     for path in puts:
         here = scene.copy()
         full = Script(fail_put=partial(is_full_for, path))
         with pytest.raises((BackendUnavailable, DeletesFailed)):
-            Process(world=here.world, script=full).expire()
+            Expiry(world=here.world, script=full).run()
         here.check()
         finish(here)
 
@@ -323,15 +319,15 @@ def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None
 
 
 def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: Scene) -> None:
-    trial = Process(world=scene.copy().world)
-    trial.expire()
+    trial = Expiry(world=scene.copy().world)
+    trial.run()
     stopped = 0
     for number, _ in enumerate(trial.effects):
         here = scene.copy()
-        process = Process(world=here.world)
+        process = Expiry(world=here.world)
         process.storage.script = Script(before={number: partial(process.stop.append, True)})
         try:
-            process.expire()
+            process.run()
         except Interrupted:
             stopped += 1
         here.check()
@@ -342,11 +338,11 @@ def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: 
 
 def test_limit_on_deletions_is_kept_exactly_until_nothing_is_left(scene: Scene) -> None:
     statuses = []
-    process = Process(world=scene.world, limits={"limit_deletes": 3})
-    statuses.append(process.expire().status)
+    process = Expiry(world=scene.world, limits={"limit_deletes": 3})
+    statuses.append(process.run().status)
     while process.table.workspace.open_operations():
         before = len(foreign_files_deleted(scene))
-        process = Process(world=scene.world, limits={"limit_deletes": 3})
+        process = Expiry(world=scene.world, limits={"limit_deletes": 3})
         statuses += [report.status for report in process.resume()]
         assert len(foreign_files_deleted(scene)) - before <= 3
     assert statuses == ["partial"] * 4 + ["done"]
@@ -356,15 +352,15 @@ def test_limit_on_deletions_is_kept_exactly_until_nothing_is_left(scene: Scene) 
 def test_deadline_in_the_sweep_leaves_the_rest_for_resume(scene: Scene) -> None:
     later = {8: lambda: setattr(scene.world, "now_ms", scene.world.now_ms + HOUR_MS)}
     limits = {"deadline_ms": scene.world.now_ms + 1}
-    process = Process(world=scene.world, script=Script(before=later), limits=limits)
-    assert process.expire().status == "partial"
+    process = Expiry(world=scene.world, script=Script(before=later), limits=limits)
+    assert process.run().status == "partial"
     assert len(foreign_files_deleted(scene)) == 4
     finish(scene)
 
 
 def test_files_go_bottom_up_and_only_those_of_one_kind_at_once(scene: Scene) -> None:
-    process = Process(world=scene.world, limits={"sweep_batch": 100})
-    assert process.expire().status == "done"
+    process = Expiry(world=scene.world, limits={"sweep_batch": 100})
+    assert process.run().status == "done"
     assert process.shown is not None
     assert process.shown.removals is not None
     rows = process.shown.removals.rows.select(["path", "kind"]).to_pylist()
@@ -376,8 +372,8 @@ def test_files_go_bottom_up_and_only_those_of_one_kind_at_once(scene: Scene) -> 
 
 @pytest.mark.parametrize(("quick_ms", "sizes"), [(0, [4, 4, 4, 2]), (1, [4, 8, 2])])
 def test_batches_grow_while_they_are_quick(scene: Scene, quick_ms: int, sizes: list[int]) -> None:
-    process = Process(world=scene.world, limits={"quick_batch_ms": quick_ms})
-    assert process.expire().status == "done"
+    process = Expiry(world=scene.world, limits={"quick_batch_ms": quick_ms})
+    assert process.run().status == "done"
     content = [effect for effect in process.effects if "/_iceberg_cli/" not in effect or "put " in effect]
     swept = [len([*some]) for deletes, some in groupby(content, lambda e: e.startswith("delete ")) if deletes]
     assert swept == sizes
@@ -386,30 +382,30 @@ def test_batches_grow_while_they_are_quick(scene: Scene, quick_ms: int, sizes: l
 # -- grace -----------------------------------------------------------------------------------------------------
 
 
-def with_grace(scene: Scene, **values: object) -> Process:
-    process = Process(world=scene.world, **values)  # type: ignore[arg-type]
+def with_grace(scene: Scene, **values: object) -> Expiry:
+    process = Expiry(world=scene.world, **values)  # type: ignore[arg-type]
     process.policy = replace(process.policy, grace=DAY_MS)
     return process
 
 
 def test_files_wait_for_their_grace_and_go_after_it(scene: Scene) -> None:
     process = with_grace(scene)
-    assert process.expire().status == "waiting"
+    assert process.run().status == "waiting"
     assert foreign_files_deleted(scene) == []
     scene.world.now_ms += DAY_MS - 1
-    assert [report.status for report in Process(world=scene.world).resume()] == ["waiting"]
-    assert Process(world=scene.world).expire().status == "nothing_to_do"
+    assert [report.status for report in Expiry(world=scene.world).resume()] == ["waiting"]
+    assert Expiry(world=scene.world).run().status == "nothing_to_do"
     assert foreign_files_deleted(scene) == []
     scene.world.now_ms += 1
-    assert Process(world=scene.world).expire().status == "nothing_to_do"
+    assert Expiry(world=scene.world).run().status == "nothing_to_do"
     scene.check_finished()
 
 
 def test_file_taken_up_again_in_the_grace_stays(scene: Scene) -> None:
-    with_grace(scene).expire()
+    with_grace(scene).run()
     scene.foreign_append(again="e")
     scene.world.now_ms += DAY_MS
-    (report,) = Process(world=scene.world).resume()
+    (report,) = Expiry(world=scene.world).resume()
     assert report.kept_again == 1
     scene.check_finished()
 
@@ -417,13 +413,13 @@ def test_file_taken_up_again_in_the_grace_stays(scene: Scene) -> None:
 def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
     trial = scene.copy()
     process = with_grace(trial)
-    process.expire()
+    process.run()
     for number, _ in enumerate(process.effects):
         here = scene.copy()
         first = with_grace(here, script=Script(before={number: crash}))
-        assert first.dies(first.expire)
+        assert first.dies(first.run)
         here.check()
-        Process(world=here.world).resume()
+        Expiry(world=here.world).resume()
         here.check()
         here.world.now_ms += 2 * DAY_MS
         finish(here)
@@ -433,8 +429,8 @@ def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
 
 
 def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> None:
-    with_grace(scene).expire()
-    process = Process(world=scene.world)
+    with_grace(scene).run()
+    process = Expiry(world=scene.world)
     (operation_id,) = process.table.workspace.open_operations()
     abandon(process.table, operation_id, process.runtime)
     assert foreign_files_deleted(scene) == []
@@ -443,16 +439,16 @@ def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> No
 
 
 def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
-    with_grace(scene).expire()
+    with_grace(scene).run()
     here = scene.copy()
-    process = Process(world=here.world)
+    process = Expiry(world=here.world)
     (operation_id,) = process.table.workspace.open_operations()
     abandon(process.table, operation_id, process.runtime)
     for number, _ in enumerate(process.effects):
         here = scene.copy()
-        first = Process(world=here.world, script=Script(before={number: crash}))
+        first = Expiry(world=here.world, script=Script(before={number: crash}))
         assert first.dies(partial(abandon, first.table, operation_id, first.runtime))
-        second = Process(world=here.world)
+        second = Expiry(world=here.world)
         for left in second.table.workspace.open_operations():
             abandon(second.table, left, second.runtime)
         assert foreign_files_deleted(here) == []
@@ -462,13 +458,13 @@ def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
 def test_hint_file_that_was_half_written_when_the_process_died_is_cleaned_up() -> None:
     """The commit is in; the file that was about to become `version-hint.text` is still under its other name."""
     scene = a_scene(catalog=False)
-    trial = Process(world=scene.copy().world)
-    trial.expire()
+    trial = Expiry(world=scene.copy().world)
+    trial.run()
     link = next(number for number, effect in enumerate(trial.effects) if effect.endswith("/v2.metadata.json"))
-    process = Process(world=scene.world, script=Script(after={link: crash}))
-    assert process.dies(process.expire)
+    process = Expiry(world=scene.world, script=Script(after={link: crash}))
+    assert process.dies(process.run)
     (operation_id,) = process.table.workspace.open_operations()
-    operation = Process(world=scene.world).table.workspace.journal(operation_id).operation()
+    operation = Expiry(world=scene.world).table.workspace.journal(operation_id).operation()
     assert operation is not None
     intent = operation.steps["expire"].intent
     assert intent is not None

@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from iceberg_cli.errors import CommitConflict, TakenOver
-from tests.crash.budget import few_or_many, some
+from iceberg_cli.testing.crash.world import Script, crash
+from tests.budget import few_or_many, some
 from tests.crash.scenes import Scene, a_scene
-from tests.crash.simulation import Script, crash
 from tests.crash.verbs import NOTES, ORPHANS, SWEEP_FIRST, THREE, FakeProcess
 
 
@@ -38,9 +38,9 @@ def check(scene: Scene) -> set[str]:
 
 def finish(scene: Scene, operation: str) -> None:
     """Resume, run again, and nothing is left to do or to clean up."""
-    FakeProcess(world=scene.world, operation=operation).resume()
+    FakeProcess(world=scene.world, verb=operation).resume()
     check(scene)
-    FakeProcess(world=scene.world, operation=operation).run()
+    FakeProcess(world=scene.world, verb=operation).run()
     assert properties_of(scene)["at"] == "end"
     ids = {snapshot["snapshot-id"] for snapshot in json.loads(scene.world.files[scene.current])["snapshots"]}
     assert ids == scene.kept | {*scene.foreign}
@@ -49,7 +49,7 @@ def finish(scene: Scene, operation: str) -> None:
 
 
 def trial(scene: Scene, operation: str) -> FakeProcess:
-    process = FakeProcess(world=scene.copy().world, operation=operation)
+    process = FakeProcess(world=scene.copy().world, verb=operation)
     assert process.run().status == "done"
     return process
 
@@ -60,7 +60,7 @@ def test_crash_around_any_effect_of_several_steps(operation: str, *, catalog: bo
     scene = a_world(operation, catalog=catalog)
     for number, effect in some(list(enumerate(trial(scene, operation).effects)), budget):
         here = scene.copy()
-        process = FakeProcess(world=here.world, operation=operation, script=Script(before={number: crash}))
+        process = FakeProcess(world=here.world, verb=operation, script=Script(before={number: crash}))
         assert process.dies(process.run), effect
         check(here)
         finish(here, operation)

@@ -14,13 +14,11 @@ import pytest
 from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
-from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.recovery import recover_all
-from iceberg_cli.plan.report import Report
+from iceberg_cli.testing.crash.process import Process
+from iceberg_cli.testing.crash.world import Script, SimStorage, World, crash
 from iceberg_cli.testing.iceberg_files import DELETED
-from tests.builders import LOCATION, NOW_MS, a_branch
-from tests.crash.budget import few_or_many, some
-from tests.crash.simulation import Process, Script, SimStorage, World, crash
+from tests.budget import few_or_many, some
+from tests.builders import LOCATION, a_branch
 from tests.hazard_tables import Hazard, obstruct_an_upgrade
 
 VERB = VERBS["upgrade-v3"]
@@ -43,14 +41,9 @@ def a_world() -> World:
     return world
 
 
-def run(process: Process) -> Report:
-    list(recover_all(process.table, process.runtime, verbs=VERBS))
-    return apply(
-        VERB.plan(process.table, VERB.policy.from_json(POLICY), as_of_ms=NOW_MS),
-        process.table,
-        VERB,
-        process.runtime,
-    )
+def upgrade(world: World, script: Script | None = None) -> Process:
+    """A run of the verb."""
+    return upgrade(world, script or Script(), verb=VERB.name, policy=POLICY)
 
 
 def rows(world: World, ref: str) -> dict[str, int]:
@@ -88,28 +81,28 @@ def check_finished(world: World) -> None:
 
 def test_recipe_is_six_commits() -> None:
     world = a_world()
-    process = Process(world=world)
-    assert run(process).status == "done"
+    process = upgrade(world)
+    assert process.run().status == "done"
     assert sum(effect.startswith("swap") for effect in process.effects) == 6
     check_finished(world)
-    assert run(Process(world=world)).status == "nothing_to_do"
+    assert upgrade(world).run().status == "nothing_to_do"
 
 
 @few_or_many(10)
 def test_a_crash_around_any_effect_is_made_good_by_resume(budget: int) -> None:
     start = a_world()
     expected = {ref: rows(start, ref) for ref in ("main", "b")}
-    trial = Process(world=start.copy())
-    run(trial)
+    trial = upgrade(start.copy())
+    trial.run()
     moments = list(itertools.product(("before", "after"), range(len(trial.effects))))
     for when, number in some(moments, budget):
         world = start.copy()
-        process = Process(world=world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
-        assert process.dies(partial(run, process)) or when == "after"
+        process = upgrade(world, Script(**{when: {number: crash}}))  # type: ignore[arg-type]
+        assert process.dies(process.run) or when == "after"
         assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
-        Process(world=world).resume()
+        upgrade(world).resume()
         assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
-        run(Process(world=world))
+        upgrade(world).run()
         check_finished(world)
         assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
 
@@ -118,16 +111,16 @@ def test_a_crash_around_any_effect_is_made_good_by_resume(budget: int) -> None:
 def test_a_lost_answer_to_any_swap_is_made_good(fate: str) -> None:
     for place in range(6):
         world = a_world()
-        process = Process(world=world, script=Script(swaps=[""] * place + [fate]))
+        process = upgrade(world, Script(swaps=[""] * place + [fate]))
         process.dies(partial(outcome, process))
-        Process(world=world).resume()
-        run(Process(world=world))
+        upgrade(world).resume()
+        upgrade(world).run()
         check_finished(world)
 
 
 def outcome(process: Process) -> object:
     """What a run ends with, an error among them."""
     try:
-        return run(process)
+        return process.run()
     except CommitStateUnknown as error:
         return error

@@ -12,15 +12,16 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS as REAL_VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
-from iceberg_cli.operation.apply import Verb, apply, resume
+from iceberg_cli.operation.apply import Verb
 from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.plan.report import Report
-from tests.builders import LOCATION, NOW_MS
-from tests.crash.simulation import POLICY, Process, unseen
+from iceberg_cli.testing.crash.process import Process
+from iceberg_cli.testing.crash.world import unseen
+from tests.builders import LOCATION
+from tests.crash.scenes import POLICY
 
 THREE = "three-steps"
 SWEEP_FIRST = "sweep-first"
@@ -136,9 +137,15 @@ class FakeTable(IcebergTable):
 class FakeProcess(Process):
     """One run of a fake verb."""
 
-    operation: str = THREE
+    verb: str = THREE
+    policy: ExpireSnapshots = POLICY
+
+    @property
+    def verbs(self) -> Mapping[str, Verb]:
+        return VERBS
 
     def open(self) -> FakeTable:
+        self.committer = self.open_catalog()
         return FakeTable(
             name="visits",
             storage=self.storage,
@@ -147,16 +154,5 @@ class FakeProcess(Process):
             on_event=unseen,
         )
 
-    def run(self) -> Report:
-        """Settle, plan and apply."""
+    def settle(self) -> None:
         self.resume()
-        verb = VERBS[self.operation]
-        planned = verb.plan(self.table, POLICY, as_of_ms=NOW_MS)
-        self.shown = planned.plan
-        return apply(planned, self.table, verb, self.runtime)
-
-    def resume(self) -> list[Report]:
-        return [
-            resume(self.table, operation_id, self.runtime, verbs=VERBS)
-            for operation_id in self.table.workspace.open_operations()
-        ]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from iceberg_cli.cli.context import now_ms
+from tests.budget import FULL
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import FULL
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import DELTA, DeltaSpark, plain
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.budget import FULL, deep_unless
+from tests.budget import FULL, deep_unless
 from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, Rows, commits, in_order, leftovers, rows_of_delta_rs
 from tests.delta_live.shapes import Shape

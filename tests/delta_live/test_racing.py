@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.budget import FULL
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import FULL
 from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, actions, commits, leftovers, rows_of_delta_rs
 from tests.delta_live.shapes import Shape

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.cli.context import now_ms
-from tests.crash.budget import deep_unless
+from tests.budget import deep_unless
 from tests.delta_live import shapes
 from tests.delta_live.lake import (
     DeltaLake,

@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.avro.columns import Executor
 from iceberg_cli.iceberg.avro.container import read_container
 from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, read_entries, read_manifest_lists
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
-from tests.crash.budget import few_or_many
+from tests.budget import few_or_many
 
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 KINDS = ("list", "manifest")

@@ -21,11 +21,12 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile, IcebergCliError
 from iceberg_cli.operation.apply import apply
-from tests.crash.budget import FULL, few_or_many
-from tests.crash.delta import ROOT, DeltaProcess, an_add, commit_to
-from tests.crash.delta_reader import LOG, vector_id
+from iceberg_cli.testing.crash.delta_reader import LOG, vector_id
+from iceberg_cli.testing.crash.process import DeltaProcess
+from iceberg_cli.testing.crash.world import DELTA_TABLE, World
+from tests.budget import FULL, few_or_many
+from tests.crash.delta import an_add, commit_to
 from tests.crash.delta_scenes import VERBS_ASKED, Scene
-from tests.crash.simulation import World
 from tests.paths import FIXTURES, needs_fixtures
 
 NEWEST = f"{LOG}{3:020}"
@@ -110,7 +111,7 @@ def outcomes(kind: str, path: str, budget: int) -> Counter[str]:
         found[came_out] += 1
         if came_out == UNTOLD:
             print(f"{path}: {damaged!r:.400}")
-    print(f"{path.removeprefix(ROOT)}: {dict(found)}")
+    print(f"{path.removeprefix(DELTA_TABLE)}: {dict(found)}")
     return found
 
 

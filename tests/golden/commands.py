@@ -25,10 +25,10 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.demo import create_demo
+from iceberg_cli.testing.crash.world import DELTA_TABLE
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS
 from tests.cli.lakes import four_snapshots
 from tests.cli.running import Ran, iceberg_cli
-from tests.crash.delta import ROOT as DELTA_ROOT
 from tests.crash.delta_scenes import Scene
 
 # Fixed, for its length has a say in sizes and in the widths of columns.
@@ -77,7 +77,7 @@ def _write_visits() -> None:
         return match[1] + str(int(match[2]) - NOW_MS + CLOCK_MS).encode()
 
     for name, data in Scene().world.files.items():
-        path = Path(name.replace(DELTA_ROOT, VISITS, 1))
+        path = Path(name.replace(DELTA_TABLE, VISITS, 1))
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".json":
             path.write_bytes(re.sub(rb'("(?:t|deletionT)imestamp": )(\d+)', earlier, data))

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 from iceberg_cli.errors import BackendUnavailable, IcebergCliError
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.apply import abandon
-from tests.crash.delta_reader import COMMIT, LOG
+from iceberg_cli.testing.crash.delta_reader import COMMIT, LOG
+from iceberg_cli.testing.crash.process import Process
+from iceberg_cli.testing.crash.world import Script, World, crash
 from tests.crash.delta_scenes import RACES, VERBS_ASKED
 from tests.crash.delta_scenes import Scene as DeltaScene
-from tests.crash.scenes import a_scene, few_rows_in_a_part
-from tests.crash.simulation import POLICY, Process, Script, World, crash
-from tests.crash.test_every_verb import ACTS, CASES, Lake
+from tests.crash.lakes import ACTS, CASES, Lake
+from tests.crash.scenes import POLICY, Expiry, a_scene, few_rows_in_a_part
 from tests.crash.verbs import SWEEP_FIRST, THREE, FakeProcess
 
 JOURNALS = "/_iceberg_cli/"
@@ -122,13 +123,13 @@ def _expire(
     tape = Tape(scene.world)
     policy = replace(POLICY, grace=grace_ms)
 
-    def process(script: Script, **values: Any) -> Process:
-        return Process(world=scene.world, script=script, policy=policy, **values)
+    def process(script: Script, **values: Any) -> Expiry:
+        return Expiry(world=scene.world, script=script, policy=policy, **values)
 
     first, *others = scripts or (Script(),)
     started = process(first, limits=limits or {})
     with few_rows_in_a_part() if few_rows else nullcontext():
-        tape.run("expire-snapshots", lambda: started.dies(lambda: tape.run("runs", started.expire)))
+        tape.run("expire-snapshots", lambda: started.dies(lambda: tape.run("runs", started.run)))
     for script in others:
         scene.world.now_ms += HOUR_MS
         again = process(script)
@@ -143,8 +144,8 @@ def _denied(path: str) -> str | None:
 def _abandoned_expiry() -> Written:
     scene = a_scene()
     tape = Tape(scene.world)
-    tape.run("expire-snapshots", Process(world=scene.world, limits={"limit_deletes": 3}).expire)
-    process = Process(world=scene.world)
+    tape.run("expire-snapshots", Expiry(world=scene.world, limits={"limit_deletes": 3}).run)
+    process = Expiry(world=scene.world)
     [operation_id] = process.table.workspace.open_operations()
     tape.run("abandon", lambda: abandon(process.table, operation_id, process.runtime))
     return tape.files.written
@@ -154,9 +155,9 @@ def _overtaken_expiry() -> Written:
     """Another process resumes the operation, and the first one goes on."""
     scene = a_scene()
     tape = Tape(scene.world)
-    other = Process(world=scene.world)
+    other = Expiry(world=scene.world)
     script = Script(before={6: lambda: tape.run("another process resumes", other.resume)})
-    tape.run("expire-snapshots", Process(world=scene.world, script=script).expire)
+    tape.run("expire-snapshots", Expiry(world=scene.world, script=script).run)
     return tape.files.written
 
 
@@ -164,10 +165,10 @@ def _lost_track() -> Written:
     """The swap has no answer, others commit on, and the log of metadata files is too short to show what happened."""
     scene = a_scene()
     tape = Tape(scene.world)
-    tape.run("expire-snapshots", Process(world=scene.world, script=Script(swaps=["lost"])).expire)
+    tape.run("expire-snapshots", Expiry(world=scene.world, script=Script(swaps=["lost"])).run)
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    tape.run("resume", Process(world=scene.world).resume)
+    tape.run("resume", Expiry(world=scene.world).resume)
     return tape.files.written
 
 
@@ -190,8 +191,9 @@ def _late_files(number: int) -> Written:
     """The process dies before its commit while workers may still write; a day later it is looked at again."""
     lake = _lake(number).copy()
     tape = Tape(lake.world)
-    process = _WorkersProcess(world=lake.world, script=Script(before={_staged_of(number): crash}))
-    tape.run(str(lake.case), lambda: process.dies(lambda: tape.run("runs", lambda: lake.run(process))))
+    asked = {"verb": lake.case.verb, "policy": lake.case.policy}
+    process = _WorkersProcess(world=lake.world, script=Script(before={_staged_of(number): crash}), **asked)
+    tape.run(str(lake.case), lambda: process.dies(lambda: tape.run("runs", process.run)))
     for hours in (0, 1, 25):
         lake.world.now_ms += hours * HOUR_MS
         tape.run(f"resume {hours} h later", _WorkersProcess(world=lake.world).resume)
@@ -201,9 +203,9 @@ def _late_files(number: int) -> Written:
 def _fake(operation: str, **script: Any) -> Written:
     world = a_scene().world
     tape = Tape(world)
-    process = FakeProcess(world=world, operation=operation, script=Script(**script))
+    process = FakeProcess(world=world, verb=operation, script=Script(**script))
     tape.run(operation, lambda: process.dies(lambda: tape.run("runs", process.run)))
-    again = FakeProcess(world=world, operation=operation)
+    again = FakeProcess(world=world, verb=operation)
     tape.run("resume", again.resume)
     return tape.files.written
 
@@ -218,7 +220,7 @@ def _swap_of(number: int) -> int:
     """The number of the first effect that commits."""
     trial = _lake(number).copy()
     process = trial.process()
-    trial.run(process)
+    process.run()
     return next(number for number, effect in enumerate(process.effects) if effect.startswith("swap "))
 
 
@@ -228,7 +230,7 @@ def _staged_of(number: int) -> int:
     trial = _lake(number).copy()
     tape = Tape(trial.world)
     process = trial.process()
-    trial.run(process)
+    process.run()
     kinds = {path: json.loads(data)["kind"] for path, data in records_in(as_text(tape.files.written))}
     intent = next(path for path, kind in kinds.items() if kind == "commit-intent")
     return process.effects.index(f"put {intent}")
@@ -254,7 +256,7 @@ def _verb(number: int, *, befalls: str = "") -> Written:
             script = {"before": {_staged_of(number): crash}}
     tape = Tape(lake.world)
     process = lake.process(**script)
-    tape.run(str(lake.case), lambda: process.dies(lambda: tape.run("runs", lambda: lake.run(process))))
+    tape.run(str(lake.case), lambda: process.dies(lambda: tape.run("runs", process.run)))
     again = lake.process()
     for operation_id in again.table.workspace.open_operations():
         if befalls == "abandon":

@@ -12,7 +12,7 @@ import pytest
 
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.records import Operation
-from tests.crash.simulation import Script, SimStorage, World
+from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from tests.golden.comparing import Hold, golden
 from tests.golden.journal_cases import JOURNALLED, JOURNALS, records_in, text_of
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.crash.budget import FULL
+from tests.budget import FULL
 from tests.spark_tables import Lake, Shape, Writing, later_ms, shapes
 
 pytestmark = pytest.mark.jvm

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.budget import deep_unless
+from tests.budget import deep_unless
 from tests.spark_tables import COMPACT, Lake, Shape, Writing, in_order, insert, shapes, write
 
 pytestmark = pytest.mark.jvm

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.budget import FULL
+from tests.budget import FULL
 from tests.live.agreement import check_agreement
 from tests.live.model import COLUMNS, Model, Values
 from tests.spark_tables import Lake, Shape, in_order, write

@@ -15,8 +15,8 @@ import pytest
 
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import TARGET_PROPERTY
 from iceberg_cli.storage.local import LocalStorage
+from tests.budget import deep_unless
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import deep_unless
 from tests.delete_tables import DeleteTable
 from tests.scan_planning import entries_of, is_vector, view
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
-from tests.crash.budget import deep_unless
+from tests.budget import deep_unless
 from tests.manifest_tables import Entry, Manifests, Opened, live_entries
 from tests.test_iceberg_rewrite_manifests import KIB, VERB, a_file, columns, policy, spec
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.budget import few_or_many
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import few_or_many
 from tests.referee.delta import DAY_MS, Row, Table
 
 NOW_MS = 1_790_000_000_000  # the program refuses a time in the future

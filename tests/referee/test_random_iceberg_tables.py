@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.budget import few_or_many
 from tests.cli.running import iceberg_cli
-from tests.crash.budget import few_or_many
 from tests.referee.iceberg import Row, Table, entries_of, manifests_of, rows_of
 
 DAY_MS = 86_400_000

@@ -1,4 +1,4 @@
-"""What a Delta log says, read slowly and literally: JSON, pyarrow's Parquet and pyroaring, one action after another.
+"""What the log of the world's Delta table says, slowly and literally: by JSON, pyarrow and pyroaring, action by action.
 
 Spec: "Action Reconciliation", "Checkpoints", "Deletion Vectors", "Row Tracking".
 """
@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from iceberg_cli.delta.spec.paths import dv_path, z85_decode
-from tests.crash.delta import ROOT
-from tests.delta_vectors import positions_in
+from iceberg_cli.testing import delta_vectors
+from iceberg_cli.testing.crash.world import DELTA_TABLE
+from iceberg_cli.testing.delta_vectors import positions_in, z85_decode
 
-LOG = f"{ROOT}/_delta_log/"
+LOG = f"{DELTA_TABLE}/_delta_log/"
 COMMIT = re.compile(r"(\d{20})\.json")
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:[^.]+\.)?(?:parquet|json)")
 Action = dict[str, Any]
@@ -63,7 +63,9 @@ class State:
     def needed(self) -> set[str]:
         """The files of the active adds."""
         vectors = (vector_file(add) for add in self.adds.values())
-        return {f"{ROOT}/{path}" for path, _ in self.adds} | {path for path in vectors if path is not None}
+        return {f"{DELTA_TABLE}/{path}" for path, _ in self.adds} | {
+            path for path in vectors if path is not None
+        }
 
     def check_row_ids(self) -> None:
         """Ids are used once, at most up to the mark, and on every file where row tracking is enabled."""
@@ -83,6 +85,7 @@ class State:
 
 
 def vector_id(body: Action) -> str:
+    """What tells the vector of an add or remove from others; empty without one."""
     vector = body.get("deletionVector")
     return (
         "" if vector is None else f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
@@ -90,11 +93,13 @@ def vector_id(body: Action) -> str:
 
 
 def vector_file(body: Action) -> str | None:
+    """The file of the vector of an add or remove."""
     vector = body.get("deletionVector")
-    return None if vector is None else dv_path(vector["storageType"], vector["pathOrInlineDv"], ROOT)
+    return None if vector is None else delta_vectors.vector_file(vector, DELTA_TABLE)
 
 
 def positions(add: Action, files: Files) -> tuple[int, ...] | None:
+    """The deleted positions of a file; None where the file of its vector is gone."""
     vector = add.get("deletionVector")
     if vector is None:
         return ()
@@ -112,6 +117,7 @@ def commits(files: Files) -> list[int]:
 
 
 def commit_actions(files: Files, version: int) -> list[Action]:
+    """The actions of one commit."""
     lines = files[f"{LOG}{version:020}.json"].splitlines()
     return [json.loads(line) for line in lines]
 
@@ -152,6 +158,7 @@ def checkpoint_actions(files: Files, name: str) -> list[Action]:
 
 
 def parquet_rows(data: bytes) -> list[Action]:
+    """The rows of a Parquet file, without fields that are null."""
     table = pq.read_table(io.BytesIO(data))
     return [given(row) for row in table.to_pylist(maps_as_pydicts="strict")]
 

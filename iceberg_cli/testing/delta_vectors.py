@@ -1,19 +1,47 @@
-"""Deletion vectors as other writers make them: pyroaring, zlib and struct only."""
+"""Deletion vectors of Delta tables as other writers make them: by pyroaring, zlib and struct only.
+
+Spec: "Deletion Vectors", "Deletion Vector Format"; ZeroMQ RFC 32, Z85.
+"""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from pyroaring import BitMap64
 
-from iceberg_cli.delta.spec.paths import z85_encode
-
 MAGIC = 1681511377
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def z85_encode(data: bytes) -> str:
+    """Bytes as text, five characters for each four."""
+    words = struct.unpack(f">{len(data) // 4}I", data)
+    return "".join(_Z85[word // 85**place % 85] for word in words for place in (4, 3, 2, 1, 0))
+
+
+def z85_decode(text: str) -> bytes:
+    """Text as bytes, four for each five characters."""
+    digits = [_Z85.index(each) for each in text]
+    words = [sum(digits[i + k] * 85 ** (4 - k) for k in range(5)) for i in range(0, len(digits), 5)]
+    return struct.pack(f">{len(words)}I", *words)
+
+
+def vector_file(descriptor: Mapping[str, Any], root: str) -> str | None:
+    """The path of the file with a vector; None for one in the log itself."""
+    name = descriptor["pathOrInlineDv"]
+    match descriptor["storageType"]:
+        case "i":
+            return None
+        case "p":
+            return str(name)
+        case _:
+            folder = f"{name[:-20]}/" if len(name) > 20 else ""
+            return f"{root}/{folder}deletion_vector_{UUID(bytes=z85_decode(name[-20:]))}.bin"
 
 
 def data_of(positions: Iterable[int]) -> bytes:

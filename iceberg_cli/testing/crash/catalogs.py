@@ -1,0 +1,130 @@
+"""Catalogs of Iceberg tables in a simulated world, whose answers can get lost."""
+
+from __future__ import annotations
+
+import json
+
+from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
+from iceberg_cli.iceberg.commit.update import Commit, check, effects_visible, with_updates
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.operation.outcomes import (
+    Attempt,
+    Committed,
+    Conflict,
+    Outcome,
+    SentAttempts,
+    Unknown,
+    digest_of,
+)
+from iceberg_cli.paths import canonical
+from iceberg_cli.testing.crash.world import SimStorage
+
+
+class SimCommitter(SwapCommitter):
+    """A catalog with compare and swap, as a SQL one is."""
+
+    def __init__(self, storage: SimStorage) -> None:
+        super().__init__(storage)
+        self._world_storage = storage
+        self._swaps = list(storage.script.swaps)
+
+    def current(self) -> str:
+        """The pointer."""
+        if self._world_storage.world.pointer is None:
+            raise TableNotFound("Cannot find the table in the simulated catalog.")
+        return self._world_storage.world.pointer
+
+    def _swap(self, attempt: Attempt) -> bool | Unknown:
+        world = self._world_storage.world
+        fate = self._swaps.pop(0) if self._swaps else ""
+        done: list[bool] = []
+
+        def swap() -> None:
+            done.append(fate != "lost" and world.pointer == attempt.base)
+            if done[-1]:
+                world.pointer = attempt.target
+
+        if fate == "refused":
+            return False
+        if fate == "down":
+            raise BackendUnavailable("Cannot reach the catalog: connection refused")
+        self._world_storage.effect(f"swap {attempt.target}", swap)
+        if fate in ("lost", "lost after"):
+            return Unknown(cause="no answer")
+        return done[-1]
+
+
+class ServingCommitter:
+    """A catalog that gets updates and requirements and writes the metadata itself, as a REST catalog does."""
+
+    def __init__(self, storage: SimStorage) -> None:
+        self._storage = storage
+        self._sent = SentAttempts()
+        self._fates = list(storage.script.swaps)
+
+    def read_only_reason(self) -> str | None:
+        """None: anybody may commit."""
+        return None
+
+    def current(self) -> str:
+        """The pointer."""
+        assert self._storage.world.pointer is not None
+        return self._storage.world.pointer
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """The request; where the metadata will be is the catalog's business."""
+        request = json.dumps([update.to_json() for update in commit.updates]).encode()
+        return Attempt(
+            commit=commit,
+            base=base_location,
+            target=None,
+            data=request,
+            digest=digest_of(request),
+            name_is_unique=False,
+        )
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """Send it, with what the script has for it."""
+        first = self._sent.first(attempt)
+        if stale := attempt.why_stale([]):
+            return Conflict(reason=stale) if first else Unknown(cause=stale)
+        fate = self._fates.pop(0) if self._fates else ""
+        if fate == "down":
+            raise BackendUnavailable("Cannot reach the catalog: connection refused")
+        answers: list[Outcome] = [Conflict(reason="refused")] if fate == "refused" else []
+        if not answers:
+            self._storage.effect("swap by the catalog", lambda: answers.append(self._serve(attempt, fate)))
+        if fate in ("lost", "lost after"):
+            return self.settle(attempt)
+        (answer,) = answers
+        # One that was sent before may be what has moved the table.
+        return answer if first or isinstance(answer, Committed) else self.settle(attempt)
+
+    def _serve(self, attempt: Attempt, fate: str) -> Outcome:
+        """What happens at the catalog, which holds requirements against its current metadata."""
+        commit, world = attempt.commit, self._storage.world
+        assert isinstance(commit, Commit)
+        now = self.current()
+        metadata = TableMetadata.from_json(json.loads(world.files[canonical(now)]), path=now)
+        if fate == "lost":
+            return Unknown(cause="no answer")
+        if reason := check(commit.requirements, metadata):
+            return Conflict(reason=reason)
+        after = with_updates(
+            metadata, commit.updates, base_location=now, timestamp_ms=commit.timestamp_ms
+        ).to_json()
+        world.pointer = f"{metadata.location}/metadata/{len(world.files):05d}-served.metadata.json"
+        world.write(canonical(world.pointer), json.dumps(after).encode())
+        return Committed(metadata_location=world.pointer)
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """By the attempt's own marks: the snapshot that it adds, or, without one, what its updates do."""
+        now = self.current()
+        if now == attempt.base:
+            return Unknown(cause=f"the table is still at {now}")
+        metadata = TableMetadata.from_json(json.loads(self._storage.read(now)), path=now)
+        assert isinstance(attempt.commit, Commit)
+        if effects_visible(attempt.commit.updates, metadata):
+            return Committed(metadata_location=now)
+        return Conflict(reason=f"the table has moved to {now}, and no effect of this commit shows")

@@ -1,0 +1,196 @@
+"""A simulated store: every effect is counted, and the process can be stopped around any of them.
+
+`World` is what survives a process: files, a catalog's pointer and the clock. Effects are puts, single deletions and
+pointer swaps; reads change nothing, so stopping around them adds no case.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from iceberg_cli.engines import Event
+from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.paths import canonical
+from iceberg_cli.storage import FileInfo, Storage
+
+DAY_MS = 86_400_000
+NOW_MS = 1_800_000_000_000
+ICEBERG_TABLE = "/lake/shop/visits"
+DELTA_TABLE = "s3://lake/visits"
+
+Act = Callable[[], object]
+
+
+def allow(_path: str) -> str | None:
+    """A storage that refuses nothing."""
+    return None
+
+
+def unseen(_event: Event) -> None:
+    """Nobody watches the progress."""
+
+
+class Crash(BaseException):
+    """The process is gone: no handler of an error may see it as one."""
+
+
+def crash() -> None:
+    """An act: the process ends."""
+    raise Crash
+
+
+@dataclass(kw_only=True)
+class World:
+    """What outlives a process."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    pointer: str | None = None  # None: a table by file names
+    now_ms: int = NOW_MS
+    drawn: int = 0
+    deleted: list[str] = field(default_factory=list)
+    written_ms: dict[str, int] = field(default_factory=dict)  # of files that are not as old as can be
+    dated: bool = False  # whether new files are as old as they are
+    served: bool = False  # whether the catalog writes the metadata itself
+
+    def copy(self) -> World:
+        """The same, to change it alone."""
+        return replace(
+            self, files=dict(self.files), deleted=list(self.deleted), written_ms=dict(self.written_ms)
+        )
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file, by whomever."""
+        self.files[path] = data
+        if self.dated:
+            self.written_ms[path] = self.now_ms
+
+    def remove_orphans(self, needed: Collection[str]) -> None:
+        """Three days go by, and another tool removes what the table does not need; it knows nothing of journals."""
+        self.now_ms += 3 * DAY_MS
+        for path in self.files.keys() - {*needed}:
+            if "/_iceberg_cli/" not in path:
+                del self.files[path]
+
+    def new_uuid(self) -> str:
+        """The next one, the same in every run."""
+        self.drawn += 1
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, str(self.drawn)))
+
+
+@dataclass(kw_only=True)
+class Script:
+    """What befalls one process: by number of the effect, counted from 0.
+
+    `before` and `after` act around an effect: crash, let another writer commit, ask for a stop. `fail_put` and
+    `fail_delete` say which paths storage refuses; `swaps` what becomes of the pointer swaps, first to last.
+    """
+
+    before: Mapping[int, Act] = field(default_factory=dict)
+    after: Mapping[int, Act] = field(default_factory=dict)
+    fail_put: Callable[[str], str | None] = allow
+    fail_delete: Callable[[str], str | None] = allow
+    swaps: Sequence[str] = ()  # "", "lost", "lost after", "refused" or "down"
+
+
+class SimStorage(Storage):
+    """The storage port over a world's files, as one process sees it."""
+
+    def __init__(self, world: World, script: Script) -> None:
+        self.world = world
+        self.script = script
+        self.trace: list[str] = []
+        self.deletions: list[list[str]] = []  # what was asked for at once
+        self.dead = False
+        self.held_at = -1
+        self.held: dict[str, bytes] = {}
+
+    def hold(self, number: int) -> Mapping[str, bytes]:
+        """Let a put, by number of the effect, get lost on its way; what will hold it then, for it may still arrive."""
+        self.held_at = number
+        return self.held
+
+    def effect(self, name: str, act: Act) -> None:
+        """Do one effect, with what the script has around it. A dead process has no effects."""
+        if self.dead:
+            raise Crash
+        number = len(self.trace)
+        self.trace.append(name)
+        try:
+            self.script.before.get(number, lambda: None)()
+            act()
+            self.script.after.get(number, lambda: None)()
+        except Crash:
+            self.dead = True
+            raise
+
+    def canonical(self, path: str) -> str:
+        """As the real ones have it."""
+        return canonical(path)
+
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """The whole file, or a part of it."""
+        try:
+            data = self.world.files[canonical(path)]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+        return data if span is None else data[span[0] : sum(span)]
+
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:  # noqa: ARG002
+        """Sizes and times."""
+        files, times = self.world.files, self.world.written_ms
+        return [
+            FileInfo(key, len(files[key]), times.get(key, 0)) if key in files else None
+            for key in map(canonical, paths)
+        ]
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """One effect."""
+        key = canonical(path)
+
+        def put() -> None:
+            if len(self.trace) - 1 == self.held_at:
+                self.held[key] = data
+                raise BackendUnavailable(f"Cannot write {path}: no answer")
+            if key in self.world.files:
+                raise FileExistsError(path)
+            if reason := self.script.fail_put(key):
+                raise BackendUnavailable(f"Cannot write {path}: {reason}")
+            self.world.write(key, data)
+
+        self.effect(f"put {key}", put)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """One effect."""
+        key = canonical(path)
+
+        def put() -> None:
+            if reason := self.script.fail_put(key):
+                raise BackendUnavailable(f"Cannot write {path}: {reason}")
+            self.world.write(key, data)
+
+        self.effect(f"replace {key}", put)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """By path; what goes meanwhile is left out."""
+        inside = f"{canonical(folder).rstrip('/')}/"
+        for key in sorted(self.world.files):
+            if key.startswith(inside) and key in self.world.files:
+                yield self.stat(key)
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """One effect a file."""
+        failed: dict[str, str] = {}
+
+        def delete(path: str) -> None:
+            if reason := self.script.fail_delete(canonical(path)):
+                failed[path] = reason
+            elif self.world.files.pop(canonical(path), None) is not None:
+                self.world.deleted.append(canonical(path))
+
+        self.deletions.append([*paths])
+        for path in paths:
+            self.effect(f"delete {canonical(path)}", partial(delete, path))
+        return failed
