@@ -217,3 +217,18 @@ def a_snapshot_document(
         "manifest-list": manifest_list, "summary": {"operation": "append", **summary}, "schema-id": 0,
         "parent-snapshot-id": None,
     }  # fmt: skip
+
+
+Break = Callable[[Sound], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a sound table is broken, in one way."""
+
+    change: Break
+    version: int
+    deep: bool
+
+
+CASES: dict[str, Case] = {}

@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import random
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -21,7 +23,9 @@ from pyroaring import BitMap64
 
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.local import LocalStorage
 from tests.builders import NOW_MS, a_table_document
+from tests.scan_planning import entries_of, is_vector
 
 SCHEMA: dict[str, Any] = {
     "type": "struct",
@@ -350,3 +354,106 @@ def records(data: bytes) -> list[dict[str, Any]]:
 
 def _sync(path: str) -> bytes:
     return hashlib.sha256(path.encode()).digest()[:16]
+
+
+STORAGE = LocalStorage()
+
+
+PARTITIONS = (None, "x", "y", "null")
+
+
+def random_table(folder: Path, seed: int, **values: Any) -> DeleteTable:
+    """Data files come and go; deletes of all kinds are added, carelessly: they overlap and name what is gone."""
+    rng = random.Random(seed)
+    table = DeleteTable(storage=STORAGE, location=str(folder), **values)
+    partition: dict[str, str | None] = {}
+    live: list[str] = []
+    vectors: dict[str, set[int]] = {}
+    deleted: dict[str, set[int]] = {}
+    names = iter(range(10_000))
+
+    def some(name: str) -> set[int]:
+        return {rng.randrange(-0, RECORDS[name] + rng.choice([0, 0, 0, 2])) for _ in range(rng.randint(1, 5))}
+
+    for snapshot_id in range(1, rng.randint(4, 10)):
+        for _ in range(rng.randint(1, 3) if snapshot_id > 1 else 4):
+            name = f"f{next(names)}"
+            partition[name] = rng.choice(PARTITIONS)
+            RECORDS[name] = rng.choice([3, 20, 70_000])
+            table.data(name, RECORDS[name], k=partition[name])
+            live.append(name)
+        if rng.random() < 0.7:
+            k = rng.choice(PARTITIONS)
+            named = [name for name in partition if partition[name] == k or rng.random() < 0.05]
+            # Writers of version 2 wrote these; only such files come before a deletion vector of the same data file.
+            chosen = [n for n in named if (n not in vectors or rng.random() < 0.1) and rng.random() < 0.6]
+            if chosen:
+                rows = {name: some(name) for name in chosen}
+                stated = {}
+                if rng.random() < (0.6 if len(rows) == 1 else 0.4):
+                    stated = {"referenced_data_file": table.path(rng.choice(chosen))}
+                table.positions(f"p{next(names)}", rows, k=k, **stated)
+                for name, positions in rows.items():
+                    deleted.setdefault(name, set()).update(positions)
+        for k in PARTITIONS if table.format_version > 2 else ():
+            mine = [n for n in live if partition[n] == k and rng.random() < 0.35]
+            if mine:
+                rows = {}
+                for name in mine:
+                    older = deleted.get(name, set()) if rng.random() < 0.9 else set()
+                    # Now and then a careless writer's vector goes behind the end of its data file.
+                    end = RECORDS[name] + (2 if rng.random() < 0.05 else 0)
+                    inside = {p for p in older | some(name) if p < end}
+                    rows[name] = vectors.get(name, set()) | inside or {0}
+                    vectors[name] = rows[name]
+                table.vectors(f"v{next(names)}", rows, k=k)
+        if rng.random() < 0.3:
+            table.equality(f"e{next(names)}", k=rng.choice(PARTITIONS))
+        if rng.random() < 0.4 and len(live) > 2:
+            gone = live.pop(rng.randrange(len(live)))
+            table.remove(gone, vectors=rng.random() < 0.7)
+        table.commit(snapshot_id)
+    table.publish()
+    return table
+
+
+RECORDS: dict[str, int] = {}
+
+
+def metadata_of(folder: Path) -> dict[str, Any]:
+    newest = max(folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
+    document: dict[str, Any] = json.loads(newest.read_text())
+    return document
+
+
+def check_summary(metadata: dict[str, Any]) -> None:
+    """The totals of the last snapshot are what its manifests hold."""
+    entries = entries_of(STORAGE.read, metadata)
+    deletes = [entry for entry in entries if entry["content"]]
+    size = sum(e["content_size_in_bytes"] if is_vector(e) else e["file_size_in_bytes"] for e in entries)
+    found = {
+        "total-delete-files": len(deletes),
+        "total-position-deletes": sum(e["record_count"] for e in deletes if e["content"] == 1),
+        "total-equality-deletes": sum(e["record_count"] for e in deletes if e["content"] == 2),
+        "total-files-size": size,
+    }
+    summary = metadata["snapshots"][-1]["summary"]
+    assert {name: summary[name] for name in found} == {name: str(number) for name, number in found.items()}
+
+
+def a_table(folder: Path, **values: Any) -> DeleteTable:
+    return DeleteTable(storage=STORAGE, location=str(folder), **values)
+
+
+def two_generations(folder: Path, **values: Any) -> DeleteTable:
+    """`a` and `b` in partition x, `c` in y; a position delete file for both, and a later one for `a` alone."""
+    table = a_table(folder, **values)
+    table.data("a", 100, k="x")
+    table.data("b", 100, k="x")
+    table.data("c", 50, k="y")
+    table.commit(1)
+    table.positions("both", {"a": [1, 2], "b": [5]}, k="x")
+    table.commit(2)
+    table.positions("late", {"a": [2, 7]}, k="x")
+    table.commit(3)
+    return table

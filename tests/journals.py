@@ -17,3 +17,19 @@ def append(journal: Journal, kind: str, body: Mapping[str, Any]) -> None:
 def bodies(journal: Journal, kind: str) -> list[Mapping[str, Any]]:
     """The bodies of all records of a kind, in order."""
     return [line.body for line in journal._lines if line.kind == kind]
+
+
+BEGIN = {
+    "version": 1,
+    "operation": "expire-snapshots",
+    "table_uuid": "u",
+    "at_ms": 7,
+    "plan_digest": "d",
+    "steps": ["main"],
+    "host": "h",
+    "process_id": 3,
+    "process_started": "s",
+}
+
+
+RESUME = {"at_ms": 9, "host": "other", "process_id": 4, "process_started": "t"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manif
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import Runtime, apply
 from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Planned
@@ -347,3 +349,53 @@ class Manifests:
         location = f"{self.location}/metadata/v{count}.metadata.json"
         self.storage.put_if_absent(location, json.dumps(document).encode())
         return opened(self.storage, location)
+
+
+VERB = "rewrite-manifests"
+
+
+KIB = 1 << 10
+
+
+def columns(*types: str) -> dict[str, Any]:
+    fields = [
+        {"id": number, "name": f"c{number}", "required": False, "type": type_}
+        for number, type_ in enumerate(types, start=1)
+    ]
+    return {"type": "struct", "schema-id": 0, "fields": fields}
+
+
+def spec(*sources: int, spec_id: int = 0, transform: str = "identity") -> dict[str, Any]:
+    return {
+        "spec-id": spec_id,
+        "fields": [
+            {"source-id": source, "field-id": 1000 + source, "name": f"p{source}", "transform": transform}
+            for source in sources
+        ],
+    }
+
+
+SCHEMA = columns("int", "string")
+
+
+BY_ONE = spec(1)
+
+
+def policy(**values: Any) -> dict[str, Any]:
+    return RewriteManifests(**values).to_json()
+
+
+def a_lot(version: int = 2, *, files: int = 400, manifests: int = 8, **values: Any) -> Manifests:
+    """Files of 20 partitions, strewn over manifests."""
+    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=version, **values)
+    numbers = random.Random(7)
+    for number in range(manifests):
+        row = {"first_row_id": number << 32} if version > 2 else {}
+        lot.add(*(a_file(numbers) for _ in range(files // manifests)), **row)
+    return lot
+
+
+def a_file(numbers: random.Random, status: int = ADDED) -> dict[str, Any]:
+    partition = numbers.choice([None, *range(-9, 10)])
+    path = f"/lake/data/{numbers.getrandbits(200):050x}.parquet"
+    return entry(status, path, partition={"p1": partition}, record_count=numbers.randrange(1_000_000))

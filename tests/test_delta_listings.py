@@ -16,8 +16,8 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, SimStorage, World
 from tests.builders import NOW_MS
+from tests.crash.delta_checkpoints import POLICY, a_world_of_v2_checkpoints
 from tests.crash.delta_scenes import VERBS_ASKED, Scene, Verb
-from tests.crash.test_delta_log_cleanup import POLICY, a_world_of_v2_checkpoints
 from tests.delta_opened import unseen
 from tests.policies import policy_with
 

@@ -23,11 +23,7 @@ from iceberg_cli.testing.delta_vectors import an_inline_vector, positions_in, ve
 from tests.delta_builders import (
     NOW_MS,
     TABLE_ID,
-    Action,
     a_domain,
-    a_log,
-    a_metadata,
-    a_protocol_with,
     a_remove,
     an_add,
     the_log,
@@ -35,10 +31,10 @@ from tests.delta_builders import (
 )
 from tests.delta_builders import a_commit as lines
 from tests.delta_opened import a_shell, opened
+from tests.delta_vector_tables import ON, a_table, evens, many_files
 from tests.policies import policy_with
 
 VERB = VERBS["merge-dvs"]
-ON = {"delta.enableDeletionVectors": "true"}
 
 
 def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
@@ -58,30 +54,6 @@ def carried_out(planned: Planned, table: DeltaTable, verb: Any = VERB) -> Report
 def merged(root: Path, **policy: Any) -> Report:
     table, made = prepared(root, **policy)
     return carried_out(made, table)
-
-
-def a_table(
-    root: Path,
-    *adds: Action,
-    features: tuple[str, ...] = ("deletionVectors",),
-    configuration: Mapping[str, str] = ON,
-    others: tuple[Action, ...] = (),
-) -> Path:
-    a_log(root, [a_protocol_with(*features), a_metadata(configuration=configuration), *adds, *others])
-    return root
-
-
-def evens(number: int) -> list[int]:
-    """Positions that no writer would write as a run."""
-    return list(range(0, 2 * number + 1, 2))
-
-
-def many_files(root: Path, count: int = 5) -> list[Action]:
-    """One data file of 20 rows for each file of one vector; file `n` lacks the rows 0, 2, ... 2 n."""
-    return [
-        an_add(path=f"{number}.parquet", rows=20, dv=write_vectors(root, number, evens(number))[0])
-        for number in range(count)
-    ]
 
 
 def actions(root: Path, version: int, kind: str) -> list[dict[str, Any]]:

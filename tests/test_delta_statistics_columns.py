@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -27,42 +26,14 @@ from iceberg_cli.delta.spec.statistics_columns import (
 from iceberg_cli.delta.spec.text_values import times
 from iceberg_cli.errors import InvalidMetadata
 from tests.budget import few_or_many
+from tests.statistics_documents import EVERY, TYPE, a_field, a_schema, smallest
 
 INT64_MAX = 2**63 - 1
 INF = float("inf")
 
 
-def a_field(name: str, kind: Any, **metadata: Any) -> dict[str, Any]:
-    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
-
-
-def a_schema(*fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "struct", "fields": list(fields)}
-
-
-EVERY = a_schema(
-    a_field("n", "long"),
-    a_field("i", "integer"),
-    a_field("b", "byte"),
-    a_field("f", "double"),
-    a_field("d", "decimal(10,2)"),
-    a_field("s", "string"),
-    a_field("day", "date"),
-    a_field("at", "timestamp"),
-    a_field("local", "timestamp_ntz"),
-    a_field("flag", "boolean"),
-    a_field("list", {"type": "array", "elementType": "long", "containsNull": True}),
-    a_field("inside", a_schema(a_field("x", "long"), a_field("raw", "binary"))),
-)
-TYPE = statistics_type(EVERY, (), {}, deletion_vectors=True)
-
-
 def parsed(*documents: str | None, kind: pa.StructType = TYPE) -> list[Any]:
     return stats_parsed(pa.array(documents, pa.string()), kind).to_pylist()
-
-
-def smallest(**values: Any) -> str:
-    return json.dumps({"numRecords": 1, "minValues": values})
 
 
 def names(kind: pa.DataType) -> list[str]:
@@ -330,7 +301,7 @@ def test_no_damage_of_a_document_ends_the_process(budget: int) -> None:
     program = """
 import random, sys
 import pyarrow as pa
-from tests.test_delta_statistics_columns import TYPE, smallest
+from tests.statistics_documents import TYPE, smallest
 from iceberg_cli.delta.spec.statistics_columns import stats_parsed, stats_parsed_whole
 draw = random.Random(7)
 damage = ["", "null", "{", "}", '"', ",", "[", "0", "\\\\", "\\x00"]

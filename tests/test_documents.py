@@ -16,8 +16,8 @@ import iceberg_cli as ic
 from iceberg_cli import __version__
 from iceberg_cli.cli.app import EXIT_CODES
 from iceberg_cli.cli.help_texts import examples_of
+from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
-from tests.cli.test_help import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

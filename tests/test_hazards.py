@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.builders import DAY_MS, a_snapshot
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing
-from tests.cli.running import iceberg_cli
+from tests.cli.running import as_nobody, iceberg_cli
 from tests.hazard_tables import Entry, Hazard, a_dv, entry, expire, removed
 from tests.paths import FIXTURES, needs_fixtures
 from tests.servers import S3Server
@@ -735,19 +734,6 @@ def test_a_folder_that_may_not_be_written_to_blocks_the_expiry(tmp_path: Path) -
         with as_nobody():
             assert expire(table).code == 0
         assert not (data / "x").exists()
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Without the rights of root, where this process has them."""
-    if os.geteuid():
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_a_symbolic_link_is_unlinked_and_its_target_stays(table: Hazard, tmp_path: Path) -> None:

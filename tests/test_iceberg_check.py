@@ -7,7 +7,6 @@ import os
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,7 +19,7 @@ import pytest
 from iceberg_cli.iceberg.check.rules import RULES
 from iceberg_cli.plan.findings import EXAMPLES, CheckResult, Findings
 from iceberg_cli.storage import open_storage
-from tests.check_tables import SCHEMA, SNAPSHOT_ID, TIME_MS, Sound, a_snapshot_document
+from tests.check_tables import CASES, SCHEMA, SNAPSHOT_ID, TIME_MS, Break, Case, Sound, a_snapshot_document
 from tests.cli.running import Ran
 from tests.cli.running import iceberg_cli as run
 from tests.delete_tables import DeleteTable, puffin
@@ -35,19 +34,6 @@ BY_BUCKET = {
     "spec-id": 1,
     "fields": [{"name": "k_bucket", "transform": "bucket[4]", "source-id": 2, "field-id": 1000}],
 }
-Break = Callable[[Sound], None]
-
-
-@dataclass(frozen=True)
-class Case:
-    """How a sound table is broken, in one way."""
-
-    change: Break
-    version: int
-    deep: bool
-
-
-CASES: dict[str, Case] = {}
 
 
 def breaks(rule: str, *, version: int = 3, deep: bool = False) -> Callable[[Break], Break]:

@@ -27,7 +27,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.build import (
     check_manifest,
 )
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import partition_type, record_type
-from tests.fixtures.test_inspect_fixtures import ALL
+from tests.fixtures.iceberg_tables import ALL
 from tests.manifest_tables import avro, by_id, of_fixture
 from tests.paths import FIXTURES, needs_fixtures
 

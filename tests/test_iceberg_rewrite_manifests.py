@@ -44,38 +44,26 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.budget import deep_unless
-from tests.fixtures.test_inspect_fixtures import ALL
-from tests.manifest_tables import Manifests, Opened, avro, by_id, entry, live_entries, of_fixture
+from tests.fixtures.iceberg_tables import ALL
+from tests.manifest_tables import (
+    BY_ONE,
+    KIB,
+    SCHEMA,
+    VERB,
+    Manifests,
+    Opened,
+    a_file,
+    a_lot,
+    avro,
+    by_id,
+    columns,
+    entry,
+    live_entries,
+    of_fixture,
+    policy,
+    spec,
+)
 from tests.paths import FIXTURES, needs_fixtures
-
-VERB = "rewrite-manifests"
-KIB = 1 << 10
-
-
-def columns(*types: str) -> dict[str, Any]:
-    fields = [
-        {"id": number, "name": f"c{number}", "required": False, "type": type_}
-        for number, type_ in enumerate(types, start=1)
-    ]
-    return {"type": "struct", "schema-id": 0, "fields": fields}
-
-
-def spec(*sources: int, spec_id: int = 0, transform: str = "identity") -> dict[str, Any]:
-    return {
-        "spec-id": spec_id,
-        "fields": [
-            {"source-id": source, "field-id": 1000 + source, "name": f"p{source}", "transform": transform}
-            for source in sources
-        ],
-    }
-
-
-SCHEMA = columns("int", "string")
-BY_ONE = spec(1)
-
-
-def policy(**values: Any) -> dict[str, Any]:
-    return RewriteManifests(**values).to_json()
 
 
 def rewritten(table: Opened, **values: Any) -> dict[str, int]:
@@ -97,22 +85,6 @@ def stays(table: Opened, **values: Any) -> list[str]:
     plan = table.plan(VERB, policy(**values))
     assert not plan.due
     return [verdict.reason for verdict in plan.verdicts]
-
-
-def a_lot(version: int = 2, *, files: int = 400, manifests: int = 8, **values: Any) -> Manifests:
-    """Files of 20 partitions, strewn over manifests."""
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=version, **values)
-    numbers = random.Random(7)
-    for number in range(manifests):
-        row = {"first_row_id": number << 32} if version > 2 else {}
-        lot.add(*(a_file(numbers) for _ in range(files // manifests)), **row)
-    return lot
-
-
-def a_file(numbers: random.Random, status: int = ADDED) -> dict[str, Any]:
-    partition = numbers.choice([None, *range(-9, 10)])
-    path = f"/lake/data/{numbers.getrandbits(200):050x}.parquet"
-    return entry(status, path, partition={"p1": partition}, record_count=numbers.randrange(1_000_000))
 
 
 def partitions_of(table: Opened, row: dict[str, Any]) -> list[Any]:

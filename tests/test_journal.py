@@ -13,20 +13,7 @@ import pytest
 from iceberg_cli.errors import CorruptFile, TakenOver
 from iceberg_cli.operation.journal import Journal, open_operations, prune_folders
 from iceberg_cli.storage.local import LocalStorage
-from tests.journals import append, bodies
-
-BEGIN = {
-    "version": 1,
-    "operation": "expire-snapshots",
-    "table_uuid": "u",
-    "at_ms": 7,
-    "plan_digest": "d",
-    "steps": ["main"],
-    "host": "h",
-    "process_id": 3,
-    "process_started": "s",
-}
-RESUME = {"at_ms": 9, "host": "other", "process_id": 4, "process_started": "t"}
+from tests.journals import BEGIN, RESUME, append, bodies
 
 
 class WatchedStorage(LocalStorage):

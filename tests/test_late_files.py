@@ -30,10 +30,9 @@ from tests.cli.lakes import listing, listing_of_table
 from tests.delta_builders import NOW_MS
 from tests.delta_opened import a_shell
 from tests.exchanging import HereExchanging
-from tests.manifest_tables import live_entries, of_folder
+from tests.manifest_tables import a_lot, live_entries, of_folder
 from tests.policies import policy_with
-from tests.test_iceberg_rewrite_manifests import a_lot
-from tests.test_stale_commits import DAY_MS, REWRITE, Died, opened
+from tests.stale_commits import DAY_MS, REWRITE, Died, opened
 
 VERB = "rewrite-manifests"
 

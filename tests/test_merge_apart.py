@@ -55,9 +55,8 @@ from iceberg_cli.plan.plan import StagedFile, Step, Task
 from iceberg_cli.storage.local import LocalStorage
 from tests.budget import deep_unless
 from tests.builders import NOW_MS
-from tests.delete_tables import DeleteTable, position_deletes
+from tests.delete_tables import DeleteTable, metadata_of, position_deletes, random_table
 from tests.exchanging import HereExchanging
-from tests.property.test_merge_laws import metadata_of, random_table
 from tests.scan_planning import view
 
 STORAGE = LocalStorage()

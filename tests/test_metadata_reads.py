@@ -8,8 +8,8 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import ASSIGN, REPAIR, UpgradeV3
 from iceberg_cli.operation.apply import apply, system_runtime
+from tests.cached_tables import a_history, opened
 from tests.cli.lakes import AS_OF_MS
-from tests.test_liveness_cache import a_history, opened
 
 
 def test_an_expiry_reads_the_version_that_it_committed_once(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from iceberg_cli.operation.records import (
     fold,
     records_of,
 )
-from tests.test_journal import BEGIN, RESUME
+from tests.journals import BEGIN, RESUME
 
 INTENT = {
     "step": "a",

@@ -29,7 +29,7 @@ from iceberg_cli.operation.records import (
 )
 from tests.golden.comparing import golden
 from tests.golden.journal_cases import JOURNALLED, records_in
-from tests.test_journal import BEGIN
+from tests.journals import BEGIN
 
 KINDS: tuple[type[Record], ...] = (
     *(Begin, Resume, Stage, Discard, Leave, CommitIntent, CommitOutcome),

@@ -32,9 +32,8 @@ from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.local import LocalStorage
-from tests.journals import append, bodies
-from tests.test_journal import BEGIN
-from tests.test_plan import a_plan, a_verdict
+from tests.journals import BEGIN, append, bodies
+from tests.plans import a_plan, a_verdict
 
 NOW_MS = 1_700_000_000_000
 SAFE_MS = 3_600_000  # files that are younger are not taken by any cleanup of orphans

@@ -39,7 +39,7 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.aliases import OtherNames
 from iceberg_cli.storage.local import LocalStorage
 from tests.exchanging import HereExchanging
-from tests.test_plan import a_plan
+from tests.plans import a_plan
 
 KEPT = 4
 

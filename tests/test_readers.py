@@ -12,7 +12,8 @@ from iceberg_cli.demo import create_demo
 from tests.cli.lakes import catalog_table
 from tests.cli.running import iceberg_cli
 from tests.duckdb_reading import duckdb_with_iceberg
-from tests.test_demo import NOW_MS
+
+NOW_MS = 1_760_000_000_000
 
 Rows = list[tuple[object, ...]]
 

@@ -26,15 +26,14 @@ from iceberg_cli.plan.preflight import SECTIONS
 from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.builders import a_branch, a_tag
-from tests.check_tables import SNAPSHOT_ID, Sound
+from tests.check_tables import CASES, SNAPSHOT_ID, Sound
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
 from tests.delete_tables import DeleteTable
 from tests.delta_check_tables import DEEP, a_table_that_breaks
+from tests.delta_vector_tables import a_table as a_delta_table
+from tests.delta_vector_tables import many_files
 from tests.hazard_tables import Hazard, entry, obstruct_an_upgrade
-from tests.test_delta_merge_dvs import a_table as a_delta_table
-from tests.test_delta_merge_dvs import many_files
-from tests.test_iceberg_check import CASES
 
 VERBS = "expire-snapshots|rewrite-manifests|merge-dvs|upgrade-v3|assign-row-ids|resume"
 MONTH_S = 31 * 86_400

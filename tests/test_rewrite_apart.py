@@ -22,8 +22,19 @@ from iceberg_cli.plan.plan import StagedFile
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.exchanging import HereExchanging
-from tests.manifest_tables import Manifests, Opened, avro, entry, live_entries
-from tests.test_iceberg_rewrite_manifests import BY_ONE, KIB, SCHEMA, VERB, policy, spec
+from tests.manifest_tables import (
+    BY_ONE,
+    KIB,
+    SCHEMA,
+    VERB,
+    Manifests,
+    Opened,
+    avro,
+    entry,
+    live_entries,
+    policy,
+    spec,
+)
 
 WHOLE = spec()
 

@@ -15,7 +15,7 @@ from benchmarks.tables import Size, make_table
 from tests.budget import FULL
 from tests.cli.lakes import GONE, four_snapshots, listing
 from tests.cli.running import iceberg_cli
-from tests.conformance.test_engines_agree import BY_CHANCE, CARRIED_OUT, of_four_snapshots
+from tests.conformance.both_engines import BY_CHANCE, CARRIED_OUT, of_four_snapshots
 from tests.manifest_tables import live_entries, of_folder
 from tests.spark_tables.clusters import TWICE, WAIT_S, Running, executors, finished, on_cluster, start
 

@@ -24,10 +24,9 @@ from tests.budget import FULL
 from tests.cli.lakes import listing, listing_of_table
 from tests.cli.running import iceberg_cli
 from tests.delete_tables import DeleteTable, vector_blob
-from tests.manifest_tables import Opened, avro, live_entries, opened
+from tests.manifest_tables import Opened, a_lot, avro, live_entries, opened
 from tests.spark_tables import gated
 from tests.spark_tables.clusters import TWICE, Running, executors, finished, on_cluster, start
-from tests.test_iceberg_rewrite_manifests import a_lot
 
 pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 

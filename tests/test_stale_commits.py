@@ -9,28 +9,18 @@ from typing import Any
 import pytest
 
 from iceberg_cli.delta.spec.paths import dv_path
-from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.formats import format_of
-from iceberg_cli.formats.open import open_table
-from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.delta_vectors import write_vectors
 from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol_with, an_add, the_log
 from tests.delta_opened import a_shell, unseen
-from tests.manifest_tables import live_entries, of_folder
+from tests.manifest_tables import a_lot, live_entries, of_folder
 from tests.policies import policy_with
-from tests.test_iceberg_rewrite_manifests import a_lot
+from tests.stale_commits import DAY_MS, REWRITE, Died, opened
 
 MINUTE_MS = 60_000
-DAY_MS = 86_400_000
-REWRITE = RewriteManifests(target_size=8 << 10).to_json()
-
-
-class Died(BaseException):
-    """The process ends."""
 
 
 class Dying:
@@ -44,10 +34,6 @@ class Dying:
 
     def commit(self, _: object) -> None:
         raise Died
-
-
-def opened(root: Path) -> IcebergTable | DeltaTable:
-    return open_table(str(root), storage_options={}, on_event=unseen)
 
 
 def dies_before_it_commits(root: Path, verb: str, **policy: Any) -> set[Path]:

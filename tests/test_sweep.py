@@ -19,9 +19,8 @@ from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.local import LocalStorage
-from tests.journals import append, bodies
-from tests.test_journal import BEGIN
-from tests.test_plan import a_plan
+from tests.journals import BEGIN, append, bodies
+from tests.plans import a_plan
 
 NOW_MS = 1_000_000
 FIRST = 2  # row of the step `main`; those before are another step's

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -70,3 +73,16 @@ def dry(table: str, *arguments: object) -> dict[str, Any]:
 def going(plan: dict[str, Any], subject: str = "snapshot") -> set[str]:
     """Ids of what a plan removes."""
     return {v["id"] for v in plan["verdicts"] if v["subject"] == subject and not v["keep"]}
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without the rights of root, where this process has them."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

@@ -21,7 +21,7 @@ import pytest
 from iceberg_cli.storage.local import LocalStorage
 from tests.budget import few_or_many, some
 from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots
-from tests.cli.running import Ran, iceberg_cli
+from tests.cli.running import Ran, as_nobody, iceberg_cli
 from tests.delete_tables import DeleteTable
 from tests.delta_builders import (
     a_checkpoint,
@@ -32,9 +32,8 @@ from tests.delta_builders import (
     an_add,
     write_log_file,
 )
+from tests.manifest_tables import a_lot
 from tests.paths import FIXTURES
-from tests.test_hazards import as_nobody
-from tests.test_iceberg_rewrite_manifests import a_lot
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 AS_OF = ("--as-of", str(AS_OF_MS))

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.lakes import listing
-from tests.cli.running import iceberg_cli
-from tests.test_hazards import as_nobody
+from tests.cli.running import as_nobody, iceberg_cli
 
 
 @contextmanager

@@ -18,21 +18,9 @@ from iceberg_cli.cli import help_texts
 from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.errors import IcebergCliError
+from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 
-COMMANDS = (
-    "inspect",
-    "plan",
-    "expire-snapshots",
-    "rewrite-manifests",
-    "merge-dvs",
-    "upgrade-v3",
-    "assign-row-ids",
-    "apply",
-    "resume",
-    "demo",
-    "completion",
-)
 HEAVY = (
     "pyarrow",
     "numpy",

@@ -13,17 +13,18 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from iceberg_cli.storage.local import LocalStorage
 from tests.cli.running import Ran, iceberg_cli
-from tests.delete_tables import DeleteTable, position_deletes, puffin
-from tests.property.test_merge_laws import check_summary, metadata_of
+from tests.delete_tables import (
+    STORAGE,
+    DeleteTable,
+    a_table,
+    check_summary,
+    metadata_of,
+    position_deletes,
+    puffin,
+    two_generations,
+)
 from tests.scan_planning import entries_of, is_vector, view
-
-STORAGE = LocalStorage()
-
-
-def a_table(folder: Path, **values: Any) -> DeleteTable:
-    return DeleteTable(storage=STORAGE, location=str(folder), **values)
 
 
 @pytest.fixture
@@ -60,20 +61,6 @@ def dry(folder: Path, *options: object) -> dict[str, Any]:
 
 def verdicts(plan: dict[str, Any]) -> dict[str, tuple[bool, str]]:
     return {Path(v["id"]).name: (v["keep"], v["reason"]) for v in plan["verdicts"]}
-
-
-def two_generations(folder: Path, **values: Any) -> DeleteTable:
-    """`a` and `b` in partition x, `c` in y; a position delete file for both, and a later one for `a` alone."""
-    table = a_table(folder, **values)
-    table.data("a", 100, k="x")
-    table.data("b", 100, k="x")
-    table.data("c", 50, k="y")
-    table.commit(1)
-    table.positions("both", {"a": [1, 2], "b": [5]}, k="x")
-    table.commit(2)
-    table.positions("late", {"a": [2, 7]}, k="x")
-    table.commit(3)
-    return table
 
 
 # -- position deletes ----------------------------------------------------------------------------------------------

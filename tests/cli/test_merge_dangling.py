@@ -17,11 +17,10 @@ from pyiceberg.table import StaticTable
 
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.running import iceberg_cli
-from tests.delete_tables import DeleteTable, position_deletes
+from tests.delete_tables import DeleteTable, check_summary, metadata_of, position_deletes
 from tests.duckdb_reading import duckdb_with_iceberg
-from tests.property.test_merge_laws import check_summary, metadata_of
+from tests.manifest_tables import a_lot
 from tests.scan_planning import entries_of, view
-from tests.test_iceberg_rewrite_manifests import a_lot
 
 STORAGE = LocalStorage()
 FILE_PATH = 2147483546  # field id of `file_path` in position delete files

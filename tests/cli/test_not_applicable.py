@@ -14,10 +14,9 @@ import pytest
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, StorageFull, unavailable
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing
-from tests.cli.running import iceberg_cli
+from tests.cli.running import as_nobody, iceberg_cli
 from tests.delta_builders import a_log, an_add
 from tests.hazard_tables import Hazard, entry
-from tests.test_hazards import as_nobody
 
 VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
 NO_DELETES = "main has no delete files"

@@ -20,9 +20,8 @@ from iceberg_cli.testing.iceberg_files import ADDED
 from tests.builders import a_branch
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
-from tests.cli.test_assign_row_ids import Table as NoRowIds
-from tests.cli.test_merge import two_generations
-from tests.delete_tables import DeleteTable
+from tests.cli.tables_without_row_ids import Table as NoRowIds
+from tests.delete_tables import DeleteTable, two_generations
 from tests.hazard_tables import Hazard, entry, obstruct_an_upgrade
 
 Record = dict[str, Any]

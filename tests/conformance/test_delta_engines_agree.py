@@ -13,10 +13,9 @@ from iceberg_cli.engines.spark.session import Session
 from tests.budget import FULL
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
-from tests.conformance.test_engines_agree import BY_CHANCE, NOW_MS, both
+from tests.conformance.both_engines import BY_CHANCE, NOW_MS, both
 from tests.delta_opened import opened
-from tests.fixtures.test_delta_inspect import sound_tables
-from tests.fixtures.test_delta_rewriting import a_copy
+from tests.fixtures.delta_tables import a_copy, sound_tables
 from tests.paths import FIXTURES, needs_fixtures
 
 pytestmark = [pytest.mark.jvm, needs_fixtures]

@@ -15,39 +15,16 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World, crash
 from tests.budget import few_or_many, some
-from tests.crash.delta import METADATA, PROTOCOL, an_add, commit_to
+from tests.crash.delta import an_add
+from tests.crash.delta_checkpoints import (
+    KEPT_VERSION,
+    POLICY,
+    a_world_of_v2_checkpoints,
+)
 
 LOG = f"{DELTA_TABLE}/_delta_log/"
-KEPT_VERSION = 4
 TOP_LEVEL = re.compile(r"/0{19}4\.checkpoint\..*\.json$")
 COMMIT = re.compile(r"([0-9]{20})\.json$")
-POLICY = {"log_retention_ms": 0, "retention_ms": 0, "unsafe_short_retention": True}
-FEATURES = {"readerFeatures": ["deletionVectors", "v2Checkpoint"]}
-
-
-def a_world_of_v2_checkpoints() -> World:
-    """See `_made_once`."""
-    return _made_once().copy()
-
-
-@cache
-def _made_once() -> World:
-    """Versions 0 to 5, each with one file more, and V2 checkpoints of 2 and 4, each of several sidecars."""
-    world = World()
-    protocol = {**PROTOCOL, **FEATURES, "writerFeatures": FEATURES["readerFeatures"]}
-    # So many commits that no checkpoint of our own is worth it.
-    metadata = {**METADATA, "configuration": {"delta.checkpointInterval": "100"}}
-    commit_to(world, {"protocol": protocol}, {"metaData": metadata}, an_add("0.parquet"))
-    for number in range(1, 6):
-        commit_to(world, an_add(f"{number}.parquet"))
-        if number in (2, KEPT_VERSION):
-            policy = {"checkpoint": "v2", "part_size": 2}
-            process = DeltaProcess(world=world, verb="rewrite-manifests", policy=policy)
-            assert process.run().status == "done"
-    for number in range(6):
-        world.files[f"{DELTA_TABLE}/{number}.parquet"] = b"data"
-    world.deleted.clear()
-    return world
 
 
 def a_process(world: World, script: Script | None = None) -> DeltaProcess:

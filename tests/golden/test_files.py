@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.golden.commands import COMMANDS, SESSIONS, TABLES_OF_OTHERS
 from tests.golden.comparing import FOLDER, marked
 from tests.golden.journal_cases import JOURNALLED
-from tests.golden.test_commands import COMMANDS, SESSIONS, TABLES_OF_OTHERS
 
 
 def test_every_golden_file_is_compared_by_a_test() -> None:

@@ -5,8 +5,6 @@ What readers see is `tests.scan_planning`, which shares no code with the program
 
 from __future__ import annotations
 
-import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,94 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import TARGET_PROPERTY
-from iceberg_cli.storage.local import LocalStorage
 from tests.budget import deep_unless
 from tests.cli.running import iceberg_cli
-from tests.delete_tables import DeleteTable
-from tests.scan_planning import entries_of, is_vector, view
-
-STORAGE = LocalStorage()
-PARTITIONS = (None, "x", "y", "null")
-
-
-def random_table(folder: Path, seed: int, **values: Any) -> DeleteTable:
-    """Data files come and go; deletes of all kinds are added, carelessly: they overlap and name what is gone."""
-    rng = random.Random(seed)
-    table = DeleteTable(storage=STORAGE, location=str(folder), **values)
-    partition: dict[str, str | None] = {}
-    live: list[str] = []
-    vectors: dict[str, set[int]] = {}
-    deleted: dict[str, set[int]] = {}
-    names = iter(range(10_000))
-
-    def some(name: str) -> set[int]:
-        return {rng.randrange(-0, RECORDS[name] + rng.choice([0, 0, 0, 2])) for _ in range(rng.randint(1, 5))}
-
-    for snapshot_id in range(1, rng.randint(4, 10)):
-        for _ in range(rng.randint(1, 3) if snapshot_id > 1 else 4):
-            name = f"f{next(names)}"
-            partition[name] = rng.choice(PARTITIONS)
-            RECORDS[name] = rng.choice([3, 20, 70_000])
-            table.data(name, RECORDS[name], k=partition[name])
-            live.append(name)
-        if rng.random() < 0.7:
-            k = rng.choice(PARTITIONS)
-            named = [name for name in partition if partition[name] == k or rng.random() < 0.05]
-            # Writers of version 2 wrote these; only such files come before a deletion vector of the same data file.
-            chosen = [n for n in named if (n not in vectors or rng.random() < 0.1) and rng.random() < 0.6]
-            if chosen:
-                rows = {name: some(name) for name in chosen}
-                stated = {}
-                if rng.random() < (0.6 if len(rows) == 1 else 0.4):
-                    stated = {"referenced_data_file": table.path(rng.choice(chosen))}
-                table.positions(f"p{next(names)}", rows, k=k, **stated)
-                for name, positions in rows.items():
-                    deleted.setdefault(name, set()).update(positions)
-        for k in PARTITIONS if table.format_version > 2 else ():
-            mine = [n for n in live if partition[n] == k and rng.random() < 0.35]
-            if mine:
-                rows = {}
-                for name in mine:
-                    older = deleted.get(name, set()) if rng.random() < 0.9 else set()
-                    # Now and then a careless writer's vector goes behind the end of its data file.
-                    end = RECORDS[name] + (2 if rng.random() < 0.05 else 0)
-                    inside = {p for p in older | some(name) if p < end}
-                    rows[name] = vectors.get(name, set()) | inside or {0}
-                    vectors[name] = rows[name]
-                table.vectors(f"v{next(names)}", rows, k=k)
-        if rng.random() < 0.3:
-            table.equality(f"e{next(names)}", k=rng.choice(PARTITIONS))
-        if rng.random() < 0.4 and len(live) > 2:
-            gone = live.pop(rng.randrange(len(live)))
-            table.remove(gone, vectors=rng.random() < 0.7)
-        table.commit(snapshot_id)
-    table.publish()
-    return table
-
-
-RECORDS: dict[str, int] = {}
-
-
-def metadata_of(folder: Path) -> dict[str, Any]:
-    newest = max(folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
-    document: dict[str, Any] = json.loads(newest.read_text())
-    return document
-
-
-def check_summary(metadata: dict[str, Any]) -> None:
-    """The totals of the last snapshot are what its manifests hold."""
-    entries = entries_of(STORAGE.read, metadata)
-    deletes = [entry for entry in entries if entry["content"]]
-    size = sum(e["content_size_in_bytes"] if is_vector(e) else e["file_size_in_bytes"] for e in entries)
-    found = {
-        "total-delete-files": len(deletes),
-        "total-position-deletes": sum(e["record_count"] for e in deletes if e["content"] == 1),
-        "total-equality-deletes": sum(e["record_count"] for e in deletes if e["content"] == 2),
-        "total-files-size": size,
-    }
-    summary = metadata["snapshots"][-1]["summary"]
-    assert {name: summary[name] for name in found} == {name: str(number) for name, number in found.items()}
-
+from tests.delete_tables import (
+    STORAGE,
+    check_summary,
+    metadata_of,
+    random_table,
+)
+from tests.scan_planning import entries_of, view
 
 OPTIONS = (
     [],

@@ -13,8 +13,18 @@ import pytest
 
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.budget import deep_unless
-from tests.manifest_tables import Entry, Manifests, Opened, live_entries
-from tests.test_iceberg_rewrite_manifests import KIB, VERB, a_file, columns, policy, spec
+from tests.manifest_tables import (
+    KIB,
+    VERB,
+    Entry,
+    Manifests,
+    Opened,
+    a_file,
+    columns,
+    live_entries,
+    policy,
+    spec,
+)
 
 TYPES = ("int", "string", "double", "decimal(9, 2)")
 TARGETS = (1, 100, 1_000, *(kib * KIB for kib in (4, 6, 8, 12, 16, 24)))
