@@ -29,7 +29,7 @@ from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.conformance.commits import first_metadata
-from tests.conformance.delta_logs import make_log
+from iceberg_cli.testing.conformance.delta_logs import make_log
 from tests.delta_builders import (
     NOW_MS,
     a_dv,
