@@ -15,8 +15,8 @@ sweep`, journalled, and the docstring of `operation/apply.py` holds the rules th
 A verb is one folder. Its `policy.py` is what an operator can ask for: a frozen dataclass, of whose fields the options
 of the command line, the checks of their values, the JSON form and its schema are made. `policy.py`, `rules.py` and
 `retention.py` do no input or output, nor does anything in `spec/` and `plan/`; `plan.py` reads what they decide on,
-`plan(table, policy, ...) -> Planned`: the plan, which is a value, and what builds its files. `testing/` has the writers
-of tables that the demo and the tests use.
+`plan(table, policy, ...) -> Planned`: the plan, which is a value, and what builds its files. `testing/` is public:
+suites for plug-ins, a crash simulator, and writers and readers of tables that share no code with the rest.
 
 What grows with snapshots is a frozen dataclass; what grows with files is an Arrow table or a numpy array.
 

@@ -12,10 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
-from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from iceberg_cli.testing.iceberg_files import (
+    ADDED,
+    manifest,
+    manifest_list,
+    manifest_row,
+    position_deletes,
+)
 from tests.builders import NOW_MS, a_table_document
-from tests.delete_tables import position_deletes, puffin
+from tests.delete_tables import puffin
 
 SNAPSHOT_ID, SEQUENCE_NUMBER = 2, 2
 TIME_MS = NOW_MS - 1_500 * 86_400_000
@@ -140,8 +145,8 @@ class Sound:
             rows.append(self._manifest("deletes", 1, self.deletes))
         for change in self.rows:
             change(rows)
-        data = write_manifest_list(
-            rows, format_version=self.list_version or self.version, snapshot_id=SNAPSHOT_ID, parent_snapshot_id=None,
+        data = manifest_list(
+            rows, version=self.list_version or self.version, snapshot_id=SNAPSHOT_ID, parent_snapshot_id=None,
             sequence_number=SEQUENCE_NUMBER, first_row_id=0 if self.version == 3 else None, sync=SYNC,
         )  # fmt: skip
         self.put("metadata/snap-2.avro", data)
@@ -154,23 +159,20 @@ class Sound:
         return str(self.folder)
 
     def _manifest(self, name: str, content: int, entries: list[Entry]) -> Row:
-        data = write_manifest(
-            entries, schema=SCHEMA, partition_spec=self.spec, format_version=self.manifest_version or self.version,
-            content=content, snapshot_id=SNAPSHOT_ID, sync=SYNC,
+        data = manifest(
+            entries, schema=SCHEMA, spec=self.spec, version=self.manifest_version or self.version,
+            content=content, sync=SYNC,
         )  # fmt: skip
         # The header says the table's version, whatever the Avro schema is.
         stated = str(self.manifest_version or self.version).encode()
         data = data.replace(b"format-version\x02" + stated, b"format-version\x02%d" % self.version)
         number = SEQUENCE_NUMBER if self.version > 1 else 0
         live = [number if e["sequence_number"] is None else e["sequence_number"] for e in entries]
-        row: Row = {
-            "manifest_path": self.put(f"metadata/{name}.avro", data), "manifest_length": len(data),
-            "partition_spec_id": self.spec["spec-id"], "content": content, "sequence_number": number,
-            "min_sequence_number": min(live), "added_snapshot_id": SNAPSHOT_ID,
-        }  # fmt: skip
-        for status, kind in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
-            records = [entry["record_count"] for entry in entries if entry["status"] == status]
-            row |= {f"{kind}_files_count": len(records), f"{kind}_rows_count": sum(records)}
+        path = self.put(f"metadata/{name}.avro", data)
+        row = manifest_row(
+            path, data, entries, content=content, spec_id=self.spec["spec-id"], snapshot_id=SNAPSHOT_ID,
+            sequence_number=number, min_sequence_number=min(live),
+        )  # fmt: skip
         if self.version == 3 and not content:
             row["first_row_id"] = 0
         return row

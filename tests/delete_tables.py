@@ -6,24 +6,23 @@ Position delete files and Puffin files are written with pyarrow and pyroaring, n
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import random
-import struct
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fastavro
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyroaring import BitMap64
-
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing import iceberg_files
+from iceberg_cli.testing.iceberg_files import (
+    Blob,
+    manifest_list,
+    manifest_row,
+    position_deletes,
+    records,
+)
 from tests.builders import NOW_MS, a_table_document
 from tests.scan_planning import entries_of, is_vector
 
@@ -48,45 +47,9 @@ Entry = dict[str, Any]
 Positions = Mapping[str, Iterable[int]]
 
 
-def position_deletes(rows: Iterable[tuple[str, int]], **options: Any) -> bytes:
-    """A position delete file as the specification has it."""
-    paths, positions = zip(*rows, strict=True)
-    fields = [
-        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
-        pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
-    ]
-    out = io.BytesIO()
-    table = pa.table([pa.array(paths), pa.array(positions, pa.int64())], schema=pa.schema(fields))
-    pq.write_table(table, out, **options)
-    return out.getvalue()
-
-
-def vector_blob(positions: Iterable[int]) -> bytes:
-    """A deletion vector, framed."""
-    body = b"\xd1\xd3\x39\x64" + BitMap64(positions).serialize()
-    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
-
-
-def puffin(vectors: Mapping[str, Iterable[int]]) -> tuple[bytes, list[tuple[str, int, int, int]]]:
-    """A Puffin file of deletion vectors by data file; and of each its data file, offset, size and cardinality."""
-    parts, rows, places = [b"PFA1"], [], []
-    at = 4
-    for path, positions in vectors.items():
-        members = set(positions)
-        blob = vector_blob(members)
-        properties = {"referenced-data-file": path, "cardinality": str(len(members))}
-        rows.append(
-            {
-                "type": "deletion-vector-v1", "fields": [2147483645], "snapshot-id": -1, "sequence-number": -1,
-                "offset": at, "length": len(blob), "properties": properties,
-            }
-        )  # fmt: skip
-        places.append((path, at, len(blob), len(members)))
-        parts.append(blob)
-        at += len(blob)
-    payload = json.dumps({"blobs": rows, "properties": {"created-by": "a test"}}).encode()
-    parts += [b"PFA1", payload, struct.pack("<i", len(payload)), bytes(4), b"PFA1"]
-    return b"".join(parts), places
+def puffin(vectors: Mapping[str, Iterable[int]]) -> tuple[bytes, list[Blob]]:
+    """A Puffin file of deletion vectors by data file, and where they are."""
+    return iceberg_files.puffin(vectors, {"created-by": "a test"}, separators=(", ", ": "))
 
 
 @dataclass(kw_only=True)
@@ -248,11 +211,11 @@ class DeleteTable:
         path = f"{self.location}/metadata/{snapshot_id}-m{number}.avro"
         version = 2 if self.format_version == 2 else 3
         written = [{name: value for name, value in e.items() if name != "spec"} for e in entries]
-        data = write_manifest(
+        data = iceberg_files.manifest(
             written,
             schema=self.schema,
-            partition_spec=self.written_by_k or spec if spec is self.by_k else spec,
-            format_version=version,
+            spec=self.written_by_k or spec if spec is self.by_k else spec,
+            version=version,
             content=content,
             sync=_sync(path),
         )
@@ -262,14 +225,10 @@ class DeleteTable:
                 entry["sequence_number"] = entry["sequence_number"] or sequence
                 entry |= {"snapshot_id": snapshot_id, "file_sequence_number": sequence}
         live = [e["sequence_number"] for e in entries if e["status"] != DELETED]
-        row: dict[str, Any] = {
-            "manifest_path": path, "manifest_length": len(data), "partition_spec_id": spec["spec-id"],
-            "content": content, "sequence_number": sequence, "min_sequence_number": min(live, default=sequence),
-            "added_snapshot_id": snapshot_id,
-        }  # fmt: skip
-        for status, kind in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
-            mine = [e["record_count"] for e in entries if e["status"] == status]
-            row |= {f"{kind}_files_count": len(mine), f"{kind}_rows_count": sum(mine)}
+        row = manifest_row(
+            path, data, entries, content=content, spec_id=spec["spec-id"], snapshot_id=snapshot_id,
+            sequence_number=sequence, min_sequence_number=min(live, default=sequence),
+        )  # fmt: skip
         if self.format_version == 3 and not content:
             row["first_row_id"] = self.document["next-row-id"]
             self.document["next-row-id"] += row["added_rows_count"] + row["existing_rows_count"]
@@ -277,8 +236,8 @@ class DeleteTable:
 
     def _snapshot(self, snapshot_id: int, sequence: int, parent: int | None) -> None:
         path = f"{self.location}/metadata/snap-{snapshot_id}.avro"
-        data = write_manifest_list(
-            [manifest.row for manifest in self.manifests], format_version=self.format_version, snapshot_id=snapshot_id,
+        data = manifest_list(
+            [manifest.row for manifest in self.manifests], version=self.format_version, snapshot_id=snapshot_id,
             parent_snapshot_id=parent, sequence_number=sequence, first_row_id=0, sync=_sync(path),
         )  # fmt: skip
         self.storage.put_if_absent(path, data)
@@ -345,11 +304,6 @@ def totals(live: Iterable[Entry]) -> dict[str, str]:
 
 def vector(entry: Mapping[str, Any]) -> bool:
     return bool(entry["file_format"] == "PUFFIN")
-
-
-def records(data: bytes) -> list[dict[str, Any]]:
-    """The records of an Avro file."""
-    return [dict(record) for record in fastavro.reader(io.BytesIO(data))]  # type: ignore[arg-type]
 
 
 def _sync(path: str) -> bytes:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.storage import open_storage
-from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING, manifest, manifest_list
 from tests.builders import DAY_MS, SCHEMA, SPEC, a_snapshot, a_table_document
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing
 from tests.cli.running import Ran, iceberg_cli
@@ -73,11 +72,11 @@ class Hazard:
     ) -> str:
         """Write a manifest; the name that snapshots list it by."""
         path = f"{self.location}/metadata/{name}.avro"
-        data = write_manifest(
+        data = manifest(
             entries,
             schema=SCHEMA,
-            partition_spec=SPEC,
-            format_version=self.format_version,
+            spec=SPEC,
+            version=self.format_version,
             content=content,
             sync=SYNC,
             block_bytes=block_bytes,
@@ -112,9 +111,9 @@ class Hazard:
         """A snapshot with a list of these manifests and true totals; id 9 is nine days old, 8 eight, and so on."""
         rows = [self.rows[name] for name in manifests]
         path = f"{self.location}/metadata/snap-{snapshot_id}.avro"
-        data = write_manifest_list(
+        data = manifest_list(
             rows,
-            format_version=self.format_version,
+            version=self.format_version,
             snapshot_id=snapshot_id,
             parent_snapshot_id=parent,
             sequence_number=1,

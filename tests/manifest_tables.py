@@ -13,7 +13,6 @@ from typing import Any
 import fastavro
 
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
@@ -26,7 +25,7 @@ from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.crash.world import World, unseen
-from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, manifest, manifest_list, manifest_row
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 from tests.builders import LOCATION, NOW_MS, a_snapshot, a_table_document
 
@@ -276,11 +275,11 @@ class Manifests:
     ) -> str:
         """Write one manifest, with a row that has no summaries; its path."""
         path = f"{self.location}/metadata/m{len(self.rows)}.avro"
-        data = write_manifest(
+        data = manifest(
             entries,
             schema=self.schema,
-            partition_spec=spec or self.spec,
-            format_version=version or self.format_version,
+            spec=spec or self.spec,
+            version=version or self.format_version,
             content=content,
             codec=codec,
             sync=bytes(16),
@@ -293,33 +292,26 @@ class Manifests:
         """A manifest of other bytes."""
         self.storage.put_if_absent(path, data)
         number = len(self.rows) + 1
-        counts: Entry = {}
-        for status, kind in ((EXISTING, "existing"), (ADDED, "added"), (DELETED, "deleted")):
-            mine = [each for each in entries if each["status"] == status]
-            counts[f"{kind}_files_count"] = len(mine)
-            counts[f"{kind}_rows_count"] = sum(each["record_count"] for each in mine)
-        self.rows.append(
-            {
-                "manifest_path": path,
-                "manifest_length": len(data),
-                "partition_spec_id": spec_id,
-                "content": content,
-                "sequence_number": number,
-                "min_sequence_number": 1,
-                "added_snapshot_id": number,
-                **counts,
-                **row,
-            }
+        made = manifest_row(
+            path,
+            data,
+            entries,
+            content=content,
+            spec_id=spec_id,
+            snapshot_id=number,
+            sequence_number=number,
+            min_sequence_number=1,
         )
+        self.rows.append({**made, **row})
         return path
 
     def table(self, *, next_row_id: int = 0) -> Opened:
         """The table with all that was added."""
         count = len(self.rows)
         list_path = f"{self.location}/metadata/snap-{count}.avro"
-        data = write_manifest_list(
+        data = manifest_list(
             self.rows,
-            format_version=self.format_version,
+            version=self.format_version,
             snapshot_id=count,
             parent_snapshot_id=None,
             sequence_number=count,

@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.spec.position_deletes import named_files, read_position
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import rolled
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.merge_dvs.where import matching, parse_where
-from tests.delete_tables import position_deletes, vector_blob
+from iceberg_cli.testing.iceberg_files import position_deletes, vector_blob
 from tests.paths import FIXTURES, needs_fixtures
 
 

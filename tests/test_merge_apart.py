@@ -53,9 +53,10 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import StagedFile, Step, Task
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.iceberg_files import position_deletes
 from tests.budget import deep_unless
 from tests.builders import NOW_MS
-from tests.delete_tables import DeleteTable, metadata_of, position_deletes, random_table
+from tests.delete_tables import DeleteTable, metadata_of, random_table
 from tests.exchanging import HereExchanging
 from tests.scan_planning import view
 

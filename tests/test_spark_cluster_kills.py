@@ -20,10 +20,11 @@ import pytest
 
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.iceberg_files import vector_blob
 from tests.budget import FULL
 from tests.cli.lakes import listing, listing_of_table
 from tests.cli.running import iceberg_cli
-from tests.delete_tables import DeleteTable, vector_blob
+from tests.delete_tables import DeleteTable
 from tests.manifest_tables import Opened, a_lot, avro, live_entries, opened
 from tests.spark_tables import gated
 from tests.spark_tables.clusters import TWICE, Running, executors, finished, on_cluster, start

@@ -14,7 +14,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import fastavro
@@ -187,7 +187,7 @@ def _partition_type(transform: str, source: str, field_id: int) -> Any:
 
 
 def _partition_record(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> Json:
-    types = {field["id"]: field["type"] for field in schema["fields"]}
+    types = dict(_columns(schema))
     fields = []
     for each in spec["fields"]:
         source = each["source-id"] if "source-id" in each else each["source-ids"][0]
@@ -196,6 +196,18 @@ def _partition_record(schema: Mapping[str, Any], spec: Mapping[str, Any]) -> Jso
         field = {"name": name, "type": ["null", avro], "default": None, "field-id": each["field-id"]}
         fields.append(field if name == each["name"] else {**field, "iceberg-field-name": each["name"]})
     return {"type": "record", "name": "r102", "fields": fields}
+
+
+def _columns(kind: Any) -> Iterator[tuple[int, Any]]:
+    """Id and type of every field of a type, at any depth."""
+    if isinstance(kind, Mapping):
+        for field in kind.get("fields", ()):
+            yield field["id"], field["type"]
+            yield from _columns(field["type"])
+        for part in ("element", "key", "value"):
+            if part in kind:
+                yield kind[f"{part}-id"], kind[part]
+                yield from _columns(kind[part])
 
 
 def _avro_name(name: str) -> str:

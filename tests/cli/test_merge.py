@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
+from iceberg_cli.testing.iceberg_files import position_deletes
 from tests.cli.running import Ran, iceberg_cli
 from tests.delete_tables import (
     STORAGE,
@@ -20,7 +21,6 @@ from tests.delete_tables import (
     a_table,
     check_summary,
     metadata_of,
-    position_deletes,
     puffin,
     two_generations,
 )

@@ -16,8 +16,9 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.iceberg_files import position_deletes
 from tests.cli.running import iceberg_cli
-from tests.delete_tables import DeleteTable, check_summary, metadata_of, position_deletes
+from tests.delete_tables import DeleteTable, check_summary, metadata_of
 from tests.duckdb_reading import duckdb_with_iceberg
 from tests.manifest_tables import a_lot
 from tests.scan_planning import entries_of, view
