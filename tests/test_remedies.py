@@ -26,7 +26,8 @@ from iceberg_cli.plan.preflight import SECTIONS
 from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.builders import a_branch, a_tag
-from tests.check_tables import CASES, SNAPSHOT_ID, Sound
+from tests.check_cases import CASES
+from tests.check_tables import SNAPSHOT_ID, Sound
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
 from tests.delete_tables import DeleteTable
