@@ -17,14 +17,14 @@ from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules as upgrade_v3
-from iceberg_cli.iceberg.verbs.upgrade_v3.facts import (
+from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
+from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import (
     ListFacts,
     PreflightReads,
     obstructing,
     snapshots_to_read,
 )
-from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
-from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.plan.findings import Finding
 from tests.builders import DAY_MS, NOW_MS, a_branch, a_snapshot, a_table, a_table_document, a_tag
 from tests.metadata_documents import PATH, without

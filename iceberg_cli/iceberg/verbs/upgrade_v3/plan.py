@@ -28,7 +28,6 @@ from iceberg_cli.iceberg.verbs.branch import branches
 from iceberg_cli.iceberg.verbs.merge_dvs import plan as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules
-from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, PreflightReads, snapshots_to_read
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import (
     ASSIGN,
     MERGE,
@@ -39,6 +38,7 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.policy import (
 )
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
 from iceberg_cli.iceberg.verbs.upgrade_v3.repair import Repair, repair
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ListFacts, PreflightReads, snapshots_to_read
 from iceberg_cli.operation.ports import Build, Planned, Verb, nothing_to_build
 from iceberg_cli.plan.findings import WARNING, Finding
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict

@@ -14,8 +14,14 @@ from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN, TAG
 from iceberg_cli.iceberg.spec.transforms import parse
 from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
-from iceberg_cli.iceberg.verbs.upgrade_v3.facts import PreflightReads, counted, ids_of, obstructing, some
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import TARGET
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import (
+    TARGET,
+    PreflightReads,
+    counted,
+    ids_of,
+    obstructing,
+    some,
+)
 from iceberg_cli.plan.findings import WARNING, Finding
 from iceberg_cli.plan.preflight import BLOCKING, blocking, info, warning, worst_first
 

@@ -30,8 +30,8 @@ from iceberg_cli.iceberg.spec.snapshot import TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of, with_lengths
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
-from iceberg_cli.iceberg.verbs.upgrade_v3.facts import ListFacts, PreflightReads, counted, obstructing, some
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import DROP, KEEP, REFUSE, REPAIR
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ListFacts, PreflightReads, counted, obstructing, some
 from iceberg_cli.plan.plan import Change, Plan, Step, Verdict
 
 _HEAD: Final = "manifest-list"
