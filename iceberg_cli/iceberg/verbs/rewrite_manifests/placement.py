@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from operator import itemgetter
@@ -33,6 +33,7 @@ from iceberg_cli.iceberg.spec.unknown_fields import unknown_entry_fields, unknow
 
 _BATCH_BYTES = 16 << 20  # of inflated blocks that are decoded at once
 _ENCODED_BYTES = 1 << 20  # of new entries that are made at once, before they are compressed
+_LENGTH_BYTES = 8
 _PARTITION_ID = 102
 _DATA_FILE_ID = 2
 
@@ -308,7 +309,7 @@ class ManifestPart:
     """Some blocks of a new manifest, and counts, summaries and identities of their entries."""
 
     output: int
-    blocks: bytes
+    blocks: bytes | memoryview
     files: int
     rows: int
     min_sequence_number: int
@@ -334,13 +335,13 @@ class Regroup:
     outputs: tuple[int, ...]
 
     def __call__(self, batch: Opened) -> dict[int, bytes]:
-        """Of each new manifest its parts with their order, pickled, see `parts_in_order`."""
+        """Of each new manifest its parts with their order, see `parts_in_order`."""
         first = batch[0][0]
         found: dict[int, list[tuple[tuple[int, int], ManifestPart]]] = {}
         parts = (part for numbers, sources in by_schema(batch) for part in self._parts(numbers, sources))
         for index, part in enumerate(parts):
             found.setdefault(part.output, []).append(((first, index), part))
-        return {output: pickle.dumps(ordered, 5) for output, ordered in found.items()}
+        return {output: _packed(ordered) for output, ordered in found.items()}
 
     def _parts(self, numbers: Sequence[int], sources: Sequence[ManifestSource]) -> Iterator[ManifestPart]:
         text, _ = self.target.header()
@@ -422,10 +423,26 @@ class Regroup:
         )
 
 
+def _packed(ordered: Sequence[tuple[tuple[int, int], ManifestPart]]) -> bytes:
+    """Parts with their order: the length of a pickle, that of all but the blocks, and the blocks."""
+    parts = [(order, replace(part, blocks=b""), len(part.blocks)) for order, part in ordered]
+    head = pickle.dumps(parts, 5)
+    return b"".join([len(head).to_bytes(_LENGTH_BYTES), head, *(part.blocks for _, part in ordered)])
+
+
 def parts_in_order(contents: Sequence[bytes]) -> list[ManifestPart]:
-    """All parts of a new manifest, in the order in which the entries were read, of what came in any."""
-    parts = [each for content in contents for each in pickle.loads(content)]  # noqa: S301 - our own code wrote it
-    return [part for _, part in sorted(parts, key=itemgetter(0))]
+    """All parts of a new manifest, in the order in which the entries were read, of what came in any.
+
+    Their blocks, which are most of it, are not copied.
+    """
+    found: list[tuple[tuple[int, int], ManifestPart]] = []
+    for content in contents:
+        data = memoryview(content)
+        stop = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
+        for order, part, size_bytes in pickle.loads(data[_LENGTH_BYTES:stop]):  # noqa: S301 - our own code wrote it
+            found.append((order, replace(part, blocks=data[stop : stop + size_bytes])))
+            stop += size_bytes
+    return [part for _, part in sorted(found, key=itemgetter(0))]
 
 
 def _slices(outputs: Ints) -> list[tuple[int, int]]:
