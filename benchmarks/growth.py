@@ -33,8 +33,9 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
-from iceberg_cli.operation.apply import apply, system_runtime
+from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.journal import FOLDER
+from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.storage import open_storage
 
 # 0.4 thousand to 2.6 million files; a size takes six, the last of which is its own table.

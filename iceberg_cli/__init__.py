@@ -8,7 +8,7 @@ which files its snapshots need, `commit` makes the next version, `verbs/<verb>/`
 means, by what each answers (`FORMAT`), and opens the table with a storage and an engine. `api.py` is all that the
 command line, Airflow tasks and notebooks call. What stands below the formats knows none: `plan/` are values that can be
 printed, saved, compared and refused; `operation/` is the only place where things happen, `stage -> bind -> commit ->
-sweep`, journalled, and the docstring of `operation/apply.py` holds the rules that keep data safe; `engines/` and
+sweep`, journalled, by the rules of its docstring, which keep data safe; `engines/` and
 `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others plug in by the entry points
 `iceberg_cli.storage`, `iceberg_cli.committers` and `iceberg_cli.formats`.
 
@@ -24,7 +24,7 @@ Where building showed something better than the first design:
 
 - A folder's `__init__.py` holds its port or nothing: what carries a plan out is `operation/apply.py` and a verb's shell
   its `plan.py`, so that whoever imports an outcome or a rule loads only that. The storage of a table that is opened is
-  found in `storage/access.py`, below the formats, so that opening needs nothing handed in.
+  found in `storage/router.py`, below the formats, so that opening needs nothing handed in.
 - The rules by which versions of a Delta log go are the protocol's and stand in `delta/spec/log_cleanup.py`: the sweep
   asks them again. What Iceberg metadata beside a Delta table reaches is handed to that table when it is opened.
 - Avro is decoded by a bounds-checked numpy decoder of our own that walks many blocks in lockstep. It needs no

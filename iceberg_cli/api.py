@@ -415,7 +415,7 @@ class Table:
         Raises:
             Refused: it was.
         """
-        from iceberg_cli.operation.clocks import MAX_AHEAD_MS
+        from iceberg_cli.operation.runtime import MAX_AHEAD_MS
 
         content = shown.content
         if self.format != content.table["format"]:
@@ -529,7 +529,7 @@ class Table:
 
     def remove_leftovers(self) -> list[str]:
         """Delete the temporary files that killed runs left more than a day ago; those that are gone."""
-        from iceberg_cli.operation.leftovers import remove_leftovers
+        from iceberg_cli.operation.table import remove_leftovers
 
         return remove_leftovers(self._opened, now_ms=_now_ms())
 

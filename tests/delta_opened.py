@@ -7,7 +7,7 @@ from typing import Any
 
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.formats.open import open_table
-from iceberg_cli.operation.apply import Runtime, system_runtime
+from iceberg_cli.operation.runtime import Runtime, system_runtime
 
 
 def unseen(_: object) -> None:

@@ -17,9 +17,10 @@ from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
-from iceberg_cli.operation.apply import Runtime, apply
+from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Planned
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import FileInfo, Storage

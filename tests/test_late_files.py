@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.formats import format_of
-from iceberg_cli.operation.apply import Runtime, abandon, apply, resume
+from iceberg_cli.operation.apply import abandon, apply, resume
 from iceberg_cli.operation.records import (
     Begin,
     CommitIntent,
@@ -24,6 +24,7 @@ from iceberg_cli.operation.records import (
     fold,
 )
 from iceberg_cli.operation.recovery import operations, recover_all
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.report import RecoveredOperation
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import listing, listing_of_table

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from iceberg_cli.storage.leftovers import leftovers_in
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.local.write import leftovers_in
 from tests.cli.lakes import AS_OF_MS, four_snapshots
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import a_log, an_add

@@ -7,7 +7,8 @@ from pathlib import Path
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import ASSIGN, REPAIR, UpgradeV3
-from iceberg_cli.operation.apply import apply, system_runtime
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.runtime import system_runtime
 from tests.cached_tables import a_history, opened
 from tests.cli.lakes import AS_OF_MS
 

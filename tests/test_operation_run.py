@@ -23,9 +23,8 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
-from iceberg_cli.operation.ports import Build, Planned
+from iceberg_cli.operation.ports import Build, Planned, Retries
 from iceberg_cli.operation.records import CommitIntent, Line, StepState
-from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.storage import put_checked
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.storage.verified_put import put_checked
 
 RANGE_BYTES = 8 << 20
 SIZES = [0, 1, 1_000, RANGE_BYTES - 1, RANGE_BYTES, RANGE_BYTES + 1, 2 * RANGE_BYTES]

@@ -27,8 +27,7 @@ from iceberg_cli.engines import (
 )
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import scheme_of
-from iceberg_cli.storage import Storage
-from iceberg_cli.storage.verified_put import put_checked
+from iceberg_cli.storage import Storage, put_checked
 
 _LOCAL_THREADS = 4
 _REMOTE_THREADS = 32

@@ -12,7 +12,7 @@ from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.errors import CorruptFile, TableNotFound
 from iceberg_cli.formats import format_of, plugged_formats
 from iceberg_cli.operation.table import OpenRequest, OpenTable
-from iceberg_cli.storage.access import UnsafeOverrides, located
+from iceberg_cli.storage.router import UnsafeOverrides, located
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.log_reader import DeltaLog

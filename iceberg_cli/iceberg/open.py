@@ -23,9 +23,8 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.outcomes import Attempt, Outcome, Unknown
 from iceberg_cli.operation.table import OpenRequest
 from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
-from iceberg_cli.storage.access import UnsafeOverrides, storage_of
 from iceberg_cli.storage.relocated import RelocatedStorage
-from iceberg_cli.storage.router import RoutedStorage
+from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit

@@ -37,8 +37,8 @@ from iceberg_cli.iceberg.workspace import IcebergWorkspace
 from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.own_removals import with_own_removals
+from iceberg_cli.operation.ports import Retries
 from iceberg_cli.operation.records import CommitIntent
-from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task

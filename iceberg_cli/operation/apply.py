@@ -1,38 +1,29 @@
-"""Carries plans out, stage -> bind -> commit -> sweep: the only code that changes tables and deletes files.
-
-1. Write order: data and delete files, manifests, manifest list, metadata, pointer. Each references only what is
-   already durable. Delete order: after the pointer, bottom-up.
-2. Outcomes are three. `Unknown` deletes nothing. Files are discarded only after a proved refusal.
-3. Deleted is a subset of shown AND of unreachable now. Reachability is by path.
-4. Before a commit, what it keeps has been read whole and counted (`iceberg/commit/verification.py`). Marking fails
-   closed: a retained manifest list or manifest that cannot be read whole stops the run.
-5. One `as_of_ms` per run, stored in the plan, reused by every replan.
-6. A replan that would remove more than was shown stops the run (`StalePlan`).
-7. Unknown fields and properties survive every rewrite of somebody's metadata.
-8. Interlocks are refusals, not warnings: of the effect, not of the view.
-9. Intent is journalled before each effect, the outcome after it.
-"""
+"""An operation is carried out, resumed or abandoned."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from iceberg_cli.errors import Refused
-from iceberg_cli.operation.abandonment import abandon
-from iceberg_cli.operation.clocks import check_before_commit, check_before_sweep
-from iceberg_cli.operation.journal import PLAN_FILE, load_plan
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
+from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over
 from iceberg_cli.operation.ports import Planned, Table, Verb
 from iceberg_cli.operation.records import VERSION, Begin, Operation
 from iceberg_cli.operation.removal_files import in_files
 from iceberg_cli.operation.runner import OperationRun
-from iceberg_cli.operation.runtime import Runtime, system_runtime
-from iceberg_cli.plan.plan import Base, encode
-from iceberg_cli.plan.report import Report
+from iceberg_cli.operation.runtime import MAX_AHEAD_MS, Runtime
+from iceberg_cli.operation.sweep import gaps
+from iceberg_cli.plan.plan import Base, Plan, encode
+from iceberg_cli.plan.removals import PART_ROWS, Removals
+from iceberg_cli.plan.report import OrphanFiles, Report
+from iceberg_cli.plan.text import age, iso
 
-__all__ = ["Runtime", "Table", "Verb", "abandon", "apply", "resume", "system_runtime"]
+_LISTED: Final = 100_000  # orphan files; the others are counted
 
 
 def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Report:
@@ -91,7 +82,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             **runtime.process(),
         )
     )
-    check_before_commit(plan, journal, runtime, before_ms=started_ms)
+    _check_before_commit(plan, journal, runtime, before_ms=started_ms)
     removals.write(journal.put)
     journal.put(PLAN_FILE, document)
     run = OperationRun(
@@ -154,7 +145,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
     take_over(journal, runtime)
     for state in operation.steps.values():
         if state.sweep_after_ms is not None and not state.done:
-            check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
+            _check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
     marks = journal.marks()
     table.workspace.discard(
         [path for state in operation.steps.values() for path in state.leftovers], marks=marks
@@ -169,6 +160,39 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
     return run.finish(started_ms)
 
 
+def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | None:
+    """Close an operation without finishing it: the files that it was still to delete stay.
+
+    Returns:
+        The orphan files; None if its journal cannot be read.
+
+    Raises:
+        Refused: its commit may still happen, so its outcome must be settled first.
+    """
+    journal = table.workspace.journal(operation_id)
+    operation = journal.operation()
+    if operation is None or operation.closed is not None:
+        journal.clean_up()
+        return OrphanFiles()
+    base = table.load()
+    states = operation.steps.values()
+    open_intents = [state.intent for state in states if state.intent and state.outcome in (None, "unknown")]
+    if any(intent.base_location == base.version for intent in open_intents):
+        raise Refused(
+            f"Cannot abandon {operation_id}: its commit has no known outcome yet and can still happen",
+            next_step="`resume` settles it first.",
+        )
+    take_over(journal, runtime)
+    orphans = _orphans(table, journal, operation)
+    if operation.table_uuid == base.table_uuid:
+        marks = journal.marks()
+        for state in states:
+            unreferenced = state.intent is None or state.outcome == "conflict"
+            table.workspace.discard([*state.leftovers, *(state.staged if unreferenced else ())], marks=marks)
+    journal.close("abandoned")
+    return orphans
+
+
 def _check_table(table: Table, operation: Operation) -> Base:
     """Load the table, and refuse one that is not the operation's."""
     base = table.load()
@@ -179,3 +203,125 @@ def _check_table(table: Table, operation: Operation) -> Base:
             f"and this is {base.table_uuid}"
         )
     return base
+
+
+def _check_before_commit(plan: Plan, journal: Journal, runtime: Runtime, *, before_ms: int) -> None:
+    """Refuse a plan that decides by an age which only our clock shows, and close its operation.
+
+    A plan for an earlier moment, as --as-of names one, does not depend on our clock and is not refused.
+
+    Args:
+        plan: before its first commit.
+        journal: to which a record was just appended.
+        runtime: to close the operation.
+        before_ms: what our clock showed before that, so that a process that stood still is not taken for a wrong clock.
+
+    Raises:
+        Refused: our clock is more than a day ahead of the storage's.
+    """
+    if not plan.by_age:
+        return
+    storage_ms = journal.clock_ms()
+    if storage_ms and min(before_ms, plan.as_of_ms) - storage_ms > MAX_AHEAD_MS:
+        close(journal, "refused", runtime)
+        raise _wrong_clock(f"{plan.verb} {plan.table['name']}", before_ms, storage_ms)
+
+
+def _check_before_sweep(ends_ms: int, journal: Journal, *, before_ms: int) -> None:
+    """Refuse to end a grace that is over by our clock alone.
+
+    Args:
+        ends_ms: the end of the grace.
+        journal: see `_check_before_commit`.
+        before_ms: see `_check_before_commit`.
+
+    Raises:
+        Refused: the grace is not over by the storage's clock, and ours is more than a day ahead of it.
+    """
+    storage_ms = journal.clock_ms()
+    if storage_ms and ends_ms > storage_ms and before_ms - storage_ms > MAX_AHEAD_MS:
+        error = _wrong_clock(f"end the grace of operation {journal.operation_id}", before_ms, storage_ms)
+        error.state = "The commit is done, and the files that go wait on."
+        raise error
+
+
+def _wrong_clock(what: str, ours_ms: int, storage_ms: int) -> Refused:
+    return Refused(
+        f"Cannot {what}: this machine's clock shows {iso(ours_ms)}, and the storage's {iso(storage_ms)}. Ours is "
+        f"{age(ours_ms - storage_ms)} ahead, so what is young would count as old",
+        next_step="Set the clock, or name the time from which ages count by --as-of.",
+    )
+
+
+@dataclass(kw_only=True)
+class _OrphanCount:
+    """Orphan files as they are found. `note`: why reachability of some of them was not checked."""
+
+    count: int = 0
+    size_bytes: int = 0
+    files: list[Mapping[str, Any]] = field(default_factory=list)
+    note: str = ""
+
+    def add(self, removals: Removals, rows: Sequence[int]) -> None:
+        """Add files of removals, by the indices of their rows."""
+        found = removals.read_rows(rows)
+        self.count += found.num_rows
+        self.size_bytes += int(pc.sum(found["size_bytes"]).as_py() or 0)
+        room = _LISTED - len(self.files)
+        self.files += found.slice(0, room).select(["path", "kind", "size_bytes"]).to_pylist()
+
+    def add_own(self, paths: Sequence[str]) -> None:
+        """Add files that the operation wrote, and that a version of the past may name."""
+        self.count += len(paths)
+        room = _LISTED - len(self.files)
+        self.files += [{"path": path, "kind": "own_file", "size_bytes": None} for path in paths[:room]]
+
+
+def _orphans(table: Table, journal: Journal, operation: Operation) -> OrphanFiles | None:
+    """The files that committed steps did not delete, and those of the operation that may be referenced or not."""
+    found = _OrphanCount()
+    try:
+        loaded = load_plan(journal)
+        for removals, rows in _left(journal, operation):
+            if loaded is not None:
+                found.add(removals, _needed_by_nobody(table, removals, rows, loaded[0], found))
+    except (CorruptFile, FileNotFoundError):
+        return None
+    for state in operation.steps.values():
+        unknown = state.intent is not None and state.outcome in (None, "unknown")
+        if own := [*state.left, *(state.staged if unknown else ())]:
+            found.add_own(own)
+            found.note = found.note or "it cannot be proved that nothing references what it wrote itself"
+    return OrphanFiles(
+        count=found.count,
+        size_bytes=found.size_bytes,
+        files=tuple(found.files),
+        checked=not found.note,
+        note=found.note,
+    )
+
+
+def _left(journal: Journal, operation: Operation) -> Iterator[tuple[Removals, Sequence[int]]]:
+    """Rows of committed steps that were not deleted, a few at a time."""
+    for name, state in operation.steps.items():
+        if state.outcome != "committed" or state.done or state.removals_file is None:
+            continue
+        removals = load_removals(journal, state.removals_file)
+        start, stop = removals.of_step(name)
+        rest = [state.failed, *(range(first, last) for first, last in gaps(start, stop, state.swept))]
+        for rows in rest:
+            for first in range(0, len(rows), PART_ROWS):
+                yield removals, rows[first : first + PART_ROWS]
+
+
+def _needed_by_nobody(
+    table: Table, removals: Removals, rows: Sequence[int], plan: Plan, found: _OrphanCount
+) -> Sequence[int]:
+    """The rows whose files are unreachable now; all of them where the table cannot be read."""
+    if found.note:
+        return rows
+    try:
+        return table.unreachable(removals, rows, plan=plan)
+    except (CorruptFile, BackendUnavailable, Refused) as error:
+        found.note = error.message
+        return rows

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from iceberg_cli.operation.removal_files import collect_removals
 from iceberg_cli.paths import Roots, common_folders, folder_column, whole_store
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.storage import Storage
-from iceberg_cli.storage.obstacles import ObstructedStorage, local_folders
+from iceberg_cli.storage import ObstructedStorage, Storage
 
 _EXAMPLES = 5
 _FOLDERS = 3
@@ -69,7 +68,7 @@ def with_own_removals(
 
     def seen(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for rows in tables:
-            folders.update(local_folders(rows["path"]))
+            folders.update(_local_folders(rows["path"]))
             yield rows
 
     removals = collect_removals(seen(left_out(mine())))
@@ -176,3 +175,10 @@ def _some(names: Sequence[str], noun: str) -> str:
     """The first few names, and how many more there are."""
     more = len(names) - _FOLDERS
     return ", ".join(names[:_FOLDERS]) + (f" and {more:,} more {noun}" if more > 0 else "")
+
+
+def _local_folders(paths: pa.ChunkedArray) -> list[str]:
+    """The folders of the local paths among n canonical ones, each once."""
+    local = paths.filter(pc.starts_with(paths, "/"))
+    found: list[str] = pc.unique(folder_column(local)).to_pylist() if len(local) else []
+    return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.records import CommitIntent
-from iceberg_cli.operation.retries import Retries
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.policy import Policy
@@ -92,6 +92,27 @@ class Verb(Protocol):
     def unconditional(self, table: Any) -> Build:  # noqa: ARG002 - the port's signature
         """What builds the tasks of unconditional steps, each of which says all that it takes."""
         return nothing_to_build
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """How often and how soon a refused commit is tried again: `commit.retry.*`, in attempts and ms."""
+
+    attempts: int
+    min_wait_ms: int
+    max_wait_ms: int
+    total_timeout_ms: int
+
+    def waits_ms(self) -> Iterator[float]:
+        """How long to wait before each further attempt: doubling, with up to 10 % of jitter."""
+        wait_ms, waited_ms = float(self.min_wait_ms), 0.0
+        for _ in range(self.attempts - 1):
+            jittered = min(wait_ms, self.max_wait_ms) * (1 + random.random() / 10)  # noqa: S311 - no secret
+            if waited_ms + jittered > self.total_timeout_ms:
+                return
+            waited_ms += jittered
+            wait_ms *= 2
+            yield jittered
 
 
 class Table(Protocol):

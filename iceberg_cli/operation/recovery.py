@@ -17,12 +17,12 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from iceberg_cli.operation.apply import Runtime, abandon, resume
+from iceberg_cli.operation.apply import abandon, resume
 from iceberg_cli.operation.journal import prune_folders
-from iceberg_cli.operation.leftovers import remove_leftovers
 from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.records import Operation
-from iceberg_cli.operation.table import OpenTable
+from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.operation.table import OpenTable, remove_leftovers
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from iceberg_cli.engines import OnEvent
 from iceberg_cli.errors import Cancelled, Interrupted
+
+MAX_AHEAD_MS: Final = 86_400_000  # our clock of the storage's, where ages decide what goes
 
 
 @dataclass(kw_only=True)

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots
+from iceberg_cli.plan.findings import Findings
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import Storage
-from iceberg_cli.storage.access import UnsafeOverrides, storage_of
-from iceberg_cli.storage.router import RoutedStorage
+from iceberg_cli.storage.local.write import leftovers_in
+from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,3 +117,30 @@ class OpenTable(Table, ABC):
     def notices(self) -> list[str]:
         """What was noticed while this table was read and not told yet, for the operator."""
         return []
+
+
+def find_leftovers(table: OpenTable, *, now_ms: int) -> list[str]:
+    """Temporary files that killed runs of this tool left in a table's local folders; none of a read-only table.
+
+    Raises:
+        BackendUnavailable: a folder cannot be listed.
+    """
+    folders = [table.storage.canonical(folder) for folder in table.workspace.written_folders()]
+    found = leftovers_in([folder for folder in folders if folder.startswith("/")], now_ms=now_ms)
+    return found if found and table.read_only_reason() is None else []
+
+
+def remove_leftovers(table: OpenTable, *, now_ms: int) -> list[str]:
+    """Delete leftovers; those that are gone. What is not there any more, or cannot be deleted now, does no harm."""
+    try:
+        found = find_leftovers(table, now_ms=now_ms)
+    except BackendUnavailable:
+        return []
+    kept = table.storage.delete(found) if found else {}
+    return [path for path in found if path not in kept]
+
+
+def check_leftovers(table: OpenTable, findings: Findings, *, now_ms: int) -> None:
+    """Add a finding for each leftover."""
+    for path in find_leftovers(table, now_ms=now_ms):
+        findings.add("leftover-temporary-file", path, "a run that was killed left it more than a day ago")

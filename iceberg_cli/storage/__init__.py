@@ -10,7 +10,12 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
+
+_RANGE_BYTES: Final = 8 << 20  # read back at once
 
 
 class FileInfo(NamedTuple):
@@ -110,6 +115,23 @@ class Storage(ABC):
         return [frozenset(name for name in names if self.holds_any(f"{folder}/{name}")) for folder in folders]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """The reason why no file of a local folder can be deleted; `target` is that of a symbolic link on the way."""
+
+    reason: str
+    target: str | None = None
+
+
+@runtime_checkable
+class ObstructedStorage(Protocol):
+    """A storage that knows some obstacles without trying to delete."""
+
+    def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
+        """Those of n canonical local folders, `/a/b`, in which no file can be deleted, each with the reason."""
+        ...
+
+
 def open_storage(options: Mapping[str, str] | None = None, *, trusted_folders: Sequence[str] = ()) -> Storage:
     """The storage for paths of all schemes, each handled by its adapter.
 
@@ -121,3 +143,43 @@ def open_storage(options: Mapping[str, str] | None = None, *, trusted_folders: S
     from iceberg_cli.storage.router import RoutedStorage
 
     return RoutedStorage(options or {}, trusted_folders=trusted_folders)
+
+
+def put_checked(storage: Storage, path: str, data: bytes) -> None:
+    """Create a file and read it back, or find that it has these bytes already.
+
+    A task that runs twice, because a worker died or another was faster, puts the same bytes twice under one name.
+    Other bytes there are another's file, which stays.
+
+    Raises:
+        FileExistsError: it has other bytes.
+        CorruptFile: it was created, and other bytes are read.
+        BackendUnavailable: it was created, and was gone when it was read back.
+    """
+    try:
+        storage.put_if_absent(path, data)
+    except FileExistsError:
+        if _other_from(storage, path, data) is not None:
+            raise
+        return
+    try:
+        at = _other_from(storage, path, data)
+    except FileNotFoundError as error:
+        raise BackendUnavailable(
+            f"Cannot write {path}: it was written, and was gone when it was read back"
+        ) from error
+    if at is not None:
+        raise CorruptFile(path, at, "read back: other bytes than were written")
+
+
+def _other_from(storage: Storage, path: str, data: bytes) -> int | None:
+    """The first offset at which the file differs from `data`, None where it is equal."""
+    at = 0
+    while True:
+        found = storage.read(path, (at, _RANGE_BYTES))
+        # Compared in place: a copy of this much memory takes longer than reading the file.
+        if len(found) != min(_RANGE_BYTES, len(data) - at) or not data.startswith(found, at):
+            return at
+        at += len(found)
+        if len(found) < _RANGE_BYTES:
+            return None

@@ -10,12 +10,13 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from iceberg_cli.errors import UsageError, how_to_install
-from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.paths import scheme_of
+from iceberg_cli.storage import FileInfo, Obstacle, Storage
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.storage.obstacles import Obstacle
 
 Value = TypeVar("Value")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -211,3 +212,42 @@ def with_environment(options: Mapping[str, str], environment: Mapping[str, str])
         if values and option not in found and not found.keys() & set(others):
             found[option] = values[0]
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsafeOverrides:
+    """The safety checks of Iceberg tables that the operator overrides; see `formats/open.py`."""
+
+    allow_roots: tuple[str, ...]
+    trust_lists: bool
+
+    def local_folders(self, opened: str) -> tuple[str, ...]:
+        """The local folders that the operator named, the table's among them: a folder or a file in one."""
+        return tuple(path for path in (opened, *self.allow_roots) if scheme_of(path) == "file")
+
+
+def located(name: str) -> str:
+    """A table's folder or metadata file as an absolute path.
+
+    Args:
+        name: as the operator typed it.
+
+    Returns:
+        A local path from `/` on, without `..`: what that means depends on the links before it. Any other name as it is.
+
+    Raises:
+        UsageError: it is empty, or names another host.
+    """
+    if scheme_of(name) != "file":
+        return name.rstrip("/") or name
+    path = LocalStorage().canonical(name)
+    return os.path.realpath(path) if ".." in path.split("/") else path
+
+
+def storage_of(opened: str, options: Mapping[str, str], overrides: UnsafeOverrides) -> RoutedStorage:
+    """The storage of the table at `opened`: links in and above local folders that the operator named are trusted.
+
+    Links inside the table may lead to the folders that he allowed.
+    """
+    targets = tuple(path for path in overrides.allow_roots if scheme_of(path) == "file")
+    return RoutedStorage(dict(options), trusted_folders=overrides.local_folders(opened), link_targets=targets)

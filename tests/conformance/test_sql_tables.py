@@ -29,8 +29,9 @@ from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
-from iceberg_cli.operation.apply import apply, resume, system_runtime
+from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
+from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import Storage, open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property

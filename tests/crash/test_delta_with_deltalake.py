@@ -16,7 +16,8 @@ from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CommitConflict, Refused, StalePlan
 from iceberg_cli.formats.open import iceberg_files
-from iceberg_cli.operation.apply import apply, system_runtime
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.crash.world import unseen
 from tests.budget import few_or_many, some

@@ -12,9 +12,8 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS as REAL_VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
-from iceberg_cli.operation.apply import Verb
 from iceberg_cli.operation.outcomes import Attempt
-from iceberg_cli.operation.ports import Build, Planned
+from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals

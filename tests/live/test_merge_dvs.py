@@ -255,7 +255,8 @@ def an_append(lake: Lake, table: str) -> None:
 def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_delete(
     hadoop: Lake, written: Writing, disturb: Disturbance, phase: str
 ) -> None:
-    from iceberg_cli.operation.apply import apply, system_runtime
+    from iceberg_cli.operation.apply import apply
+    from iceberg_cli.operation.runtime import system_runtime
 
     table = written(hadoop, shapes.upgraded_with_both_deletes("partition"))
     verb = VERBS["merge-dvs"]

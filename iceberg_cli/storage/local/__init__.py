@@ -12,12 +12,11 @@ import errno
 import os
 import re
 import stat as stat_module
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from iceberg_cli.errors import BackendUnavailable, UsageError, unavailable
-from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.storage import FileInfo, Obstacle, Storage
 from iceberg_cli.storage.local.delete import Deletions, reason_of
 from iceberg_cli.storage.local.stat import infos_of, side_by_side
 from iceberg_cli.storage.local.write import (
@@ -26,9 +25,9 @@ from iceberg_cli.storage.local.write import (
     link_unnamed,
     make_folder,
     replace_file,
+    temporary_name,
     unlink_quietly,
 )
-from iceberg_cli.storage.obstacles import Obstacle
 
 _FOLDER_TRIES = 100
 _FOLDER_GONE = (errno.ENOENT, errno.ESTALE)
@@ -125,7 +124,7 @@ class LocalStorage(Storage):
     def replace(self, path: str, data: bytes) -> None:
         """Write a hidden temporary file beside it, flush it, rename it, flush the folder."""
         key = self.canonical(path)
-        temporary = f"{key.rpartition('/')[0]}/.iceberg-cli-{uuid.uuid4()}.tmp"
+        temporary = f"{key.rpartition('/')[0]}/{temporary_name()}"
         with _translated("write", path, new=True):
             in_its_folder(key, partial(replace_file, key, data, temporary=temporary))
 

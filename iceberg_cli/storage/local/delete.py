@@ -12,8 +12,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.storage import Obstacle
 from iceberg_cli.storage.local.write import FOLDER, unlink_quietly
-from iceberg_cli.storage.obstacles import Obstacle
 
 _NO_NAMES = {"", ".", ".."}
 _A_FOLDER = "it is a folder"

@@ -1,15 +1,28 @@
-"""Whole and durable creation and replacement of local files: the steps under `LocalStorage`."""
+"""Whole and durable creation and replacement of local files, and what is left of it where a run was killed."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
+import stat
 import uuid
+from collections.abc import Iterable
+
+from iceberg_cli.errors import unavailable
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
+# Longer than any write takes; a file of a process that lives is never taken for a leftover.
+_LEFTOVER_MS = 86_400_000
+_TEMPORARY_NAME = re.compile(r"\.iceberg-cli-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+def temporary_name() -> str:
+    """The name of a temporary file, which no other has."""
+    return f".iceberg-cli-{uuid.uuid4()}.tmp"
 
 
 def replace_file(path: str, data: bytes, *, temporary: str) -> None:
@@ -82,7 +95,7 @@ def link_unnamed(parent: int, name: str, data: bytes) -> bool:
 
 def link_named(parent: int, name: str, data: bytes) -> None:
     """Create `name` from a hidden temporary file beside it."""
-    temporary = f".iceberg-cli-{uuid.uuid4()}.tmp"
+    temporary = temporary_name()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o666, dir_fd=parent)
     try:
@@ -105,3 +118,40 @@ def unlink_quietly(name: str, parent: int) -> None:
         os.unlink(name, dir_fd=parent)
     except OSError:
         pass
+
+
+def leftovers_in(folders: Iterable[str], *, now_ms: int) -> list[str]:
+    """The temporary files of killed runs in local folders, not below them: those that are more than a day old.
+
+    Args:
+        folders: canonical, such as `/a/b`; those that are not there have none.
+        now_ms: by the clock that the files' times are of, since the epoch.
+
+    Returns:
+        Their paths, in order.
+
+    Raises:
+        BackendUnavailable: a folder cannot be listed.
+    """
+    found: list[str] = []
+    for folder in dict.fromkeys(folders):
+        try:
+            with os.scandir(folder) as entries:
+                found += [
+                    f"{folder.rstrip('/')}/{entry.name}"
+                    for entry in entries
+                    if _TEMPORARY_NAME.fullmatch(entry.name) is not None and _is_old(entry, now_ms)
+                ]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise unavailable(f"Cannot list {folder}: {error.strerror}.", error) from error
+    return sorted(found)
+
+
+def _is_old(entry: os.DirEntry[str], now_ms: int) -> bool:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_mtime_ns // 1_000_000 < now_ms - _LEFTOVER_MS

@@ -15,9 +15,10 @@ from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS as ICEBERG_VERBS
-from iceberg_cli.operation.apply import Runtime, Verb, apply, resume
-from iceberg_cli.operation.ports import Planned
+from iceberg_cli.operation.apply import apply, resume
+from iceberg_cli.operation.ports import Planned, Verb
 from iceberg_cli.operation.recovery import recover_all
+from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.policy import Policy
 from iceberg_cli.plan.report import Report

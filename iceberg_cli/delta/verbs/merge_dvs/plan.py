@@ -52,7 +52,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
-from iceberg_cli.storage.verified_put import put_checked
+from iceberg_cli.storage import put_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

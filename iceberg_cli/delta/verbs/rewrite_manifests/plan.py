@@ -49,7 +49,7 @@ from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compact
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Option, Plan, StagedFile, Step, Task, Verdict
-from iceberg_cli.storage.verified_put import put_checked
+from iceberg_cli.storage import put_checked
 
 SIDECAR, HINT, CHECKSUM, COMPACTION = "sidecar", "last-checkpoint", "checksum", "compaction"
 _COUNTS: Final = {
