@@ -202,8 +202,8 @@ class OperationRun:
 
     def _follows_a_commit(self, step: Step) -> bool:
         """Whether the step before this one has committed something."""
-        place = [each.name for each in self.shown.steps].index(step.name)
-        return place > 0 and self._state(self.shown.steps[place - 1]).metadata_location is not None
+        index = [each.name for each in self.shown.steps].index(step.name)
+        return index > 0 and self._state(self.shown.steps[index - 1]).metadata_location is not None
 
     def _replanned(self, step: Step, base: Base, *, first: bool) -> Planned:
         """The plan for the base at hand; the one that was shown where the step is carried out as it was shown."""

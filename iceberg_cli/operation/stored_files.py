@@ -36,11 +36,11 @@ def stored_sizes(storage: Storage, paths: Sequence[str], findings: Findings, *, 
     """
     sizes: Ints = np.full(len(paths), OUT_OF_REACH, np.int64)
 
-    def ask(places: Sequence[int]) -> tuple[Sequence[int], Ints]:
-        return places, _sizes(storage.stat_many([paths[place] for place in places]))
+    def ask(indices: Sequence[int]) -> tuple[Sequence[int], Ints]:
+        return indices, _sizes(storage.stat_many([paths[index] for index in indices]))
 
-    for places, found in within_reach(range(len(paths)), paths.__getitem__, ask, findings, root=root):
-        sizes[places] = found
+    for indices, found in within_reach(range(len(paths)), paths.__getitem__, ask, findings, root=root):
+        sizes[indices] = found
     return sizes
 
 
@@ -67,11 +67,11 @@ def within_reach(
         return [ask(items)]
     except (BackendUnavailable, UsageError):
         pass
-    by_place: dict[str, list[Item]] = {}
+    by_store: dict[str, list[Item]] = {}
     for item in items:
-        by_place.setdefault(_place(path_of(item), root), []).append(item)
+        by_store.setdefault(_store_of(path_of(item), root), []).append(item)
     answers: list[Answer] = []
-    for own in by_place.values():
+    for own in by_store.values():
         answers += _halved(own, path_of, ask, findings)
     return answers
 
@@ -106,7 +106,7 @@ def _halved(
     return answers
 
 
-def _place(path: str, root: str) -> str:
+def _store_of(path: str, root: str) -> str:
     """Empty for paths below the table's location, else the disk, bucket or host of a path."""
     if path.startswith(f"{root}/"):
         return ""

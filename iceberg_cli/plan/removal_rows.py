@@ -64,18 +64,18 @@ _SLICE_ROWS = 1 << 16  # written at once
 _HASHED_ROWS = 1 << 13  # converted to text at once
 
 
-def in_delete_order(table: pa.Table) -> pa.Table:
+def in_delete_order(rows: pa.Table) -> pa.Table:
     """Sort rows, of which each path is in one, into delete order; rows in that order already are not copied."""
-    if _in_order(table):
-        return _sharing(table.select(SCHEMA.names).cast(SCHEMA).unify_dictionaries())
-    columns = {name: table[name].cast(SCHEMA.field(name).type).combine_chunks() for name in SCHEMA.names}
+    if _in_order(rows):
+        return _share_paths(rows.select(SCHEMA.names).cast(SCHEMA).unify_dictionaries())
+    columns = {name: rows[name].cast(SCHEMA.field(name).type).combine_chunks() for name in SCHEMA.names}
     rank = pc.index_in(columns["kind"], value_set=pa.array(KINDS))
     if rank.null_count:
         raise AssertionError("a removal has a kind without a place in the delete order")
     steps = sorted(pc.unique(columns["step"]).to_pylist())
     step = pc.index_in(columns["step"], value_set=pa.array(steps, pa.string()))
     order = pc.sort_indices(
-        pa.table({"step": step, "rank": rank, "path": _places(columns["kind"], columns["path"])}),
+        pa.table({"step": step, "rank": rank, "path": _path_order(columns["kind"], columns["path"])}),
         sort_keys=[("step", "ascending"), ("rank", "ascending"), ("path", "ascending")],
     )
     same = columns["as_written"].equals(columns["path"])
@@ -88,11 +88,11 @@ def in_delete_order(table: pa.Table) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def of_kinds(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
+def of_kinds(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
     """Each kind that occurs and some columns of its rows, in delete order."""
-    kinds = table["kind"]
+    kinds = rows["kind"]
     present = pc.unique(kinds).to_pylist()
-    some = table.select(columns)
+    some = rows.select(columns)
     for kind in KINDS:  # few: grouping would load Arrow's query engine
         if kind in present:
             yield kind, some if len(present) == 1 else some.filter(pc.equal(kinds, kind))
@@ -106,27 +106,27 @@ def kind_totals(rows: pa.Table) -> dict[str, tuple[int, int]]:
     }
 
 
-def row_digests(table: pa.Table) -> int:
+def row_digests(rows: pa.Table) -> int:
     """The sum modulo 2^256 of the SHA-256 of each row: independent of order and of how rows are split."""
     divider, sha256 = pa.scalar("\x00", pa.large_string()), hashlib.sha256
     words = np.zeros(8, np.uint64)  # sums of 32-bit words, the most significant first
-    for batch in table.to_batches(max_chunksize=_HASHED_ROWS):
+    for batch in rows.to_batches(max_chunksize=_HASHED_ROWS):
         fields = [column.cast(pa.large_string()) for column in batch.columns]
         texts = pc.binary_join_element_wise(*fields, divider, null_handling="replace")
-        rows = texts.cast(pa.large_binary()).to_numpy(zero_copy_only=False).tolist()
-        hashes = b"".join([sha256(row).digest() for row in rows])
+        encoded = texts.cast(pa.large_binary()).to_numpy(zero_copy_only=False).tolist()
+        hashes = b"".join([sha256(row).digest() for row in encoded])
         words += np.frombuffer(hashes, ">u4").reshape(-1, 8).sum(axis=0, dtype=np.uint64)
-    return sum(int(word) << 32 * place for place, word in enumerate(reversed(words))) % 2**256
+    return sum(int(word) << 32 * index for index, word in enumerate(reversed(words))) % 2**256
 
 
-def to_parquet(table: pa.Table) -> bytes:
+def to_parquet(rows: pa.Table) -> bytes:
     """The rows as one Parquet file, the same bytes for the same rows."""
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, FILE_SCHEMA, compression="zstd") as writer:
-        for start in range(0, table.num_rows, _SLICE_ROWS):
-            writer.write_table(table.slice(start, _SLICE_ROWS).cast(FILE_SCHEMA))
+        for start in range(0, rows.num_rows, _SLICE_ROWS):
+            writer.write_table(rows.slice(start, _SLICE_ROWS).cast(FILE_SCHEMA))
     return bytes(sink.getvalue())
 
 
@@ -142,38 +142,38 @@ def from_parquet(data: bytes, path: str) -> pa.Table:
         file = pa.BufferReader(data)
         if not pq.read_schema(file).equals(FILE_SCHEMA):
             raise CorruptFile(path, None, "not a list of removals: its columns are others")
-        table = pq.read_table(file, read_dictionary=list(_FEW_VALUES)).cast(SCHEMA).combine_chunks()
+        rows = pq.read_table(file, read_dictionary=list(_FEW_VALUES)).cast(SCHEMA).combine_chunks()
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(path, None, f"not a list of removals: {error}") from error
-    return _sharing(table)
+    return _share_paths(rows)
 
 
-def _sharing(table: pa.Table) -> pa.Table:
+def _share_paths(rows: pa.Table) -> pa.Table:
     """The same rows, with `as_written` in the memory of `path` where both are equal."""
-    if not table["as_written"].equals(table["path"]):
-        return table
-    place = SCHEMA.get_field_index("as_written")
-    return table.set_column(place, SCHEMA.field(place), table["path"])
+    if not rows["as_written"].equals(rows["path"]):
+        return rows
+    index = SCHEMA.get_field_index("as_written")
+    return rows.set_column(index, SCHEMA.field(index), rows["path"])
 
 
-def _places(kinds: pa.Array, paths: pa.Array) -> pa.Array:
+def _path_order(kinds: pa.Array, paths: pa.Array) -> pa.Array:
     """The sort keys of n rows within their kind: their paths, reversed for the kind that goes last first."""
     last_first = pc.equal(kinds, _LAST_FIRST)
     if not pc.any(last_first).as_py():
         return paths
-    place = pc.rank(paths, sort_keys="ascending", tiebreaker="dense").cast(pa.int64())
-    return pc.if_else(last_first, pc.negate(place), place)
+    rank = pc.rank(paths, sort_keys="ascending", tiebreaker="dense").cast(pa.int64())
+    return pc.if_else(last_first, pc.negate(rank), rank)
 
 
-def _in_order(table: pa.Table) -> bool:
+def _in_order(rows: pa.Table) -> bool:
     """Whether rows of one step are in delete order, as far as that is known without decoding them."""
-    kinds = table["kind"]
-    if not pa.types.is_dictionary(kinds.type) or len(pc.unique(table["step"])) > 1:
+    kinds = rows["kind"]
+    if not pa.types.is_dictionary(kinds.type) or len(pc.unique(rows["step"])) > 1:
         return False
     if pc.any(pc.equal(kinds, _LAST_FIRST)).as_py():
         return False
     last: tuple[int, str] = (-1, "")
-    for batch in table.select(["kind", "path"]).to_batches():
+    for batch in rows.select(["kind", "path"]).to_batches():
         if not len(batch):
             continue
         known = pc.fill_null(pc.index_in(batch["kind"].dictionary, value_set=pa.array(KINDS)), -1).to_numpy()
