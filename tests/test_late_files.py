@@ -30,16 +30,16 @@ from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import listing, listing_of_table
 from tests.delta_builders import NOW_MS
 from tests.delta_opened import a_shell
-from tests.exchanging import HereExchanging
 from tests.manifest_tables import a_lot, live_entries, of_folder
 from tests.policies import policy_with
+from tests.shuffling import AdversarialEngine
 from tests.stale_commits import DAY_MS, REWRITE, Died, opened
 
 VERB = "rewrite-manifests"
 
 
 @dataclass(frozen=True)
-class Dying(HereExchanging):
+class Dying(AdversarialEngine):
     """Workers whose driver dies when the first of them has written a file, which is remembered."""
 
     written: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ def test_meanwhile_other_runs_commit_and_their_files_stay(
     root, before, path, data = killed
     entries = live_entries(of_folder(root))
     resumed(root, after_ms=0)
-    rewrite(root, HereExchanging(LocalStorage()))
+    rewrite(root, AdversarialEngine(LocalStorage()))
     assert len(opened(root).workspace.open_operations()) == 1
     after = listing_of_table(root)
     assert before.keys() < after.keys()

@@ -38,8 +38,8 @@ from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.aliases import OtherNames
 from iceberg_cli.storage.local import LocalStorage
-from tests.exchanging import HereExchanging
 from tests.plans import a_plan
+from tests.shuffling import AdversarialEngine
 
 KEPT = 4
 
@@ -51,7 +51,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def reachability(storage: Storage, *, apart: bool, lost: int = 0, **others: Any) -> Reachability:
-    engine = HereExchanging(storage, lost=lost) if apart else LocalEngine(storage)
+    engine = AdversarialEngine(storage, lost=lost) if apart else LocalEngine(storage)
     return Reachability(engine=engine, on_event=lambda _: None, **others)
 
 
@@ -99,7 +99,7 @@ def test_the_number_of_buckets_changes_nothing(
     kept = found.kept_manifests(asked.kept, phase="").rows
     expired = found.manifests(tuple(reversed(asked.expired)), phase="", required=False).rows
     held, rows, known = reach_on_workers(
-        HereExchanging(table.storage),
+        AdversarialEngine(table.storage),
         kept,
         expired,
         named=(),

@@ -21,7 +21,6 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite
 from iceberg_cli.plan.plan import StagedFile
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
-from tests.exchanging import HereExchanging
 from tests.manifest_tables import (
     BY_ONE,
     KIB,
@@ -35,6 +34,7 @@ from tests.manifest_tables import (
     policy,
     spec,
 )
+from tests.shuffling import AdversarialEngine
 
 WHOLE = spec()
 
@@ -54,7 +54,7 @@ class Driver(LocalStorage):
 def workers(request: pytest.FixtureRequest) -> Engines:
     """An engine that exchanges."""
     if request.param == "here":
-        return lambda: HereExchanging(LocalStorage())
+        return lambda: AdversarialEngine(LocalStorage())
     session = request.getfixturevalue("spark_session")
     return lambda: SparkEngine(session, LocalStorage())
 
@@ -102,7 +102,7 @@ def planned(table: Opened, **values: Any) -> Rewrite:
 def built(table: Opened, rewrite: Rewrite, engine: Any, name: str, *only: int) -> list[StagedFile]:
     """Write the new manifests, or only some, with an engine."""
     table.table.use(engine)
-    if isinstance(engine, LocalEngine) and not isinstance(engine, HereExchanging):
+    if isinstance(engine, LocalEngine) and not isinstance(engine, AdversarialEngine):
         table.table.storage = LocalStorage()
     targets = only or range(len(rewrite.tasks))
     paths = {
@@ -202,7 +202,7 @@ def test_the_order_in_which_parts_arrive_changes_no_byte(tmp_path: Path) -> None
     found = [
         [
             Path(each.path).read_bytes()
-            for each in built(table, rewrite, HereExchanging(LocalStorage(), seed=seed), f"new{seed}")
+            for each in built(table, rewrite, AdversarialEngine(LocalStorage(), seed=seed), f"new{seed}")
         ]
         for seed in range(4)
     ]
@@ -241,11 +241,11 @@ def test_parts_that_do_not_arrive_stop_the_rewrite(tmp_path: Path, lost: int, on
     table = a_table(tmp_path)
     rewrite = planned(table, target_size=6 * KIB)
     with pytest.raises(BackendUnavailable, match=r"workers wrote \d+ live files into \d new manifests, not"):
-        built(table, rewrite, HereExchanging(LocalStorage(), lost=lost), "new", *only)
+        built(table, rewrite, AdversarialEngine(LocalStorage(), lost=lost), "new", *only)
 
 
 def test_manifests_that_do_not_come_back_stop_the_rewrite(tmp_path: Path) -> None:
     table = a_table(tmp_path)
     rewrite = planned(table)
     with pytest.raises(BackendUnavailable, match="workers wrote 0 live files into 0 new manifests, not"):
-        built(table, rewrite, HereExchanging(LocalStorage(), lost=8), "new")
+        built(table, rewrite, AdversarialEngine(LocalStorage(), lost=8), "new")

@@ -1,4 +1,4 @@
-"""merge-dvs whose positions stay with the workers: what they join is what sets of positions say.
+"""merge-dvs on engines that shuffle in every way: what they merge is what sets of positions say.
 
 Readers are pyarrow, fastavro and pyroaring (`tests/scan_planning.py`).
 """
@@ -57,8 +57,8 @@ from iceberg_cli.testing.iceberg_files import position_deletes
 from tests.budget import deep_unless
 from tests.builders import NOW_MS
 from tests.delete_tables import DeleteTable, metadata_of, random_table
-from tests.exchanging import HereExchanging
 from tests.scan_planning import view
+from tests.shuffling import AdversarialEngine
 
 STORAGE = LocalStorage()
 # So little at once that small tables are cut in every way: ranges of one container, many buckets, shares of files.
@@ -231,7 +231,7 @@ class Driver(LocalStorage):
 def workers(request: pytest.FixtureRequest) -> Engines:
     """An engine that exchanges."""
     if request.param == "here":
-        return lambda: HereExchanging(LocalStorage())
+        return lambda: AdversarialEngine(LocalStorage())
     session = request.getfixturevalue("spark_session")
     return lambda: SparkEngine(session, LocalStorage())
 
@@ -294,7 +294,7 @@ def test_random_tables_are_merged_as_in_one_process(tmp_path: Path, seed: int) -
     random_table(tmp_path / "t", seed)
     values = [{}, {"min_files": 1, "target_size": 800, "dead_ratio": 0.01}, {"keep_dangling": True}][seed % 3]
     limits = replace(LITTLE, range_bytes=20, bucket_bytes=60)
-    apart = merged(tmp_path / "t", HereExchanging(STORAGE, seed=seed), "apart", limits=limits, **values)
+    apart = merged(tmp_path / "t", AdversarialEngine(STORAGE, seed=seed), "apart", limits=limits, **values)
     assert same(apart, merged(tmp_path / "t", None, "here", **values))
 
 
@@ -306,7 +306,7 @@ def test_random_tables_are_merged_alike_whatever_is_kept_and_however_little_at_o
     values = {"min_files": 1, "target_size": 800, "dead_ratio": 0.01}
     little = replace(LITTLE, range_bytes=20, bucket_bytes=60, batch_bytes=1)
     whole = merged(tmp_path / "t", None, "whole", **values)
-    for number, engine in enumerate([LocalEngine(STORAGE), HereExchanging(STORAGE, seed=seed)]):
+    for number, engine in enumerate([LocalEngine(STORAGE), AdversarialEngine(STORAGE, seed=seed)]):
         for keeps in (False, True):
             limits = replace(little, keeps_blobs=keeps, most_splits=5 if number else 1)
             name = f"little-{number}-{keeps}"
@@ -483,7 +483,7 @@ def test_a_file_of_another_under_the_name_of_a_puffin_file_stays(workers: Engine
 
 def test_only_the_puffin_files_that_are_wanted_are_written(tmp_path: Path) -> None:
     skewed(tmp_path / "t")
-    engine = HereExchanging(STORAGE)
+    engine = AdversarialEngine(STORAGE)
     done = merged(tmp_path / "t", engine, "all", target_size=6_000, limits=LITTLE)
     _, *others, last = [task for task, _, _ in done.work.made.puffins]
     assert others
@@ -492,7 +492,7 @@ def test_only_the_puffin_files_that_are_wanted_are_written(tmp_path: Path) -> No
     assert found.read_bytes() == done.puffins[last.name]
 
 
-class Forgetful(HereExchanging):
+class Forgetful(AdversarialEngine):
     """Of the last share it forgets that it had a row."""
 
     def scan(self, *args: Any, **values: Any) -> Any:
@@ -506,7 +506,7 @@ def test_shares_that_have_too_few_rows_together_are_refused(tmp_path: Path) -> N
     (tmp_path / "p").write_bytes(data)
     files = pa.table({"path": [str(tmp_path / "p")], "file_size": [len(data)], "record_count": [5_000]})
     kept = KeptBlobs()
-    found = read_parts(HereExchanging(STORAGE), files, kept=kept, limits=LITTLE, on_event=lambda _: None)
+    found = read_parts(AdversarialEngine(STORAGE), files, kept=kept, limits=LITTLE, on_event=lambda _: None)
     assert len(kept) == 0
     whole = read_position_deletes(data, str(tmp_path / "p"), record_count=5_000)
     for name in ("source", "path", "cardinality", "last"):
@@ -515,14 +515,14 @@ def test_shares_that_have_too_few_rows_together_are_refused(tmp_path: Path) -> N
         read_parts(Forgetful(STORAGE), files, kept=kept, limits=LITTLE, on_event=lambda _: None)
 
 
-class LosingAt(HereExchanging):
+class LosingAt(AdversarialEngine):
     """Loses the first part of one phase."""
 
     phase = ""
 
     def shuffle(self, scan: Any, *args: Any, **values: Any) -> Any:
         """See `Engine.shuffle`."""
-        lossy = HereExchanging(self.storage, lost=int(scan.phase == self.phase))
+        lossy = AdversarialEngine(self.storage, lost=int(scan.phase == self.phase))
         return lossy.shuffle(scan, *args, **values)
 
 

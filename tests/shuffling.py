@@ -1,4 +1,4 @@
-"""An engine with workers in this process: what a shuffle may do to an exchange, without Spark."""
+"""An engine that does in this process whatever a cluster may do to a shuffle, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iceberg_cli.engines.local import LocalEngine, result_of
 
 
 @dataclass(frozen=True)
-class HereExchanging(LocalEngine):
+class AdversarialEngine(LocalEngine):
     """Everything is pickled on its way, each file is a batch, contents come in any order, and each task runs twice.
 
     Args:
