@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
 from iceberg_cli.engines import selection as choice
+from tests.cli.lakes import FolderTable, four_snapshots
+from tests.delta_live.lake import delta_lake
 from tests.servers import postgres_database, postgres_server, s3_server
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
@@ -16,6 +19,7 @@ from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, writ
 
 __all__ = [
     "cluster",
+    "delta_lake",
     "hadoop",
     "lake",
     "lakes",
@@ -42,6 +46,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         del os.environ["XDG_CACHE_HOME"]
     else:
         os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> FolderTable:
+    """Four snapshots, of which three are old."""
+    made = four_snapshots(tmp_path / "shop" / "events")
+    made.publish()
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +92,7 @@ def _group(item: pytest.Item) -> str:
     if item.get_closest_marker("jvm") is None:
         return item.nodeid.partition("::")[0]
     # Not by fixtures: some are asked for while the test runs.
-    if item.path.stem.startswith("test_spark_cluster"):
+    if item.path.parent.name == "spark" and item.path.stem.startswith("test_cluster"):
         return _CLUSTER
     return _DELTA if "delta_lake" in getattr(item, "fixturenames", ()) else _SPARK
 

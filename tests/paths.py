@@ -1,4 +1,4 @@
-"""Where the fixtures written by other engines are."""
+"""Where the repository is, and the fixtures written by other engines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 # Where links lead, for that is what engines name.
-FIXTURES = (Path(__file__).resolve().parents[2] / "shared" / "fixtures").resolve()
+FIXTURES = (ROOT.parent / "shared" / "fixtures").resolve()
 
 needs_fixtures = pytest.mark.skipif(
     not FIXTURES.is_dir(), reason="the folder ../shared/fixtures beside the repository is absent"

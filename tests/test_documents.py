@@ -18,8 +18,8 @@ from iceberg_cli.cli.app import EXIT_CODES
 from iceberg_cli.cli.help_texts import examples_of
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MANUAL = sorted((ROOT / "man").glob("*.1"))
 

@@ -16,8 +16,8 @@ import iceberg_cli as package
 import iceberg_table_maintenance
 from iceberg_cli.errors import how_to_install
 from tests.cli.running import iceberg_cli
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NAME = "iceberg-table-maintenance"
 ENTRY = ("-c", "from iceberg_table_maintenance import main; main()")

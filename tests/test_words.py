@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-PACKAGE: Final = Path(__file__).parents[1] / "iceberg_cli"
+from tests.paths import ROOT
+
+PACKAGE: Final = ROOT / "iceberg_cli"
 # Each with what is said in its place.
 PRIVATE: Final = {
     "apart": "on_workers, or distributed",

@@ -20,9 +20,9 @@ from tests.builders import DAY_MS, NOW_MS
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing_of_table
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import a_commit, a_log, a_metadata, a_protocol, a_remove, an_add
+from tests.paths import ROOT
 from tests.servers import S3Server
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 YEARS_MS = 10 * 365 * DAY_MS + 60_000
 SHIFT = """
 import os, time
@@ -40,7 +40,7 @@ class Shifted:
 
     def run(self, *arguments: object) -> tuple[int, dict[str, Any]]:
         """Exit code and document of one command line."""
-        path = os.pathsep.join([str(self.folder), str(REPOSITORY)])
+        path = os.pathsep.join([str(self.folder), str(ROOT)])
         environment = {**os.environ, "PYTHONPATH": path, "CLOCK_AHEAD_MS": str(self.ahead_ms)}
         done = subprocess.run(
             [sys.executable, "-m", "iceberg_cli", *map(str, arguments), "--format", "json"],

@@ -33,9 +33,8 @@ from tests.delta_builders import (
     write_log_file,
 )
 from tests.manifest_tables import a_lot
-from tests.paths import FIXTURES
+from tests.paths import FIXTURES, ROOT
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 AS_OF = ("--as-of", str(AS_OF_MS))
 JSON = ("--format", "json")
 WHAT = (
@@ -72,7 +71,7 @@ def process(redirection: str, words: Sequence[str], **environment: str) -> Ran:
     """Run the program in a process of its own, with a redirection. What it leaves open nobody is working on."""
     ran = subprocess.run(
         ["/bin/sh", "-c", f'"$@" {redirection}', "sh", sys.executable, "-m", "iceberg_cli", *words],
-        cwd=REPOSITORY, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         env={**os.environ, **environment}, encoding="utf-8", errors="replace",
     )  # fmt: skip
     return Ran(ran.returncode, ran.stdout, ran.stderr)

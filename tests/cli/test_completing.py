@@ -20,8 +20,8 @@ from iceberg_cli.formats import format_of
 from iceberg_cli.formats.inspection import WHAT, check_request
 from iceberg_cli.plan.inspection import StateSelector
 from tests.cli.running import iceberg_cli
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 NOW_MS = 1_790_000_000_000
 OLD, NEW = 3_051_729_675_574_597_004, 8_305_172_967_557_459_700
 

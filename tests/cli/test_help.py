@@ -20,6 +20,7 @@ from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.errors import IcebergCliError
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
+from tests.paths import ROOT
 
 HEAVY = (
     "pyarrow",
@@ -33,7 +34,6 @@ HEAVY = (
     "asyncio",
     "fastavro",
 )
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def exit_codes_of_errors() -> set[int]:
@@ -47,7 +47,7 @@ def exit_codes_of_errors() -> set[int]:
 def run_module(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "iceberg_cli", *arguments],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -131,7 +131,7 @@ def test_demo_offers_no_option_that_means_nothing_to_it() -> None:
 def test_completion_prints_the_script_of_the_shell(shell: str) -> None:
     shown = iceberg_cli("completion", shell)
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out == (REPOSITORY / "iceberg_cli" / "cli" / "completions" / SCRIPTS[shell]).read_text()
+    assert shown.out == (ROOT / "iceberg_cli" / "cli" / "completions" / SCRIPTS[shell]).read_text()
     assert shell in shown.out or shell == "zsh"
 
 
@@ -205,7 +205,7 @@ def test_help_loads_none_of_the_libraries_that_do_the_work() -> None:
         f"print('\\n' + json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
@@ -217,7 +217,7 @@ def test_reader_that_leaves_is_neither_success_nor_a_bug(tmp_path: Path) -> None
     with os.fdopen(writing, "wb") as closed:
         done = subprocess.run(
             [sys.executable, "-m", "iceberg_cli", "inspect", str(tmp_path / "demo/db/events"), "snapshots"],
-            cwd=REPOSITORY,
+            cwd=ROOT,
             stdout=closed,
             stderr=subprocess.PIPE,
             text=True,

@@ -15,8 +15,8 @@ from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF_MS, GONE, four_snapshots, listing
 from tests.cli.running import iceberg_cli
 from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
+from tests.paths import ROOT
 
-REPOSITORY = Path(__file__).parents[2]
 NAME = "caf\u00e9 \u672c"
 BYTES = "caf\udce9"  # as Python spells a name that is no UTF-8
 
@@ -62,7 +62,7 @@ def in_locale(
     options = ("-X", utf8) if utf8 else ()
     return subprocess.run(
         [sys.executable, *options, "-m", "iceberg_cli", *map(str, arguments)],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         env=locale,
         capture_output=True,
         check=False,

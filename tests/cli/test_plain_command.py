@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -16,8 +15,8 @@ from typer.core import TyperCommand
 
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.values import integer
+from tests.paths import ROOT
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 WORDS = (
     ["t"],
     ["t", "rest"],
@@ -100,12 +99,12 @@ def test_a_command_loads_neither_pydantic_nor_what_only_commits_need() -> None:
         f"print(json.dumps([name for name in {unwanted!r} if name in sys.modules]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
 def test_the_installed_script_is_a_function_that_exists() -> None:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     module, _, name = project["scripts"]["iceberg-cli"].partition(":")
     assert callable(getattr(importlib.import_module(module), name))

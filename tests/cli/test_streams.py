@@ -13,8 +13,8 @@ import pytest
 
 from iceberg_cli.errors import BackendUnavailable
 from tests.cli.lakes import AS_OF_MS, GONE, FolderTable, four_snapshots, listing
+from tests.paths import ROOT
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 AS_OF = ("--as-of", str(AS_OF_MS))
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 
@@ -39,7 +39,7 @@ def shell(redirection: str, *arguments: object) -> subprocess.CompletedProcess[s
             "iceberg_cli",
             *map(str, arguments),
         ],
-        cwd=REPOSITORY,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -54,7 +54,7 @@ def typed(answer: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         os.write(ours, answer.encode())
         return subprocess.run(
             [sys.executable, "-m", "iceberg_cli", *map(str, arguments)],
-            cwd=REPOSITORY,
+            cwd=ROOT,
             capture_output=True,
             text=True,
             check=False,

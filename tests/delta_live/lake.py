@@ -6,16 +6,20 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from benchmarks.spark_jars import DELTA as DELTA_JARS
 from iceberg_cli.cli.context import now_ms
 from tests.budget import FULL
 from tests.cli.running import iceberg_cli
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import DELTA, DeltaSpark, plain
+from tests.spark_settings import settings_of_jvm, starting
 
 Rows = list[tuple[Any, ...]]
 IDS = "_metadata.row_id, _metadata.row_commit_version"
@@ -193,3 +197,14 @@ def is_checksum(name: str) -> bool:
 def leftovers(table: Path) -> list[str]:
     """What our program leaves of a run that is over: nothing."""
     return [str(path) for path in table.rglob("*") if JOURNAL in path.parts and path.is_file()]
+
+
+@pytest.fixture(scope="session")
+def delta_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltaLake]:
+    """Delta Spark's tables; its process is started once for all tests of a worker."""
+    folder = tmp_path_factory.mktemp("delta")
+    spark = DeltaSpark(folder / "spark", settings_of_jvm(DELTA_JARS, folder))
+    with starting("Delta Spark"):
+        spark.sql("SELECT 1")
+    yield DeltaLake(spark=spark, folder=folder)
+    spark.stop()

@@ -1,0 +1,131 @@
+"""The committer of Delta logs, on local disks and in an object store, killed, and with many writers at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.delta.log_commit import DeltaLogCommitter
+from iceberg_cli.errors import TableNotFound
+from iceberg_cli.operation.outcomes import Committed, Unknown
+from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.conformance.delta_logs import (
+    DeltaLogConformance,
+    Log,
+    add_version,
+    an_attempt,
+    committer_of,
+    make_log,
+    names_of,
+)
+from iceberg_cli.testing.conformance.faults import FaultyStorage, Killed
+from tests.paths import ROOT
+
+
+class TestLog(DeltaLogConformance):
+    """On a local disk, and in an object store."""
+
+    @pytest.fixture(params=["local", "s3"])
+    def log(self, request: pytest.FixtureRequest, tmp_path: Path) -> Log:
+        """A table of one version, and its storage."""
+        if request.param == "local":
+            root, storage = f"{tmp_path}/t", open_storage()
+        else:
+            server = request.getfixturevalue("s3_server")
+            root, storage = f"s3://{server.bucket}/{uuid.uuid4().hex}", open_storage(server.options)
+        make_log(root, storage)
+        return root, storage
+
+
+def test_a_folder_without_a_version_is_no_table(tmp_path: Path) -> None:
+    committer = DeltaLogCommitter(str(tmp_path), open_storage())
+    with pytest.raises(TableNotFound):
+        committer.current()
+
+
+# Crashes and full disks
+
+
+@pytest.mark.parametrize("when", ["killed before", "killed after"])
+def test_a_kill_at_the_write_leaves_the_table_at_the_old_or_the_new_version(
+    tmp_path: Path, when: str
+) -> None:
+    log = (f"{tmp_path}/t", open_storage())
+    make_log(*log)
+    committer = DeltaLogCommitter(log[0], FaultyStorage(LocalStorage(), put=when))  # type: ignore[arg-type]
+    attempt = an_attempt(committer, "ours")
+    with pytest.raises(Killed):
+        committer.commit(attempt)
+    resumed = dataclasses.replace(attempt, fresh=False)
+    committed = when == "killed after"
+    assert committer_of(log).current() == str(int(committed))
+    assert isinstance(committer_of(log).settle(resumed), Committed if committed else Unknown)
+    assert isinstance(committer_of(log).commit(resumed), Committed)
+    assert names_of(*log) == ["ours"]
+
+
+# Many writers
+
+
+def race(log: Log, *, writers: int, commits: int, options: Any = None, delta_rs: bool = False) -> int:
+    """Let processes commit; every acknowledged version must be there, none twice. Returns the conflicts they met."""
+    root, storage = log
+    targets = {"root": root, "options": options, "writers": writers, "commits": commits, "delta_rs": delta_rs}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.conformance.delta_writers", json.dumps(targets)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    expected = sorted(f"w{writer}.{number}" for writer in range(writers) for number in range(commits))
+    assert [name for name in result["acknowledged"] if name != "delta-rs"] == expected
+    assert sorted(names_of(root, storage)) == expected
+    versions = int(committer_of(log).current())
+    assert versions == len(expected) + delta_rs * commits
+    return int(result["conflicts"])
+
+
+def test_racing_processes_lose_no_version(tmp_path: Path) -> None:
+    log = (f"{tmp_path}/t", open_storage())
+    make_log(*log)
+    assert race(log, writers=16, commits=5) > 0
+
+
+@pytest.mark.deep
+def test_many_racing_processes_lose_no_version(tmp_path: Path) -> None:
+    log = (f"{tmp_path}/t", open_storage())
+    make_log(*log)
+    assert race(log, writers=16, commits=40) > 0
+
+
+def test_racing_with_delta_rs_neither_side_loses_a_version(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    log = (f"{tmp_path}/t", open_storage())
+    make_log(*log)
+    race(log, writers=2, commits=15, delta_rs=True)
+    table = deltalake.DeltaTable(log[0])
+    assert table.version() == 45
+    assert sorted(table.to_pyarrow_table()["i"].to_pylist()) == list(range(15))
+
+
+def test_racing_threads_lose_no_version_in_an_object_store(s3_server: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    storage = open_storage(s3_server.options)
+    log = (f"s3://{s3_server.bucket}/{uuid.uuid4().hex}", storage)
+    make_log(*log)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: add_version(committer_of(log), f"p{n}"), range(24)))
+    assert sorted(names_of(*log)) == sorted(f"p{n}" for n in range(24))

@@ -1,0 +1,176 @@
+"""One suite for every committer: what `Committed`, `Conflict` and `Unknown` promise, and that no commit is lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli.errors import InvalidMetadata, TableNotFound
+from iceberg_cli.operation.outcomes import Unknown
+from iceberg_cli.storage import open_storage
+from iceberg_cli.testing.conformance.catalogs import CatalogConformance
+from iceberg_cli.testing.conformance.commits import an_attempt, properties_of, set_property
+from iceberg_cli.testing.memory_catalog import MemoryCatalog
+from tests.conformance.catalogs import Catalog, execute, make_table
+from tests.paths import ROOT
+
+KINDS = ["filesystem", "sqlite V1", "sqlite V0", "postgresql", "memory"]
+STORAGE = open_storage()
+
+
+def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Catalog:
+    folder = f"{tmp_path}/wh/t"
+    match kind.split():
+        case ["filesystem"]:
+            return Catalog(kind="filesystem", folder=folder)
+        case ["memory"]:
+            return Catalog(kind="memory", folder=folder, memory=MemoryCatalog())
+        case ["postgresql"]:
+            return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("postgres_database"))
+        case _:
+            (tmp_path / "catalog.db").touch()
+            return Catalog(kind="sql", folder=folder, uri=f"sqlite:///{tmp_path}/catalog.db")
+
+
+@pytest.fixture(params=KINDS)
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+    kind = request.param
+    return make_table(a_catalog(kind, tmp_path, request), schema="V0" if kind.endswith("V0") else "V1")
+
+
+class TestCatalogs(CatalogConformance):
+    """Every sentence about catalogs, on every catalog."""
+
+
+# One writer
+
+
+def test_versions_follow_each_other_in_names(catalog: Catalog) -> None:
+    committer = catalog.open()
+    for number in range(3):
+        set_property(committer, STORAGE, f"p{number}")
+    name = committer.current().rpartition("/")[2]
+    assert name == "v4.metadata.json" if catalog.kind == "filesystem" else name.startswith("00003-")
+
+
+def test_metadata_is_compressed_when_the_table_says_so(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    for kind in ("filesystem", "sqlite V1"):
+        folder = tmp_path / kind.split()[0]
+        folder.mkdir()
+        properties = {"write.metadata.compression-codec": "GZIP"}
+        catalog = make_table(a_catalog(kind, folder, request), properties)
+        committer = catalog.open()
+        set_property(committer, STORAGE, "colour")
+        assert committer.current().endswith(".gz.metadata.json")
+        document = json.loads(gzip.decompress(Path(committer.current()).read_bytes()))
+        assert document["properties"] == {**properties, "colour": "yes"}
+
+
+def test_metadata_goes_where_the_table_says(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    catalog = make_table(
+        a_catalog("sqlite V1", tmp_path, request), {"write.metadata.path": f"file://{tmp_path}/elsewhere/"}
+    )
+    committer = catalog.open()
+    set_property(committer, STORAGE, "colour")
+    assert committer.current().startswith(f"file://{tmp_path}/elsewhere/00001-")
+    set_property(committer, STORAGE, "size")
+    assert committer.current().startswith(f"file://{tmp_path}/elsewhere/00002-")
+
+
+def test_an_unknown_compression_is_refused_before_anything_is_written(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    catalog = make_table(
+        a_catalog("filesystem", tmp_path, request), {"write.metadata.compression-codec": "lzma"}
+    )
+    Path(f"{catalog.folder}/metadata/v1.gz.metadata.json").rename(
+        f"{catalog.folder}/metadata/v1.metadata.json"
+    )
+    before = os.listdir(f"{catalog.folder}/metadata")
+    with pytest.raises(InvalidMetadata, match="lzma"):
+        an_attempt(catalog.open(), STORAGE, {"colour": "red"})
+    assert os.listdir(f"{catalog.folder}/metadata") == before
+
+
+def test_a_table_that_is_not_there_is_not_found(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    for kind in KINDS:
+        folder = tmp_path / kind
+        folder.mkdir()
+        catalog = a_catalog(kind, folder, request)
+        with pytest.raises(TableNotFound):
+            catalog.open().current()
+        if catalog.kind == "sql":
+            make_table(catalog)
+            execute(catalog.uri, "DELETE FROM iceberg_tables")
+            with pytest.raises(TableNotFound):
+                catalog.open().current()
+
+
+# Lost answers
+
+
+def test_a_table_that_was_dropped_meanwhile_says_nothing_about_an_earlier_try(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    catalog = make_table(a_catalog("sqlite V1", tmp_path, request))
+    committer = catalog.open()
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    execute(catalog.uri, "DELETE FROM iceberg_tables")
+    assert isinstance(committer.settle(attempt), Unknown)
+    assert isinstance(committer.commit(dataclasses.replace(attempt, fresh=False)), Unknown)
+    with pytest.raises(TableNotFound):
+        catalog.open().commit(attempt)
+
+
+# Many writers
+
+
+def race(catalog: Catalog, *, writers: int, commits: int) -> int:
+    """Let processes commit; every acknowledged property must be there. Returns the conflicts they met."""
+    targets = {**dataclasses.asdict(catalog), "writers": writers, "commits": commits}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.conformance.racing", json.dumps(targets)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    expected = sorted(f"w{writer}.{number}" for writer in range(writers) for number in range(commits))
+    assert result["acknowledged"] == expected
+    assert sorted(properties_of(STORAGE, catalog.open())) == expected
+    return int(result["conflicts"])
+
+
+@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
+def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
+    assert conflicts > 0
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
+def test_many_racing_writers_lose_no_commit(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    assert race(make_table(a_catalog(kind, tmp_path, request)), writers=16, commits=40) > 0
+
+
+def test_racing_threads_lose_no_commit_in_memory(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    catalog = make_table(a_catalog("memory", tmp_path, request))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: set_property(catalog.open(), STORAGE, f"p{n}"), range(40)))
+    assert sorted(properties_of(STORAGE, catalog.open())) == sorted(f"p{n}" for n in range(40))
