@@ -136,6 +136,7 @@ class OperationRun:
         if step.unconditional and not self._follows_a_commit(step):
             self.journal.append(_no_sweep(step))
             return True
+        base = self.table.load()
         retries = self.table.retries()
         waits = retries.waits_ms()
         # What a run before this one staged goes: its names are its own, and it may still be writing them.
@@ -146,7 +147,6 @@ class OperationRun:
                 self._close_unsent()
                 self.runtime.check_cancelled()
             self.runtime.check_stop("Earlier steps are done.")
-            base = self.table.load()
             try:
                 planned = self._replanned(step, base, first=first)
                 current = planned.plan
@@ -199,6 +199,7 @@ class OperationRun:
                             state=self._state_of_steps(),
                         )
                     self.runtime.sleep_ms(wait_ms)
+                    base = self.table.load()
 
     def _follows_a_commit(self, step: Step) -> bool:
         """Whether the step before this one has committed something."""
