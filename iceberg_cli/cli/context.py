@@ -19,7 +19,6 @@ from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.streams import OutputLost, after
 from iceberg_cli.cli.values import key_value, positive
-from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 
@@ -98,6 +97,8 @@ class Run:
         """Refuse options that contradict each other before anything is opened."""
         if self.output_format not in ("text", "json"):
             raise UsageError(f"--format must be text or json, not {self.output_format!r}")
+        from iceberg_cli.engines.selection import EngineChoice  # help and completion choose no engine
+
         self.engine_choice = EngineChoice(
             engine=self.engine,
             master=self.spark_master,
