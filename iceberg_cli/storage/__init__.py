@@ -28,7 +28,7 @@ class FileInfo(NamedTuple):
 
 
 class Storage(ABC):
-    """A storage of bytes at paths. Every sentence below is a test of `iceberg_cli.testing.storages`.
+    """A storage of bytes at paths. Every sentence below is a test of `iceberg_cli.testing.conformance.storages`.
 
     An adapter writes the seven abstract methods, and `prune` where there are folders. The others follow from these;
     it overrides those that it has a cheaper way for.
