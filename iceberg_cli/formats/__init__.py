@@ -222,13 +222,24 @@ def format_of(name: str) -> Format:
 
 
 def plugged_formats() -> Iterator[Format]:
-    """The formats that installed packages bring."""
+    """The formats that installed packages bring.
+
+    Raises:
+        UsageError: a package does not have what it says it brings.
+    """
     from importlib.metadata import (
         entry_points,  # takes longer than most commands: none that needs no other format
     )
 
     for entry in entry_points(group=GROUP):
-        yield entry.load()
+        try:
+            yield entry.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"Cannot look for tables of the format {entry.name!r}: its entry point {entry.value} cannot be"
+                f" loaded: {error}",
+                next_step="Install another version of that package, or remove it.",
+            ) from error
 
 
 def policies_of(verb: str) -> dict[str, type[Policy]]:

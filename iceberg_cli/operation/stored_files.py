@@ -140,7 +140,14 @@ def check_sizes(
 
 
 def check_row_counts(
-    table: OpenTable, paths: pa.Array, sizes: Ints, stated: Ints, findings: Findings, *, source: str
+    table: OpenTable,
+    paths: pa.Array,
+    sizes: Ints,
+    stated: Ints,
+    findings: Findings,
+    *,
+    source: str,
+    unstated: int | None = None,
 ) -> Ints:
     """Compare the row counts of n Parquet files by their footers with what the table says, but for encrypted ones.
 
@@ -148,9 +155,10 @@ def check_row_counts(
         table: whose files.
         paths: of files that are there.
         sizes: of these, in bytes.
-        stated: the rows by the table, negative where it does not say.
+        stated: the rows by the table.
         findings: to add to.
         source: what says the number of rows, and the verb.
+        unstated: the number that stands where the table does not say; None where it always does.
 
     Returns:
         The rows by the footers, or else as stated.
@@ -166,7 +174,7 @@ def check_row_counts(
                 if isinstance(rows, Uncounted):
                     findings.add(rows.rule, path, rows.reason)
                 elif rows is not None:
-                    if stated[row] >= 0 and stated[row] != rows:
+                    if stated[row] not in (rows, unstated):
                         message = f"the file has {rows} rows, {source} {stated[row]}"
                         findings.add("record-count-differs", path, message)
                     found[row] = rows

@@ -289,7 +289,7 @@ def ours(name: str) -> Callable[[Scene], Report]:
 
     def run(scene: Scene) -> Report:
         other = VERBS_ASKED[name].process(scene.world)
-        return apply(other.plan(), other.table, VERBS[other.operation], other.runtime)
+        return apply(other.plan(), other.table, VERBS[other.verb], other.runtime)
 
     return run
 

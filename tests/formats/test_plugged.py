@@ -175,6 +175,14 @@ def test_a_folder_that_no_format_knows_is_no_table(table: Path) -> None:
         format_of("rows")
 
 
+def test_a_package_that_does_not_have_what_it_names_is_one_clear_error(table: Path) -> None:
+    (table.parent / "site/lines_format-1.dist-info/entry_points.txt").write_text(
+        "[iceberg_cli.formats]\nlines = lines_format:OTHER\n"
+    )
+    with pytest.raises(UsageError, match="its entry point lines_format:OTHER cannot be loaded"):
+        ic.open_table(str(table))
+
+
 def test_nothing_asks_which_of_the_formats_it_knows_a_table_has() -> None:
     package = Path(ic.__file__).parent
     compared = re.compile(r"\.format (==|!=|in|not in) [\"'({]")

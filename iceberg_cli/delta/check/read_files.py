@@ -75,6 +75,7 @@ def check_stored(table: DeltaTable, snapshot: Snapshot, findings: Findings, *, d
             counts[seen],
             findings,
             source="numRecords is",
+            unstated=_NO_COUNT,
         )
     rows = counts[_bools(pc.is_valid(adds["deletionVector"]))] if deep else np.full(len(vectors), _NO_COUNT)
     _check_vectors(table, vectors, rows, findings)

@@ -142,6 +142,14 @@ def test_a_vector_of_another_cardinality_is_unsound(tmp_path: Path) -> None:
     assert "has 2 positions, metadata says 3" in row["message"]
 
 
+def test_a_stated_count_of_rows_below_zero_differs_as_any_other(tmp_path: Path) -> None:
+    table = a_sound_table(tmp_path / "t")
+    table.action("add", 2)["stats"] = '{"numRecords":-5}'
+    table.publish()
+    (row,) = [row for row in check(table.root, "--deep")["findings"] if row["id"] == "record-count-differs"]
+    assert row["message"].endswith(" rows, numRecords is -5")
+
+
 def test_every_old_checkpoint_is_held_against_the_commits_only_with_deep(tmp_path: Path) -> None:
     table = a_table_that_breaks("last-checkpoint-stale", tmp_path / "t")
     (table.log / "_last_checkpoint").write_text('{"version":2,"size":8}')

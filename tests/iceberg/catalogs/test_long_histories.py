@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
@@ -51,7 +49,7 @@ def dies_after_its_swap(lake: Lake) -> str:
     trial.run()
     (swap,) = [number for number, effect in enumerate(trial.effects) if effect.startswith("swap ")]
     process = lake.process(after={swap: crash})
-    assert process.dies(partial(lake.run, process))
+    assert process.dies(process.run)
     assert lake.world.pointer is not None
     return lake.world.pointer
 

@@ -22,6 +22,7 @@ class KeptBlobs:
     def __init__(self, held_bytes: int = _HELD_BYTES) -> None:
         self._most_held_bytes = held_bytes
         self._starts: list[int] = []  # the first id of each block
+        self._starts_array: Ints | None = None  # the same, made when it is asked for
         self._sizes: list[int] = []
         self._blocks: list[pa.Array | Span] = []
         self._count = self._held_bytes = 0
@@ -49,13 +50,16 @@ class KeptBlobs:
             self._blocks.append(block)
             self._count += len(block)
             self._held_bytes += block.nbytes
+        self._starts_array = None
         if self._held_bytes > self._most_held_bytes:
             self._spill()
         return ids
 
     def block_of(self, ids: Ints) -> Ints:
         """The index of the block of each id."""
-        blocks: Ints = np.searchsorted(np.array(self._starts, np.int64), ids, side="right") - 1
+        if self._starts_array is None:
+            self._starts_array = np.array(self._starts, np.int64)
+        blocks: Ints = np.searchsorted(self._starts_array, ids, side="right") - 1
         return blocks
 
     def size_bytes(self, ids: Ints) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import pytest
@@ -108,7 +107,7 @@ def test_a_change_of_the_table_while_the_process_is_dead_stands_and_so_does_the_
     for number in some(range(len(undisturbed(lake))), budget):
         here = lake.copy()
         process = here.process(before={number: crash})
-        assert process.dies(partial(here.run, process))
+        assert process.dies(process.run)
         here.disturb(act)()
         with contextlib.suppress(StalePlan):
             here.process().resume()

@@ -43,7 +43,7 @@ def a_world() -> World:
 
 def upgrade(world: World, script: Script | None = None) -> Process:
     """A run of the verb."""
-    return upgrade(world, script or Script(), verb=VERB.name, policy=POLICY)
+    return Process(world=world, script=script or Script(), verb=VERB.name, policy=POLICY)
 
 
 def rows(world: World, ref: str) -> dict[str, int]:
