@@ -181,21 +181,6 @@ def as_text(ran: Ran) -> str:
     return _OF_STORAGE.sub("(a time of the storage)", f"--- exit code {ran.code}\n{ran.out}{err}")
 
 
-COMMANDS = (
-    "inspect",
-    "plan",
-    "expire-snapshots",
-    "rewrite-manifests",
-    "merge-dvs",
-    "upgrade-v3",
-    "assign-row-ids",
-    "apply",
-    "resume",
-    "demo",
-    "completion",
-)
-
-
 ICEBERG_VIEWS = (
     "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes", "partitions",
     "statistics", "metadata-log", "row-ids",

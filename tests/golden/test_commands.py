@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 from tests.golden.commands import (
-    COMMANDS,
     JSON,
     SESSIONS,
     TABLES_OF_OTHERS,

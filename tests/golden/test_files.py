@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.golden.commands import COMMANDS, SESSIONS, TABLES_OF_OTHERS
+from tests.cli.command_names import COMMANDS
+from tests.golden.commands import SESSIONS, TABLES_OF_OTHERS
 from tests.golden.comparing import FOLDER, marked
 from tests.golden.journal_cases import JOURNALLED
 
