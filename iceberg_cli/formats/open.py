@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from iceberg_cli.engines import Engine, OnEvent
-from iceberg_cli.errors import CorruptFile, TableNotFound
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound
 from iceberg_cli.formats import format_of, plugged_formats
 from iceberg_cli.operation.table import OpenRequest, OpenTable
 from iceberg_cli.storage.router import UnsafeOverrides, located
@@ -87,7 +87,12 @@ def open_table(
         return own.open(request, choose_engine)
     except TableNotFound:
         # Packages are looked through where something is there, for that takes longer than all else.
-        some = location is not None and request.storage.holds_any(location)
+        try:
+            some = location is not None and request.storage.holds_any(location)
+        except (
+            BackendUnavailable
+        ):  # a folder that may not be listed: what is told is still that there is no table
+            some = False
         other = next((each for each in plugged_formats() if each.detect(request)), None) if some else None
         if other is None:
             raise

@@ -257,7 +257,8 @@ class OperationRun:
             return self.shown_file
         removals = in_files(current.removals)
         removals.write(self.journal.put)
-        self.removals[removals.file] = removals
+        # Those of attempts before this one are not held: the journal has them.
+        self.removals = {removals.file: removals}
         return removals.file
 
     def _stage(self, step: Step, staged: Mapping[Task, StagedFile], build: Build) -> dict[Task, StagedFile]:

@@ -246,10 +246,12 @@ class Removals:
     @property
     def file(self) -> str:
         """The name of the main file, once each part has one: the rows, or the index of several parts."""
+        assert all(part.file for part in self.parts)
         return self.parts[0].file if len(self.parts) == 1 else file_name(self._index, _INDEX_SUFFIX)
 
     def write(self, put: Callable[[str, bytes], None]) -> None:
         """Write the files, by their names, the main one last."""
+        assert all(part.file for part in self.parts)
         for part in self.parts:
             put(part.file, part.data())
         if len(self.parts) > 1:
@@ -257,7 +259,6 @@ class Removals:
 
     @cached_property
     def _index(self) -> bytes:
-        assert all(part.file for part in self.parts)
         document = {"schema": _SCHEMA, "parts": [part.to_json() for part in self.parts]}
         return (json.dumps(document, indent=1) + "\n").encode()
 
