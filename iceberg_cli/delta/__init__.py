@@ -68,7 +68,7 @@ class DeltaFormat:
 
         return open_in_folder(request, choose_engine)
 
-    def engine_input(self, table: DeltaTable) -> LogInput:
+    def scan_input(self, table: DeltaTable) -> LogInput:
         """The log of the newest version."""
         from iceberg_cli.delta.open import LogInput
 

@@ -23,9 +23,9 @@ __all__ = [
     "BUILT_IN",
     "VERB_NAMES",
     "Checker",
-    "EngineInput",
     "Format",
     "Inspector",
+    "ScanInput",
     "format_of",
     "plugged_formats",
     "policies_of",
@@ -92,7 +92,7 @@ class Inspector(Protocol):
         ...
 
 
-class EngineInput(Protocol):
+class ScanInput(Protocol):
     """What a scan of a table's current state reads, for the choice of an engine."""
 
     @property
@@ -174,7 +174,7 @@ class Format(Protocol):
         """
         ...
 
-    def engine_input(self, table: Any) -> EngineInput:
+    def scan_input(self, table: Any) -> ScanInput:
         """What a scan of a table that was opened with the local engine reads."""
         ...
 

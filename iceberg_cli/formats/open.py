@@ -127,7 +127,7 @@ def _engine_for(table: OpenTable, choice: EngineChoice) -> Engine:
     Raises:
         UsageError: pyspark is not installed. BackendUnavailable: Spark does not start, or its workers cannot work.
     """
-    scanned = format_of(table.format).engine_input(table)
+    scanned = format_of(table.format).scan_input(table)
     if choice.engine == "auto":
         try:
             size_bytes = scanned.size_bytes()

@@ -62,7 +62,7 @@ class IcebergFormat:
 
         return open_named(request, choose_engine)
 
-    def engine_input(self, table: IcebergTable) -> ManifestInput:
+    def scan_input(self, table: IcebergTable) -> ManifestInput:
         """The current manifests."""
         from iceberg_cli.iceberg.open import ManifestInput
 

@@ -16,7 +16,7 @@ _BLOCK_BYTES: Final = 1 << 20
 _HELD_BYTES: Final = 8 << 20
 
 
-class KeptBlobs:
+class BlobSpill:
     """Blobs in memory while they are few bytes, else in a temporary file; those that came together are in blocks."""
 
     def __init__(self, held_bytes: int = _HELD_BYTES) -> None:

@@ -18,7 +18,7 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.position_deletes import PARTS_SCHEMA, rows_differ
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.merge_dvs import tasks
-from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
+from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
 from iceberg_cli.iceberg.verbs.merge_dvs.index import (
     BOUNDS,
     DATA_COLUMNS,
@@ -63,7 +63,7 @@ class DeleteReader:
     conditions: tuple[Condition, ...]
     only_names: bool = False
     known_parts: pa.Table | None = None
-    kept: KeptBlobs = field(default_factory=KeptBlobs)
+    kept: BlobSpill = field(default_factory=BlobSpill)
     limits: MergeLimits | None = None
     index: DeleteIndex = field(init=False)
     vectors: DeletionVectors = field(init=False)
@@ -196,7 +196,7 @@ def named_parts(engine: Engine, files: pa.Table, *, on_event: OnEvent) -> Iterat
 
 
 def read_parts(
-    engine: Engine, files: pa.Table, *, kept: KeptBlobs, limits: MergeLimits, on_event: OnEvent
+    engine: Engine, files: pa.Table, *, kept: BlobSpill, limits: MergeLimits, on_event: OnEvent
 ) -> pa.Table:
     """The data files that position delete files name: rows of `PARTS_SCHEMA`, with a `blob_id` instead of the blob.
 

@@ -33,7 +33,7 @@ from iceberg_cli.iceberg.spec.position_deletes import (
     without_blobs,
 )
 from iceberg_cli.iceberg.spec.puffin import MAGIC
-from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
+from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
 from iceberg_cli.iceberg.verbs.merge_dvs.index import Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     NUMBERS_SCHEMA,
@@ -94,7 +94,7 @@ class KeptRows:
         request: n rows of `REPORTED_SCHEMA` without `blob`.
     """
 
-    kept: KeptBlobs
+    kept: BlobSpill
     ids: Ints
     request: pa.Table
 

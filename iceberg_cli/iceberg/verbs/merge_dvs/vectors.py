@@ -25,7 +25,7 @@ from iceberg_cli.engines import Engine, OnEvent, Scan, ShuffleStage
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.iceberg.spec.position_deletes import FileSplit
 from iceberg_cli.iceberg.verbs.merge_dvs import tasks
-from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
+from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import Puffins
 from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex, Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
@@ -86,7 +86,7 @@ class DeletionVectors:
     index: DeleteIndex
     on_event: OnEvent
     limits: MergeLimits = LIMITS
-    kept: KeptBlobs = field(default_factory=KeptBlobs)
+    kept: BlobSpill = field(default_factory=BlobSpill)
     out_of_range: set[int] = field(default_factory=set)  # vectors with positions behind the end
     _dead: dict[str, int] = field(default_factory=dict)  # Puffin file -> dead bytes
 
@@ -315,7 +315,7 @@ class VectorRequests:
     files: Ints
     rows: Ints
     records: Ints
-    kept: KeptBlobs
+    kept: BlobSpill
     blobs: Ints
     sizes: Ints
     counts: Ints

@@ -28,7 +28,7 @@ from iceberg_cli.iceberg.spec.position_deletes import FileSplit, read_position_d
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import head_of
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
-from iceberg_cli.iceberg.verbs.merge_dvs.blobs import KeptBlobs
+from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
 from iceberg_cli.iceberg.verbs.merge_dvs.build import MergeBuild
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     CONTAINER,
@@ -318,7 +318,7 @@ def test_kept_blobs_are_those_that_were_added_in_memory_and_in_a_file() -> None:
     batches = [[rng.randbytes(rng.choice([0, 5, 400_000])) for _ in range(9)] for _ in range(6)]
     batches[2][4] = None  # type: ignore[call-overload]
     for held_bytes in (0, 3_000_000, 1 << 30):
-        kept = KeptBlobs(held_bytes)
+        kept = BlobSpill(held_bytes)
         ids = [kept.add(pa.chunked_array([batch], pa.large_binary())) for batch in batches]
         assert [(batch[row] is None) == (each == -1) for batch, some in zip(batches, ids, strict=True)
                 for row, each in enumerate(some.tolist())].count(False) == 0  # fmt: skip
@@ -505,7 +505,7 @@ def test_shares_that_have_too_few_rows_together_are_refused(tmp_path: Path) -> N
     data = position_deletes([("d", position) for position in range(5_000)], row_group_size=1_000)
     (tmp_path / "p").write_bytes(data)
     files = pa.table({"path": [str(tmp_path / "p")], "file_size": [len(data)], "record_count": [5_000]})
-    kept = KeptBlobs()
+    kept = BlobSpill()
     found = read_parts(AdversarialEngine(STORAGE), files, kept=kept, limits=LITTLE, on_event=lambda _: None)
     assert len(kept) == 0
     whole = read_position_deletes(data, str(tmp_path / "p"), record_count=5_000)
