@@ -74,6 +74,12 @@ class Buckets:
     ranges: Ints
     buckets: int
 
+    @classmethod
+    def of_whole(cls, bucket: Ints, buckets: int) -> Buckets:
+        """Sets that are whole, each in a bucket that is given."""
+        ones = np.ones(len(bucket), np.int64)
+        return cls(bucket=bucket, width=ones * CONTAINER, ranges=ones, buckets=buckets)
+
 
 def assign_buckets(weights: Ints, ends: Ints, limits: MergeLimits) -> Buckets:
     """Assign n sets to buckets of about even weight; each range of a large set has a bucket of its own.

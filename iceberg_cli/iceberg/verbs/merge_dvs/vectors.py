@@ -241,15 +241,14 @@ class DeletionVectors:
             sizes=np.where(whole, mine["size"].to_numpy(), 0),
             counts=np.where(whole, mine["cardinality"].to_numpy(), 0), limits=self.limits,
         )  # fmt: skip
-        at = requests.buckets()
-        stages = [
-            ShuffleStage(
-                tasks.VectorsByPuffin(np.array([start for start, _ in bounds], np.int64)), at.buckets
-            ),
-            ShuffleStage(
-                tasks.PuffinBuilder(outputs.select(tasks.BUILT_COLUMNS), bounds, tuple(files)), len(bounds)
-            ),
-        ]
+        starts = np.array([start for start, _ in bounds], np.int64)
+        builder = tasks.PuffinBuilder(outputs.select(tasks.BUILT_COLUMNS), bounds, tuple(files))
+        stages = [ShuffleStage(builder, len(bounds))]
+        if whole.all():  # nothing is merged: each goes to its Puffin file at once
+            at = Buckets.of_whole(np.searchsorted(starts, places, side="right") - 1, len(bounds))
+        else:
+            at = requests.buckets()
+            stages.insert(0, ShuffleStage(tasks.VectorsByPuffin(starts), at.buckets))
         names = list(files)
         found = self._shuffle("writing Puffin files", stages, requests, at)
         sizes = {names[number]: size for number, size in found}
