@@ -17,9 +17,9 @@ BATCH_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to read; `size_bytes` is 0 where nothing records it. No path: the item has all that `load` needs."""
+    """A file to read; `size_bytes` is 0 where nothing records it. Path None: the item has all that `load` needs."""
 
-    path: str
+    path: str | None
     size_bytes: int = 0
 
 

@@ -104,7 +104,7 @@ class LocalEngine:
         """A file's size in bytes, and what is loaded of it; None where it is gone."""
         source = scan.source(item)
         path = source.path
-        if not path:
+        if path is None:
             return source.size_bytes, scan.load(item, b"")
         try:
             data = self.storage.read(path)
@@ -121,7 +121,7 @@ class LocalEngine:
         return (
             enough
             and all(sizes)
-            and all(source.path and scheme_of(source.path) == "file" for source in sources)
+            and all(source.path is not None and scheme_of(source.path) == "file" for source in sources)
         )
 
     def _in_threads(
@@ -242,7 +242,7 @@ def _handfuls(
         file = source(item)
         size_bytes += file.size_bytes
         full = index + 1 - start >= _HANDFUL_FILES or size_bytes >= _HANDFUL_BYTES
-        if full or index + 1 == len(items) or scheme_of(file.path) != "file":
+        if full or index + 1 == len(items) or scheme_of(file.path or "") != "file":
             yield items[start : index + 1], size_bytes
             start, size_bytes = index + 1, 0
 

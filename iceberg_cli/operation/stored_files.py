@@ -213,7 +213,9 @@ def check_content(
         )
         return [found for batch in table.engine.scan(scan, some, on_event=table.on_event) for found in batch]
 
-    for answers in within_reach(items, lambda item: source(item).path, read, findings, root=table.location):
+    for answers in within_reach(
+        items, lambda item: source(item).path or "", read, findings, root=table.location
+    ):
         for found in answers:
             findings.merge(found)
 

@@ -105,7 +105,7 @@ Item = DeleteFile | PuffinFile | KeptRows
 def source_of(item: Item) -> Source:
     """The file of an item, if it needs one."""
     if isinstance(item, KeptRows):
-        return Source("", item.kept.size_bytes(item.ids))
+        return Source(None, item.kept.size_bytes(item.ids))
     return Source(item.path, item.size_bytes)
 
 
