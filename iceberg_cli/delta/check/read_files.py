@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.inspect.files import num_records, one_array, with_vectors
+from iceberg_cli.delta.inspect.files import num_records, with_vectors
 from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vectors import UNKNOWN, Vector, VectorFile, read_inline, read_vectors
 from iceberg_cli.delta.stored_files import list_files
+from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.stored_files import (

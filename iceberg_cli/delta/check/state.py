@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.inspect.files import cardinalities, num_records, one_array
+from iceberg_cli.delta.inspect.files import cardinalities, num_records
 from iceberg_cli.delta.inspect.rows import fields_of, is_enabled, last_row_id, logical_names
 from iceberg_cli.delta.inspect.summary import hint_problem
 from iceberg_cli.delta.spec.actions import Actions
@@ -39,6 +39,7 @@ from iceberg_cli.delta.spec.protocol import (
 )
 from iceberg_cli.delta.spec.row_ids import MATERIALIZED, record_counts
 from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.plan.findings import Bools, Findings, Ints, reason_of
 

@@ -16,6 +16,7 @@ from iceberg_cli.delta.spec.paths import dv_path_column
 from iceberg_cli.delta.spec.protocol import Metadata
 from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
 from iceberg_cli.delta.spec.statistics_columns import stats_parsed
+from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import CorruptFile
 
 _RECORDS: Final = pa.struct([("numRecords", pa.int64())])
@@ -145,9 +146,3 @@ def _partition(found: pa.Table, keys: list[str], names: list[str]) -> pa.Array:
     columns = [found[key].to_pylist() for key in keys]
     rows = list(zip(*columns, strict=True)) if columns else [()] * found.num_rows
     return pa.array([list(zip(names, row, strict=True)) for row in rows], STRINGS)
-
-
-def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column in one piece."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.inspect.files import cardinalities, num_records, one_array, with_vectors
+from iceberg_cli.delta.inspect.files import cardinalities, num_records, with_vectors
 from iceberg_cli.delta.inspect.rows import Row, is_enabled, last_row_id, protocol_summary
 from iceberg_cli.delta.spec.checkpoint_state import commits_since, in_words, is_due, known_interval
 from iceberg_cli.delta.spec.features import supports
@@ -28,6 +28,7 @@ from iceberg_cli.delta.spec.protocol import (
 )
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vectors import FIRST_OFFSET, FRAME_BYTES
+from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.plan.text import iso
 
