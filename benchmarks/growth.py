@@ -34,8 +34,8 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.journal import FOLDER
 from iceberg_cli.operation.runtime import system_runtime
+from iceberg_cli.paths import OPERATIONS_FOLDER
 from iceberg_cli.storage import open_storage
 
 # 0.4 thousand to 2.6 million files; a size takes six, the last of which is its own table.
@@ -167,7 +167,7 @@ class CountingStorage:
             answer = found(first, *others, **named)
             if name == "read":
                 self.bytes_read += len(answer)
-            elif name == "put_if_absent" and f"/{FOLDER}/" in first:
+            elif name == "put_if_absent" and f"/{OPERATIONS_FOLDER}/" in first:
                 self.journal_bytes += len(others[0])
             return answer
 

@@ -27,7 +27,7 @@ from iceberg_cli.formats import format_of
 from iceberg_cli.formats.inspection import CheckedTable, Inspection, checked, inspector_of
 from iceberg_cli.formats.open import open_table as open_format_table
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
-from iceberg_cli.operation.runtime import system_runtime
+from iceberg_cli.operation.runtime import process_started, system_runtime
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.inspection import StateSelector
 from iceberg_cli.plan.text import iso
@@ -117,8 +117,6 @@ def new_runtime(
         deadline_ms: a point in time after which nothing more is begun.
         stop_requested: whether to stop at the next safe point.
     """
-    from iceberg_cli.operation.recovery import process_started
-
     return system_runtime(
         on_event=on_event,
         host=socket.gethostname(),

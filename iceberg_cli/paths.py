@@ -32,6 +32,7 @@ _SUSPICIOUS_PATTERN = _DOT_SEGMENT.replace("END", r"\z")
 _SUSPICIOUS = re.compile(_DOT_SEGMENT.replace("END", r"\Z"))
 _SUSPICIOUS_ELSEWHERE = re.compile(_SUSPICIOUS.pattern + _ODD)
 _HINT = "/version-hint.text"
+OPERATIONS_FOLDER = "_iceberg_cli/ops"  # of a table: one folder for each operation
 _RECORD = "/_iceberg_cli/"
 _LOCAL_NOISE = re.compile(r"/(?:\.?/)+")
 _END_NOISE_PATTERN = r"(/\.?)+\z"

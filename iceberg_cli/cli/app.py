@@ -11,7 +11,7 @@ import typer
 
 from iceberg_cli import DISTRIBUTION, __version__
 from iceberg_cli.cli import stopping, subject
-from iceberg_cli.cli.context import leave_with
+from iceberg_cli.cli.context import CommandList, leave_with
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
@@ -45,9 +45,9 @@ _MODULES = {**_BEFORE_VERBS, **_AFTER_VERBS}
 _COMMANDS = (*_BEFORE_VERBS, *VERB_NAMES, *_AFTER_VERBS)
 
 
-def make_app(commands: Iterable[str] = _COMMANDS) -> typer.Typer:
+def make_app(commands: Iterable[str] = _COMMANDS, *, kind: type[typer.Typer] = typer.Typer) -> typer.Typer:
     """The typer application with these commands, all by default; modules of others are not imported."""
-    app = typer.Typer(
+    app = kind(
         name="iceberg-cli",
         cls=PlainGroup,
         help=_SUMMARY,
@@ -185,9 +185,18 @@ def _refuse_other_encodings(argv: list[str]) -> None:
             ) from error
 
 
+def _app_for(argv: list[str]) -> typer.Typer:
+    """The typer application with as much as a command line needs: to make the rest takes time at every start."""
+    if argv == ["--version"]:
+        return make_app(())
+    if argv in ([], ["-h"], ["--help"]):
+        return make_app(kind=CommandList)
+    return make_app(argv[:1] if argv[0] in _COMMANDS else _COMMANDS)
+
+
 def _invoke(argv: list[str]) -> int:
     _refuse_other_encodings(argv)
-    app = make_app(argv[:1]) if argv and argv[0] in _COMMANDS else make_app()
+    app = _app_for(argv)
     # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
     root = typer.main.get_command(app)
     if not argv:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, make_dataclass
+from functools import cache
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -119,13 +120,16 @@ def group_of(options: type, *, only: Collection[str] | None = None) -> ArgumentG
         options: the dataclass, which becomes the parameter.
         only: the names of the fields that are arguments; others keep their defaults. None: all.
     """
-    hints = inspect.get_annotations(options, eval_str=True)
-    arguments = {
-        each.name: Argument(hints[each.name], each.default)
-        for each in fields(options)
-        if each.init and (only is None or each.name in only)
-    }
+    arguments = _arguments_of(options)
+    if only is not None:
+        arguments = {name: each for name, each in arguments.items() if name in only}
     return ArgumentGroup(arguments, lambda values: options(**values))
+
+
+@cache  # several commands have the same options
+def _arguments_of(options: type) -> Mapping[str, Argument]:
+    hints = inspect.get_annotations(options, eval_str=True)
+    return {each.name: Argument(hints[each.name], each.default) for each in fields(options) if each.init}
 
 
 def spelled(group: object) -> list[str]:

@@ -273,11 +273,19 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000  # noqa: TID251 - the one clock
 
 
+class CommandList(typer.Typer):
+    """An application that lists its commands and cannot call them: their options take time to make."""
+
+
+def _without_options() -> None:
+    """The function of a command that is only listed."""
+
+
 def command(
     app: typer.Typer,
     name: str,
     *,
-    groups: Mapping[str, ArgumentGroup] | None = None,
+    groups: Callable[[], Mapping[str, ArgumentGroup]] = dict,
     about: str = "",
     only: Collection[str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -289,7 +297,7 @@ def command(
     Args:
         app: to register it with.
         name: of the command.
-        groups: its other parameters that stand for several options.
+        groups: makes its other parameters that stand for several options.
         about: its help; by default the function's docstring.
         only: the names of the shared options that it has. None: all.
     """
@@ -310,7 +318,10 @@ def command(
         declare = app.command(
             name, cls=PlainCommand, help=text, short_help=f"{summary}.", epilog=epilog(name)
         )
-        declare(values_of(saving_cache, {**(groups or {}), "run": group_of(Run, only=only)}))
+        if isinstance(app, CommandList):
+            declare(_without_options)
+        else:
+            declare(values_of(saving_cache, {**groups(), "run": group_of(Run, only=only)}))
         return function
 
     return register

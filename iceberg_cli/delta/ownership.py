@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.log import LOG
-from iceberg_cli.operation.journal import FOLDER
-from iceberg_cli.paths import Roots
+from iceberg_cli.paths import OPERATIONS_FOLDER, Roots
 from iceberg_cli.plan.plan import Task
 from iceberg_cli.storage import Storage
 
@@ -75,7 +74,7 @@ def own_removals(rows: pa.Table, *, root: str, roots: Roots) -> pa.Array:
 
 def kept_commit(root: str, *, operation_id: str, mark: str, commit_uuid: str) -> str:
     """Where an attempt's bytes are kept beside the operation's journal."""
-    return f"{root}/{FOLDER}/{operation_id}/{mark}-{commit_uuid}.json"
+    return f"{root}/{OPERATIONS_FOLDER}/{operation_id}/{mark}-{commit_uuid}.json"
 
 
 def staging_path(root: str, mark: str, task: Task) -> str:
@@ -107,7 +106,7 @@ def discardable(path: str, root: str, *, marks: Sequence[str]) -> bool:
         marks: operation id or commit UUIDs.
     """
     folder, _, name = path.rpartition("/")
-    if folder.startswith(f"{root}/{FOLDER}/"):
+    if folder.startswith(f"{root}/{OPERATIONS_FOLDER}/"):
         return any(mark in name for mark in marks)
     before, _, after = _DV_NAME.partition("{uuid}")
     found = name.removeprefix(before).removesuffix(after)

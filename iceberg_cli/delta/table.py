@@ -38,7 +38,6 @@ from iceberg_cli.operation.nested_tables import NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.ports import Retries
-from iceberg_cli.operation.records import CommitIntent, SweepOutcome
 from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
@@ -47,6 +46,7 @@ from iceberg_cli.plan.removals import Removals
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.reachability import DeltaReachability, IcebergReachability
+    from iceberg_cli.operation.records import CommitIntent
 
 # A commit is refused only where another one came first, and each refusal costs one more look at the log.
 _RETRIES = Retries(attempts=20, min_wait_ms=50, max_wait_ms=5_000, total_timeout_ms=1_800_000)
@@ -237,6 +237,8 @@ class DeltaTable(OpenTable):
         """The number of files that the operation deleted before an unconditional step, which records it."""
         if not step.unconditional:
             return 0
+        from iceberg_cli.operation.records import SweepOutcome
+
         swept = self.workspace.journal(operation_id).records(SweepOutcome)
         return sum(count for record in swept for count in record.by_kind.values())
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,13 +38,15 @@ from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTab
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.ports import Retries
-from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.aliases import OtherNames
+
+if TYPE_CHECKING:
+    from iceberg_cli.operation.records import CommitIntent
 
 
 @dataclass(kw_only=True)

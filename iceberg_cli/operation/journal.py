@@ -27,12 +27,12 @@ from iceberg_cli.operation.records import (
     fold,
     records_of,
 )
+from iceberg_cli.paths import OPERATIONS_FOLDER
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import Storage
 
-FOLDER = "_iceberg_cli/ops"
 PLAN_FILE = "plan.json"
 _SUFFIX = ".json"
 Kind = TypeVar("Kind", bound=Record)
@@ -54,7 +54,7 @@ class Journal:
     @classmethod
     def create(cls, storage: Storage, table_location: str, operation_id: str) -> Journal:
         """An empty journal; nothing is written before the first record."""
-        return cls(storage, f"{table_location.rstrip('/')}/{FOLDER}/{operation_id}", operation_id)
+        return cls(storage, f"{table_location.rstrip('/')}/{OPERATIONS_FOLDER}/{operation_id}", operation_id)
 
     @classmethod
     def load(cls, storage: Storage, table_location: str, operation_id: str) -> Journal:
@@ -247,15 +247,7 @@ def _encode(line: Line, previous: str) -> bytes:
 
 def prune_folders(storage: Storage, table_location: str) -> None:
     """Remove empty folders of a process that died before its first record or after its last deletion."""
-    storage.prune(f"{table_location.rstrip('/')}/{FOLDER.partition('/')[0]}")
-
-
-def open_operations(storage: Storage, table_location: str) -> list[str]:
-    """The ids of the operations that have a folder under this table, oldest name first."""
-    folder = f"{table_location.rstrip('/')}/{FOLDER}"
-    prefix = storage.canonical(folder) + "/"
-    names = {path.removeprefix(prefix).split("/", 1)[0] for path in storage.paths(folder)}
-    return sorted(name for name in names if name and not name.startswith("."))
+    storage.prune(f"{table_location.rstrip('/')}/{OPERATIONS_FOLDER.partition('/')[0]}")
 
 
 def load_plan(journal: Journal) -> tuple[Plan, str] | None:

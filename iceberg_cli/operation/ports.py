@@ -5,16 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
-from iceberg_cli.operation.records import CommitIntent
-from iceberg_cli.operation.workspace import Workspace
-from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
-from iceberg_cli.plan.policy import Policy
-from iceberg_cli.plan.preflight import Preflight
-from iceberg_cli.plan.removals import Removals
+
+if TYPE_CHECKING:
+    from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
+    from iceberg_cli.operation.records import CommitIntent
+    from iceberg_cli.operation.workspace import Workspace
+    from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
+    from iceberg_cli.plan.policy import Policy
+    from iceberg_cli.plan.preflight import Preflight
+    from iceberg_cli.plan.removals import Removals
 
 
 class Build(Protocol):

@@ -21,7 +21,7 @@ from iceberg_cli.operation.apply import abandon, resume
 from iceberg_cli.operation.journal import prune_folders
 from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.records import Operation
-from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.operation.runtime import Runtime, process_started
 from iceberg_cli.operation.table import OpenTable, remove_leftovers
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
 
@@ -94,17 +94,6 @@ def is_running(operation: Operation) -> bool:
     except PermissionError:
         pass
     return operation.process_started in ("", process_started(operation.process_id))
-
-
-def process_started(process_id: int) -> str:
-    """The boot, and the time since it at which a process began; empty where the system has neither."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-        with open(f"/proc/{process_id}/stat", "rb") as stat:
-            return f"{boot}/{stat.read().rsplit(b')', 1)[1].split()[19].decode()}"
-    except (OSError, IndexError):
-        return ""
 
 
 def _listed(operation: Operation, *, now_ms: int) -> OpenOperation:

@@ -65,3 +65,14 @@ def system_runtime(*, on_event: OnEvent, **values: Any) -> Runtime:
         on_event=on_event,
         **values,
     )
+
+
+def process_started(process_id: int) -> str:
+    """The boot, and the time since it at which a process began; empty where the system has neither."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        with open(f"/proc/{process_id}/stat", "rb") as stat:
+            return f"{boot}/{stat.read().rsplit(b')', 1)[1].split()[19].decode()}"
+    except (OSError, IndexError):
+        return ""

@@ -6,11 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused, UsageError
-from iceberg_cli.operation.journal import Journal, open_operations
+from iceberg_cli.paths import OPERATIONS_FOLDER
 from iceberg_cli.plan.plan import Task
 from iceberg_cli.storage import Storage
+
+if TYPE_CHECKING:
+    from iceberg_cli.operation.journal import Journal
 
 
 @dataclass(kw_only=True)
@@ -76,11 +80,18 @@ class Workspace(ABC):
 
     def journal(self, operation_id: str) -> Journal:
         """The journal of an operation: empty, or as it was left."""
-        return Journal.load(self.storage, self._location_of(operation_id), operation_id)
+        return self._journal_at(self._location_of(operation_id), operation_id)
 
     def forget(self, operation_id: str) -> None:
         """Delete the files of a journal that cannot be read."""
+        from iceberg_cli.operation.journal import Journal
+
         Journal.create(self.storage, self._location_of(operation_id), operation_id).clean_up()
+
+    def _journal_at(self, location: str, operation_id: str) -> Journal:
+        from iceberg_cli.operation.journal import Journal  # most tables have no open operation
+
+        return Journal.load(self.storage, location, operation_id)
 
     def _location_of(self, operation_id: str) -> str:
         return self.left_behind.get(operation_id, self.location)
@@ -100,7 +111,15 @@ class Workspace(ABC):
     def _began(self, operation_id: str, location: str) -> bool:
         """Whether a journal at another location is of an operation on this table."""
         try:
-            operation = Journal.load(self.storage, location, operation_id).operation()
+            operation = self._journal_at(location, operation_id).operation()
         except (CorruptFile, Refused):
             return False
         return operation is not None and operation.table_uuid == self.table_uuid
+
+
+def open_operations(storage: Storage, table_location: str) -> list[str]:
+    """The ids of the operations that have a folder under this table, oldest name first."""
+    folder = f"{table_location.rstrip('/')}/{OPERATIONS_FOLDER}"
+    prefix = storage.canonical(folder) + "/"
+    names = {path.removeprefix(prefix).split("/", 1)[0] for path in storage.paths(folder)}
+    return sorted(name for name in names if name and not name.startswith("."))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import CorruptFile, TakenOver
-from iceberg_cli.operation.journal import Journal, open_operations, prune_folders
+from iceberg_cli.operation.journal import Journal, prune_folders
+from iceberg_cli.operation.workspace import open_operations
 from iceberg_cli.storage.local import LocalStorage
 from tests.journals import BEGIN, RESUME, append, bodies
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "apply", groups={"carry": group_of(ApplyOptions)})
+    @command(app, "apply", groups=lambda: {"carry": group_of(ApplyOptions)})
     def apply_plan(
         run: Run,
         carry: ApplyOptions,

@@ -31,7 +31,7 @@ _HELPS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "plan", groups={"chosen": _every_verb()})
+    @command(app, "plan", groups=lambda: {"chosen": _every_verb()})
     def plan(
         run: Run,
         chosen: Mapping[str, VerbOptions],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -17,13 +18,15 @@ def register(app: typer.Typer, name: str) -> None:
     """Add the command of a verb."""
     policies = policies_of(name)
     about = next(policy.about for policy in policies.values() if policy.about)
-    groups = {
-        "check": _check_group(
-            next((policy.preflight for policy in policies.values() if policy.preflight), "")
-        ),
-        "options": verb_group(policies),
-        "carry": group_of(ApplyOptions),
-    }
+
+    def groups() -> Mapping[str, ArgumentGroup]:
+        return {
+            "check": _check_group(
+                next((policy.preflight for policy in policies.values() if policy.preflight), "")
+            ),
+            "options": verb_group(policies),
+            "carry": group_of(ApplyOptions),
+        }
 
     @command(app, name, groups=groups, about=about)
     def verb(run: Run, check: bool, options: VerbOptions, carry: ApplyOptions, table: TableArgument) -> None:
