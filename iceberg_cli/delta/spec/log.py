@@ -17,7 +17,6 @@ from iceberg_cli.errors import CorruptFile, UsageError
 
 LOG: Final = "_delta_log"
 SIDECARS: Final = "_sidecars"
-STAGED: Final = "_staged_commits"
 CLASSIC: Final = "classic"
 MULTI_PART: Final = "multi-part"
 V2: Final = "v2"

@@ -36,16 +36,6 @@ if TYPE_CHECKING:
 
 Rendered = TypeVar("Rendered", bound="pa.Table | pa.Array")
 
-METADATA_ROWS = (
-    "snapshots",
-    "refs",
-    "history",
-    "schemas",
-    "specs",
-    "properties",
-    "statistics",
-    "metadata-log",
-)
 MANIFEST_ROWS = ("manifests", "row-ids")
 FILE_ROWS = ("files", "deletes", "partitions")
 OF_SNAPSHOT = ("summary", *MANIFEST_ROWS, *FILE_ROWS)
@@ -189,7 +179,7 @@ class TableInspector:
         """Rows that metadata or the manifest list hold.
 
         Args:
-            what: of `METADATA_ROWS` or `MANIFEST_ROWS`.
+            what: of `IcebergFormat.stateless` or `MANIFEST_ROWS`.
             limit: the newest so many of a log, the first so many of the rest; None for all.
         """
         metadata = self.table.metadata

@@ -84,7 +84,6 @@ def read_vectors_footer(payload: bytes) -> VectorsFooter | None:
 MAGIC = b"PFA1"
 TRAILER_BYTES = 12  # payload size, flags, magic
 MAX_FOOTER_BYTES = 64 << 20
-MAX_BLOB_BYTES = 256 << 20  # after decompression
 
 DELETION_VECTOR = "deletion-vector-v1"
 _POSITION_FIELD_ID = 2147483645  # reserved field `_pos`
@@ -193,26 +192,6 @@ def read_footer(data: bytes, file_size: int, path: str) -> Footer:
     return Footer(blobs=blobs, properties=properties, offset=start, extra=extra)
 
 
-def read_blob(stored: bytes, blob: BlobMetadata, path: str) -> bytes:
-    """The content of a blob, decompressed.
-
-    Args:
-        stored: the `blob.length` bytes at `blob.offset`.
-        blob: its row of the footer.
-        path: for the message.
-
-    Raises:
-        CorruptFile: too few bytes, an unknown codec, a damaged frame, or more than 256 MiB of content.
-    """
-    if len(stored) != blob.length:
-        raise CorruptFile(path, blob.offset, f"the blob has {blob.length} bytes, {len(stored)} were read")
-    if blob.compression_codec is None:
-        return stored
-    if blob.compression_codec not in {"lz4", "zstd"}:
-        raise CorruptFile(path, blob.offset, f"compression codec {blob.compression_codec!r} is not known")
-    return _inflate(stored, blob.compression_codec, MAX_BLOB_BYTES, path, blob.offset)
-
-
 def write(
     blobs: Sequence[Blob], properties: Mapping[str, str], *, extra: Mapping[str, Any] | None = None
 ) -> bytes:
@@ -268,20 +247,20 @@ def _payload(stored: bytes, flags: bytes, path: str, start: int) -> bytes:
     (bits,) = struct.unpack("<I", flags)
     if bits & ~_FLAG_COMPRESSED:
         raise CorruptFile(path, start + 8 + len(stored), f"flags {flags.hex()} are not known")
-    return _inflate(stored, "lz4", MAX_FOOTER_BYTES, path, start + 4) if bits else stored
+    return _inflate(stored, path, start + 4) if bits else stored
 
 
-def _inflate(stored: bytes, codec: str, limit: int, path: str, offset: int) -> bytes:
+def _inflate(stored: bytes, path: str, offset: int) -> bytes:
     parts, total = [], 0
     try:
-        with pa.CompressedInputStream(pa.BufferReader(stored), codec) as stream:
-            while part := stream.read(min(_CHUNK_BYTES, limit + 1 - total)):
+        with pa.CompressedInputStream(pa.BufferReader(stored), "lz4") as stream:
+            while part := stream.read(min(_CHUNK_BYTES, MAX_FOOTER_BYTES + 1 - total)):
                 parts.append(part)
                 total += len(part)
-                if total > limit:
-                    raise CorruptFile(path, offset, f"more than {limit} bytes after decompression")
+                if total > MAX_FOOTER_BYTES:
+                    raise CorruptFile(path, offset, f"more than {MAX_FOOTER_BYTES} bytes after decompression")
     except OSError as error:
-        raise CorruptFile(path, offset, f"damaged {codec} frame: {error}") from error
+        raise CorruptFile(path, offset, f"damaged lz4 frame: {error}") from error
     return b"".join(parts)
 
 
