@@ -12,7 +12,7 @@ import pytest
 
 import iceberg_cli
 from iceberg_cli.errors import CorruptFile, IcebergCliError
-from iceberg_cli.plan.nearest import did_you_mean
+from iceberg_cli.plan.text import did_you_mean
 
 PACKAGE = Path(iceberg_cli.__file__).parent
 NEEDED_ELSEWHERE = (

@@ -1,8 +1,12 @@
-"""The arguments of commands: groups of options that share a parameter, and the options that policies have."""
+"""The arguments of commands: groups of options that share a parameter, and the options that policies have.
+
+Whole numbers and key-value pairs are parsed here, too.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, make_dataclass
@@ -12,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import format_of
 
@@ -226,3 +229,39 @@ def _argument(each: PolicyOption, flag: str) -> Argument:
     if each.default in (None, ()):
         return Argument(Annotated[kind.takes | None, about], None)
     return Argument(Annotated[kind.takes, about], kind.to_text(each.default))
+
+
+def integer(text: str) -> int:
+    """A whole number, for options that take one.
+
+    Raises:
+        typer.BadParameter: anything else; typer adds the option's name.
+    """
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+        raise typer.BadParameter(f"{text!r} is no whole number")
+    return int(text)
+
+
+def positive(value: int | None, option: str) -> int | None:
+    """`value`, if it is above zero or absent.
+
+    Raises:
+        UsageError: zero or negative.
+    """
+    if value is not None and value < 1:
+        raise UsageError(f"{option} must be at least 1, not {value}")
+    return value
+
+
+def key_value(text: str, option: str) -> tuple[str, str]:
+    """`K=V` as its two parts.
+
+    Raises:
+        UsageError: there is no `=`.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        # What follows the first word may be a secret after a mistyped "=".
+        shown = re.match(r"[\w.-]*", text)
+        raise UsageError(f"{option}: {shown[0] if shown else ''!r} is not KEY=VALUE")
+    return key, value

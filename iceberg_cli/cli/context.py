@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli import stopping, subject
-from iceberg_cli.cli.arguments import ArgumentGroup, group_of, spelled, values_of
+from iceberg_cli.cli.arguments import ArgumentGroup, group_of, key_value, positive, spelled, values_of
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.streams import OutputLost, after
-from iceberg_cli.cli.values import key_value, positive
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 
@@ -36,7 +35,6 @@ TableArgument = Annotated[
         help="A table's folder or URI, a metadata.json (read-only), or CATALOG.NAMESPACE.TABLE.",
     ),
 ]
-SHARED = "Options of every command"
 
 
 @dataclass(kw_only=True)

@@ -1,4 +1,4 @@
-"""An open Delta table: its log, its newest snapshot, and its answers to what plans and operations ask.
+"""An open Delta table: its log, its newest snapshot, the files of its operations, and its answers to what they ask.
 
 What another writer committed meanwhile is answered in one way: the newer commits are read, and the verb plans again on
 the new snapshot by the rules by which it planned first, bounded by what was shown. So there are no rules of their own
@@ -23,15 +23,18 @@ from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import (
     CHECKPOINT,
+    discardable,
     kept_commit,
     own_removals,
+    remove_empty_folders,
+    staging_path,
 )
 from iceberg_cli.delta.spec.actions import clash_of
 from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.features import supports, write_refusal
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
+from iceberg_cli.delta.spec.log import LOG, SIDECARS
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.delta.workspace import DeltaWorkspace
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.operation.nested_tables import NestedTables
@@ -39,7 +42,8 @@ from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.ports import Retries
 from iceberg_cli.operation.table import OpenTable
-from iceberg_cli.paths import Roots
+from iceberg_cli.operation.workspace import Workspace
+from iceberg_cli.paths import Roots, scheme_of
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
@@ -50,6 +54,62 @@ if TYPE_CHECKING:
 
 # A commit is refused only where another one came first, and each refusal costs one more look at the log.
 _RETRIES = Retries(attempts=20, min_wait_ms=50, max_wait_ms=5_000, total_timeout_ms=1_800_000)
+
+
+@dataclass(kw_only=True)
+class DeltaWorkspace(Workspace):
+    """The files that operations on one Delta table write, look up and delete.
+
+    Args:
+        storage: see `Workspace`.
+        root: the table's folder in canonical spelling.
+        loaded: the snapshot as loaded last.
+        newest: the newest snapshot.
+    """
+
+    root: str
+    loaded: Callable[[], Snapshot]
+    newest: Callable[[], Snapshot]
+
+    @property
+    def location(self) -> str:
+        """The table's folder."""
+        return self.root
+
+    @property
+    def table_uuid(self) -> str:
+        """The id in the table's metadata."""
+        return self.loaded().metadata.id
+
+    def staging_path(self, prefix: str, task: Task) -> str:
+        """Where a task's new file goes."""
+        return staging_path(self.root, prefix, task)
+
+    def written_folders(self) -> list[str]:
+        """The table's folder, and those of its log and of sidecars."""
+        log = f"{self.root}/{LOG}"
+        return [self.root, log, f"{log}/{SIDECARS}"]
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete files, then the folders that they leave empty; the files still there, with the reason."""
+        failures = self.storage.delete(paths)
+        if scheme_of(self.root) == "file":
+            remove_empty_folders(self.storage, self.root, [path for path in paths if path not in failures])
+        return failures
+
+    def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:
+        """Delete files that an operation wrote and that no version names; see `ownership.discardable`."""
+        own = [
+            path for path in map(self.storage.canonical, paths) if discardable(path, self.root, marks=marks)
+        ]
+        if any(path.endswith(".bin") for path in own):
+            from iceberg_cli.delta.reachability import named_vectors
+
+            named = named_vectors(
+                self.newest(), self.root
+            )  # not loaded: a plan was made of the table as it is loaded
+            own = [path for path in own if path not in named]
+        self.storage.delete(own)
 
 
 @dataclass(kw_only=True)
@@ -111,11 +171,11 @@ class DeltaTable(OpenTable):
         Raises:
             TableNotFound, CorruptFile, Refused (a reader feature that is not known), BackendUnavailable.
         """
-        known = self._snapshot
-        newest = self.log.snapshot() if known is None else self.log.advance(known)
-        if known is not None and newest.metadata.id != known.metadata.id:
+        before = self._snapshot
+        newest = self.log.snapshot() if before is None else self.log.advance(before)
+        if before is not None and newest.metadata.id != before.metadata.id:
             raise Refused(
-                f"Cannot go on with {self.name}: it was table {known.metadata.id}, and another, "
+                f"Cannot go on with {self.name}: it was table {before.metadata.id}, and another, "
                 f"{newest.metadata.id}, is in its place",
                 state="What was committed before stays.",
             )
@@ -165,12 +225,12 @@ class DeltaTable(OpenTable):
 
         It tells what was passed over in reading the table, too.
         """
-        found = super().blocked(plan)
+        blocked = super().blocked(plan)
         reasons = (reason for step in plan.steps if (reason := self._refusal(step)))
         return replace(
-            found,
-            warnings=(*found.warnings, *self.snapshot.warnings),
-            blocked_by=tuple(dict.fromkeys([*found.blocked_by, *reasons])),
+            blocked,
+            warnings=(*blocked.warnings, *self.snapshot.warnings),
+            blocked_by=tuple(dict.fromkeys([*blocked.blocked_by, *reasons])),
         )
 
     def resolve(self, plan: Plan) -> Plan:
@@ -229,9 +289,9 @@ class DeltaTable(OpenTable):
             engine_info=f"iceberg-cli/{__version__}",
             deleted_files=self._deleted_files(step, operation_id),
         )
-        kept = kept_commit(self.root, operation_id=operation_id, mark=mark, commit_uuid=commit_uuid)
+        commit_path = kept_commit(self.root, operation_id=operation_id, mark=mark, commit_uuid=commit_uuid)
         attempt = self.committer.prepare(commit)
-        return replace(attempt, files={kept: commit.data}, temporary_files=(kept,))
+        return replace(attempt, files={commit_path: commit.data}, temporary_files=(commit_path,))
 
     def _deleted_files(self, step: Step, operation_id: str) -> int:
         """The number of files that the operation deleted before an unconditional step, which records it."""
@@ -247,9 +307,9 @@ class DeltaTable(OpenTable):
 
         Where these are gone it still can be looked up, by its digest and its txnId, but not sent.
         """
-        kept = intent.scratch[0]
+        commit_path = intent.scratch[0]
         try:
-            data = self.storage.read(kept)
+            data = self.storage.read(commit_path)
         except FileNotFoundError:
             data = b""
         (update,) = intent.updates
@@ -260,7 +320,7 @@ class DeltaTable(OpenTable):
             commit_uuid=intent.commit_uuid,
             updates=(CommitSummary(version=update["version"], operation=update["operation"]),),
         )
-        return replace(self.committer.prepare(commit), digest=intent.digest, temporary_files=(kept,))
+        return replace(self.committer.prepare(commit), digest=intent.digest, temporary_files=(commit_path,))
 
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
         """Create the next version's file."""

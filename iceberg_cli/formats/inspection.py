@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import BUILT_IN, Format, Inspector, format_of
-from iceberg_cli.plan.nearest import did_you_mean
+from iceberg_cli.plan.text import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,8 +1,9 @@
-"""Times, durations and sizes as people write and read them."""
+"""Times, durations and sizes as people write and read them, and suggestions for a mistyped name."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from iceberg_cli.errors import UsageError
@@ -17,6 +18,7 @@ _ISO_DURATION = re.compile(
 )
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_SUGGESTIONS = 3
 _MAX_DURATION_MS = 1_000 * 365 * 86_400_000
 
 
@@ -150,3 +152,17 @@ def size_bytes(text: str, option: str) -> int:
     if match is None or unit not in _SIZES or not float(match[1]):
         raise UsageError(f"{option}: {text!r} is no size; write 8MiB, 512MB or a number of bytes")
     return int(float(match[1]) * _SIZES[unit])
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """A sentence with the nearest of some names, the best first, to be put behind another one; empty if none is near.
+
+    Args:
+        word: what was written.
+        names: what there is.
+    """
+    import difflib  # most runs mistype nothing
+
+    by_lower = {name.lower(): name for name in names}
+    nearest = difflib.get_close_matches(word.lower(), by_lower, n=_SUGGESTIONS)
+    return f" Did you mean {' or '.join(repr(by_lower[name]) for name in nearest)}?" if nearest else ""

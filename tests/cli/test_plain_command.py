@@ -13,8 +13,8 @@ import pytest
 import typer
 from typer.core import TyperCommand
 
+from iceberg_cli.cli.arguments import integer
 from iceberg_cli.cli.plain_command import PlainCommand
-from iceberg_cli.cli.values import integer
 from tests.paths import ROOT
 
 WORDS = (

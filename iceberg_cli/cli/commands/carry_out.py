@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iceberg_cli.cli import subject
-from iceberg_cli.cli.arguments import VerbOptions
+from iceberg_cli.cli.arguments import VerbOptions, integer
 from iceberg_cli.cli.context import Run
 from iceberg_cli.cli.stopping import at_safe_points, changed
 from iceberg_cli.cli.streams import after
-from iceberg_cli.cli.values import integer
 from iceberg_cli.errors import DeletesFailed, Refused, UsageError
 
 if TYPE_CHECKING:

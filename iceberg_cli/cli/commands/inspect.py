@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from iceberg_cli.cli.arguments import integer, positive
 from iceberg_cli.cli.context import Run, TableArgument, command
-from iceberg_cli.cli.values import integer, positive
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.formats.inspection import WHAT, check_what
 from iceberg_cli.plan.text import time_ms

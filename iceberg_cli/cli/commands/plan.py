@@ -14,7 +14,7 @@ from iceberg_cli.cli.commands.carry_out import tell_what_stays
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.formats import VERB_NAMES, policies_of
-from iceberg_cli.plan.nearest import did_you_mean
+from iceberg_cli.plan.text import did_you_mean
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Plan, Table
@@ -99,7 +99,7 @@ def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
 
     A plan with an `offer` is due only where its verb is named (`alone`).
     """
-    return any(made.due and not made.blocked_by and (alone or made.content.offer is None) for made in plans)
+    return any(each.due and not each.blocked_by and (alone or each.content.offer is None) for each in plans)
 
 
 def _every_verb() -> ArgumentGroup:
@@ -129,19 +129,19 @@ def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
         raise UsageError(f"{flag} is an option of {', '.join(owners)}, not of {verb}")
 
 
-def _show(run: Run, made: Plan, output: str | None) -> None:
+def _show(run: Run, plan: Plan, output: str | None) -> None:
     from iceberg_cli.api import removals_beside
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import plan as render_plan
 
     if run.json:
         render.print_json(
-            made.to_json(removals_file=None if output is None else os.path.basename(removals_beside(output)))
+            plan.to_json(removals_file=None if output is None else os.path.basename(removals_beside(output)))
         )
     elif run.quiet:
-        tell_what_stays(run, made.content)
+        tell_what_stays(run, plan.content)
     else:
-        render_plan.show_plan(run.out, made.content, verbose=run.verbose)
+        render_plan.show_plan(run.out, plan.content, verbose=run.verbose)
         if output is not None:
             run.out.print(
                 render.printable(
@@ -161,14 +161,14 @@ def _show_survey(
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import plan as render_plan
 
-    ranked = sorted(plans, key=lambda made: -(made.removals.size_bytes))
+    ranked = sorted(plans, key=lambda each: -(each.removals.size_bytes))
     if run.json:
         render.print_json(
             {
                 "schema": SURVEY_SCHEMA,
                 "table": dict(plans[0].table),
                 "due": _anything_due(plans, alone=False),
-                "plans": [made.to_json() for made in ranked],
+                "plans": [each.to_json() for each in ranked],
                 "failed": [
                     {"operation": verb, **_without_schema(render.error_document(error))}
                     for verb, error in failed.items()
@@ -177,16 +177,16 @@ def _show_survey(
         )
         return
     if run.quiet:
-        for made in ranked:
-            tell_what_stays(run, made.content)
+        for each in ranked:
+            tell_what_stays(run, each.content)
         for error in failed.values():
             render.show_error(run.err, error)
     else:
         shared = run.spelled()
         commands = [
-            shlex.join(["iceberg-cli", made.verb, name, *chosen[made.verb].words, *shared]) for made in ranked
+            shlex.join(["iceberg-cli", each.verb, name, *chosen[each.verb].words, *shared]) for each in ranked
         ]
-        render_plan.show_survey(run.out, [made.content for made in ranked], commands, failed)
+        render_plan.show_survey(run.out, [each.content for each in ranked], commands, failed)
 
 
 def _without_schema(document: Mapping[str, Any]) -> dict[str, Any]:

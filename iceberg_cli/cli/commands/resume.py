@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from iceberg_cli.cli.arguments import integer
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.stopping import at_safe_points, changed
 from iceberg_cli.cli.streams import after
-from iceberg_cli.cli.values import integer
 
 if TYPE_CHECKING:
     from iceberg_cli.api import OpenOperation, Table

@@ -94,8 +94,8 @@ class SparkEngine:
             ) as answers,
         ):
             for answer in answers:
-                found, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
-                for files, parsed in found:
+                batches, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
+                for files, parsed in batches:
                     yield parsed
                     done += files
                     on_event(Event(phase=scan.phase, done=done, total=len(items)))
@@ -118,7 +118,7 @@ class SparkEngine:
         on_event(Event(phase=scan.phase, done=0, total=len(items)))
         if not len(items):
             return
-        from iceberg_cli.engines.spark.shuffle import combiner, resharer, sharer
+        from iceberg_cli.engines.spark.worker import combiner, resharer, sharer
 
         sizes = _sizes(items, scan.source)
         rows = self._rows(items, sizes, scan.batch_bytes)
@@ -130,14 +130,14 @@ class SparkEngine:
                 stack.enter_context(self.session.payload(pickled(stage.combine))) for stage in stages
             )
             functions = [*map(resharer, before), combiner(storage, last)]
-            found = self.session.shuffled(
+            results = self.session.shuffled(
                 rows,
                 sharer(storage, work, self.threads),
                 [(stage.buckets, function) for stage, function in zip(stages, functions, strict=True)],
                 most_tasks=most_tasks,
                 description=scan.phase,
             )
-            answers = stack.enter_context(closing(found))
+            answers = stack.enter_context(closing(results))
             for answer in answers:
                 combined, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
                 if error is not None:

@@ -1,7 +1,8 @@
-"""The code that runs on Spark's workers: the local engine on a split of the items.
+"""The code that runs on Spark's workers: the local engine on a split of the items, and the shuffle of what it parsed.
 
 A worker makes its own storage from the same options. What a worker raises is returned as a value: Spark would pass on
-a traceback as text, and retry what cannot succeed.
+a traceback as text, and retry what cannot succeed. In a shuffle errors go through the same buckets as the data, for the
+caller to raise.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import pickle
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from zipimport import zipimporter
@@ -18,11 +19,14 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 from iceberg_cli.encoding.transport import pickled_data, pickled_error
-from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.engines.local import LocalEngine, result_of
 
 WHERE = "On a worker of Spark:"
-_KEPT = 4  # unpickled values that a worker process holds for its next tasks
+_MOST_VALUES = 4  # unpickled values that a worker process holds for its next tasks
+_NO_BUCKET = -1  # holds errors
+SPLITS_TYPE = pa.list_(pa.struct([("bucket", pa.int32()), ("data", pa.binary())]))
 
+Splits = list[tuple[int, bytes]]  # buckets, and what goes to each
 _values: OrderedDict[str, Any] = OrderedDict()
 
 
@@ -47,7 +51,7 @@ class Payload:
         """The value."""
         if self.digest not in _values:
             _values[self.digest] = pickle.loads(self.data())  # noqa: S301 - our own driver wrote it
-            while len(_values) > _KEPT:
+            while len(_values) > _MOST_VALUES:
                 _values.popitem(last=False)
         _values.move_to_end(self.digest)
         return _values[self.digest]
@@ -96,7 +100,7 @@ def scanner(storage: Payload, scan: Payload, threads: int) -> Callable[[pa.Array
     def one(split: pa.Buffer) -> bytes:
         return scanned(storage, scan, threads, split)
 
-    return _over(one)
+    return _over(one, pa.binary())
 
 
 def scanned(storage: Payload, scan: Payload, threads: int, items: pa.Buffer) -> bytes:
@@ -143,15 +147,79 @@ def prober(storage: Payload, path: str) -> Callable[[pa.Array], pa.Array]:
             return pickled_error(error, WHERE)
         return b""
 
-    return _over(one)
+    return _over(one, pa.binary())
 
 
-def _over(one: Callable[[pa.Buffer], bytes]) -> Callable[[pa.Array], pa.Array]:
+def _over(one: Callable[[pa.Buffer], Any], type_: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     """`one` as a UDF over a column; the annotations tell Spark which kind."""
 
     def over(column: pa.Array) -> pa.Array:
         try:
-            return pa.array([one(value.as_buffer()) for value in column], pa.binary())
+            return pa.array([one(value.as_buffer()) for value in column], type_)
+        finally:
+            forget_archives()
+
+    return over
+
+
+def sharer(storage: Payload, scan: Payload, threads: int) -> Callable[[pa.Array], pa.Array]:
+    """A UDF over a column of pickled items: the contents of each bucket that they fill."""
+
+    def one(items: pa.Buffer) -> Splits:
+        parsed, error = pickle.loads(scanned(storage, scan, threads, items))  # noqa: S301 - made in this process
+        if error is not None:
+            return [(_NO_BUCKET, error)]
+        return [split for _, buckets in parsed for split in buckets.items()]
+
+    return _over(one, SPLITS_TYPE)
+
+
+def resharer(combine: Payload) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """A UDF over buckets and their contents: the contents of each bucket of the next shuffle that they fill."""
+
+    def one(bucket: int, content: pa.Array) -> Splits:
+        if bucket == _NO_BUCKET:
+            return [(_NO_BUCKET, content[0].as_py())]
+        try:
+            buckets: Mapping[int, bytes] = _of(combine, bucket, content)
+            return list(buckets.items())
+        except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
+            return [(_NO_BUCKET, pickled_error(error, WHERE))]
+
+    return _over_buckets(one, SPLITS_TYPE)
+
+
+def combiner(storage: Payload, combine: Payload) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """A UDF over buckets and their contents: the result of `combine` for each and the error, pickled.
+
+    A new file is written here.
+    """
+
+    def one(bucket: int, content: pa.Array) -> bytes:
+        if bucket == _NO_BUCKET:
+            return pickle.dumps((None, content[0].as_py()), 5)
+        try:
+            return pickle.dumps((result_of(_of(combine, bucket, content), storage.value()), None), 5)
+        except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
+            return pickle.dumps((None, pickled_error(error, WHERE)), 5)
+
+    return _over_buckets(one, pa.binary())
+
+
+def _of(combine: Payload, bucket: int, content: pa.Array) -> Any:
+    function: Callable[[int, Sequence[pa.Buffer]], Any] = combine.value()
+    return function(bucket, [each.as_buffer() for each in content])
+
+
+def _over_buckets(
+    one: Callable[[int, pa.Array], Any], type_: pa.DataType
+) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """`one` as a UDF over two columns; the annotations tell Spark which kind."""
+
+    def over(buckets: pa.Array, contents: pa.Array) -> pa.Array:
+        try:
+            pairs = zip(buckets.to_pylist(), contents, strict=True)
+            return pa.array([one(bucket, content.values) for bucket, content in pairs], type_)
         finally:
             forget_archives()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from iceberg_cli.errors import TableNotFound
 from iceberg_cli.paths import METADATA_SUFFIXES
-from iceberg_cli.plan.nearest import did_you_mean
+from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import FileInfo, Storage
 
 HINT = "version-hint.text"

@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError, how_to_install
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.operation.outcomes import Attempt, Unknown
-from iceberg_cli.plan.nearest import did_you_mean
+from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
 

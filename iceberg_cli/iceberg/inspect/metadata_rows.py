@@ -13,8 +13,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.spec.columns import column_names
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata, ancestors
 from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
-from iceberg_cli.plan.nearest import did_you_mean
-from iceberg_cli.plan.text import iso
+from iceberg_cli.plan.text import did_you_mean, iso
 
 Row = dict[str, Any]
 

@@ -58,7 +58,7 @@ class Deletions:
         Each folder is opened part by part without following links, and files are unlinked inside the open
         folder: a folder that is swapped for a link in the meantime leads nowhere.
         """
-        kept: Kept = {}
+        failures: Kept = {}
         folders: dict[str, list[Name]] = {}
         for path in paths:
             folder, slash, name = path.rpartition("/")
@@ -66,10 +66,10 @@ class Deletions:
                 try:
                     folder, _, name = self._canonical(path).rpartition("/")
                 except UsageError as error:
-                    kept[path] = error.message
+                    failures[path] = error.message
                     continue
                 if name == "..":
-                    kept[path] = _UNCLEAR
+                    failures[path] = _UNCLEAR
                     continue
             folders.setdefault(folder, []).append((path, name))
         waiting = deque(folders.items())
@@ -84,13 +84,13 @@ class Deletions:
                 still |= self._delete_in(f"{folder}/", names)
 
         if len(folders) == 1 or len(paths) < _MANY_FILES:
-            return kept | some_folders()
+            return failures | some_folders()
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(_THREADS) as pool:
             for share in [pool.submit(some_folders) for _ in range(_THREADS)]:
-                kept |= share.result()
-        return kept
+                failures |= share.result()
+        return failures
 
     def _delete_in(self, folder: str, names: Sequence[Name]) -> Kept:
         """Unlink files inside one folder of any spelling."""
@@ -212,21 +212,21 @@ def reason_of(error: OSError | UnicodeEncodeError) -> str:
 
 def _unlink(names: Sequence[Name], parent: int, *, checksums: bool) -> Kept:
     """Unlink files, and their checksum companions, in an open folder; those that are still there, with the reason."""
-    kept: Kept = {}
+    failures: Kept = {}
     for path, name in names:
         try:
             if _UNLINKS_FOLDERS and stat_module.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
-                kept[path] = _A_FOLDER
+                failures[path] = _A_FOLDER
                 continue
             os.unlink(name, dir_fd=parent)
         except FileNotFoundError:
             pass
         except IsADirectoryError:
-            kept[path] = _A_FOLDER
+            failures[path] = _A_FOLDER
             continue
         except (OSError, ValueError) as error:
-            kept[path] = reason_of(error) if isinstance(error, OSError) else str(error)
+            failures[path] = reason_of(error) if isinstance(error, OSError) else str(error)
             continue
         if checksums:
             unlink_quietly(f".{name}.crc", parent)
-    return kept
+    return failures

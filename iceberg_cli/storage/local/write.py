@@ -133,11 +133,11 @@ def leftovers_in(folders: Iterable[str], *, now_ms: int) -> list[str]:
     Raises:
         BackendUnavailable: a folder cannot be listed.
     """
-    found: list[str] = []
+    leftovers: list[str] = []
     for folder in dict.fromkeys(folders):
         try:
             with os.scandir(folder) as entries:
-                found += [
+                leftovers += [
                     f"{folder.rstrip('/')}/{entry.name}"
                     for entry in entries
                     if _TEMPORARY_NAME.fullmatch(entry.name) is not None and _is_old(entry, now_ms)
@@ -146,7 +146,7 @@ def leftovers_in(folders: Iterable[str], *, now_ms: int) -> list[str]:
             continue
         except OSError as error:
             raise unavailable(f"Cannot list {folder}: {error.strerror}.", error) from error
-    return sorted(found)
+    return sorted(leftovers)
 
 
 def _is_old(entry: os.DirEntry[str], now_ms: int) -> bool:

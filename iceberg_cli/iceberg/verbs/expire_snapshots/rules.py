@@ -28,9 +28,8 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     SnapshotRetention,
     judge,
 )
-from iceberg_cli.plan.nearest import did_you_mean
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
-from iceberg_cli.plan.text import age, iso
+from iceberg_cli.plan.text import age, did_you_mean, iso
 
 _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS

@@ -1,10 +1,15 @@
 """Findings about format version 3: what obstructs an upgrade, and what will be different after it.
 
+What the writers that snapshot summaries name support of it is as of a date. Apache Iceberg's library was measured in
+1.11 and 1.12; that deletion vectors came with 1.8 and row ids with 1.10 was not. Trino's release notes name deletes in
+version 3 tables for 480, and row ids for no release up to 481.
+
 Spec: Appendix E; "Row Lineage for Upgraded Tables".
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,17 +18,16 @@ from typing import Final
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN, TAG
 from iceberg_cli.iceberg.spec.transforms import parse
-from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import (
     TARGET,
     PreflightReads,
-    counted,
     ids_of,
     obstructing,
     some,
 )
 from iceberg_cli.plan.findings import WARNING, Finding
 from iceberg_cli.plan.preflight import BLOCKING, blocking, info, warning, worst_first
+from iceberg_cli.plan.text import count
 
 _DAY_MS: Final = 86_400_000
 _LATELY_MS: Final = 30 * _DAY_MS
@@ -32,6 +36,17 @@ _RARE_TYPES: Final = ("variant", "geometry", "geography", "unknown", "timestamp_
 _ENCRYPTION: Final = "encryption.key-id"
 _IN_SQL: Final = "<catalog.db.table>"  # how an engine names the table is not known here
 _COPY: Final = "CREATE TABLE copy AS SELECT * FROM <catalog.db.table>"
+_AS_OF: Final = "2026-05"  # of what is said here of writers
+# Its error is that the required sequence_number is null; a manifest list of version 1 has none, which stands for 0.
+_NO_V1_LISTS: Final = "DuckDB 1.5"
+_NO_V1_LISTS_AS_OF: Final = "1.5.5, 2026-11"
+_READS, _PARTLY, _NOT, _UNKNOWN = "reads", "partly", "not", "unknown"
+
+_LIBRARY: Final = re.compile(r"Apache Iceberg (\d+)\.(\d+)")
+_NUMBER: Final = re.compile(r"\d+")
+_LIBRARY_PARTLY: Final = (1, 8)
+_LIBRARY_READS: Final = (1, 10)
+_TRINO_PARTLY: Final = 480  # it has readers of its own, so its library decides nothing
 
 
 def findings(
@@ -101,32 +116,32 @@ class _Preflight:
             "version 2 and later have no place for that, and Iceberg's Java library cannot write on top of it"
         )
         if inline:
-            message = f"{counted(len(inline), 'snapshot')} without a manifest list: {ids_of(inline)}; {after}"
+            message = f"{count(len(inline), 'snapshots')} without a manifest list: {ids_of(inline)}; {after}"
             yield blocking("inline-manifests", self._refs_of(inline), message, remedy)
         if uncounted:
             message = (
-                f"{counted(len(uncounted), 'snapshot')} whose manifest list lacks counts: {ids_of(uncounted)}; "
+                f"{count(len(uncounted), 'snapshots')} whose manifest list lacks counts: {ids_of(uncounted)}; "
                 + after
             )
             yield blocking("uncounted-manifests", self._refs_of(uncounted), message, remedy)
         missing = [s.snapshot_id for s in self.metadata.snapshots if s.snapshot_id in self.looked.missing]
         if missing:
-            message = f"{counted(len(missing), 'snapshot')} whose manifest list is gone: {ids_of(missing)}"
+            message = f"{count(len(missing), 'snapshots')} whose manifest list is gone: {ids_of(missing)}"
             yield warning("missing-manifest-list", self._refs_of(missing), message, self._expire(missing))
 
     def encryption(self) -> Iterable[Finding]:
         metadata = self.metadata
         signs = []
         if metadata.encryption_keys:
-            signs.append(counted(len(metadata.encryption_keys), "encryption key"))
+            signs.append(count(len(metadata.encryption_keys), "encryption keys"))
         with_key = [snapshot for snapshot in metadata.snapshots if snapshot.key_id is not None]
         if with_key:
-            signs.append(f"{counted(len(with_key), 'snapshot')} with a key-id")
+            signs.append(f"{count(len(with_key), 'snapshots')} with a key-id")
         if _ENCRYPTION in metadata.properties:
             signs.append(f"table property {_ENCRYPTION}")
         encrypted = sum(facts.encrypted for facts in self.looked.lists.values())
         if encrypted:
-            signs.append(counted(encrypted, "encrypted manifest"))
+            signs.append(count(encrypted, "encrypted manifests"))
         if signs:
             message = f"the table is encrypted ({', '.join(signs)}); its keys cannot be carried over here"
             yield blocking("encryption-keys", "table", message, _COPY)
@@ -160,19 +175,17 @@ class _Preflight:
         lately = [s for s in snapshots if s.timestamp_ms >= self.as_of_ms - _LATELY_MS]
         last = max(snapshots, key=lambda snapshot: snapshot.timestamp_ms, default=None)
         when = " in the last 30 days" if lately else ", the last of all"
-        found: dict[v3_readers.Writer, int] = {}
+        counts: dict[Writer, int] = {}
         for snapshot in lately or ([] if last is None else [last]):
-            writer = v3_readers.writer_of(snapshot.summary)
-            found[writer] = found.get(writer, 0) + 1
-        for writer, count in sorted(found.items(), key=lambda item: (-item[1], item[0].name)):
+            writer = writer_of(snapshot.summary)
+            counts[writer] = counts.get(writer, 0) + 1
+        for writer, number in sorted(counts.items(), key=lambda item: (-item[1], item[0].name)):
             make, id_ = {
-                v3_readers.READS: (info, "writer-reads-v3"),
-                v3_readers.PARTLY: (warning, "writer-reads-v3-partly"),
-                v3_readers.NOT: (warning, "writer-without-v3"),
+                _READS: (info, "writer-reads-v3"),
+                _PARTLY: (warning, "writer-reads-v3-partly"),
+                _NOT: (warning, "writer-without-v3"),
             }.get(writer.support, (warning, "writer-unknown"))
-            message = (
-                f"{writer.name} made {counted(count, 'snapshot')}{when}: {writer.why} ({v3_readers.AS_OF})"
-            )
+            message = f"{writer.name} made {count(number, 'snapshots')}{when}: {writer.why} ({_AS_OF})"
             yield make(id_, writer.name, message, self._inspect("snapshots"))
 
     def deletes(self) -> Iterable[Finding]:
@@ -185,17 +198,17 @@ class _Preflight:
             )
             files = facts.delete_files if facts is not None else None
             if equality:
-                message = f"{counted(equality, 'equality delete')}: rows that they replace get new row ids"
+                message = f"{count(equality, 'equality deletes')}: rows that they replace get new row ids"
                 options = "options => map('delete-file-threshold', '1')"
                 remedy = f"CALL system.rewrite_data_files(table => '{_IN_SQL}', {options})"
                 yield warning("equality-deletes", where, message, remedy)
-            kind = "delete file"
+            kind = "delete files"
             if facts is not None and facts.position_files is not None:
-                files, positions, kind = facts.position_files, facts.positions, "position delete file"
+                files, positions, kind = facts.position_files, facts.positions, "position delete files"
             if positions or (files and not equality):
-                known = "" if positions is None else f" of {counted(positions, 'position')}"
+                known = "" if positions is None else f" of {count(positions, 'positions')}"
                 message = (
-                    f"{counted(files, kind) if files else f'{kind}s'}{known}: they stay valid, and readers "
+                    f"{count(files, kind) if files else kind}{known}: they stay valid, and readers "
                     "apply them beside deletion vectors until they are merged"
                 )
                 if name == MAIN:
@@ -211,7 +224,7 @@ class _Preflight:
         rows = [facts.rows_without_ids for facts in lists if facts is not None and facts.rows_without_ids]
         each = ", counted once per branch," if len(rows) > 1 else ""
         message = (
-            f"{counted(sum(rows), 'row')} of {counted(len(rows), 'branch')}{each} read without row ids "
+            f"{count(sum(rows), 'rows')} of {count(len(rows), 'branches')}{each} read without row ids "
             "until the next commit to their branch"
         )
         if rows:
@@ -222,8 +235,8 @@ class _Preflight:
         tags = [
             name for name, ref in self.metadata.refs.items() if ref.type == TAG and ref.snapshot_id in old
         ]
-        held = f" and {counted(len(tags), 'tag')} ({some(tags)})" if tags else ""
-        message = f"{counted(len(old), 'snapshot')}{held} from before read without row ids for good"
+        held = f" and {count(len(tags), 'tags')} ({some(tags)})" if tags else ""
+        message = f"{count(len(old), 'snapshots')}{held} from before read without row ids for good"
         yield warning("snapshots-without-ids", "snapshots", message, self._expire([]))
 
     def lists_of_v1(self) -> Iterable[Finding]:
@@ -236,9 +249,9 @@ class _Preflight:
         ]
         if old:
             message = (
-                f"{v3_readers.NO_V1_LISTS} cannot read {counted(len(old), 'branch')} ({some(old)}) in version 3 until "
+                f"{_NO_V1_LISTS} cannot read {count(len(old), 'branches')} ({some(old)}) in version 3 until "
                 "row ids are assigned or somebody commits there: the manifest list is of version 1 "
-                f"({v3_readers.NO_V1_LISTS_AS_OF})"
+                f"({_NO_V1_LISTS_AS_OF})"
             )
             yield warning("v1-manifest-lists", "branches", message, self._recipe("assign-row-ids"))
 
@@ -318,3 +331,51 @@ def _is_known(transform: str) -> bool:
 def _total(summary: Mapping[str, str], key: str) -> int | None:
     text = summary.get(key, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """The engine and library that made a snapshot, and their support of version 3.
+
+    Args:
+        name: engine and version, as summaries spell them; "an unnamed writer" where they have none.
+        library: of Apache Iceberg's library, or "".
+        support: of version 3: `_READS`, `_PARTLY`, `_NOT` or `_UNKNOWN`.
+        why: the reason of the verdict.
+    """
+
+    name: str
+    library: str
+    support: str
+    why: str
+
+
+def writer_of(summary: Mapping[str, str] | None) -> Writer:
+    """The writer of a snapshot, by its summary."""
+    fields = summary or {}
+    engine, version = fields.get("engine-name", ""), fields.get("engine-version", "")
+    if not engine and "trino_query_id" in fields:
+        engine = "trino"
+    library = fields.get("iceberg-version", "").partition(" (")[0]
+    name = " ".join(part for part in (engine, version) if part) or library or "an unnamed writer"
+    support, why = _judged(engine, version, library)
+    return Writer(name=name, library=library, support=support, why=why)
+
+
+def _judged(engine: str, version: str, library: str) -> tuple[str, str]:
+    if engine == "trino":
+        number = _NUMBER.match(version)
+        if number is None:
+            return _UNKNOWN, f"Trino reads version 3 since {_TRINO_PARTLY}, and its snapshots name no release"
+        if int(number[0]) >= _TRINO_PARTLY:
+            return _PARTLY, "it reads deletion vectors; its release notes do not say that it keeps row ids"
+        return _NOT, f"Trino reads version 3 since {_TRINO_PARTLY} only"
+    match = _LIBRARY.match(library)
+    if match is None:
+        return _UNKNOWN, "its snapshots do not say which library it has"
+    release = (int(match[1]), int(match[2]))
+    if release >= _LIBRARY_READS:
+        return _READS, f"{library} reads version 3, deletion vectors and row ids"
+    if release >= _LIBRARY_PARTLY:
+        return _PARTLY, f"{library} reads deletion vectors, and keeps row ids only since 1.10"
+    return _NOT, f"{library} does not read deletion vectors, which Apache Iceberg does since 1.8"

@@ -15,10 +15,9 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.verbs.upgrade_v3 import readers as v3_readers
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules as upgrade_v3
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
-from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings
+from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings, writer_of
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import (
     ListFacts,
     PreflightReads,
@@ -456,7 +455,7 @@ def test_writers_of_long_ago_count_only_where_nobody_wrote_since() -> None:
     ids=str,
 )
 def test_what_a_writer_reads_follows_from_its_release(summary: dict[str, str], support: str) -> None:
-    assert v3_readers.writer_of(summary).support == support
+    assert writer_of(summary).support == support
 
 
 # -- policy ------------------------------------------------------------------------------------------------------
