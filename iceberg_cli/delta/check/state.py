@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.inspect.files import cardinalities, num_records
-from iceberg_cli.delta.inspect.rows import fields_of, is_enabled, last_row_id, logical_names
+from iceberg_cli.delta.inspect.rows import is_enabled, last_row_id, logical_names, schema_fields
 from iceberg_cli.delta.inspect.summary import hint_problem
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.checkpoint_columns import STATS_AS_JSON, STATS_AS_STRUCT
@@ -115,38 +115,38 @@ def state_differences(stated: Snapshot, replayed: Snapshot, *, keeps_transaction
         replayed: the same version, read from what came before it.
         keeps_transactions: whether no `txn` action may have expired.
     """
-    found = []
+    differences = []
     if stated.protocol != replayed.protocol:
-        found.append(
+        differences.append(
             f"its protocol is {stated.protocol.to_json()}, the commits say {replayed.protocol.to_json()}"
         )
     mine, theirs = stated.metadata.with_plain_schema(), replayed.metadata.with_plain_schema()
     if mine != theirs:
-        found.append(_mapping_difference("metaData", mine.to_json(), theirs.to_json()))
-    found += file_differences(stated.adds, replayed.adds)
+        differences.append(_mapping_difference("metaData", mine.to_json(), theirs.to_json()))
+    differences += file_differences(stated.adds, replayed.adds)
     transactions = {key: item.get("version") for key, item in stated.transactions.items()}
     expected = {key: item.get("version") for key, item in replayed.transactions.items()}
     if not keeps_transactions or TRANSACTIONS_PROPERTY in replayed.metadata.configuration:
         expected = {key: item for key, item in expected.items() if key in transactions}
     if transactions != expected:
-        found.append(_mapping_difference("txn", transactions, expected))
+        differences.append(_mapping_difference("txn", transactions, expected))
     domains = {key: item.get("configuration") for key, item in stated.domains.items()}
     expected = {key: item.get("configuration") for key, item in replayed.domains.items()}
     if domains != expected:
-        found.append(_mapping_difference("domainMetadata", domains, expected))
-    return found
+        differences.append(_mapping_difference("domainMetadata", domains, expected))
+    return differences
 
 
 def file_differences(stated: pa.Table, replayed: pa.Table) -> list[str]:
     """How two sets of adds differ, in words."""
     keys, expected = _keys(stated), _keys(replayed)
-    found = []
+    differences = []
     lost = expected.filter(pc.invert(pc.is_in(expected, value_set=keys)))
     extra = keys.filter(pc.invert(pc.is_in(keys, value_set=expected)))
     if len(lost):
-        found.append(f"active files that it lacks: {_named(lost)}")
+        differences.append(f"active files that it lacks: {_named(lost)}")
     if len(extra):
-        found.append(f"files that it has and that are not active: {_named(extra)}")
+        differences.append(f"files that it has and that are not active: {_named(extra)}")
     places = pc.index_in(keys, value_set=expected)
     both = pc.is_valid(places)
     ours, theirs = stated.filter(both), replayed.take(places.filter(both))
@@ -155,14 +155,14 @@ def file_differences(stated: pa.Table, replayed: pa.Table) -> list[str]:
         left, right = (pc.fill_null(one_array(table[column]), _NO_NUMBER) for table in (ours, theirs))
         wrong = names.filter(pc.not_equal(left, right))
         if len(wrong):
-            found.append(f"another {column} is given for {_named(wrong)}")
+            differences.append(f"another {column} is given for {_named(wrong)}")
     pairs = zip(ours["partitionValues"].to_pylist(), theirs["partitionValues"].to_pylist(), strict=True)
     other = names.filter(
         pa.array([dict(left or ()) != dict(right or ()) for left, right in pairs], pa.bool_())
     )
     if len(other):
-        found.append(f"other partitionValues are given for {_named(other)}")
-    return found
+        differences.append(f"other partitionValues are given for {_named(other)}")
+    return differences
 
 
 def compaction_differences(stated: Actions, replayed: Actions) -> list[str]:
@@ -172,20 +172,20 @@ def compaction_differences(stated: Actions, replayed: Actions) -> list[str]:
         stated: the actions of the compacted file.
         replayed: of the commits, reconciled.
     """
-    found = file_differences(stated.adds, replayed.adds)
+    differences = file_differences(stated.adds, replayed.adds)
     keys, expected = _keys(stated.removes), _keys(replayed.removes)
     extra = keys.filter(pc.invert(pc.is_in(keys, value_set=expected)))
     if len(extra):
-        found.append(f"files that it removes and the commits do not: {_named(extra)}")
+        differences.append(f"files that it removes and the commits do not: {_named(extra)}")
     if stated.protocol != replayed.protocol:
-        found.append("its protocol is another one")
+        differences.append("its protocol is another one")
     if _plain(stated.metadata) != _plain(replayed.metadata):
-        found.append("its metaData is another one")
+        differences.append("its metaData is another one")
     if stated.transactions != replayed.transactions:
-        found.append(_mapping_difference("txn", stated.transactions, replayed.transactions))
+        differences.append(_mapping_difference("txn", stated.transactions, replayed.transactions))
     if stated.domains != replayed.domains:
-        found.append(_mapping_difference("domainMetadata", stated.domains, replayed.domains))
-    return found
+        differences.append(_mapping_difference("domainMetadata", stated.domains, replayed.domains))
+    return differences
 
 
 def _plain(metadata: Metadata | None) -> Metadata | None:
@@ -291,7 +291,7 @@ def check_metadata(metadata: Metadata, findings: Findings) -> None:
         except InvalidMetadata as error:
             findings.add("property-unreadable", f"{where}{name}", error.message)
     try:
-        names = {field["name"] for field in fields_of(metadata)}
+        names = {field["name"] for field in schema_fields(metadata)}
     except CorruptFile as error:
         findings.add("schema-unreadable", "metaData.schemaString", reason_of(error))
         return

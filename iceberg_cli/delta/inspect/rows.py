@@ -129,12 +129,12 @@ def schema_rows(snapshot: Snapshot) -> list[Row]:
     return [
         {
             "partitionColumns": list(snapshot.metadata.partition_columns),
-            "fields": fields_of(snapshot.metadata),
+            "fields": schema_fields(snapshot.metadata),
         }
     ]
 
 
-def fields_of(metadata: Metadata) -> list[Json]:
+def schema_fields(metadata: Metadata) -> list[Json]:
     """The top-level fields of a table's schema.
 
     Raises:
@@ -157,7 +157,7 @@ def logical_names(metadata: Metadata) -> dict[str, str]:
     """By name in partition values, the name of each partition column for people.
 
     Raises:
-        As `fields_of`.
+        As `schema_fields`.
 
     Spec: "Column Mapping".
     """
@@ -166,7 +166,7 @@ def logical_names(metadata: Metadata) -> dict[str, str]:
         return names
     physical = {
         field["name"]: (field.get("metadata") or {}).get("delta.columnMapping.physicalName")
-        for field in fields_of(metadata)
+        for field in schema_fields(metadata)
     }
     return {physical.get(column) or column: column for column in metadata.partition_columns}
 
@@ -212,8 +212,7 @@ def last_row_id(snapshot: Snapshot) -> int | None:
     return high_water_mark(snapshot) if DOMAIN in snapshot.domains else None
 
 
-Maker = Callable[[Snapshot], Sequence[Row]]
-ROWS: Final[Mapping[str, Maker]] = {
+ROWS: Final[Mapping[str, Callable[[Snapshot], Sequence[Row]]]] = {
     "protocol": protocol_rows,
     "features": feature_rows,
     "properties": property_rows,

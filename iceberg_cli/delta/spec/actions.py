@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.columns import ADD, CDC, REMOVE, concat, dv_ids
 from iceberg_cli.delta.spec.paths import path_keys
-from iceberg_cli.delta.spec.protocol import Metadata, Protocol
+from iceberg_cli.delta.spec.protocol import Metadata, Protocol, fields_of, string_of
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
 
@@ -121,7 +121,7 @@ def transaction_key(action: Any, path: str, where: str) -> str:
     version = fields.get("version")
     if type(version) is not int or not -_INT64 <= version < _INT64:
         raise CorruptFile(path, f"{where}.version", f"a whole number is expected, not {version!r:.40}")
-    return _text(fields, "appId", path, where)
+    return string_of(fields, "appId", path, where)
 
 
 def domain_key(action: Any, path: str, where: str) -> str:
@@ -134,26 +134,8 @@ def domain_key(action: Any, path: str, where: str) -> str:
     if not isinstance(fields.get("removed", False), bool):
         raise CorruptFile(path, f"{where}.removed", "true or false is expected")
     if fields.get("configuration") is not None:
-        _text(fields, "configuration", path, where)
-    return _text(fields, "domain", path, where)
-
-
-def fields_of(action: Any, path: str, where: str) -> Json:
-    """The fields of an action.
-
-    Raises:
-        CorruptFile: it is no object.
-    """
-    if not isinstance(action, dict):
-        raise CorruptFile(path, where, "an object is expected")
-    return action
-
-
-def _text(fields: Mapping[str, Any], name: str, path: str, where: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str):
-        raise CorruptFile(path, f"{where}.{name}", f"a string is expected, not {value!r:.40}")
-    return value
+        string_of(fields, "configuration", path, where)
+    return string_of(fields, "domain", path, where)
 
 
 def one_after_another(arrays: Sequence[Int64s]) -> Int64s:

@@ -25,7 +25,6 @@ from iceberg_cli.delta.spec.actions import (
     Json,
     clashing_files,
     domain_key,
-    fields_of,
     transaction_key,
 )
 from iceberg_cli.delta.spec.columns import (
@@ -41,7 +40,7 @@ from iceberg_cli.delta.spec.columns import (
     whole_numbers,
 )
 from iceberg_cli.delta.spec.features import ADAPTIVE, newer_feature
-from iceberg_cli.delta.spec.protocol import Metadata, Protocol
+from iceberg_cli.delta.spec.protocol import Metadata, Protocol, fields_of
 from iceberg_cli.encoding.strict_json import loads_lines
 from iceberg_cli.errors import CorruptFile
 

@@ -123,7 +123,7 @@ class Protocol:
         Raises:
             CorruptFile: a field is missing or of another type; version 3 or 7 without its list of features.
         """
-        fields = _object(value, path, where)
+        fields = fields_of(value, path, where)
         protocol = cls(
             min_reader_version=_integer(fields, "minReaderVersion", path, where, _INT32_MAX),
             min_writer_version=_integer(fields, "minWriterVersion", path, where, _INT32_MAX),
@@ -177,22 +177,22 @@ class Metadata:
         Raises:
             CorruptFile: a field is missing or of another type.
         """
-        fields = _object(value, path, where)
+        fields = fields_of(value, path, where)
         columns = fields.get("partitionColumns") or []
         if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
             raise CorruptFile(path, f"{where}.partitionColumns", "an array of strings is expected")
-        configuration = _object(fields.get("configuration") or {}, path, f"{where}.configuration")
+        configuration = fields_of(fields.get("configuration") or {}, path, f"{where}.configuration")
         if not all(
             isinstance(key, str) and isinstance(text, str | None) for key, text in configuration.items()
         ):
             raise CorruptFile(path, f"{where}.configuration", "an object of strings is expected")
         created = fields.get("createdTime")
         return cls(
-            id=_string(fields, "id", path, where),
+            id=string_of(fields, "id", path, where),
             schema_string=_optional_string(fields, "schemaString", path, where) or "",
             name=_optional_string(fields, "name", path, where),
             description=_optional_string(fields, "description", path, where),
-            format=_object(fields.get("format") or {}, path, f"{where}.format"),
+            format=fields_of(fields.get("format") or {}, path, f"{where}.format"),
             partition_columns=tuple(columns),
             configuration={key: text for key, text in configuration.items() if text is not None},
             null_properties=frozenset(key for key, text in configuration.items() if text is None),
@@ -296,7 +296,12 @@ class Metadata:
         )
 
 
-def _object(value: object, path: str, where: str) -> dict[str, Any]:
+def fields_of(value: object, path: str, where: str) -> dict[str, Any]:
+    """The fields of an action, or of an object in one.
+
+    Raises:
+        CorruptFile: it is no object.
+    """
     if not isinstance(value, dict):
         raise CorruptFile(path, where, "an object is expected")
     return value
@@ -311,7 +316,12 @@ def _integer(fields: Mapping[str, Any], name: str, path: str, where: str, highes
     return value
 
 
-def _string(fields: Mapping[str, Any], name: str, path: str, where: str) -> str:
+def string_of(fields: Mapping[str, Any], name: str, path: str, where: str) -> str:
+    """A field that must be a string.
+
+    Raises:
+        CorruptFile: it is none.
+    """
     value = fields.get(name)
     if not isinstance(value, str):
         raise CorruptFile(path, f"{where}.{name}", f"a string is expected, not {value!r:.40}")
@@ -319,7 +329,7 @@ def _string(fields: Mapping[str, Any], name: str, path: str, where: str) -> str:
 
 
 def _optional_string(fields: Mapping[str, Any], name: str, path: str, where: str) -> str | None:
-    return None if fields.get(name) is None else _string(fields, name, path, where)
+    return None if fields.get(name) is None else string_of(fields, name, path, where)
 
 
 def _features(fields: Mapping[str, Any], name: str, path: str, where: str) -> frozenset[str] | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys, among, key_set, live
+from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys, among, live
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource, waiting, with_ids
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG
@@ -19,7 +19,7 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.assign_row_ids.policy import VERB_NAME, AssignRowIds
 from iceberg_cli.iceberg.verbs.assign_row_ids.rules import RowIds
-from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
+from iceberg_cli.iceberg.verbs.assign_row_ids.share import PHASE, ManifestRewrite, file_keys, share
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of
 from iceberg_cli.iceberg.verbs.manifest_headers import losses
 from iceberg_cli.operation.ports import Build, Planned, Verb
@@ -202,17 +202,17 @@ class _RowIdPlanner:
         counter = self.metadata.next_row_id
         doubtful = head.rows.filter(pa.array(rules.doubtful(head.rows, counter)))
         columns = ("status", "record_count", "first_row_id")
-        found = RowIds.together(
+        ids = RowIds.together(
             [*self.table.reachability.from_entries(doubtful, columns, _ids, phase="reading row ids")]
         )
         reasons = []
-        if found.end > counter:
+        if ids.end > counter:
             reasons.append(
-                f"row-ids-above-next: branch {head.ref} has rows with ids up to {found.end - 1}, and the table's "
+                f"row-ids-above-next: branch {head.ref} has rows with ids up to {ids.end - 1}, and the table's "
                 f"next-row-id is {counter}"
             )
-        if found.twice is not None:
-            first, last = found.twice
+        if ids.twice is not None:
+            first, last = ids.twice
             reasons.append(
                 f"row-ids-overlap: branch {head.ref} has two rows for each id from {first} to {last}"
             )
@@ -272,31 +272,25 @@ class _RowIdPlanner:
         foreign = pc.invert(
             pc.is_in(others["manifest_path"], value_set=head.rows["manifest_path"].combine_chunks())
         )
-        files = self._files(others.filter(foreign)) if rest.num_rows else NO_KEYS
+        files = file_keys(self.table, others.filter(foreign)) if rest.num_rows else NO_KEYS
         shared = rules.row_count(without_ids.filter(common))
         if len(files):
             columns = ("status", "record_count", "file_path_hash")
-            shared += sum(
-                self.table.reachability.from_entries(rest, columns, _Rows(files), phase="comparing branches")
-            )
+            shared += sum(self.table.reachability.from_entries(rest, columns, _Rows(files), phase=PHASE))
         return shared
-
-    def _files(self, rows: pa.Table) -> Keys:
-        columns = ("status", "file_path_hash")
-        return key_set(
-            [*self.table.reachability.from_entries(rows, columns, _hashes, phase="comparing branches")]
-        )
 
     def _sharing_step(self, head: BranchHead, without_ids: pa.Table) -> Step:
         """A step in which files that main has too get main's ids, written into their entries."""
         main = self.head(MAIN).rows if MAIN in self.metadata.refs else None
-        known = main is not None and not waiting(main).any()
-        if main is None or not (known or MAIN in self.steps):
+        main_has_ids = main is not None and not waiting(main).any()
+        if main is None or not (main_has_ids or MAIN in self.steps):
             self.blocked_by.append(
                 "--share-ids takes the ids that main gave, and main has none: assign them first"
             )
             return Step(name=_step_name(head.ref))
-        sharing = ManifestRewrite.between(self.table, without_ids, main, known=known, metadata=self.metadata)
+        sharing = ManifestRewrite.between(
+            self.table, without_ids, main, known=main_has_ids, metadata=self.metadata
+        )
         rows = pa.concat_tables([without_ids.slice(0, 0), *(part.row for part in sharing.values())])
         lost = losses(self.table, self.metadata, rows)
         self.warnings += lost.warnings
@@ -318,7 +312,7 @@ class _RowIdPlanner:
         self.rewrites[_step_name(head.ref)] = sharing
         return Step(
             name=_step_name(head.ref),
-            requires=None if known else "main has its row ids",
+            requires=None if main_has_ids else "main has its row ids",
             tasks=(*sharing,),
             change=Change(draft=draft, counts=counts),
         )
@@ -345,10 +339,6 @@ def _ids(_: Sequence[ManifestSource], batch: EntryBatch) -> RowIds:
     return RowIds.of(batch.table)
 
 
-def _hashes(_: Sequence[ManifestSource], batch: EntryBatch) -> Keys:
-    return key_set([live(batch.table)["file_path_hash"].to_numpy()])
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Counts the rows of the live files whose hash is among `files`."""
@@ -356,7 +346,7 @@ class _Rows:
     files: Keys
 
     def __call__(self, _: Sequence[ManifestSource], batch: EntryBatch) -> int:
-        found = live(batch.table)
+        files = live(batch.table)
         return int(
-            found["record_count"].to_numpy()[among(found["file_path_hash"].to_numpy(), self.files)].sum()
+            files["record_count"].to_numpy()[among(files["file_path_hash"].to_numpy(), self.files)].sum()
         )

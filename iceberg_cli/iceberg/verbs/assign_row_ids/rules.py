@@ -24,6 +24,7 @@ from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.spec.manifest import Mask, waiting, with_ids
 from iceberg_cli.plan.plan import Task
+from iceberg_cli.plan.text import count
 
 COLUMNS: Final = (
     "assigned_rows_count",
@@ -57,11 +58,11 @@ def doubtful(rows: pa.Table, next_row_id: int) -> Mask:
     places = np.flatnonzero(with_ids(rows) & (stops > firsts))
     order = places[np.argsort(firsts[places], kind="stable")]
     starts, ends = firsts[order], stops[order]
-    found = np.zeros(rows.num_rows, np.bool_)
-    found[order[1:]] = starts[1:] < np.maximum.accumulate(ends)[:-1]
-    found[order[:-1]] |= ends[:-1] > starts[1:]
-    found[order] |= ends > next_row_id
-    return found
+    is_doubtful = np.zeros(rows.num_rows, np.bool_)
+    is_doubtful[order[1:]] = starts[1:] < np.maximum.accumulate(ends)[:-1]
+    is_doubtful[order[:-1]] |= ends[:-1] > starts[1:]
+    is_doubtful[order] |= ends > next_row_id
+    return is_doubtful
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +87,21 @@ class RowIds:
     @classmethod
     def of(cls, entries: pa.Table) -> RowIds:
         """The ids of the live entries among `entries`: columns `status`, `first_row_id`, `record_count`."""
-        found = live(entries)
-        found = found.filter(found["first_row_id"].is_valid())
-        firsts, counts = found["first_row_id"].to_numpy(), found["record_count"].to_numpy()
+        rows = live(entries)
+        rows = rows.filter(rows["first_row_id"].is_valid())
+        firsts, counts = rows["first_row_id"].to_numpy(), rows["record_count"].to_numpy()
         return cls._ranges(firsts[counts > 0], _stops(firsts, counts)[counts > 0])
 
     @classmethod
     def together(cls, parts: Sequence[RowIds]) -> RowIds:
         """The ids of all parts."""
         none = np.empty(0, np.int64)
-        found = cls._ranges(
+        ids = cls._ranges(
             np.concatenate([none, *(part.firsts for part in parts)]),
             np.concatenate([none, *(part.stops for part in parts)]),
         )
-        known = next((part.twice for part in parts if part.twice is not None), found.twice)
-        return replace(found, twice=known)
+        twice = next((part.twice for part in parts if part.twice is not None), ids.twice)
+        return replace(ids, twice=twice)
 
     @classmethod
     def _ranges(cls, firsts: Numbers, stops: Numbers) -> RowIds:
@@ -138,8 +139,7 @@ def reason(rows: pa.Table, first_row_id: int | None) -> str:
 
 
 def _counted(rows: pa.Table) -> str:
-    manifests, count = rows.num_rows, row_count(rows)
-    return f"{manifests:,} data manifest{'' if manifests == 1 else 's'} of {count:,} row{'' if count == 1 else 's'}"
+    return f"{count(rows.num_rows, 'data manifests')} of {count(row_count(rows), 'rows')}"
 
 
 def assigning_draft(
@@ -209,11 +209,11 @@ def take_over(entries: pa.Table, ids: pa.Table) -> pa.Table:
     Returns:
         In the same order. An entry whose file main does not have keeps its null, and inherits.
     """
-    kept = live(entries)
-    places = pc.index_in(kept["file_path"], value_set=ids["file_path"].combine_chunks())
+    rows = live(entries)
+    places = pc.index_in(rows["file_path"], value_set=ids["file_path"].combine_chunks())
     taken = ids["first_row_id"].take(places)
-    first_row_id = pc.coalesce(kept["first_row_id"], taken.cast(pa.int64()))
-    existing = pa.array(np.zeros(kept.num_rows, np.int32))
+    first_row_id = pc.coalesce(rows["first_row_id"], taken.cast(pa.int64()))
+    existing = pa.array(np.zeros(rows.num_rows, np.int32))
     for name, column in (("first_row_id", first_row_id), ("status", existing)):
-        kept = kept.set_column(kept.column_names.index(name), name, column)
-    return kept
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows

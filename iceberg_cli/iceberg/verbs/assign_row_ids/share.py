@@ -41,7 +41,7 @@ _IDENTITY = (
     "first_row_id",
     "record_count",
 )
-_PHASE = "comparing branches"
+PHASE = "comparing branches"
 _INHERITED = 1 << 61  # above every id that a table assigns
 
 
@@ -83,9 +83,7 @@ class ManifestRewrite:
             known: main has its ids.
             metadata: the table's.
         """
-        hashes = key_set(
-            [*table.reachability.from_entries(rows, ("status", "file_path_hash"), _hashes, phase=_PHASE)]
-        )
+        hashes = file_keys(table, rows)
         columns = ("status", "file_path", "file_path_hash", "record_count", "first_row_id")
         givers = main.filter(pa.array(with_ids(main) | waiting(main)))
         found = [
@@ -95,7 +93,7 @@ class ManifestRewrite:
         places: dict[str, npt.NDArray[np.int64]] = {}
         paths = ids["file_path"].combine_chunks()
         for part in table.reachability.from_entries(
-            rows, ("status", "file_path"), _Places(paths), phase=_PHASE
+            rows, ("status", "file_path"), _Places(paths), phase=PHASE
         ):
             places |= part
         rewrite = {}
@@ -105,6 +103,12 @@ class ManifestRewrite:
                 task = rules.sharing_task(path, own if known else None)
                 rewrite[task] = cls(row=rows.slice(index, 1), ids=own, metadata=metadata)
         return rewrite
+
+
+def file_keys(table: IcebergTable, rows: pa.Table) -> Keys:
+    """The keys of the live files of manifests, rows of manifest lists."""
+    columns = ("status", "file_path_hash")
+    return key_set([*table.reachability.from_entries(rows, columns, _hashes, phase=PHASE)])
 
 
 def share(table: IcebergTable, rewrite: ManifestRewrite, path: str) -> StagedFile:
@@ -231,8 +235,8 @@ class _Ids:
     files: Keys
 
     def __call__(self, _: Sequence[ManifestSource], batch: EntryBatch) -> pa.Table:
-        found = live(batch.table)
-        return found.filter(pa.array(among(found["file_path_hash"].to_numpy(), self.files))).select(
+        files = live(batch.table)
+        return files.filter(pa.array(among(files["file_path_hash"].to_numpy(), self.files))).select(
             _IDS.names
         )
 
@@ -246,9 +250,9 @@ class _Places:
     def __call__(
         self, sources: Sequence[ManifestSource], batch: EntryBatch
     ) -> dict[str, npt.NDArray[np.int64]]:
-        found = live(batch.table)
-        places = pc.fill_null(pc.index_in(found["file_path"], value_set=self.paths), -1).to_numpy()
-        owners = found["manifest"].to_numpy()
+        files = live(batch.table)
+        places = pc.fill_null(pc.index_in(files["file_path"], value_set=self.paths), -1).to_numpy()
+        owners = files["manifest"].to_numpy()
         parts = {}
         for index in batch.sources:
             mine = places[owners == index]

@@ -154,10 +154,10 @@ def _with_positions(table: IcebergTable, looked: PreflightReads) -> PreflightRea
 
 def _positions(_: Sequence[ManifestSource], batch: EntryBatch) -> tuple[int, int]:
     """The live position delete files of a batch, deletion vectors not among them, and their positions."""
-    found = live(batch.table)
-    vector = pc.equal(pc.utf8_lower(found["file_format"].combine_chunks()), "puffin")
-    found = found.filter(pc.and_(pc.equal(found["content"], _POSITION_DELETES), pc.invert(vector)))
-    return found.num_rows, int(pc.sum(found["record_count"]).as_py() or 0)
+    files = live(batch.table)
+    vector = pc.equal(pc.utf8_lower(files["file_format"].combine_chunks()), "puffin")
+    files = files.filter(pc.and_(pc.equal(files["content"], _POSITION_DELETES), pc.invert(vector)))
+    return files.num_rows, int(pc.sum(files["record_count"]).as_py() or 0)
 
 
 class UpgradeV3Verb(Verb):
@@ -364,7 +364,7 @@ class _UpgradePlanner:
 
     def _merge(self, after: TableMetadata) -> None:
         """The steps of merge-dvs. Before the upgrade they only show what it will do."""
-        made = merge_dvs.plan_on(
+        merge = merge_dvs.plan_on(
             self.table,
             MergeDvs(),
             base=self.base,
@@ -373,8 +373,8 @@ class _UpgradePlanner:
             within=self.within,
             earlier=self.earlier,
         )
-        self.build = made.build
-        self._take(made.plan)
+        self.build = merge.build
+        self._take(merge.plan)
 
 
 def _after_merge(parts: AssignmentParts) -> AssignmentParts:

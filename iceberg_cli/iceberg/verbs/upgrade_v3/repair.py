@@ -31,8 +31,9 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of, with_lengths
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import DROP, KEEP, REFUSE, REPAIR
-from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ListFacts, PreflightReads, counted, obstructing, some
+from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ListFacts, PreflightReads, obstructing, some
 from iceberg_cli.plan.plan import Change, Plan, Step, Verdict
+from iceberg_cli.plan.text import count
 
 _HEAD: Final = "manifest-list"
 _EXPIRE: Final = "expire"  # the step's name
@@ -91,7 +92,7 @@ def repair(table: IcebergTable, looked: PreflightReads, *, tags: str, within: Pl
         )
     if stay:
         warnings.append(
-            f"tags {some([*tagged])} keep {counted(len(stay), 'snapshot')} without counts: Iceberg's Java library can "
+            f"tags {some([*tagged])} keep {count(len(stay), 'snapshots')} without counts: Iceberg's Java library can "
             "read, and cannot expire, what is without them"
         )
     if gone and not metadata.property_bool("gc.enabled", default=True):
@@ -149,7 +150,7 @@ def _verdicts(
             subject=_HEAD,
             id=head.ref,
             keep=False,
-            reason=f"written again with counts of {counted(head.rows.num_rows, 'manifest')}: {why[head.ref]}",
+            reason=f"written again with counts of {count(head.rows.num_rows, 'manifests')}: {why[head.ref]}",
             timestamp_ms=head.snapshot.timestamp_ms,
         )
         for head in heads

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.plan.text import count
 
 TARGET: Final = 3
 COLUMNS: Final = (
@@ -98,20 +99,13 @@ def obstructing(metadata: TableMetadata, looked: PreflightReads) -> dict[int, st
         if snapshot.manifest_list is None:
             found[snapshot.snapshot_id] = "names its manifests itself, without a manifest list"
         elif (facts := looked.lists.get(snapshot.snapshot_id)) is not None and facts.uncounted:
-            found[snapshot.snapshot_id] = f"lists {counted(facts.uncounted, 'manifest')} without counts"
+            found[snapshot.snapshot_id] = f"lists {count(facts.uncounted, 'manifests')} without counts"
     return found
 
 
 def _live(rows: pa.Table, unit: str) -> int | None:
     counts = pc.add(rows[f"added_{unit}_count"], rows[f"existing_{unit}_count"])
     return None if counts.null_count else int(pc.sum(counts).as_py() or 0)
-
-
-def counted(number: int, noun: str) -> str:
-    """A number and a noun, such as "1 branch" or "2 branches"."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number:,} {noun}{'es' if noun.endswith('ch') else 's'}"
 
 
 def ids_of(ids: Sequence[int]) -> str:
