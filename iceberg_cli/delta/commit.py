@@ -147,11 +147,11 @@ def bind(
 
 
 def _by_kind(updates: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    actions: dict[str, list[dict[str, Any]]] = {}
     for update in updates:
         for kind, body in update.items():
-            found.setdefault(kind, []).append(dict(body))
-    return found
+            actions.setdefault(kind, []).append(dict(body))
+    return actions
 
 
 def _in_commit_time(
@@ -175,8 +175,8 @@ def _metrics(commit_info: Mapping[str, Any], deleted_files: int) -> dict[str, An
     metrics = commit_info.get("operationMetrics")
     if metrics is None:
         return {}
-    stated = {name: str(deleted_files if value is None else value) for name, value in metrics.items()}
-    return {"operationMetrics": stated}
+    filled_in = {name: str(deleted_files if value is None else value) for name, value in metrics.items()}
+    return {"operationMetrics": filled_in}
 
 
 def _file_actions(

@@ -232,14 +232,14 @@ class DeltaLog:
         files = [file for file in whole.replayed if file.version > since]
         compactions = {file.path for file in files}.difference(file.path for file in whole.commits)
         try:
-            found = self._read_commits(files) if files else None
-            clash = None if found is None else _clash_in(found, compactions)
+            actions = self._read_commits(files) if files else None
+            clash = None if actions is None else _clash_in(actions, compactions)
         except CorruptFile as error:
             if error.path not in compactions:
                 raise
             clash = error
         if clash is None:
-            return found, whole, ()
+            return actions, whole, ()
         warning = f"log compaction files are passed over, and commits read: {clash.message}"
         commits = [file for file in whole.commits if file.version > since]
         return self._read_commits(commits), replace(whole, replayed=whole.commits), (warning,)
@@ -257,11 +257,11 @@ class DeltaLog:
         """
         files = [file for file in listing.commits if file.version == version]
         infos = self._read_commits(files).commit_infos if files else ()
-        found = replace(state, commit_infos=(*state.commit_infos, *infos))
-        if in_commit_timestamp(found, version) is not None:
-            return found
-        stated = {"inCommitTimestamp": self._in_checksum(listing, version)}
-        return replace(found, commit_infos=(*found.commit_infos, (version, stated)))
+        completed = replace(state, commit_infos=(*state.commit_infos, *infos))
+        if in_commit_timestamp(completed, version) is not None:
+            return completed
+        info = {"inCommitTimestamp": self._in_checksum(listing, version)}
+        return replace(completed, commit_infos=(*completed.commit_infos, (version, info)))
 
     def _in_checksum(self, listing: Listing, version: int) -> int | None:
         """The in-commit timestamp in the checksum of a version, None where there is none or it is damaged."""
@@ -309,10 +309,10 @@ class DeltaLog:
     def _version_as_of(self, listing: Listing, at_ms: int) -> int:
         """The newest version at or before a time; UsageError where all are younger."""
         newest = self._replay(listing, segment(listing, self.folder), None)
-        found = self._version_at(newest, at_ms)
-        if found is None:
+        version = self._version_at(newest, at_ms)
+        if version is None:
             raise UsageError(f"Cannot read {self.root} as of {at_ms} ms: its log has no version as old")
-        return found
+        return version
 
     def version_at(self, snapshot: Snapshot, at_ms: int) -> int | None:
         """The newest version up to a snapshot's at or before a point in time; None where all are younger.
@@ -368,12 +368,12 @@ def _clash_in(actions: Actions, compactions: Collection[str]) -> CorruptFile | N
 
 def _all_there(parsed: Iterable[tuple[str | None, T | None]]) -> list[T]:
     """The parsed files, unless one is gone."""
-    found: list[T] = []
+    values: list[T] = []
     for gone, value in parsed:
         if gone is not None or value is None:
             raise _GoneError(gone or "")
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def source_of(file: LogFile) -> Source:

@@ -176,15 +176,15 @@ def oldest_of(actions: Actions, keys: pa.Array, *, root: str) -> int | None:
 
 def _removing(_file: LogFile, data: bytes) -> bytes:
     """The lines that may name a removed file; searched as one text, because few lines do."""
-    found = set()
+    lines = set()
     for mark in _MARKS:
         at = data.find(mark)
         while at >= 0:
             end = data.find(b"\n", at)
             end = end if end >= 0 else len(data)
-            found.add((data.rfind(b"\n", 0, at) + 1, end))
+            lines.add((data.rfind(b"\n", 0, at) + 1, end))
             at = data.find(mark, end)
-    return b"\n".join([data[start:end] for start, end in sorted(found)])
+    return b"\n".join([data[start:end] for start, end in sorted(lines)])
 
 
 def _parse(files: Sequence[tuple[LogFile, bytes | None]]) -> Actions | None:

@@ -47,11 +47,13 @@ def named_files(metadata: TableMetadata, location: str) -> list[str]:
 def earlier_folders(metadata: TableMetadata) -> dict[str, list[str]]:
     """The files of the metadata log by their folders, without those in `metadata` of the location of today."""
     now = f"{canonical(metadata.location).rstrip('/')}/metadata"
-    found: dict[str, list[str]] = {}
+    files_by_folder: dict[str, list[str]] = {}
     for entry in metadata.metadata_log:
-        found.setdefault(canonical(entry.metadata_file).rpartition("/")[0], []).append(entry.metadata_file)
-    found.pop(now, None)
-    return found
+        files_by_folder.setdefault(canonical(entry.metadata_file).rpartition("/")[0], []).append(
+            entry.metadata_file
+        )
+    files_by_folder.pop(now, None)
+    return files_by_folder
 
 
 def own_removals(rows: pa.Table, roots: Roots) -> pa.Array:
@@ -98,11 +100,13 @@ def discardable(
         canonical: the storage's.
         earlier: locations of the table at which an open operation began.
     """
-    kept = {canonical(path) for path in (location, *(entry.metadata_file for entry in metadata.metadata_log))}
+    named = {
+        canonical(path) for path in (location, *(entry.metadata_file for entry in metadata.metadata_log))
+    }
     own = Roots.of((), allowed=[*folders(metadata), *earlier])
     keys = {path: canonical(path) for path in paths}
     return [
         path
         for path, key in keys.items()
-        if key not in kept and own.own(key) and any(mark in key.rsplit("/", 1)[-1] for mark in marks)
+        if key not in named and own.own(key) and any(mark in key.rsplit("/", 1)[-1] for mark in marks)
     ]

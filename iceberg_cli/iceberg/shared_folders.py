@@ -76,21 +76,21 @@ class MetadataFiles:
         unread = [info.path for info in files if info.path not in self._uuids]
         with ThreadPoolExecutor(_THREADS) as pool:
             self._uuids |= zip(unread, pool.map(self._uuid_of, unread), strict=True)
-        found: dict[str, str] = {}
+        newest_files: dict[str, str] = {}
         for info in sorted(files, key=lambda info: (number_of(info.path), info.modified_ms)):
             uuid = self._uuids[info.path]
             # Of a writer that died, a file that cannot be read may be left under a name that no reader looks for.
             if uuid is not None or number_of(info.path) >= 0:
-                found[uuid or ""] = info.path
-        return found
+                newest_files[uuid or ""] = info.path
+        return newest_files
 
     def _uuid_of(self, path: str) -> str | None:
         from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 
         try:
-            found = _UUID.search(self.storage.read(path, (0, _HEAD_BYTES)))
-            if found is not None:
-                return found[1].decode("utf-8", "replace")
+            match = _UUID.search(self.storage.read(path, (0, _HEAD_BYTES)))
+            if match is not None:
+                return match[1].decode("utf-8", "replace")
             uuid = decode_metadata_file(self.storage.read(path), path).get("table-uuid", "")
         except (FileNotFoundError, CorruptFile):
             return None

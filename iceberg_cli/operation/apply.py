@@ -264,11 +264,11 @@ class _OrphanCount:
 
     def add(self, removals: Removals, rows: Sequence[int]) -> None:
         """Add files of removals, by the indices of their rows."""
-        found = removals.read_rows(rows)
-        self.count += found.num_rows
-        self.size_bytes += int(pc.sum(found["size_bytes"]).as_py() or 0)
+        files = removals.read_rows(rows)
+        self.count += files.num_rows
+        self.size_bytes += int(pc.sum(files["size_bytes"]).as_py() or 0)
         room = _LISTED - len(self.files)
-        self.files += found.slice(0, room).select(["path", "kind", "size_bytes"]).to_pylist()
+        self.files += files.slice(0, room).select(["path", "kind", "size_bytes"]).to_pylist()
 
     def add_own(self, paths: Sequence[str]) -> None:
         """Add files that the operation wrote, and that a version of the past may name."""
@@ -279,25 +279,25 @@ class _OrphanCount:
 
 def _orphans(table: Table, journal: Journal, operation: Operation) -> OrphanFiles | None:
     """The files that committed steps did not delete, and those of the operation that may be referenced or not."""
-    found = _OrphanCount()
+    orphans = _OrphanCount()
     try:
         loaded = load_plan(journal)
         for removals, rows in _left(journal, operation):
             if loaded is not None:
-                found.add(removals, _needed_by_nobody(table, removals, rows, loaded[0], found))
+                orphans.add(removals, _needed_by_nobody(table, removals, rows, loaded[0], orphans))
     except (CorruptFile, FileNotFoundError):
         return None
     for state in operation.steps.values():
         unknown = state.intent is not None and state.outcome in (None, "unknown")
         if own := [*state.left, *(state.staged if unknown else ())]:
-            found.add_own(own)
-            found.note = found.note or "it cannot be proved that nothing references what it wrote itself"
+            orphans.add_own(own)
+            orphans.note = orphans.note or "it cannot be proved that nothing references what it wrote itself"
     return OrphanFiles(
-        count=found.count,
-        size_bytes=found.size_bytes,
-        files=tuple(found.files),
-        checked=not found.note,
-        note=found.note,
+        count=orphans.count,
+        size_bytes=orphans.size_bytes,
+        files=tuple(orphans.files),
+        checked=not orphans.note,
+        note=orphans.note,
     )
 
 

@@ -157,14 +157,16 @@ def _obstacles(storage: Storage, folders: Iterable[str], *, takes_roots: bool) -
     """Why files in some local folders cannot be deleted, as far as that is known before it is tried."""
     if not isinstance(storage, ObstructedStorage):
         return []
-    found = storage.obstacles(sorted(folders))
-    closed = [folder for folder, obstacle in found.items() if obstacle.target is None]
+    obstacles = storage.obstacles(sorted(folders))
+    closed = [folder for folder, obstacle in obstacles.items() if obstacle.target is None]
     reasons = (
-        [f"files in {_some(closed, 'folders')} cannot be deleted: {found[closed[0]].reason}"]
+        [f"files in {_some(closed, 'folders')} cannot be deleted: {obstacles[closed[0]].reason}"]
         if closed
         else []
     )
-    links = {obstacle.reason: obstacle.target for obstacle in found.values() if obstacle.target is not None}
+    links = {
+        obstacle.reason: obstacle.target for obstacle in obstacles.values() if obstacle.target is not None
+    }
     for reason, target in links.items():
         allow = f"--unsafe-allow-root {shlex.quote(target)} allows that, or " if takes_roots else ""
         reasons.append(f"files cannot be deleted: {reason}; {allow}mount {target} there instead of the link")
@@ -180,5 +182,5 @@ def _some(names: Sequence[str], noun: str) -> str:
 def _local_folders(paths: pa.ChunkedArray) -> list[str]:
     """The folders of the local paths among n canonical ones, each once."""
     local = paths.filter(pc.starts_with(paths, "/"))
-    found: list[str] = pc.unique(folder_column(local)).to_pylist() if len(local) else []
-    return found
+    folders: list[str] = pc.unique(folder_column(local)).to_pylist() if len(local) else []
+    return folders

@@ -50,7 +50,7 @@ class OpenOperation:
 
 def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
     """Every operation that has not been closed."""
-    found = []
+    open_operations = []
     for operation_id in table.workspace.open_operations():
         try:
             operation = table.workspace.journal(operation_id).operation()
@@ -59,7 +59,7 @@ def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
                 error.next_step = (
                     "`resume --abandon` closes the operation; the files that it was to delete stay."
                 )
-            found.append(
+            open_operations.append(
                 OpenOperation(
                     operation_id=operation_id,
                     operation=None,
@@ -71,7 +71,7 @@ def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
             continue
         if operation is None:
             message = "it stopped before it did anything"
-            found.append(
+            open_operations.append(
                 OpenOperation(operation_id=operation_id, operation=None, state="interrupted", message=message)
             )
         else:
@@ -79,8 +79,8 @@ def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
             if before := table.workspace.left_behind.get(operation_id):
                 message = f"{listed.message}; the table was at {before} then, and is at {table.location} now"
                 listed = replace(listed, message=message)
-            found.append(listed)
-    return found
+            open_operations.append(listed)
+    return open_operations
 
 
 def is_running(operation: Operation) -> bool:

@@ -80,17 +80,17 @@ def save_beside(removals: Removals, path: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    made = in_files(removals)
+    stored = in_files(removals)
     if os.path.isdir(path):
         _remove_parts(path)
-    if len(made.parts) == 1:
-        made.write(lambda _, data: write_file(path, data))
+    if len(stored.parts) == 1:
+        stored.write(lambda _, data: write_file(path, data))
         return
     if os.path.isfile(path):
         os.remove(path)
     os.makedirs(path, exist_ok=True)
-    main = made.file
-    made.write(lambda name, data: write_file(f"{path}/{_INDEX if name == main else name}", data))
+    main = stored.file
+    stored.write(lambda name, data: write_file(f"{path}/{_INDEX if name == main else name}", data))
 
 
 def load_beside(path: str) -> Removals:

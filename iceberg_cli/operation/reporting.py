@@ -62,11 +62,11 @@ def report_of(
 
 def _reasons(journal: Journal, step: str, rows: Sequence[int]) -> list[str]:
     """Why the file of each row is still there; several reasons where files that were tried together had several."""
-    found: dict[int, str] = {}
+    reason_of_row: dict[int, str] = {}
     for record in journal.records(SweepOutcome):
         if record.step == step:
-            found |= dict.fromkeys(record.failed, "; or ".join(record.reasons))
-    return [found[row] for row in rows]
+            reason_of_row |= dict.fromkeys(record.failed, "; or ".join(record.reasons))
+    return [reason_of_row[row] for row in rows]
 
 
 def _last(values: Sequence[Any]) -> Any:
@@ -80,8 +80,8 @@ def _counts(columns: Sequence[str], intents: Sequence[CommitIntent], journal: Jo
         {f"deleted_{kind}s_count": count for kind, count in record.by_kind.items()}
         for record in journal.records(SweepOutcome)
     ]
-    made = [part for record in journal.records(SweepOnly) for part in record.counts or ()]
-    for part in [*(intent.counts for intent in intents), *made, *swept]:
+    uncommitted = [part for record in journal.records(SweepOnly) for part in record.counts or ()]
+    for part in [*(intent.counts for intent in intents), *uncommitted, *swept]:
         for column, count in part.items():
             counts[column] = counts.get(column, 0) + count
     return counts
@@ -95,8 +95,8 @@ def _added(intent: CommitIntent) -> Mapping[str, Any]:
 
 def _version(intent: CommitIntent) -> int | None:
     """The version of a Delta table that a commit made."""
-    made = [update["version"] for update in intent.updates if update["action"] == "delta-commit"]
-    return made[-1] if made else None
+    versions = [update["version"] for update in intent.updates if update["action"] == "delta-commit"]
+    return versions[-1] if versions else None
 
 
 def _reserved_row_ids(intent: CommitIntent) -> list[str]:

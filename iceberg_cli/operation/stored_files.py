@@ -163,7 +163,7 @@ def check_row_counts(
     Returns:
         The rows by the footers, or else as stated.
     """
-    found: Ints = stated.copy()
+    counts: Ints = stated.copy()
     with ThreadPoolExecutor(_THREADS) as pool:
         for start in range(0, len(paths), _AT_ONCE):
             table.on_event(Event(phase="opening Parquet files", done=start, total=len(paths)))
@@ -177,8 +177,8 @@ def check_row_counts(
                     if stated[row] not in (rows, unstated):
                         message = f"the file has {rows} rows, {source} {stated[row]}"
                         findings.add("record-count-differs", path, message)
-                    found[row] = rows
-    return found
+                    counts[row] = rows
+    return counts
 
 
 def check_content(

@@ -126,18 +126,18 @@ def find_leftovers(table: OpenTable, *, now_ms: int) -> list[str]:
         BackendUnavailable: a folder cannot be listed.
     """
     folders = [table.storage.canonical(folder) for folder in table.workspace.written_folders()]
-    found = leftovers_in([folder for folder in folders if folder.startswith("/")], now_ms=now_ms)
-    return found if found and table.read_only_reason() is None else []
+    leftovers = leftovers_in([folder for folder in folders if folder.startswith("/")], now_ms=now_ms)
+    return leftovers if leftovers and table.read_only_reason() is None else []
 
 
 def remove_leftovers(table: OpenTable, *, now_ms: int) -> list[str]:
     """Delete leftovers; those that are gone. What is not there any more, or cannot be deleted now, does no harm."""
     try:
-        found = find_leftovers(table, now_ms=now_ms)
+        leftovers = find_leftovers(table, now_ms=now_ms)
     except BackendUnavailable:
         return []
-    kept = table.storage.delete(found) if found else {}
-    return [path for path in found if path not in kept]
+    failures = table.storage.delete(leftovers) if leftovers else {}
+    return [path for path in leftovers if path not in failures]
 
 
 def check_leftovers(table: OpenTable, findings: Findings, *, now_ms: int) -> None:

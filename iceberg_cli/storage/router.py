@@ -164,18 +164,18 @@ class RoutedStorage(Storage):
         """Delete objects of any schemes; those of unknown ones are reported."""
         if all(path.startswith("/") for path in paths):
             return self._local.delete(paths)
-        kept: dict[str, str] = {}
+        failures: dict[str, str] = {}
         batches: dict[int, tuple[Storage, list[str]]] = {}
         for path in paths:
             try:
                 adapter = self.adapter(path)
             except UsageError as error:
-                kept[path] = error.message
+                failures[path] = error.message
                 continue
             batches.setdefault(id(adapter), (adapter, []))[1].append(path)
         for adapter, batch in batches.values():
-            kept.update(adapter.delete(batch))
-        return kept
+            failures.update(adapter.delete(batch))
+        return failures
 
     def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
         """Those of n local folders in which no file can be deleted, each with the reason."""

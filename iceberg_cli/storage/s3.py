@@ -44,17 +44,17 @@ def look_at_many(
         ask: for the object with a key; `FileNotFoundError` where there is none.
         listing: the objects under a folder.
     """
-    known = _listed(keys, listing) if len(keys) >= _LIST_FROM else {}
+    infos = _listed(keys, listing) if len(keys) >= _LIST_FROM else {}
 
     def look(key: str) -> FileInfo | None:
-        if key in known:
-            return known[key]
+        if key in infos:
+            return infos[key]
         try:
             return ask(key)
         except FileNotFoundError:
             return None
 
-    if len(keys) - len(known) <= 1:
+    if len(keys) - len(infos) <= 1:
         return [look(key) for key in keys]
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(look, keys))
@@ -68,13 +68,13 @@ def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[FileInfo]]) -
     if len(shared) < 4:  # scheme://bucket: all that is in a bucket is too much
         return {}
     names = set(keys)
-    found: dict[str, FileInfo] = {}
+    infos: dict[str, FileInfo] = {}
     for seen, info in enumerate(listing(folder)):
         if info.path in names:
-            found[info.path] = info
-        if len(found) == len(names) or seen > _LISTED_FOR_EACH * len(names):
+            infos[info.path] = info
+        if len(infos) == len(names) or seen > _LISTED_FOR_EACH * len(names):
             break
-    return found
+    return infos
 
 
 SCHEMES = ("s3", "s3a", "s3n")
@@ -238,13 +238,13 @@ class S3Storage(Storage):
         page = self._page(folder, request)
         folders = {each["Prefix"] for each in page.get("CommonPrefixes", ())}
         last = max([prefix, *folders, *(item["Key"] for item in page.get("Contents", ()))])
-        found = {name for name in names if f"{prefix}{name}/" in folders}
+        present = {name for name in names if f"{prefix}{name}/" in folders}
         behind = {name for name in names if page["IsTruncated"] and f"{prefix}{name}/" > last}
         for name in behind:
             one = {"Bucket": bucket, "Prefix": f"{prefix}{name}/", "MaxKeys": 1}
             if self._page(folder, one).get("Contents"):
-                found.add(name)
-        return frozenset(found)
+                present.add(name)
+        return frozenset(present)
 
     def _items(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """The path and the listing's entry of every object under the folder."""
@@ -273,13 +273,13 @@ class S3Storage(Storage):
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete in batches; in a bucket with versions this adds delete markers and removes no version."""
-        kept: dict[str, str] = {}
+        failures: dict[str, str] = {}
         buckets: dict[str, dict[str, str]] = {}
         for path in paths:
             try:
                 bucket, key = self._split(path)
             except UsageError as error:
-                kept[path] = error.message
+                failures[path] = error.message
                 continue
             buckets.setdefault(bucket, {})[key] = path
         for bucket, keys in buckets.items():
@@ -289,8 +289,8 @@ class S3Storage(Storage):
             reasons = self._delete_alone(bucket, alone)
             for start in range(0, len(together), _BATCH):
                 reasons |= self._delete_batch(bucket, together[start : start + _BATCH])
-            kept |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
-        return kept
+            failures |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
+        return failures
 
     def _delete_batch(self, bucket: str, keys: Sequence[str]) -> dict[str, str]:
         request = {"Quiet": True, "Objects": [{"Key": key} for key in keys]}

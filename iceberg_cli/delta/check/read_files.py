@@ -104,12 +104,14 @@ def _sizes(table: DeltaTable, there: pa.Table, paths: pa.Array, findings: Findin
 
 def _check_dangling(there: pa.Table, snapshot: Snapshot, root: str, findings: Findings) -> None:
     """Files of deletion vectors that neither an active file nor a tombstone names."""
-    kept = pa.concat_arrays([dv_path_column(files, root) for files in (snapshot.adds, snapshot.removes)])
+    vector_paths = pa.concat_arrays(
+        [dv_path_column(files, root) for files in (snapshot.adds, snapshot.removes)]
+    )
     removed = physical_column(snapshot.removes["path"], root)
     names = one_array(there["path"])
     shaped = names.filter(pc.match_substring_regex(names, _VECTOR_FILE.pattern))
     loose = shaped.filter(
-        pc.invert(pc.is_in(shaped, value_set=pa.concat_arrays([kept, removed]).drop_null()))
+        pc.invert(pc.is_in(shaped, value_set=pa.concat_arrays([vector_paths, removed]).drop_null()))
     )
     for path in loose.to_pylist():
         findings.add("deletion-vector-file-dangling", path, "neither an active file nor a tombstone names it")
@@ -161,7 +163,7 @@ def _check_inline(path: str, text: str, vector: Vector, findings: Findings) -> N
 def _check_file(item: _OfFile, data: bytes) -> Findings:
     """Check the vectors of a file that adds reference."""
     path, requests = item
-    found = Findings()
+    findings = Findings()
     try:
         read_vectors([VectorFile(path, data, [vector for _, vector in requests])])
     except CorruptFile:
@@ -170,8 +172,8 @@ def _check_file(item: _OfFile, data: bytes) -> Findings:
                 read_vectors([VectorFile(path, data, [vector])])
             except CorruptFile as error:
                 rule = _rule(lambda loose: read_vectors([VectorFile(path, data, [loose])]), vector)
-                found.add(rule, path, f"the vector of {name}: {reason_of(error)}")
-    return found
+                findings.add(rule, path, f"the vector of {name}: {reason_of(error)}")
+    return findings
 
 
 def _rule(read: Any, vector: Vector) -> str:
@@ -189,9 +191,9 @@ def _rule(read: Any, vector: Vector) -> str:
 def _missing(item: _OfFile) -> Findings:
     """The finding of a file that is not there."""
     path, requests = item
-    found = Findings()
-    found.add("deletion-vector-file-missing", path, f"{requests[0][0]} needs it and it is not there")
-    return found
+    findings = Findings()
+    findings.add("deletion-vector-file-missing", path, f"{requests[0][0]} needs it and it is not there")
+    return findings
 
 
 def _bools(column: pa.ChunkedArray | pa.Array) -> Any:

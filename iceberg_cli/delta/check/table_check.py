@@ -98,10 +98,10 @@ class DeltaTableCheck:
     def _read_commits(self, listing: Listing) -> None:
         """Read every commit; in-commit timestamps are compared between commits that follow each other."""
         for run in _runs(listing.commits):
-            found = self._commits(run, listing)
+            actions = self._commits(run, listing)
             upto = [file for file in run if file.version <= self.snapshot.version]
-            if found is not None and upto:
-                check_times(found, upto, self.snapshot, self.findings)
+            if actions is not None and upto:
+                check_times(actions, upto, self.snapshot, self.findings)
 
     def _add_irregular(self, found: Sequence[Irregularity]) -> None:
         """Add the irregularities of commits that the version is read from: a checkpoint is one reading of others."""
@@ -115,14 +115,14 @@ class DeltaTableCheck:
         """The actions of commits without a gap; where some cannot be read, these are findings and it is None."""
         log = self.table.log
         try:
-            found = log.commits(files[0].version, files[-1].version, listing=listing)
+            actions = log.commits(files[0].version, files[-1].version, listing=listing)
         except CorruptFile as error:
             if len(files) == 1:
                 self.findings.add("commit-unreadable", files[0].path, reason_of(error))
                 return None
         else:
-            self._add_irregular(found.irregular)
-            return found
+            self._add_irregular(actions.irregular)
+            return actions
         for file in files:
             self._commits([file], listing)
         return None

@@ -120,23 +120,23 @@ def partitions_table(adds: pa.Table, metadata: Metadata) -> pa.Table:
         ("size", "count"),
         *((name, "sum") for name in ("size", "records", "unknown", "vectors", "deleted")),
     ]
-    found = pa.table(columns).group_by(keys).aggregate([*sums, ("time", "max")])
+    groups = pa.table(columns).group_by(keys).aggregate([*sums, ("time", "max")])
     if keys:
         order = [name for key in keys for name in (f"{key} given", key)]
         for key in keys:
-            found = found.append_column(f"{key} given", pc.is_valid(found[key]).cast(pa.int8()))
-        found = found.sort_by([(name, "ascending") for name in order])
+            groups = groups.append_column(f"{key} given", pc.is_valid(groups[key]).cast(pa.int8()))
+        groups = groups.sort_by([(name, "ascending") for name in order])
     elif not adds.num_rows:
         return PARTITIONS_SCHEMA.empty_table()
-    total = pc.if_else(pc.greater(found["unknown_sum"], 0), None, pc.fill_null(found["records_sum"], 0))
+    total = pc.if_else(pc.greater(groups["unknown_sum"], 0), None, pc.fill_null(groups["records_sum"], 0))
     shown = [
-        _partition(found, keys, list(names.values())),
-        found["size_count"],
-        found["size_sum"],
+        _partition(groups, keys, list(names.values())),
+        groups["size_count"],
+        groups["size_sum"],
         total,
-        found["vectors_sum"],
-        found["deleted_sum"],
-        found["time_max"],
+        groups["vectors_sum"],
+        groups["deleted_sum"],
+        groups["time_max"],
     ]
     return pa.Table.from_arrays(shown, schema=PARTITIONS_SCHEMA)
 

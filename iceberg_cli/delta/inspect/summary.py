@@ -212,15 +212,17 @@ def hint_problem(listing: Listing, hint: CheckpointHint | None) -> str | None:
         return "it is not there" if listing.checkpoints else None
     if hint.problem is not None:
         return hint.problem
-    found = [each for each in listing.checkpoints if each.version == hint.version]
-    if not found:
+    checkpoints = [each for each in listing.checkpoints if each.version == hint.version]
+    if not checkpoints:
         return f"it names version {hint.version}, of which there is no checkpoint"
     newest = listing.checkpoints[-1].version
     if hint.version != newest:
         return f"it names version {hint.version}, and the newest checkpoint is that of version {newest}"
     parts = hint.fields.get("parts")
-    if type(parts) is int and all(len(each.files) != parts for each in found):
-        return f"it says {parts} parts, and the checkpoint of version {newest} has {len(found[-1].files)}"
+    if type(parts) is int and all(len(each.files) != parts for each in checkpoints):
+        return (
+            f"it says {parts} parts, and the checkpoint of version {newest} has {len(checkpoints[-1].files)}"
+        )
     return None
 
 
@@ -250,15 +252,15 @@ def _row_tracking(snapshot: Snapshot) -> Row:
 def _due(tombstones: Row, log: Row, tracking: Row, read_only: str | None) -> list[Row]:
     """The verbs that are due, as far as the log alone shows."""
     blocked = [] if read_only is None else [read_only]
-    found = []
+    suggestions = []
     if tombstones["past_retention"]:
         reason = f"tombstones older than the retention of removed files: {tombstones['past_retention']}"
-        found.append({"operation": "expire-snapshots", "reason": reason, "blocked_by": blocked})
+        suggestions.append({"operation": "expire-snapshots", "reason": reason, "blocked_by": blocked})
     interval, since = log["checkpoint_interval"], log["commits_since_checkpoint"]
     if is_due(since, interval):
         reason = in_words(since, interval)
-        found.append({"operation": "rewrite-manifests", "reason": reason, "blocked_by": blocked})
+        suggestions.append({"operation": "rewrite-manifests", "reason": reason, "blocked_by": blocked})
     if tracking["supported"] and tracking["files_without_base_row_id"]:
         reason = f"files without a base row id: {tracking['files_without_base_row_id']}"
-        found.append({"operation": "assign-row-ids", "reason": reason, "blocked_by": blocked})
-    return found
+        suggestions.append({"operation": "assign-row-ids", "reason": reason, "blocked_by": blocked})
+    return suggestions

@@ -330,8 +330,8 @@ class CacheIndex:
     def _used(self, lists: Iterable[KnownList]) -> npt.NDArray[np.bool_]:
         """Which manifests, by id, some list names."""
         used = np.zeros(len(self._ids), np.bool_)
-        for known in lists:
-            used[known.ids] = True
+        for each in lists:
+            used[each.ids] = True
         return used
 
     # -- learning ----------------------------------------------------------------------------------------------
@@ -403,9 +403,9 @@ class CacheIndex:
 
     def take(self, part: CacheEntry) -> bool:
         """Add a cache entry; nothing of it, and False, where it contradicts another entry on a manifest."""
-        known = np.array([self._ids.get(path, -1) for path in part.manifest_paths], np.int64)
-        old = known >= 0
-        if not (part.manifest_facts[old] == self._facts[known[old]]).all():
+        known_ids = np.array([self._ids.get(path, -1) for path in part.manifest_paths], np.int64)
+        old = known_ids >= 0
+        if not (part.manifest_facts[old] == self._facts[known_ids[old]]).all():
             return False
         added = zip(part.manifest_paths, part.manifest_facts, strict=True)
         ids = np.array([self._add(path, facts) for path, facts in added], np.int64)
@@ -446,28 +446,28 @@ class CacheIndex:
             lists: paths.
             whole: with the keys of all the manifests they name; otherwise with those that are in no part yet.
         """
-        known = [self.lists[path] for path in lists]
-        named = np.concatenate([np.empty(0, np.int32), *(each.ids for each in known)])
-        targets = np.flatnonzero(self._used(known)).tolist() if whole else sorted(self.new_keys)
-        found = {at: read for at in targets if (read := self._read[at]) is not None}
-        ids = np.union1d(named, np.array(list(found), np.int32))
+        entries = [self.lists[path] for path in lists]
+        named = np.concatenate([np.empty(0, np.int32), *(each.ids for each in entries)])
+        targets = np.flatnonzero(self._used(entries)).tolist() if whole else sorted(self.new_keys)
+        manifests = {at: read for at in targets if (read := self._read[at]) is not None}
+        ids = np.union1d(named, np.array(list(manifests), np.int32))
         counts = np.full(len(ids), NOT_CACHED, np.int64)
         versions = np.zeros(len(ids), np.int64)
-        places = np.searchsorted(ids, list(found))
-        counts[places] = [len(read.keys) for read in found.values()]
-        versions[places] = [read.version for read in found.values()]
+        places = np.searchsorted(ids, list(manifests))
+        counts[places] = [len(read.keys) for read in manifests.values()]
+        versions[places] = [read.version for read in manifests.values()]
         every = list(self._ids)
         return CacheEntry(
             manifest_paths=[every[at] for at in ids],
             manifest_facts=self._facts[ids],
             manifest_versions=versions,
             key_counts=counts,
-            keys=np.concatenate([NO_KEYS, *(read.keys for read in found.values())]),
+            keys=np.concatenate([NO_KEYS, *(read.keys for read in manifests.values())]),
             folders=sorted(self.folders),
             list_paths=lists,
-            list_facts=np.array([each.facts for each in known], np.int64).reshape(-1, len(LIST_FACTS)),
-            list_versions=np.array([each.version for each in known], np.int64),
-            list_counts=np.array([len(each.ids) for each in known], np.int64),
+            list_facts=np.array([each.facts for each in entries], np.int64).reshape(-1, len(LIST_FACTS)),
+            list_versions=np.array([each.version for each in entries], np.int64),
+            list_counts=np.array([len(each.ids) for each in entries], np.int64),
             list_rows=np.searchsorted(ids, named).astype(np.int32),
         )
 

@@ -113,13 +113,13 @@ class PathHasher:
                 other, folders = [keys_of(names) for names in self.other_names.of(plain)], None
         owners = entries["manifest"].to_numpy()  # ascending: entries come in the order of their manifests
         records = entries["record_count"].to_numpy()
-        found = []
+        contents = []
         for index in batch.sources:
             first, stop = np.searchsorted(owners, (index, index + 1))
             mine = [keys[first:stop], *(more[first:stop] for more in other)]
             rows = int(records[first:stop].sum())
-            found.append(ManifestContent(sources[index].path, key_set(mine), int(stop - first), rows))
-        return ManifestKeys(found, folders)
+            contents.append(ManifestContent(sources[index].path, key_set(mine), int(stop - first), rows))
+        return ManifestKeys(contents, folders)
 
 
 @dataclass(slots=True)
@@ -171,12 +171,12 @@ class Reachability:
         def parse(
             batch: Sequence[tuple[SnapshotFiles, bytes | None]],
         ) -> tuple[list[tuple[SnapshotFiles, int]], list[str], pa.Table]:
-            found = [(snapshot, data) for snapshot, data in batch if data is not None]
+            lists_there = [(snapshot, data) for snapshot, data in batch if data is not None]
             gone = [snapshot.manifest_list or "" for snapshot, data in batch if data is None]
             rows = read_manifest_lists(
-                [(snapshot.manifest_list or "", data) for snapshot, data in found], format_version=1
+                [(snapshot.manifest_list or "", data) for snapshot, data in lists_there], format_version=1
             )
-            return [(snapshot, len(data)) for snapshot, data in found], gone, rows
+            return [(snapshot, len(data)) for snapshot, data in lists_there], gone, rows
 
         batches = self.engine.scan(
             Scan(
@@ -189,17 +189,17 @@ class Reachability:
             [snapshot for snapshot in snapshots if snapshot.manifest_list is not None],
             on_event=self.on_event,
         )
-        for found, gone, rows in batches:
+        for lists_there, gone, rows in batches:
             missing += gone
-            lists += [(snapshot.manifest_list or "", size_bytes) for snapshot, size_bytes in found]
+            lists += [(snapshot.manifest_list or "", size_bytes) for snapshot, size_bytes in lists_there]
             if required:
                 check_plain_manifests(rows)
             if required and not self.trust_lists:
-                check_lists([snapshot for snapshot, _ in found], rows)
-                uncounted += [(found[index][0], paths) for index, paths in without_counts(rows)]
+                check_lists([snapshot for snapshot, _ in lists_there], rows)
+                uncounted += [(lists_there[index][0], paths) for index, paths in without_counts(rows)]
             if remember is not None:
-                remember(found, rows)
-            add_new(parts, rows, [snapshot for snapshot, _ in found])
+                remember(lists_there, rows)
+            add_new(parts, rows, [snapshot for snapshot, _ in lists_there])
         inline = [snapshot for snapshot in snapshots if snapshot.manifest_list is None]
         for snapshot in inline:
             uncounted.append((snapshot, snapshot.manifests))
@@ -242,9 +242,9 @@ class Reachability:
             batch: Sequence[tuple[ManifestSource, ManifestSource | None]],
         ) -> tuple[dict[str, tuple[int, int]], list[Made]]:
             opened = [source for _, source in batch if source is not None]
-            found = [source for source, loaded in batch if loaded is not None]
-            made = [make(found, entries) for entries in read_entries(opened, columns=columns)]
-            return stale_lengths(batch), made
+            there = [source for source, loaded in batch if loaded is not None]
+            results = [make(there, entries) for entries in read_entries(opened, columns=columns)]
+            return stale_lengths(batch), results
 
         scanned = self.engine.scan(
             Scan(
@@ -258,9 +258,9 @@ class Reachability:
             sources_of(rows),
             on_event=self.on_event,
         )
-        for stale, made in scanned:
+        for stale, results in scanned:
             self.stale_lengths |= stale
-            yield from made
+            yield from results
         if not missing_ok:
             self._read_paths.update(rows["manifest_path"].to_pylist())
 
@@ -310,8 +310,8 @@ class Reachability:
         """Know the live files of manifests from here on: from the cache where it has them, or else by reading."""
         unread = _others(rows, self._contents)
         if self.cache is not None and not self.trust_lists:
-            known = self.cache.contents(unread)
-            self._contents |= {content.path: content for content in known}
+            cached = self.cache.contents(unread)
+            self._contents |= {content.path: content for content in cached}
             unread = _others(unread, self._contents)
         listed = dict(zip(unread["manifest_path"].to_pylist(), live_rows(unread).to_pylist(), strict=True))
         new_keys: dict[str, Keys] = {}
@@ -342,12 +342,12 @@ class Reachability:
         """
         known_set = frozenset(snapshots)
         if known_set not in self._whole:
-            kept = self.kept_manifests(snapshots, phase="reading kept manifest lists")
-            if kept.uncounted:
-                self.live_keys(kept, phase=_KEPT_PHASE)
+            manifests = self.kept_manifests(snapshots, phase="reading kept manifest lists")
+            if manifests.uncounted:
+                self.live_keys(manifests, phase=_KEPT_PHASE)
             else:
-                self._read_contents(_others(kept.rows, self._read_paths), phase=_KEPT_PHASE)
-            self._whole[known_set] = kept.rows
+                self._read_contents(_others(manifests.rows, self._read_paths), phase=_KEPT_PHASE)
+            self._whole[known_set] = manifests.rows
         return self._whole[known_set]
 
     def contents(self, rows: pa.Table) -> list[ManifestContent]:
@@ -372,25 +372,25 @@ class Reachability:
 
     def everything_live(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> KnownKeys:
         """The keys of all reachable files of snapshots: content, manifests, lists, and what metadata names directly."""
-        kept = self.kept_manifests(snapshots, phase="reading manifest lists")
+        manifests = self.kept_manifests(snapshots, phase="reading manifest lists")
         lists = [snapshot.manifest_list for snapshot in snapshots if snapshot.manifest_list is not None]
-        content = self.live_keys(kept, phase="reading manifests")
-        paths = [*kept.rows["manifest_path"].to_pylist(), *lists, *named]
+        content = self.live_keys(manifests, phase="reading manifests")
+        paths = [*manifests.rows["manifest_path"].to_pylist(), *lists, *named]
         return KnownKeys([*content, self._named_keys(paths)])
 
     def facts(self, snapshots: Sequence[SnapshotFiles]) -> ReferencedIds:
         """Which partition specs and equality fields the kept snapshots use."""
-        kept = self.kept_manifests(snapshots, phase="reading manifest lists")
-        if kept.uncounted:
+        manifests = self.kept_manifests(snapshots, phase="reading manifest lists")
+        if manifests.uncounted:
             # A list that was cut short would hide a spec that is in use.
-            self.live_keys(kept, phase="reading manifests")
+            self.live_keys(manifests, phase="reading manifests")
         field_ids: set[int] = set()
-        deletes = kept.rows.filter(pc.equal(kept.rows["content"], 1))
-        for found in self.from_entries(
+        deletes = manifests.rows.filter(pc.equal(manifests.rows["content"], 1))
+        for ids in self.from_entries(
             deletes, ("status", "equality_ids"), equality_ids, phase="reading delete manifests"
         ):
-            field_ids.update(found)
-        spec_ids = frozenset(pc.unique(kept.rows["partition_spec_id"]).to_pylist())
+            field_ids.update(ids)
+        spec_ids = frozenset(pc.unique(manifests.rows["partition_spec_id"]).to_pylist())
         inline = any(snapshot.manifest_list is None for snapshot in snapshots)
         return ReferencedIds(
             partition_spec_ids=None if inline else spec_ids, equality_field_ids=frozenset(field_ids)
@@ -402,11 +402,11 @@ class Reachability:
         Raises:
             CorruptFile: anything that must be read cannot be read whole.
         """
-        kept = self.kept_manifests(reach.kept, phase="reading kept manifest lists")
+        manifests = self.kept_manifests(reach.kept, phase="reading kept manifest lists")
         newest_first = tuple(reversed(reach.expired))
         expired = self._expired_manifests(newest_first)
-        kept_paths = kept.rows["manifest_path"].to_pylist()
-        kept_keys = key_set([keys_of(kept.rows["manifest_path"])])
+        kept_paths = manifests.rows["manifest_path"].to_pylist()
+        kept_keys = key_set([keys_of(manifests.rows["manifest_path"])])
         only_expired = expired.rows.filter(
             array_of(~among(keys_of(expired.rows["manifest_path"]), kept_keys))
         )
@@ -416,10 +416,10 @@ class Reachability:
         reads = reach.content and only_expired.num_rows
         named = [*manifest_files(only_expired), *list_files(expired.lists, reach), *reach.expired_files]
         # A list without counts is checked against its totals once its manifests are read, which is done here only.
-        if reads and self.engine.is_distributed and counted(kept.rows) and not kept.uncounted:
-            held, content, known = reach_on_workers(
+        if reads and self.engine.is_distributed and counted(manifests.rows) and not manifests.uncounted:
+            held, content, reachable = reach_on_workers(
                 self.engine,
-                kept.rows,
+                manifests.rows,
                 only_expired,
                 named=named,
                 stays=stays,
@@ -428,12 +428,12 @@ class Reachability:
             )
             self._read_paths.update(kept_paths)
         else:
-            known = KnownKeys([stays, *self.live_keys(kept, phase=_KEPT_PHASE)])
-            held, content = held_or_sorted(self._content(only_expired, known) if reads else ())
+            reachable = KnownKeys([stays, *self.live_keys(manifests, phase=_KEPT_PHASE)])
+            held, content = held_or_sorted(self._content(only_expired, reachable) if reads else ())
         reasons = reasons_of(only_expired)
         rows = [content_removals(pa.concat_tables(held), reasons)] if held else []
-        table = pa.concat_tables([*rows, named_removals(named, known)])
-        self._whole[frozenset(reach.kept)] = kept.rows
+        table = pa.concat_tables([*rows, named_removals(named, reachable)])
+        self._whole[frozenset(reach.kept)] = manifests.rows
         in_order = (content_removals(some, reasons) for some in content)
         return ReachAnswer((of_step(some, step) for some in in_order), of_step(table, step), warnings)
 

@@ -264,20 +264,22 @@ class BucketWriter:
         gone = [item for item, opened in batch if opened is None and item[0] < 0]
         if gone:
             raise CorruptFile(gone[0][1].path, None, "the table needs this file and it is not there")
-        kept, files = self._kept([opened for (owner, _), opened in batch if owner < 0 and opened is not None])
+        kept_keys, files = self._kept(
+            [opened for (owner, _), opened in batch if owner < 0 and opened is not None]
+        )
         expired = [(owner, opened) for (owner, _), opened in batch if owner >= 0 and opened is not None]
         rows = _bucket_rows(expired)
         row_keys = rows["key"].to_numpy()
         order = np.argsort(row_keys, kind="stable")
         rows = rows.take(pa.array(order))
         edges = _edges(self.bits)
-        kept_at = _bucket_starts(kept, edges)
+        kept_at = _bucket_starts(kept_keys, edges)
         files_at = _bucket_starts(files, edges)
         rows_at = _bucket_starts(row_keys[order], edges)
         return {
             bucket: pickle.dumps(
                 (
-                    kept[kept_at[bucket] : kept_at[bucket + 1]],
+                    kept_keys[kept_at[bucket] : kept_at[bucket + 1]],
                     int(files_at[bucket + 1] - files_at[bucket]),
                     to_ipc(rows.slice(rows_at[bucket], rows_at[bucket + 1] - rows_at[bucket])),
                 ),
@@ -313,20 +315,20 @@ class BucketFilter:
 
     def __call__(self, _: int, parts: Sequence[bytes]) -> FilteredBucket:
         """Filter a bucket."""
-        found = [pickle.loads(part) for part in parts]  # noqa: S301 - our own workers wrote it
-        content = key_set([keys for keys, _, _ in found])
-        kept = key_set([content, self.stays])
-        rows = [from_ipc(rows) for _, _, rows in found]
+        loaded = [pickle.loads(part) for part in parts]  # noqa: S301 - our own workers wrote it
+        content = key_set([keys for keys, _, _ in loaded])
+        kept_keys = key_set([content, self.stays])
+        rows = [from_ipc(rows) for _, _, rows in loaded]
         table = pa.concat_tables([_BUCKET_SCHEMA.empty_table(), *rows]).combine_chunks()
         keys = table["key"].to_numpy()
         order = np.lexsort((table["rank"].to_numpy(), keys))
         first = np.ones(len(keys), np.bool_)
         np.not_equal(keys[order][1:], keys[order][:-1], out=first[1:])
         chosen = order[first]
-        chosen = chosen[~among(keys[chosen], kept)]
+        chosen = chosen[~among(keys[chosen], kept_keys)]
         left = table.select(CONTENT_SCHEMA.names).take(pa.array(chosen))
         return FilteredBucket(
-            kept_files=sum(files for _, files, _ in found),
+            kept_files=sum(files for _, files, _ in loaded),
             kept_named_keys=self.named_keys[among(self.named_keys, content)],
             rows=to_ipc(left),
         )

@@ -144,10 +144,10 @@ def checkpointing(
         UsageError: the part size is none.
     """
     state = checkpoint_state(snapshot, as_of_ms=as_of_ms)
-    made = checkpoint_writer(state, part_size=PART_SIZE if part_size is None else part_size)
+    writer = checkpoint_writer(state, part_size=PART_SIZE if part_size is None else part_size)
     tasks = [Task(name=NAME, kind=HINT)]
     if kind == V2:
-        parts = sidecar_count(state, made.part_size)
+        parts = sidecar_count(state, writer.part_size)
         names = [sidecar_name(state.version, part, parts, _UNIQUE) for part in range(parts)]
         tasks = [Task(name=f"_sidecars/{name}", kind=SIDECAR) for name in names] + [
             Task(name=top_level_name(state.version, _UNIQUE), kind=CHECKPOINT),
@@ -155,7 +155,7 @@ def checkpointing(
         ]
     else:
         tasks = [Task(name=classic_name(state.version), kind=CHECKPOINT), *tasks]
-    return CheckpointBuild(kind=kind, writer=made, tasks=tuple(tasks))
+    return CheckpointBuild(kind=kind, writer=writer, tasks=tuple(tasks))
 
 
 def _written(table: DeltaTable, path: str) -> CheckpointFile:
@@ -240,7 +240,7 @@ class RewriteManifestsVerb(Verb):
             policy=policy.to_json(),
         )
         kind = options["checkpoint"].value
-        verdicts, tasks, made = [], [], None
+        verdicts, tasks, checkpoint = [], [], None
         if (
             there := _there(listing, snapshot.version, None if policy.checkpoint is None else kind)
         ) is not None:
@@ -250,23 +250,23 @@ class RewriteManifestsVerb(Verb):
             plan = replace(plan, blocked_by=(blocked,))
         else:
             try:
-                made = checkpointing(snapshot, kind=kind, as_of_ms=as_of_ms, part_size=policy.part_size)
+                checkpoint = checkpointing(snapshot, kind=kind, as_of_ms=as_of_ms, part_size=policy.part_size)
                 if kind == CLASSIC:
-                    other_rows(made.state.other_actions)
+                    other_rows(checkpoint.state.other_actions)
                     plan = replace(plan, warnings=left_out_warnings(snapshot.unknown))
             except Refused as refused:
                 plan = replace(plan, blocked_by=(refused.message,))
             else:
-                reason = _reason(snapshot, made)
+                reason = _reason(snapshot, checkpoint)
                 verdicts.append(Verdict(subject="checkpoint", id=kind, keep=False, reason=reason))
-                tasks += [*made.tasks, *_checksum_task(listing, snapshot)]
+                tasks += [*checkpoint.tasks, *_checksum_task(listing, snapshot)]
                 ahead = dated_ahead(snapshot, as_of_ms=as_of_ms)
-                plan = replace(plan, warnings=(*plan.warnings, *ahead, *made.warnings))
+                plan = replace(plan, warnings=(*plan.warnings, *ahead, *checkpoint.warnings))
         if policy.compact_log is not None:
-            found = _compaction(listing, policy.compact_log)
-            verdicts.append(found[0])
-            tasks += found[1]
-            if found[1]:
+            compaction = _compaction(listing, policy.compact_log)
+            verdicts.append(compaction[0])
+            tasks += compaction[1]
+            if compaction[1]:
                 commits = table.log.commits(*policy.compact_log, listing=listing)
                 reasons = (lost_of_vectors(snapshot.adds, snapshot.removes), _why_not_compacted(commits))
                 plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
@@ -274,7 +274,9 @@ class RewriteManifestsVerb(Verb):
         if policy.compact_log is None and policy.checkpoint is None:
             plan = replace(plan, early=_early(listing, snapshot))
         plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())
-        build = _LogBuild(table=table, snapshot=snapshot, checkpoint=made, compact_log=policy.compact_log)
+        build = _LogBuild(
+            table=table, snapshot=snapshot, checkpoint=checkpoint, compact_log=policy.compact_log
+        )
         return Planned(plan=table.resolve(plan), build=build)
 
 

@@ -161,11 +161,11 @@ def obstacles(
 ) -> tuple[tuple[str, str], ...]:
     """Why features that are not there cannot be turned on: for each reason its rule in `plan/preflight.py`."""
     due = {feature.name for feature in features if not feature.there}
-    found = []
+    reasons = []
     if "deletionVectors" in due:
         must_not = "such tables must not have deletion vectors"
         way_out = "change that first, or name the other features with --feature"
-        found += [
+        reasons += [
             ("deletion-vectors-excluded", f"{setting}, and {must_not}: {way_out}")
             for setting in _without_vectors(metadata)
         ]
@@ -175,16 +175,16 @@ def obstacles(
             f"{_MAPPING} is {mode}, and the protocol does not have columnMapping, so readers may differ in what they "
             "read: set the property or the protocol with an engine, so that both agree"
         )
-        found.append(("column-mapping-undeclared", reason))
+        reasons.append(("column-mapping-undeclared", reason))
     provider = metadata.format.get("provider", "parquet")
     if provider != "parquet" and due:
-        found.append(("data-files-not-parquet", f"its data files are {provider!r}, not Parquet"))
+        reasons.append(("data-files-not-parquet", f"its data files are {provider!r}, not Parquet"))
     if "changeDataFeed" in due:
-        found += [
+        reasons += [
             ("change-data-column", f"the column {name} has a name that change data files use")
             for name in sorted(_CDC_COLUMNS & _columns(metadata))
         ]
-    return tuple(found)
+    return tuple(reasons)
 
 
 def updates_for(
