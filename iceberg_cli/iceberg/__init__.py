@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.operation.verbs import policy_called, policy_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,7 +20,6 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.operation.table import OpenRequest
-    from iceberg_cli.operation.verbs import Verbs
     from iceberg_cli.plan.inspection import StateSelector
     from iceberg_cli.plan.policy import Policy
 
@@ -26,8 +28,6 @@ __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "U
 
 def __getattr__(name: str) -> Any:
     """A policy, imported when it is used."""
-    from iceberg_cli.operation.verbs import policy_called
-
     return policy_called(__name__, name)
 
 
@@ -51,6 +51,7 @@ class IcebergFormat:
     )  # fmt: skip
     recounts: Final = True
     deep_reads: Final = "opens Puffin and Parquet files too"
+    verbs: Final = VERBS
 
     def detect(self, request: OpenRequest) -> bool:  # noqa: ARG002 - the port's signature
         """Whatever no other format knows, so that it is refused by what Iceberg's would be."""
@@ -68,17 +69,8 @@ class IcebergFormat:
 
         return ManifestInput(table=table)
 
-    @property
-    def verbs(self) -> Verbs:
-        """The verbs by name."""
-        from iceberg_cli.iceberg.verbs import VERBS
-
-        return VERBS
-
     def policy(self, verb: str) -> type[Policy]:
         """The policies of a verb."""
-        from iceberg_cli.operation.verbs import policy_of
-
         return policy_of(__name__, verb)
 
     def inspector(self, table: IcebergTable, state: StateSelector, *, as_of_ms: int) -> TableInspector:
