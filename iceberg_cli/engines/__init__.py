@@ -91,7 +91,10 @@ class ShuffleStage:
 
 
 class Engine(Protocol):
-    """An engine, which runs pure functions over many files."""
+    """An engine, which runs pure functions over many files.
+
+    Every sentence below is a test of `iceberg_cli.testing.conformance.engines`.
+    """
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Every sentence of the engine port, on the local engine, on lanes, on Spark; then what only lanes promise."""
+"""The conformance suite of engines on the local engine, on lanes, on Spark; then what only lanes promise."""
 
 from __future__ import annotations
 
@@ -9,58 +9,81 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-import psutil
-import pyarrow as pa
 import pytest
 
-from iceberg_cli.engines import Engine, Event, OnEvent, Parsed, Scan, Source
+from iceberg_cli.engines import Engine, Scan, Source, local
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.spark.engine import SparkEngine
-from iceberg_cli.errors import BackendUnavailable, CorruptFile, InvalidMetadata, UsageError
+from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.conformance.engines import (
+    FILE_BYTES,
+    FILES,
+    SHORT_FILES,
+    Batch,
+    ScanConformance,
+    ShuffleConformance,
+    as_it_is,
+    build_files,
+    gather,
+    make_files,
+    no_process_left_behind,
+    scan,
+    unseen,
+)
 from tests.paths import ROOT
 
-FILE_BYTES = 600_000
-FILES = 24  # together enough that lanes are forked
-BATCH_BYTES = 2 * FILE_BYTES
 LANES = 3
 
-Batch = Sequence[tuple[str, bytes | None]]
-
 needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="lanes are forked on Linux only")
+on_spark = pytest.param("spark", marks=pytest.mark.jvm)
+
+
+class TestScans(ScanConformance):
+    """Every sentence about scans, on every engine."""
+
+    @pytest.fixture(params=["one lane", pytest.param("lanes", marks=needs_fork), on_spark])
+    def engine(self, request: pytest.FixtureRequest) -> Iterator[Engine]:
+        if request.param == "spark":
+            yield SparkEngine(request.getfixturevalue("spark_session"), LocalStorage())
+            return
+        with no_process_left_behind():
+            yield LocalEngine(LocalStorage(), workers=1 if request.param == "one lane" else LANES)
+
+
+class TestShuffles(ShuffleConformance):
+    """Every sentence about shuffles, on every engine."""
+
+    @pytest.fixture(params=["local", "local, spilled", on_spark])
+    def engine(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
+        if request.param == "spark":
+            return SparkEngine(request.getfixturevalue("spark_session"), LocalStorage())
+        if request.param == "local, spilled":
+            monkeypatch.setattr(local, "_HELD_BYTES", 1)
+        return LocalEngine(LocalStorage())
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["one round", "two rounds"])
+@pytest.mark.parametrize("held_bytes", [1, 64 << 20], ids=["spilled", "in memory"])
+def test_the_local_engine_builds_files_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int, twice: bool
+) -> None:
+    monkeypatch.setattr(local, "_HELD_BYTES", held_bytes)
+    paths = make_files(tmp_path, count=SHORT_FILES, size_bytes=1_000)
+    found = build_files(LocalEngine(LocalStorage()), paths, tmp_path, twice=twice)
+    assert {process_id for _, _, process_id in found} == {os.getpid()}
+
+
+# -- lanes ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> list[str]:
     """Files, each of its own bytes."""
-    found = []
-    for number in range(FILES):
-        path = tmp_path / f"{number:02d}"
-        path.write_bytes(bytes([number]) * FILE_BYTES)
-        found.append(str(path))
-    return found
-
-
-ENGINES = [
-    "one lane",
-    pytest.param("lanes", marks=needs_fork),
-    pytest.param("spark", marks=pytest.mark.jvm),
-]
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    if request.param == "spark":
-        session = request.getfixturevalue("spark_session")
-        yield SparkEngine(session, LocalStorage())
-        return
-    with no_process_left_behind():
-        yield LocalEngine(LocalStorage(), workers=1 if request.param == "one lane" else LANES)
+    return make_files(tmp_path, count=FILES, size_bytes=FILE_BYTES)
 
 
 @pytest.fixture
@@ -69,199 +92,8 @@ def laned() -> Iterator[LocalEngine]:
         yield LocalEngine(LocalStorage(), workers=LANES)
 
 
-@contextmanager
-def no_process_left_behind() -> Iterator[None]:
-    """Nothing that was started inside is there at the end, neither running nor waiting to be reaped."""
-    before = psutil.Process().children()
-    yield
-    assert psutil.Process().children() == before
-
-
-def unseen(_: Event) -> None:
-    """Progress that nobody looks at."""
-
-
-def as_it_is(_: str, data: bytes) -> bytes:
-    return data
-
-
-def scan(
-    engine: Engine,
-    paths: Sequence[str],
-    parse: Callable[[Batch], Parsed],
-    *,
-    missing_ok: bool = False,
-    on_event: OnEvent = unseen,
-    load: Callable[[str, bytes], bytes] = as_it_is,
-) -> Iterator[Parsed]:
-    return engine.scan(
-        Scan(
-            lambda path: Source(path, FILE_BYTES),
-            load,
-            parse,
-            phase="reading",
-            missing_ok=missing_ok,
-            batch_bytes=BATCH_BYTES,
-        ),
-        paths,
-        on_event=on_event,
-    )
-
-
-def gather(results: Iterator[Parsed], into: list[Parsed]) -> None:
-    """What came before an error is in `into` too."""
-    for result in results:
-        into.append(result)  # noqa: PERF402 - list.extend promises nothing about errors
-
-
-def first_bytes(batch: Batch) -> list[tuple[str, int | None]]:
-    return [(path, None if data is None else data[0]) for path, data in batch]
-
-
 def process_ids(_: Batch) -> int:
     return os.getpid()
-
-
-# -- the port ------------------------------------------------------------------------------------------------------
-
-
-def test_results_come_in_the_order_of_the_items_each_item_once(engine: Engine, paths: list[str]) -> None:
-    found = [pair for batch in scan(engine, paths, first_bytes) for pair in batch]
-    assert found == [(path, number) for number, path in enumerate(paths)]
-
-
-def test_a_batch_that_takes_longer_does_not_change_the_order(engine: Engine, paths: list[str]) -> None:
-    def slow_at_first(batch: Batch) -> str:
-        time.sleep(0.3 if batch[0][0] == paths[0] else 0)
-        return batch[0][0]
-
-    assert list(scan(engine, paths, slow_at_first)) == paths[::2]
-
-
-def test_a_batch_holds_about_as_many_bytes_as_it_may(engine: Engine, paths: list[str]) -> None:
-    assert list(scan(engine, paths, len)) == [2] * (FILES // 2)
-
-
-def test_results_larger_than_any_pipe_arrive_whole(engine: Engine, paths: list[str]) -> None:
-    def large(batch: Batch) -> tuple[pa.Table, np.ndarray, bytes]:
-        data = b"".join(data or b"" for _, data in batch)
-        assert len(data) > 1 << 20  # what a pipe holds at most
-        array = np.frombuffer(data, np.uint8)
-        return pa.table({"bytes": pa.array(array), "text": pa.array(["é"] * len(array))}), array, data
-
-    for number, (table, array, data) in enumerate(scan(engine, paths[:12], large)):
-        expected = bytes([2 * number]) * FILE_BYTES + bytes([2 * number + 1]) * FILE_BYTES
-        assert data == expected
-        assert array.tobytes() == expected
-        assert table["bytes"].to_numpy().tobytes() == expected
-        assert table["text"].unique().to_pylist() == ["é"]
-
-
-def test_progress_names_the_phase_and_ends_with_all_files(engine: Engine, paths: list[str]) -> None:
-    events: list[Event] = []
-    list(scan(engine, paths, len, on_event=events.append))
-    assert {(event.phase, event.total) for event in events} == {("reading", FILES)}
-    done = [event.done for event in events]
-    assert done == sorted(done)
-    assert done[-1] == FILES
-
-
-def test_nothing_to_read_gives_no_result(engine: Engine) -> None:
-    assert list(scan(engine, [], len)) == []
-
-
-def test_a_missing_file_stops_and_is_named(engine: Engine, paths: list[str]) -> None:
-    os.remove(paths[9])
-    with pytest.raises(CorruptFile) as caught:
-        list(scan(engine, paths, len))
-    assert caught.value.path == paths[9]
-
-
-def test_a_missing_file_is_handed_on_as_none_where_that_is_wanted(engine: Engine, paths: list[str]) -> None:
-    os.remove(paths[9])
-    found = [pair for batch in scan(engine, paths, first_bytes, missing_ok=True) for pair in batch]
-    assert found == [(path, None if number == 9 else number) for number, path in enumerate(paths)]
-
-
-def test_a_corrupt_file_found_by_parse_keeps_its_fields_and_what_came_before(
-    engine: Engine, paths: list[str]
-) -> None:
-    def parse(batch: Batch) -> str:
-        for path, _ in batch:
-            if path == paths[14]:
-                raise CorruptFile(path, 17, "no sync marker")
-        return batch[0][0]
-
-    got: list[str] = []
-    results = scan(engine, paths, parse)
-    with pytest.raises(CorruptFile) as caught:
-        gather(results, got)
-    assert got == paths[:14:2]
-    error = caught.value
-    assert (error.path, error.offset, error.reason, error.exit_code) == (paths[14], 17, "no sync marker", 15)
-    assert str(error) == f"Cannot read {paths[14]} at byte 17: no sync marker"
-
-
-def test_of_two_errors_the_one_of_the_earlier_batch_is_raised(engine: Engine, paths: list[str]) -> None:
-    def parse(batch: Batch) -> None:
-        if batch[0][0] in (paths[6], paths[8]):
-            time.sleep(0.3 if batch[0][0] == paths[6] else 0)
-            raise CorruptFile(batch[0][0], None, "bad")
-
-    with pytest.raises(CorruptFile) as caught:
-        list(scan(engine, paths, parse))
-    assert caught.value.path == paths[6]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        BackendUnavailable("Cannot read x: gone", state="Half is done.", next_step="Wait."),
-        InvalidMetadata("x", "field", "no number"),
-        UsageError("Cannot"),
-        PermissionError(13, "Permission denied", "/x"),
-        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-        pa.ArrowInvalid("no array"),
-        KeyError("name"),
-        MemoryError(),
-        KeyboardInterrupt(),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_an_error_of_load_arrives_as_it_was_raised(
-    engine: Engine, paths: list[str], error: BaseException
-) -> None:
-    def load(path: str, data: bytes) -> bytes:
-        if path == paths[11]:
-            raise error
-        return data
-
-    with pytest.raises(type(error)) as caught:
-        list(scan(engine, paths, len, load=load))
-    assert type(caught.value) is type(error)
-    assert str(caught.value) == str(error)
-    own = {name: value for name, value in vars(caught.value).items() if name != "__notes__"}
-    assert own == {name: value for name, value in vars(error).items() if name != "__notes__"}
-
-
-def test_a_scan_that_is_closed_early_leaves_nothing_behind(engine: Engine, paths: list[str]) -> None:
-    with no_process_left_behind():
-        results = scan(engine, paths, len)
-        assert next(results) == 2
-        results.close()
-
-
-def test_a_consumer_that_fails_leaves_nothing_behind(engine: Engine, paths: list[str]) -> None:
-    with no_process_left_behind(), pytest.raises(ZeroDivisionError):
-        divide(scan(engine, paths, len))
-
-
-def divide(results: Iterator[int]) -> None:
-    for count in results:
-        _ = count / 0
-
-
-# -- lanes ---------------------------------------------------------------------------------------------------------
 
 
 @needs_fork

@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in ("storages", "catalogs", "engines")))
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{name}" for name in ("storages", "catalogs", "delta_logs", "engines"))
+)

@@ -19,37 +19,33 @@ from pyspark.errors import PySparkException
 
 import iceberg_cli
 from iceberg_cli.encoding.transport import pickled_data
-from iceberg_cli.engines import BuiltFile, Engine, Event, Scan, ShuffleStage, Source, local
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.engines import selection as choice
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.engines.spark.session import Session, translated
 from iceberg_cli.engines.spark.startup import packed, prepare
-from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
+from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.formats import open as choosing
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.router import RoutedStorage, with_environment
+from iceberg_cli.testing.conformance.engines import SHORT_FILES, Batch, as_it_is, make_files, unseen
 from tests.cli.lakes import four_snapshots
 from tests.cli.running import iceberg_cli as run
 from tests.paths import ROOT
 from tests.servers import S3Server
 
-Batch = Sequence[tuple[str, bytes | None]]
 NO_SPARK = ("--engine", "spark", "--spark-master", "nonsense", "--format", "json")
 KNOWN = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")
-
-
-def unseen(_: Event) -> None:
-    """Progress that nobody looks at."""
 
 
 def scan(
     engine: SparkEngine, paths: Sequence[str], parse: Callable[[Batch], object], size_bytes: int = 1
 ) -> list:
     found = engine.scan(
-        Scan(lambda path: Source(path, size_bytes), lambda _, data: data, parse, phase="reading"),
+        Scan(lambda path: Source(path, size_bytes), as_it_is, parse, phase="reading"),
         paths,
         on_event=unseen,
     )
@@ -70,10 +66,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def paths(tmp_path: Path) -> list[str]:
     """Files, each of its own bytes."""
-    found = [tmp_path / f"{number:02d}" for number in range(12)]
-    for number, path in enumerate(found):
-        path.write_bytes(bytes([number]) * 1_000)
-    return [str(path) for path in found]
+    return make_files(tmp_path, count=SHORT_FILES, size_bytes=1_000)
 
 
 # -- choosing ------------------------------------------------------------------------------------------------------
@@ -273,150 +266,6 @@ def test_a_worker_that_dies_is_an_error_and_no_short_result(
     with pytest.raises(BackendUnavailable, match=r"Cannot go on .*Spark says"):
         scan(engine, paths, parse, size_bytes)
     assert sum(scan(engine, paths, len, size_bytes)) == len(paths)
-
-
-# -- shuffling, on each engine -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["local", "local, spilled", pytest.param("spark", marks=pytest.mark.jvm)])
-def any_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    if request.param == "spark":
-        return request.getfixturevalue("engine")
-    if request.param == "local, spilled":
-        monkeypatch.setattr(local, "_HELD_BYTES", 1)
-    return LocalEngine(LocalStorage())
-
-
-def by_parity(batch: Batch) -> dict[int, bytes]:
-    """Even first bytes go to bucket 0 and odd ones to bucket 3."""
-    firsts = [data[0] for _, data in batch if data is not None]
-    return {place: bytes(each for each in firsts if each % 2 == odd) for odd, place in ((0, 0), (1, 3))}
-
-
-def shuffle(
-    any_engine: Engine, paths: Sequence[str], parse: object, combine: object, *then: ShuffleStage
-) -> list:
-    found = any_engine.shuffle(
-        Scan(
-            lambda path: Source(path, 1 << 20),
-            lambda _, data: data,
-            parse,
-            phase="sharing out",
-            missing_ok=True,
-        ),
-        [ShuffleStage(combine, 4), *then],
-        paths,
-        on_event=unseen,
-    )
-    return list(found)
-
-
-def test_each_bucket_is_combined_once_with_all_that_is_in_it(any_engine: Engine, paths: list[str]) -> None:
-    os.remove(paths[5])
-    found = shuffle(
-        any_engine, paths, by_parity, lambda bucket, parts: (bucket, sorted(b"".join(map(bytes, parts))))
-    )
-    assert sorted(found) == [(0, [0, 2, 4, 6, 8, 10]), (3, [1, 3, 7, 9, 11])]
-
-
-def test_errors_of_either_side_of_an_exchange_arrive_as_they_were_raised(
-    any_engine: Engine, paths: list[str]
-) -> None:
-    def corrupt(batch: Batch) -> dict[int, bytes]:
-        if paths[7] in [path for path, _ in batch]:
-            raise CorruptFile(paths[7], 17, "no sync marker")
-        return by_parity(batch)
-
-    def broken(bucket: int, parts: Sequence[bytes]) -> int:
-        return len(parts) // bucket
-
-    with pytest.raises(CorruptFile) as caught:
-        shuffle(any_engine, paths, corrupt, lambda bucket, _: bucket)
-    assert (caught.value.path, caught.value.offset) == (paths[7], 17)
-    with pytest.raises(ZeroDivisionError):
-        shuffle(any_engine, paths, by_parity, broken)
-
-
-# -- shuffling twice ----------------------------------------------------------------------------------------------
-
-
-def digits(number: int, parts: Sequence[bytes]) -> dict[int, bytes]:
-    """The numbers of a bucket to those of their last digits."""
-    found = b"".join(map(bytes, parts))
-    return {digit: bytes(each for each in found if each % 10 == digit) for digit in {n % 10 for n in found}}
-
-
-def test_what_was_combined_is_shared_out_and_combined_once_more(any_engine: Engine, paths: list[str]) -> None:
-    found = shuffle(
-        any_engine,
-        paths,
-        by_parity,
-        digits,
-        ShuffleStage(lambda digit, parts: (digit, sorted(b"".join(map(bytes, parts)))), 10),
-    )
-    assert sorted(found) == [(digit, [digit, 10 + digit][: 2 if digit < 2 else 1]) for digit in range(10)]
-
-
-def test_errors_of_every_round_arrive_as_they_were_raised(any_engine: Engine, paths: list[str]) -> None:
-    def corrupt(batch: Batch) -> dict[int, bytes]:
-        raise CorruptFile(batch[0][0], 17, "no sync marker")
-
-    def broken(bucket: int, parts: Sequence[bytes]) -> dict[int, bytes]:
-        raise KeyError(bucket)
-
-    def nothing(bucket: int, parts: Sequence[bytes]) -> int:
-        return len(parts)
-
-    with pytest.raises(CorruptFile, match="no sync marker"):
-        shuffle(any_engine, paths, corrupt, digits, ShuffleStage(nothing, 10))
-    with pytest.raises(KeyError):
-        shuffle(any_engine, paths, by_parity, broken, ShuffleStage(nothing, 10))
-    with pytest.raises(KeyError):
-        shuffle(any_engine, paths, by_parity, digits, ShuffleStage(broken, 10))
-
-
-# -- writing -------------------------------------------------------------------------------------------------------
-
-
-def write(any_engine: Engine, paths: list[str], folder: Path, *, twice: bool = False) -> list:
-    """Make a file of each bucket of one round, or of two; what workers say of them, in order."""
-    root = str(folder)
-
-    def file(bucket: int, parts: Sequence[bytes]) -> BuiltFile:
-        data = bytes(sorted(b"".join(map(bytes, parts))))
-        return BuiltFile(f"{root}/new/{bucket}", data, (bucket, len(data), os.getpid()))
-
-    stages = [digits, ShuffleStage(file, 10)] if twice else [file]
-    return sorted(shuffle(any_engine, paths, by_parity, *stages))
-
-
-@pytest.mark.parametrize("twice", [False, True], ids=["one round", "two rounds"])
-def test_workers_write_new_files_and_a_task_that_runs_again_finds_its_own(
-    any_engine: Engine, paths: list[str], tmp_path: Path, twice: bool
-) -> None:
-    expected = (
-        {digit: [n for n in range(12) if n % 10 == digit] for digit in range(10)}
-        if twice
-        else {0: range(0, 12, 2), 3: range(1, 12, 2)}
-    )
-    for _ in range(2):
-        found = write(any_engine, paths, tmp_path, twice=twice)
-        assert [each[:2] for each in found] == [(place, len(numbers)) for place, numbers in expected.items()]
-        processes = {process_id for _, _, process_id in found}
-        assert (os.getpid() not in processes) == any_engine.is_distributed
-        written = {int(path.name): path.read_bytes() for path in (tmp_path / "new").iterdir()}
-        assert written == {place: bytes(numbers) for place, numbers in expected.items()}
-
-
-@pytest.mark.parametrize("theirs", [b"", b"theirs", bytes(range(0, 12, 2)) + b"and more"])
-def test_a_file_of_others_is_an_error_and_stays_as_it_is(
-    any_engine: Engine, paths: list[str], tmp_path: Path, theirs: bytes
-) -> None:
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new/0").write_bytes(theirs)
-    with pytest.raises(FileExistsError):
-        write(any_engine, paths, tmp_path)
-    assert (tmp_path / "new/0").read_bytes() == theirs
 
 
 def test_of_a_table_that_is_cut_into_items_each_takes_its_own_rows_along() -> None:
