@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -12,10 +13,11 @@ from uuid import UUID
 
 from iceberg_cli.delta.spec.paths import z85_encode
 from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.errors import Refused
+from iceberg_cli.errors import CommitConflict, Refused, StalePlan, TakenOver
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.delta_reader import (
+    COMMIT,
     LOG,
     Content,
     State,
@@ -29,6 +31,7 @@ from iceberg_cli.testing.crash.delta_reader import (
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World
 from iceberg_cli.testing.delta_vectors import an_inline_vector, frame_of
+from tests.crash import suite
 from tests.crash.delta import METADATA, PROTOCOL, a_remove, an_add, commit_to
 
 HINT = f"{LOG}_last_checkpoint"
@@ -111,15 +114,47 @@ VERBS_ASKED: Mapping[str, Verb] = {
 }
 
 
-class Scene:
-    """The table in a world of its own, and what every version of it said when it was written."""
+class Scene(suite.Scene):
+    """The table in a world of its own, a verb on it, and what every version said when it was written."""
 
-    def __init__(self) -> None:
+    refusals = (CommitConflict, Refused, StalePlan, TakenOver)
+
+    def __init__(self, name: str = "vacuum") -> None:
+        self.name = name
+        self.verb = VERBS_ASKED[name]
+        self.makes_versions = self.verb.operation != "rewrite-manifests"  # which writes checkpoints
         self.world = _the_world().copy()
         self.stated: dict[int, Content] = {}
         self.before = set(self.world.files)
         self.raced: set[str] = set()  # files of other writers
         self.hear()
+
+    def copy(self) -> Scene:
+        """The same, to change it alone."""
+        scene = copy.copy(self)
+        scene.world = self.world.copy()
+        scene.stated, scene.raced = dict(self.stated), {*self.raced}
+        return scene
+
+    @property
+    def others(self) -> list[str]:
+        return sorted({*VERBS_ASKED} - {self.name})
+
+    def process(self, **script: Any) -> DeltaProcess:
+        """A run of the verb."""
+        return self.verb.process(self.world, Script(**script))
+
+    def process_of(self, other: str) -> DeltaProcess:
+        """A run of another verb."""
+        return VERBS_ASKED[other].process(self.world)
+
+    def is_commit(self, effect: str) -> bool:
+        """Whether the effect makes a version."""
+        return COMMIT.fullmatch(effect.removeprefix(f"put {LOG}")) is not None
+
+    def is_too_late(self, act: suite.Act, effect: str) -> bool:
+        # Between the last look and the deletions of one batch nothing can help: that is what retention is for.
+        return act is restore and effect.removeprefix("delete ") in self.verb.goes
 
     def hear(self) -> None:
         """Remember what the versions say that are new."""
@@ -177,10 +212,10 @@ class Scene:
         if HINT in files:
             assert json.loads(files[HINT])["version"] in checkpoints(files).values()
 
-    def check_reading(self, verb: Verb) -> None:
+    def check_reading(self) -> None:
         """We read what the log says."""
         for version in commits(self.world.files):
-            ours = verb.process(self.world).table.log.snapshot(version).adds.to_pylist()
+            ours = self.process().table.log.snapshot(version).adds.to_pylist()
             assert {(add["path"], vector_id(add)) for add in ours} == set(self.state(version).adds)
 
     def leftovers(self) -> set[str]:
@@ -188,34 +223,34 @@ class Scene:
         new = set(self.world.files) - self.before - named_files(self.world.files) - self.raced
         return {name for name in new if not OURS.fullmatch(name) and "/_sidecars/" not in name}
 
-    def finish(self, verb: Verb) -> None:
+    def finish(self) -> None:
         """Resume, run again, and nothing is left to do or to clean up."""
-        verb.process(self.world).resume()
+        self.process().resume()
         self.check()
-        self._able(verb).process(self.world).run()
+        self.process_of(self.possible_verb()).run()
         self.check()
-        if self._able(verb) is not verb:
-            verb = self._able(verb)
-            verb.process(self.world).run()
+        verb = self.possible_verb()
+        if verb != self.name:
+            self.process_of(verb).run()
             self.check()
-        assert verb.process(self.world).run().status == "nothing_to_do"
-        assert not verb.process(self.world).plan().plan.due
-        self.check_reading(verb)
+        assert self.process_of(verb).run().status == "nothing_to_do"
+        assert not self.process_of(verb).plan().plan.due
+        self.check_reading()
         assert self.leftovers() == set()
 
-    def _able(self, verb: Verb) -> Verb:
+    def possible_verb(self) -> str:
         """The verb, or a full VACUUM where commits are gone whose files one in lite mode would have to look at."""
         try:
-            verb.process(self.world).plan()
+            self.process().plan()
         except Refused as refused:
-            if verb.policy.get("mode") != "lite" or "--mode full" not in refused.next_step:
+            if self.verb.policy.get("mode") != "lite" or "--mode full" not in refused.next_step:
                 raise
-            return VERBS_ASKED["vacuum"]
-        return verb
+            return "vacuum"
+        return self.name
 
-    def check_done(self, verb: Verb) -> None:
-        """What the verb is for has happened."""
-        assert not verb.goes & set(self.world.files)
+    def check_done(self) -> None:
+        """The files are gone that the verb deletes."""
+        assert not self.verb.goes & set(self.world.files)
 
 
 # -- other writers ---------------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
+from iceberg_cli.errors import CommitConflict, StalePlan
 from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
@@ -14,6 +16,8 @@ from iceberg_cli.testing.crash.engine import Engine
 from iceberg_cli.testing.crash.process import Process
 from iceberg_cli.testing.crash.world import Script, World
 from iceberg_cli.testing.iceberg_reader import Lineage, Row, check_table, rows_of, snapshot_of
+from tests.builders import NOW_MS
+from tests.crash import suite
 
 PROPERTIES = {"commit.retry.min-wait-ms": "1"}
 
@@ -96,11 +100,22 @@ CASES = [
     Case("assign-row-ids", AssignRowIds().to_json(), untouched),
     Case("assign-row-ids", AssignRowIds(share_ids=True).to_json(), untouched),
 ]
+OTHERS = (
+    CASES[0],
+    CASES[2],
+    CASES[5],
+    CASES[6],
+    Case("expire-snapshots", ExpireSnapshots(retain_last=1, older_than=NOW_MS).to_json(), fragmented),
+)
 
 
 @dataclass(kw_only=True)
-class Lake:
+class Lake(suite.Scene):
     """A world with a table, the engine that wrote it, and what its readers may rely on."""
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = (StalePlan, CommitConflict)
+    stale: ClassVar[tuple[type[Exception], ...]] = (StalePlan,)
+    others: ClassVar[tuple[Case, ...]] = OTHERS
 
     case: Case
     world: World
@@ -111,7 +126,7 @@ class Lake:
     )  # by manifest list, which never changes
 
     @classmethod
-    def of(cls, case: Case) -> Lake:
+    def of(cls, case: Case) -> Self:
         world = World()
         engine = Engine(world)
         case.build(engine)
@@ -119,10 +134,11 @@ class Lake:
         lake.note_rows()
         return lake
 
-    def copy(self) -> Lake:
+    def copy(self) -> Self:
+        """The same, to change it alone."""
         world = self.world.copy()
         engine = Engine(world, commits=self.engine.commits)
-        return Lake(case=self.case, world=world, engine=engine, rows=dict(self.rows), known=dict(self.known))
+        return replace(self, world=world, engine=engine, rows=dict(self.rows), known=dict(self.known))
 
     def note_rows(self) -> None:
         """What the refs hold now is what the engine left there."""
@@ -155,9 +171,11 @@ class Lake:
 
     def process(self, **script: Any) -> Process:
         """A run of the verb."""
-        return Process(
-            world=self.world, script=Script(**script), verb=self.case.verb, policy=self.case.policy
-        )
+        return self.process_of(self.case, **script)
+
+    def process_of(self, other: Case, **script: Any) -> Process:
+        """A run of one of `others`."""
+        return Process(world=self.world, script=Script(**script), verb=other.verb, policy=other.policy)
 
     def check(self) -> set[str]:
         """What must hold at any time; returns what the table reaches."""
@@ -170,6 +188,8 @@ class Lake:
         document = self.engine.document
         refs = {name: ref["snapshot-id"] for name, ref in document["refs"].items()}
         return check_table(self.engine.storage, self.engine.current, refs=refs)
+
+    needed = check
 
     def check_ids_stay(self) -> None:
         """A row keeps its id and its last updated sequence number from parent to child."""
@@ -193,14 +213,6 @@ class Lake:
         needed = self.check()
         assert set(self.world.files) == needed
         assert self.process().plan().plan.steps == ()
-
-
-def undisturbed(lake: Lake) -> list[str]:
-    """The effects of a run that nothing disturbs."""
-    here = lake.copy()
-    process = here.process()
-    process.run()
-    return process.effects
 
 
 ACTS: Mapping[str, Callable[[Engine], None]] = {

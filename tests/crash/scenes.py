@@ -6,15 +6,18 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 from unittest.mock import patch
 
 from iceberg_cli.iceberg.catalogs.folder_versions import find_current
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation import removal_files
+from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.process import Process
 from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.builders import DAY_MS, HOUR_MS, LOCATION, NOW_MS, TableWriter, a_tag
+from tests.crash import suite
 
 CANARIES = {
     "/lake/shop/visits2/data/a.parquet": b"a sibling whose name starts alike",
@@ -34,7 +37,7 @@ class Expiry(Process):
 
 
 @dataclass(kw_only=True)
-class Scene:
+class Scene(suite.Scene):
     """A world with a table of seven snapshots, three of which stay, and what must hold in it."""
 
     world: World
@@ -57,6 +60,10 @@ class Scene:
         return Scene(
             world=world, writer=writer, refs=dict(self.refs), kept={*self.kept}, foreign=list(self.foreign)
         )
+
+    def process(self, **script: Any) -> Expiry:
+        """A run of the expiry."""
+        return Expiry(world=self.world, script=Script(**script))
 
     @property
     def current(self) -> str:
@@ -103,6 +110,23 @@ class Scene:
         assert {s["snapshot-id"] for s in document["snapshots"]} == self.kept | {*self.foreign}
         assert set(self.world.files) - CANARIES.keys() == needed
 
+    def check_run(self, report: Report | None) -> None:
+        """The commit stands, and no other run is needed."""
+        super().check_run(report)
+        assert self.foreign == [100]
+        self.check_finished()
+
+    def needed(self) -> set[str]:
+        """What the table reaches, and files of other tables."""
+        return self.check() | CANARIES.keys()
+
+    def finish(self) -> None:
+        """What an operator does after a crash: resume, then the next regular run."""
+        self.process().resume()
+        self.check()
+        self.process().run()
+        self.check_finished()
+
     def leftovers(self) -> set[str]:
         """Files that the table does not need."""
         return set(self.world.files) - CANARIES.keys() - self.check()
@@ -145,8 +169,5 @@ def few_rows_in_a_part() -> AbstractContextManager[object]:
 
 
 def finish(scene: Scene) -> None:
-    """What an operator does after a crash: resume, then the next regular run."""
-    Expiry(world=scene.world).resume()
-    scene.check()
-    Expiry(world=scene.world).run()
-    scene.check_finished()
+    """See `Scene.finish`."""
+    scene.finish()

@@ -19,7 +19,7 @@ from iceberg_cli.testing.iceberg_files import Json
 from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of, snapshot_of
 from tests.budget import few_or_many, some
 from tests.builders import NOW_MS
-from tests.crash.lakes import ACTS, CASES, Lake, undisturbed, upgraded
+from tests.crash.lakes import ACTS, CASES, Lake, upgraded
 
 VERB_CASES = [case for case in CASES if case.verb != "upgrade-v3"]
 (ASSIGN,) = (case for case in CASES if case.verb == "assign-row-ids" and not case.policy["share_ids"])
@@ -161,7 +161,7 @@ def test_gc_disabled_forbids_no_metadata_file_that_the_log_drops() -> None:
 @pytest.mark.parametrize("case", VERB_CASES[::2], ids=str)
 def test_a_second_commit_of_others_around_a_refused_one_is_tried_again(case: Any, budget: int) -> None:
     lake = Lake.of(case)
-    effects = undisturbed(lake)
+    effects = lake.undisturbed()
     swap = next(number for number, effect in enumerate(effects) if effect.startswith("swap"))
     for second in some(range(swap + 1, swap + 14), budget):
         here = lake.copy()
@@ -174,7 +174,7 @@ def test_a_second_commit_of_others_around_a_refused_one_is_tried_again(case: Any
 @pytest.mark.parametrize("case", VERB_CASES[::2], ids=str)
 def test_a_commit_that_others_built_upon_is_told_as_done_although_the_log_forgot_it(case: Any) -> None:
     lake = Lake.of(case)
-    swap = next(n for n, effect in enumerate(undisturbed(lake)) if effect.startswith("swap"))
+    swap = next(n for n, effect in enumerate(lake.undisturbed()) if effect.startswith("swap"))
     process = lake.process(after={swap: crash})
     assert process.dies(process.run)
     for name in ("x1", "x2"):

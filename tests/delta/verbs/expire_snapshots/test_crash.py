@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
-from iceberg_cli.errors import CommitConflict, CommitStateUnknown, Refused
+from iceberg_cli.errors import CommitStateUnknown, Refused
 from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.ports import Build, Planned, nothing_to_build
 from iceberg_cli.plan.plan import Change, Plan, Step
+from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World, crash
-from tests.budget import few_or_many, some
 from tests.builders import NOW_MS
+from tests.crash import suite
 from tests.crash.delta import (
     a_delta_world,
     a_remove,
@@ -35,126 +36,119 @@ GOING = {f"{DELTA_TABLE}/{name}.parquet" for name in ("b", "c", "d", "nobody")}
 KEPT = {f"{DELTA_TABLE}/{name}.parquet" for name in ("a", "e", "f", "_hidden")}
 
 
-def check(world: World) -> None:
-    """What must hold at every moment: live and protected files are there, and no version is missing or torn."""
-    assert live_files(world) | KEPT <= set(world.files)
-    versions = {name for name in world.files if COMMIT.search(name)}
-    assert versions == {version_path(version) for version in range(newest(world) + 1)}
-    for version in range(newest(world) + 1):
-        for line in world.files[version_path(version)].splitlines():
-            assert len(json.loads(line)) == 1
+@dataclass
+class Vacuum(suite.Scene):
+    """A VACUUM of the table."""
 
+    world: World = field(default_factory=a_delta_world)
 
-def finish(world: World) -> None:
-    """Resume, run again, and nothing is left to do or to clean up."""
-    DeltaProcess(world=world).resume()
-    check(world)
-    report = DeltaProcess(world=world).run()
-    assert report.status in ("done", "nothing_to_do")
-    assert DeltaProcess(world=world).run().status == "nothing_to_do"
-    check(world)
-    assert not GOING & set(world.files)
-    assert not [name for name in world.files if "_iceberg_cli" in name]
+    def copy(self) -> Vacuum:
+        return Vacuum(self.world.copy())
 
+    def process(self, **script: Any) -> DeltaProcess:
+        return DeltaProcess(world=self.world, script=Script(**script))
 
-def vacuums(world: World) -> list[str]:
-    return [operation for operation in operations_of(world) if operation.startswith("VACUUM")]
-
-
-def effects() -> list[str]:
-    process = DeltaProcess(world=a_delta_world())
-    assert process.run().status == "done"
-    return process.effects
-
-
-@few_or_many(12)
-@pytest.mark.parametrize("side", ["before", "after"])
-def test_crash_around_any_effect_of_a_vacuum(side: str, budget: int) -> None:
-    for number, effect in some(list(enumerate(effects())), budget):
-        world = a_delta_world()
-        process = DeltaProcess(world=world, script=Script(**{side: {number: crash}}))
-        assert process.dies(process.run), effect
-        check(world)
-        finish(world)
-        # An end follows its start, and one that was sent twice is there once.
-        assert vacuums(world) == ["VACUUM START", "VACUUM END"], effect
-
-
-def test_a_second_crash_while_the_first_is_resumed() -> None:
-    first = len(effects()) // 2
-    for number in range(12):
-        world = a_delta_world()
-        process = DeltaProcess(world=world, script=Script(after={first: crash}))
-        assert process.dies(process.run)
-        resuming = DeltaProcess(world=world, script=Script(before={number: crash}))
-        resuming.dies(resuming.resume)
-        check(world)
-        finish(world)
-        assert vacuums(world) == ["VACUUM START", "VACUUM END"]
-
-
-RACES: Mapping[str, Callable[[World], object]] = {
-    "append": lambda world: commit_to(world, an_add("f.parquet")),
-    "restore": lambda world: commit_to(world, an_add("c.parquet")),
-    "remove": lambda world: commit_to(world, a_remove("f.parquet", age_days=0)),
-}
-
-
-@few_or_many(12)
-@pytest.mark.parametrize("race", RACES)
-def test_another_writer_commits_before_any_effect_of_a_vacuum(race: str, budget: int) -> None:
-    """A file that is added again while its deletion is on its way stays; the vacuum's own versions come after."""
-    for number, effect in some(list(enumerate(effects())), budget):
-        world = a_delta_world()
-        raced: list[int] = []
-
-        def act(world: World = world, raced: list[int] = raced) -> None:
-            # Delta's own RESTORE looks for the file first.
-            if race != "restore" or f"{DELTA_TABLE}/c.parquet" in world.files:
-                RACES[race](world)
-                raced.append(newest(world))
-
+    def is_too_late(self, act: suite.Act, effect: str) -> bool:
         # Between the last look and the deletions of one batch nothing can help: that is what retention is for.
-        if race == "restore" and effect in (
-            f"delete {DELTA_TABLE}/b.parquet",
-            f"delete {DELTA_TABLE}/c.parquet",
-        ):
-            continue
-        process = DeltaProcess(world=world, script=Script(before={number: act}))
-        try:
-            process.run()
-        except CommitConflict:
-            pytest.fail(effect)
-        assert live_files(world) <= set(world.files), effect
-        DeltaProcess(world=world).run()
-        assert vacuums(world)[:2] == ["VACUUM START", "VACUUM END"], effect
+        return act is restore and effect in [f"delete {DELTA_TABLE}/{name}.parquet" for name in ("b", "c")]
+
+    def check(self) -> None:
+        """What must hold at every moment: live and protected files are there, and no version is missing or torn."""
+        files = self.world.files
+        assert live_files(self.world) | KEPT <= set(files)
+        versions = {name for name in files if COMMIT.search(name)}
+        assert versions == {version_path(version) for version in range(newest(self.world) + 1)}
+        for version in range(newest(self.world) + 1):
+            for line in files[version_path(version)].splitlines():
+                assert len(json.loads(line)) == 1
+
+    def finish(self) -> None:
+        """Resume, run again, and nothing is left to do or to clean up."""
+        self.process().resume()
+        self.check()
+        report = self.process().run()
+        assert report.status in ("done", "nothing_to_do")
+        assert self.process().run().status == "nothing_to_do"
+        self.check()
+        assert not GOING & set(self.world.files) - live_files(self.world)
+        assert not [name for name in self.world.files if "_iceberg_cli" in name]
+
+    def check_done(self) -> None:
+        """An end follows its start, and one that was sent twice is there once."""
+        assert self.vacuums() == ["VACUUM START", "VACUUM END"]
+
+    def check_run(self, report: Report | None) -> None:
+        """The vacuum's own versions come after those of others."""
+        super().check_run(report)
+        self.process().run()
+        assert self.vacuums()[:2] == ["VACUUM START", "VACUUM END"]
+
+    def vacuums(self) -> list[str]:
+        """What its versions are."""
+        return [operation for operation in operations_of(self.world) if operation.startswith("VACUUM")]
+
+
+def append(scene: Vacuum) -> None:
+    commit_to(scene.world, an_add("f.parquet"))
+
+
+def restore(scene: Vacuum) -> None:
+    """Delta's own RESTORE looks for the file first."""
+    if f"{DELTA_TABLE}/c.parquet" in scene.world.files:
+        commit_to(scene.world, an_add("c.parquet"))
+
+
+def remove(scene: Vacuum) -> None:
+    commit_to(scene.world, a_remove("f.parquet", age_days=0))
+
+
+class TestVacuum(suite.Crashes, suite.SecondCrashes, suite.Commits):
+    """A file that is added again while its deletion is on its way stays."""
+
+    crashes = 12
+    second_crashes = 12
+    commits = 12
+
+    @pytest.fixture
+    def scene(self) -> Vacuum:
+        return Vacuum()
+
+    @pytest.fixture(params=[append, restore, remove])
+    def act(self, request: pytest.FixtureRequest) -> suite.Act:
+        return request.param
+
+
+def interrupted(effect: str) -> Vacuum:
+    """A vacuum whose process died before an effect."""
+    scene = Vacuum()
+    process = scene.process(before={scene.undisturbed().index(effect): crash})
+    assert process.dies(process.run)
+    return scene
+
+
+FIRST_COMMIT = f"put {version_path(3)}"
 
 
 def test_a_commit_that_comes_first_is_a_conflict_and_the_next_version_is_taken() -> None:
-    trace = effects()
-    number = trace.index(f"put {version_path(3)}")
-    world = a_delta_world()
-    script = Script(before={number: lambda: commit_to(world, an_add("b.parquet"))})
-    report = DeltaProcess(world=world, script=script).run()
+    scene = Vacuum()
+    number = scene.undisturbed().index(FIRST_COMMIT)
+    report = scene.process(before={number: lambda: commit_to(scene.world, an_add("b.parquet"))}).run()
     assert report.committed_version == 5
-    assert operations_of(world)[3:] == ["WRITE", "VACUUM START", "VACUUM END"]
-    assert f"{DELTA_TABLE}/b.parquet" in world.files
+    assert operations_of(scene.world)[3:] == ["WRITE", "VACUUM START", "VACUUM END"]
+    assert f"{DELTA_TABLE}/b.parquet" in scene.world.files
     assert report.counts["deleted_data_files_count"] == 2
 
 
 def test_the_end_tells_how_many_files_went_also_after_a_crash_between() -> None:
-    trace = effects()
-    number = trace.index(f"delete {DELTA_TABLE}/d.parquet")
-    world = a_delta_world()
-    process = DeltaProcess(world=world, script=Script(before={number: crash}))
-    assert process.dies(process.run)
-    DeltaProcess(world=world).resume()
-    info = json.loads(world.files[version_path(newest(world))].splitlines()[0])["commitInfo"]
+    scene = interrupted(f"delete {DELTA_TABLE}/d.parquet")
+    scene.process().resume()
+    last = scene.world.files[version_path(newest(scene.world))]
+    info = json.loads(last.splitlines()[0])["commitInfo"]
     assert (info["operation"], info["operationMetrics"]["numDeletedFiles"]) == ("VACUUM END", "4")
 
 
 def test_a_put_without_an_answer_is_found_when_it_happened() -> None:
-    world = a_delta_world()
+    scene = Vacuum()
     lost: list[str] = []
 
     def lose(path: str) -> str | None:
@@ -163,75 +157,60 @@ def test_a_put_without_an_answer_is_found_when_it_happened() -> None:
             return "no answer"
         return None
 
-    process = DeltaProcess(world=world, script=Script(fail_put=lose))
     with pytest.raises(CommitStateUnknown):
-        process.run()
-    assert set(world.files) >= GOING  # nothing was deleted
-    assert operations_of(world)[-1] == "WRITE"
-    finish(world)
-    assert vacuums(world) == ["VACUUM START", "VACUUM END"]
+        scene.process(fail_put=lose).run()
+    assert set(scene.world.files) >= GOING  # nothing was deleted
+    assert operations_of(scene.world)[-1] == "WRITE"
+    scene.finish()
+    scene.check_done()
 
 
 def test_an_operation_whose_commit_can_still_happen_cannot_be_abandoned() -> None:
-    number = effects().index(f"put {version_path(3)}")
-    world = a_delta_world()
-    process = DeltaProcess(world=world, script=Script(before={number: crash}))
-    assert process.dies(process.run)
-    late = DeltaProcess(world=world)
+    scene = interrupted(FIRST_COMMIT)
+    late = scene.process()
     (operation_id,) = late.table.workspace.open_operations()
     with pytest.raises(Refused, match="no known outcome"):
         abandon(late.table, operation_id, late.runtime)
-    commit_to(world, an_add("f.parquet"))  # the version is taken
+    commit_to(scene.world, an_add("f.parquet"))  # the version is taken
     abandon(late.table, operation_id, late.runtime)
-    assert not [name for name in world.files if "_iceberg_cli" in name]
-    assert set(world.files) >= GOING
-    check(world)
+    assert not [name for name in scene.world.files if "_iceberg_cli" in name]
+    assert set(scene.world.files) >= GOING
+    scene.check()
 
 
 def test_an_interrupted_commit_whose_version_another_took_is_planned_again() -> None:
-    trace = effects()
-    number = trace.index(f"put {version_path(3)}")
-    world = a_delta_world()
-    process = DeltaProcess(world=world, script=Script(before={number: crash}))
-    assert process.dies(process.run)
-    commit_to(world, an_add("b.parquet"))
-    (report,) = DeltaProcess(world=world).resume()
+    scene = interrupted(FIRST_COMMIT)
+    commit_to(scene.world, an_add("b.parquet"))
+    (report,) = scene.process().resume()
     assert report.committed_version == 5
-    assert f"{DELTA_TABLE}/b.parquet" in world.files
-    check(world)
+    assert f"{DELTA_TABLE}/b.parquet" in scene.world.files
+    scene.check()
 
 
 def test_an_operation_whose_first_step_is_not_due_any_more_tells_of_no_end() -> None:
-    trace = effects()
-    number = trace.index(f"put {version_path(3)}")
-    world = a_delta_world()
-    process = DeltaProcess(world=world, script=Script(before={number: crash}))
-    assert process.dies(process.run)
-    commit_to(world, *(an_add(f"{name}.parquet") for name in "bcd"), an_add("nobody.parquet"))
-    DeltaProcess(world=world).resume()
-    assert vacuums(world) == []
-    check(world)
+    scene = interrupted(FIRST_COMMIT)
+    commit_to(scene.world, *(an_add(f"{name}.parquet") for name in "bcd"), an_add("nobody.parquet"))
+    scene.process().resume()
+    assert scene.vacuums() == []
+    scene.check()
 
 
 @pytest.mark.parametrize("batch", ["the first", "the last"])
 def test_a_file_that_was_put_back_after_the_plan_stays_though_no_version_names_it_yet(batch: str) -> None:
     """Its writer commits it later: what is as young as that is nobody's to delete."""
-    trace = effects()
-    going = [effect for effect in trace if effect.removeprefix("delete ") in GOING]
-    number = trace.index(going[0 if batch == "the first" else -1])
-    world = a_delta_world()
-    process = DeltaProcess(world=world, script=Script(before={number: crash}))
-    assert process.dies(process.run)
+    going = [effect for effect in Vacuum().undisturbed() if effect.removeprefix("delete ") in GOING]
+    scene = interrupted(going[0 if batch == "the first" else -1])
+    world = scene.world
     for path in GOING:
         world.files[path] = b"anew"
         world.written_ms[path] = NOW_MS
-    (report,) = DeltaProcess(world=world).resume()
+    (report,) = scene.process().resume()
     assert set(world.files) >= GOING
     assert all(world.files[path] == b"anew" for path in GOING)
     assert report.kept_again > 0
-    assert DeltaProcess(world=world).run().status == "nothing_to_do"
+    assert scene.process().run().status == "nothing_to_do"
     commit_to(world, *(an_add(path.removeprefix(f"{DELTA_TABLE}/")) for path in sorted(GOING)))
-    check(world)
+    scene.check()
 
 
 def test_a_file_that_an_inventory_takes_for_older_than_it_is_stays() -> None:
@@ -308,31 +287,53 @@ def test_an_unconditional_step_follows_the_commit_before_it_or_is_left_out(
     assert operations_of(world)[4:] == expected
 
 
-@few_or_many(8)
-@pytest.mark.parametrize("kind", ["classic", "v2"])
-def test_crash_around_any_effect_of_a_checkpoint(kind: str, budget: int) -> None:
-    """Whatever is there of it, the table reads as before; run again, it is whole, and no hint names another."""
-    policy = {"checkpoint": kind, "part_size": 1}
+@dataclass
+class Checkpoint(Vacuum):
+    """A checkpoint of the table: whatever is there of it, the table reads as before."""
 
-    def process(world: World, script: Script | None = None) -> DeltaProcess:
-        chosen = Script() if script is None else script
-        return DeltaProcess(world=world, script=chosen, verb="rewrite-manifests", policy=policy)
+    kind: str = "classic"
 
-    trial = process(a_delta_world())
-    assert trial.run().status == "done"
-    for number, effect in some(list(enumerate(trial.effects)), budget):
-        world = a_delta_world()
-        dying = process(world, Script(before={number: crash}))
-        assert dying.dies(dying.run), effect
-        for _ in range(2):
-            check(world)
-            files = process(world).table.snapshot.adds["path"].to_pylist()
-            assert {f"{DELTA_TABLE}/{name}" for name in files} == live_files(world)
-            process(world).run()
-        assert process(world).run().status == "nothing_to_do", effect
-        hint = world.files.get(f"{DELTA_TABLE}/_delta_log/_last_checkpoint", b'{"version":2}')
+    def copy(self) -> Checkpoint:
+        return Checkpoint(self.world.copy(), self.kind)
+
+    def process(self, **script: Any) -> DeltaProcess:
+        policy = {"checkpoint": self.kind, "part_size": 1}
+        return DeltaProcess(
+            world=self.world, script=Script(**script), verb="rewrite-manifests", policy=policy
+        )
+
+    def files(self) -> list[str]:
+        """The files of the table, as we read it."""
+        return sorted(self.process().table.snapshot.adds["path"].to_pylist())
+
+    def check(self) -> None:
+        super().check()
+        assert {f"{DELTA_TABLE}/{name}" for name in self.files()} == live_files(self.world)
+
+    def finish(self) -> None:
+        """Run again, it is whole, no hint names another, and it stands alone."""
+        self.process().run()
+        self.check()
+        self.process().run()
+        assert self.process().run().status == "nothing_to_do"
+        alone = self.copy()
+        hint = alone.world.files.get(f"{DELTA_TABLE}/_delta_log/_last_checkpoint", b'{"version":2}')
         assert json.loads(hint)["version"] == 2
-        for version in range(2):  # the checkpoint stands alone
-            del world.files[version_path(version)]
-        assert sorted(process(world).table.snapshot.adds["path"].to_pylist()) == ["a.parquet", "f.parquet"]
-        assert not [name for name in world.files if "_iceberg_cli" in name]
+        for version in range(2):
+            del alone.world.files[version_path(version)]
+        assert alone.files() == ["a.parquet", "f.parquet"]
+        assert not [name for name in alone.world.files if "_iceberg_cli" in name]
+
+    def check_done(self) -> None:
+        """No file went."""
+        assert self.vacuums() == []
+
+
+class TestCheckpoint(suite.Crashes):
+    """Of a table that has old and young tombstones."""
+
+    crashes = 8
+
+    @pytest.fixture(params=["classic", "v2"])
+    def scene(self, request: pytest.FixtureRequest) -> Checkpoint:
+        return Checkpoint(kind=request.param)

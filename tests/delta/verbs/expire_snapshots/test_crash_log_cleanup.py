@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import Any
 
 import pytest
 
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.process import DeltaProcess
-from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World, crash
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World
 from tests.budget import few_or_many, some
+from tests.crash import suite
 from tests.crash.delta import an_add
 from tests.crash.delta_checkpoints import (
     KEPT_VERSION,
@@ -27,63 +31,85 @@ TOP_LEVEL = re.compile(r"/0{19}4\.checkpoint\..*\.json$")
 COMMIT = re.compile(r"([0-9]{20})\.json$")
 
 
-def a_process(world: World, script: Script | None = None) -> DeltaProcess:
-    return DeltaProcess(world=world, script=Script() if script is None else script, policy=POLICY)
-
-
 def append_to(world: World) -> None:
     """Another writer's commit; the log may begin at any version."""
     version = max(int(match[1]) for name in world.files if (match := COMMIT.search(name)))
     world.files[f"{LOG}{version + 1:020}.json"] = f"{json.dumps(an_add('6.parquet'))}\n".encode()
 
 
-def files_at(world: World, version: int) -> list[str] | None:
-    """The files of a version; None where it cannot be read."""
-    try:
-        paths: list[str] = a_process(world).table.log.snapshot(version).adds["path"].to_pylist()
-    except IcebergCliError:
-        return None
-    return sorted(paths)
+@dataclass
+class LogCleanup(suite.Scene):
+    """A log cleanup of a table whose checkpoints have sidecars."""
 
+    world: World = field(default_factory=a_world_of_v2_checkpoints)
 
-def check(world: World) -> None:
-    """What must hold at every moment."""
-    expected = [[f"{number}.parquet" for number in range(version + 1)] for version in range(6)]
-    for version in range(KEPT_VERSION, 6):
-        assert files_at(world, version) == expected[version]
-    there = {int(match[1]) for name in world.files if (match := COMMIT.search(name)) and name.startswith(LOG)}
-    for version in there & set(range(KEPT_VERSION)):
-        assert files_at(world, version) == expected[version]
-    assert {f"{DELTA_TABLE}/{number}.parquet" for number in range(6)} <= set(world.files)
+    def copy(self) -> LogCleanup:
+        return LogCleanup(self.world.copy())
 
+    def process(self, **script: Any) -> DeltaProcess:
+        return DeltaProcess(world=self.world, script=Script(**script), policy=POLICY)
 
-def log_files(world: World) -> set[str]:
-    return {name.removeprefix(LOG) for name in world.files if name.startswith(LOG)}
+    def files_at(self, version: int) -> list[str] | None:
+        """The files of a version; None where it cannot be read."""
+        try:
+            paths: list[str] = self.process().table.log.snapshot(version).adds["path"].to_pylist()
+        except IcebergCliError:
+            return None
+        return sorted(paths)
 
+    def check(self) -> None:
+        """What must hold at every moment."""
+        files = self.world.files
+        expected = [[f"{number}.parquet" for number in range(version + 1)] for version in range(6)]
+        for version in range(KEPT_VERSION, 6):
+            assert self.files_at(version) == expected[version]
+        there = {int(match[1]) for name in files if (match := COMMIT.search(name)) and name.startswith(LOG)}
+        for version in there & set(range(KEPT_VERSION)):
+            assert self.files_at(version) == expected[version]
+        assert {f"{DELTA_TABLE}/{number}.parquet" for number in range(6)} <= set(files)
 
-def finish(world: World) -> None:
-    """Resume, run again, and nothing is left to do or to clean up."""
-    a_process(world).resume()
-    check(world)
-    assert a_process(world).run().status in ("done", "nothing_to_do")
-    assert a_process(world).run().status == "nothing_to_do"
-    check(world)
-    assert not [name for name in world.files if "_iceberg_cli" in name]
+    def log_files(self) -> set[str]:
+        """The names of what is in the log."""
+        return {name.removeprefix(LOG) for name in self.world.files if name.startswith(LOG)}
 
+    def finish(self) -> None:
+        """Resume, run again, and nothing is left to do or to clean up."""
+        self.process().resume()
+        self.check()
+        assert self.process().run().status in ("done", "nothing_to_do")
+        assert self.process().run().status == "nothing_to_do"
+        self.check()
+        assert not [name for name in self.world.files if "_iceberg_cli" in name]
 
-def is_clean_up(effect: str) -> bool:
-    """Whether it deletes a file of a closed journal, which any verb's does in the same way."""
-    return effect.startswith("delete ") and "/_iceberg_cli/" in effect
+    def undisturbed(self) -> list[str]:
+        """The effects until the journal is closed: every verb deletes its files in the same way."""
+        return whole_run()[0]
+
+    def check_done(self) -> None:
+        """As many files are left as a run leaves that nothing disturbs."""
+        assert len(self.log_files()) == len(whole_run()[1])
+
+    def check_run(self, report: Report | None) -> None:
+        """The other writer's commit is there."""
+        assert report is not None
+        assert report.status == "done"
+        self.check()
+        assert self.files_at(6) == [f"{number}.parquet" for number in range(7)]
 
 
 @cache
 def whole_run() -> tuple[list[str], set[str]]:
     """The effects of a run that nothing disturbs, until its journal is closed, and what it leaves of the log."""
-    world = a_world_of_v2_checkpoints()
-    process = a_process(world)
+    scene = LogCleanup()
+    process = scene.process()
     assert process.run().status == "done"
-    check(world)
-    return [effect for effect in process.effects if not is_clean_up(effect)], log_files(world)
+    scene.check()
+    effects = [
+        effect
+        for effect in process.effects
+        if not (effect.startswith("delete ") and "/_iceberg_cli/" in effect)
+    ]
+    return effects, scene.log_files()
 
 
 def test_a_run_that_nothing_disturbs_leaves_the_checkpoint_its_sidecars_and_one_for_older_readers() -> None:
@@ -95,39 +121,29 @@ def test_a_run_that_nothing_disturbs_leaves_the_checkpoint_its_sidecars_and_one_
     assert all(name.startswith(f"_sidecars/{KEPT_VERSION:020}.") for name in sidecars)
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-@few_or_many(8)
-def test_crash_around_any_effect_of_a_log_cleanup(side: str, budget: int) -> None:
-    effects, left = whole_run()
-    for number in some(range(len(effects)), budget):
-        world, effect = a_world_of_v2_checkpoints(), effects[number]
-        process = a_process(world, Script(**{side: {number: crash}}))
-        # Nothing follows an effect that finds its file there already.
-        assert process.dies(process.run) or effects.count(effect) > 1, effect
-        check(world)
-        finish(world)
-        assert len(log_files(world)) == len(left), effect
+class TestLogCleanup(suite.Crashes, suite.Commits):
+    """What stays reads as before."""
 
+    crashes = 8
+    commits = 8
 
-@few_or_many(8)
-def test_another_writer_commits_before_any_effect_of_a_log_cleanup(budget: int) -> None:
-    effects, _ = whole_run()
-    for number in some(range(len(effects)), budget):
-        world = a_world_of_v2_checkpoints()
-        process = a_process(world, Script(before={number: partial(append_to, world)}))
-        assert process.run().status == "done"
-        check(world)
-        assert files_at(world, 6) == [f"{number}.parquet" for number in range(7)]
-        finish(world)
+    @pytest.fixture
+    def scene(self) -> LogCleanup:
+        return LogCleanup()
+
+    @pytest.fixture
+    def act(self) -> suite.Act:
+        return lambda scene: append_to(scene.world)
 
 
 @few_or_many(10)
 def test_a_checkpoint_that_is_damaged_before_any_effect_stops_what_stands_on_it(budget: int) -> None:
     effects, _ = whole_run()
     for number in some(range(len(effects)), budget):
-        world = a_world_of_v2_checkpoints()
+        scene = LogCleanup()
+        world = scene.world
         (damaged,) = (name for name in world.files if TOP_LEVEL.search(name))
-        process = a_process(world, Script(before={number: partial(cut_short, world, damaged)}))
+        process = scene.process(before={number: partial(cut_short, world, damaged)})
         plan = process.plan()
         commits = {name for name in world.files if COMMIT.search(name)}
         with suppress(IcebergCliError):

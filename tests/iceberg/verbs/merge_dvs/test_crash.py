@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,33 +15,44 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.documents import plan_from_json
+from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.process import Process
-from iceberg_cli.testing.crash.world import Script, SimStorage, World, crash
+from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from iceberg_cli.testing.iceberg_reader import reachable
 from tests.budget import few_or_many, some
 from tests.builders import LOCATION, NOW_MS
+from tests.crash import suite
 from tests.delete_tables import DeleteTable
 from tests.scan_planning import entries_of, view
 
 POLICY = MergeDvs(min_files=2, target_size=600)
 ONE_BY_ONE = MergeDvs(target_size=1)  # a Puffin file for each deletion vector
 Seen = dict[str, tuple[Any, ...]]
+Change = Callable[[DeleteTable, Seen], None]
 
 
 @dataclass
-class Here:
-    """A world with a table in it, and the other writer."""
+class Merging(suite.Scene):
+    """A run of merge-dvs on a table by file names, and the other writer, whose rows must stay."""
 
     world: World
+    policy: MergeDvs = POLICY
     commits: int = 0
     format_version: int = 3
+    expected: Seen = field(default_factory=dict)
 
-    def copy(self) -> Here:
-        return Here(self.world.copy(), self.commits, self.format_version)
+    def __post_init__(self) -> None:
+        self.expected = self.expected or self.seen()
+
+    def copy(self) -> Merging:
+        return replace(self, world=self.world.copy())
 
     @property
     def storage(self) -> SimStorage:
         return SimStorage(self.world, Script())
+
+    def process(self, **script: Any) -> Merger:
+        return Merger(world=self.world, script=Script(**script), policy=self.policy)
 
     def current(self) -> tuple[str, dict[str, Any]]:
         location = find_current(LOCATION, self.storage).location
@@ -56,13 +68,18 @@ class Here:
         table.reload(document, int(location.rpartition("/v")[2].partition(".")[0]))
         return table
 
-    def commit(self, change: Callable[[DeleteTable, Seen], None]) -> None:
+    def commit(self, change: Change) -> None:
         """The other writer commits on top of whatever is current."""
         table = self.writer()
         change(table, {path.rpartition("/")[2].partition(".")[0]: seen for path, seen in self.seen().items()})
         self.commits += 1
         table.commit(1_000 + self.commits)
         table.publish()
+        self.expected = self.seen()
+
+    def check(self) -> None:
+        """Readers see what they saw."""
+        assert self.seen() == self.expected
 
     def check_tidy(self) -> None:
         """Nothing is there but what the table reaches."""
@@ -71,6 +88,19 @@ class Here:
         hint = {f"{LOCATION}/metadata/version-hint.text"}
         # What the writer of the table has left behind before: files of deletes that no snapshot had.
         assert set(self.world.files) - versions - hint <= reachable(self.storage, location)
+
+    def check_run(self, report: Report | None) -> None:
+        super().check_run(report)
+        self.check_tidy()
+
+    def finish(self) -> None:
+        """Resume and run again: nothing of ours is left over, and nothing is left to do."""
+        self.process().resume()
+        self.check()
+        self.process().run()
+        self.check()
+        self.check_tidy()
+        assert self.process().run().status == "nothing_to_do"
 
 
 @dataclass(kw_only=True)
@@ -85,7 +115,7 @@ class Merger(Process):
 
 
 @pytest.fixture(scope="module")
-def here() -> Here:
+def table() -> Merging:
     """Position delete files with and without deletion vectors beside them, small Puffin files, dangling deletes."""
     world = World()
     table = DeleteTable(
@@ -109,37 +139,7 @@ def here() -> Here:
     table.remove("c", vectors=False)
     table.commit(6)
     table.publish()
-    return Here(world)
-
-
-def test_undisturbed_it_changes_nothing_that_readers_see(here: Here) -> None:
-    there = here.copy()
-    process = Merger(world=there.world)
-    assert process.run().status == "done"
-    assert there.seen() == here.seen()
-    there.check_tidy()
-    assert Merger(world=there.world).run().status == "nothing_to_do"
-
-
-def effects_of(here: Here, asked: MergeDvs = POLICY) -> list[str]:
-    process = Merger(world=here.copy().world, policy=asked)
-    process.run()
-    return process.effects
-
-
-@few_or_many(10)
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_around_any_effect_is_made_good(here: Here, when: str, budget: int) -> None:
-    for number, effect in some(list(enumerate(effects_of(here))), budget):
-        there = here.copy()
-        process = Merger(world=there.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
-        assert process.dies(process.run), effect
-        assert there.seen() == here.seen(), effect
-        Merger(world=there.world).resume()
-        Merger(world=there.world).run()
-        assert there.seen() == here.seen(), effect
-        there.check_tidy()
-        assert Merger(world=there.world).run().status == "nothing_to_do"
+    return Merging(world)
 
 
 def a_delete(table: DeleteTable, seen: Seen) -> None:
@@ -170,76 +170,78 @@ def an_append(table: DeleteTable, seen: Seen) -> None:
 OTHERS = (a_delete, deletes_everywhere, an_update, a_compaction, an_append)
 
 
-@few_or_many(5)
-@pytest.mark.parametrize("asked", [POLICY, ONE_BY_ONE], ids=["few files", "many files"])
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_writers_commit_before_any_effect_keeps_its_deletes_and_its_rows(
-    here: Here, other: Callable[[DeleteTable, Seen], None], asked: MergeDvs, budget: int
-) -> None:
-    for number, effect in some(list(enumerate(effects_of(here, asked))), budget):
-        there = here.copy()
-        expected: list[Seen] = []
+class TestMerge(suite.Undisturbed, suite.Crashes, suite.Commits, suite.CommitsMeanwhile):
+    """Readers see the rows and the deletes of whoever wrote them."""
 
-        def disturb(there: Here = there, expected: list[Seen] = expected) -> None:
-            there.commit(other)
-            expected.append(there.seen())
+    crashes = 10
+    commits = 5
+    commits_meanwhile = 5
 
-        process = Merger(world=there.world, script=Script(before={number: disturb}), policy=asked)
-        report = process.run()
-        assert report.status in ("done", "nothing_to_do"), effect
-        assert there.seen() == expected[0], effect
-        there.check_tidy()
-        Merger(world=there.world).run()
-        assert there.seen() == expected[0], effect
+    @pytest.fixture
+    def scene(self, table: Merging) -> Merging:
+        return table
+
+    @pytest.fixture(params=OTHERS)
+    def act(self, request: pytest.FixtureRequest) -> suite.Act:
+        return lambda scene: scene.commit(request.param)
 
 
-@few_or_many(5)
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_writers_commit_before_a_crash_is_kept_when_the_operation_is_resumed(
-    here: Here, other: Callable[[DeleteTable, Seen], None], budget: int
-) -> None:
-    for number, effect in some(list(enumerate(effects_of(here))), budget):
-        there = here.copy()
-        process = Merger(world=there.world, script=Script(before={number: crash}))
-        assert process.dies(process.run)
-        there.commit(other)
-        expected = there.seen()
-        Merger(world=there.world).resume()
-        assert there.seen() == expected, effect
-        Merger(world=there.world).run()
-        assert there.seen() == expected, effect
-        there.check_tidy()
+class TestMergeIntoManyFiles(suite.Commits):
+    """Each deletion vector gets a file of its own."""
+
+    commits = 5
+
+    @pytest.fixture
+    def scene(self, table: Merging) -> Merging:
+        return replace(table, policy=ONE_BY_ONE)
+
+    @pytest.fixture(params=OTHERS)
+    def act(self, request: pytest.FixtureRequest) -> suite.Act:
+        return lambda scene: scene.commit(request.param)
 
 
 @few_or_many(8)
 @pytest.mark.parametrize("other", [a_delete, a_compaction])
 def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
-    here: Here, other: Callable[[DeleteTable, Seen], None], budget: int
+    table: Merging, other: Change, budget: int
 ) -> None:
-    planning = Merger(world=here.copy().world)
-    made = VERBS["merge-dvs"].plan(planning.table, ONE_BY_ONE, as_of_ms=NOW_MS).plan
+    scene = replace(table, policy=ONE_BY_ONE)
+    made = scene.copy().process().plan().plan
     saved = plan_from_json(made.to_json(), removals=made.removals, path="plan.json")
-    for number, effect in some(list(enumerate(effects_of(here, ONE_BY_ONE))), budget):
-        there = here.copy()
-        expected: list[Seen] = []
-
-        def disturb(there: Here = there, expected: list[Seen] = expected) -> None:
-            there.commit(other)
-            expected.append(there.seen())
-
-        process = Merger(world=there.world, script=Script(before={number: disturb}))
+    for number in some(range(len(scene.undisturbed())), budget):
+        here = scene.copy()
+        process = here.process(before={number: partial(here.commit, other)})
         verb = VERBS["merge-dvs"]
         planned = verb.plan(process.table, ONE_BY_ONE, as_of_ms=NOW_MS, within=saved)
         apply(planned, process.table, verb, process.runtime)
-        assert there.seen() == expected[0], effect
-        there.check_tidy()
+        here.check()
+        here.check_tidy()
 
 
 # -- before version 3 --------------------------------------------------------------------------------------------------
 
 
+NEEDED, E = "needed-deletes.parquet", "e-eq-deletes.parquet"
+
+
+@dataclass
+class Dangling(Merging):
+    """Position deletes of version 2 some of which dangle."""
+
+    format_version: int = 2
+
+    def names(self) -> set[str]:
+        """The names of the delete files in the table."""
+        entries = entries_of(self.storage.read, self.current()[1])
+        return {entry["file_path"].rpartition("/")[2] for entry in entries if entry["content"]}
+
+    def check_done(self) -> None:
+        """What is needed is left."""
+        assert self.names() == {NEEDED, E}
+
+
 @pytest.fixture(scope="module")
-def version_2() -> Here:
+def version_2() -> Dangling:
     """Two position delete files that dangle, one that is needed, in one manifest; equality deletes."""
     world = World()
     table = DeleteTable(
@@ -257,12 +259,7 @@ def version_2() -> Here:
     table.remove("b")
     table.commit(3)
     table.publish()
-    return Here(world, format_version=2)
-
-
-def delete_names(there: Here) -> set[str]:
-    entries = entries_of(there.storage.read, there.current()[1])
-    return {entry["file_path"].rpartition("/")[2] for entry in entries if entry["content"]}
+    return Dangling(world)
 
 
 def added_as_old(table: DeleteTable, _: Seen) -> None:
@@ -283,9 +280,6 @@ def a_table_wiped(table: DeleteTable, _: Seen) -> None:
     table.remove("a", "c")
 
 
-NEEDED, E = "needed-deletes.parquet", "e-eq-deletes.parquet"
-
-
 @pytest.mark.parametrize(
     ("other", "left"),
     [
@@ -296,37 +290,24 @@ NEEDED, E = "needed-deletes.parquet", "e-eq-deletes.parquet"
     ],
 )
 def test_what_dangles_is_decided_again_on_what_another_writer_committed(
-    version_2: Here, other: Callable[[DeleteTable, Seen], None], left: set[str]
+    version_2: Dangling, other: Change, left: set[str]
 ) -> None:
-    effects = effects_of(version_2)
+    effects = version_2.undisturbed()
     swap = max(number for number, effect in enumerate(effects) if "metadata.json" in effect)
     for number, effect in enumerate(effects):
-        there = version_2.copy()
-        expected: list[Seen] = []
-
-        def disturb(there: Here = there, expected: list[Seen] = expected) -> None:
-            there.commit(other)
-            expected.append(there.seen())
-
-        process = Merger(world=there.world, script=Script(before={number: disturb}))
-        assert process.run().status in ("done", "nothing_to_do"), effect
-        assert there.seen() == expected[0], effect
-        there.check_tidy()
-        Merger(world=there.world).run()
-        assert there.seen() == expected[0], effect
+        here = version_2.copy()
+        here.check_run(here.run_disturbed(before={number: partial(here.commit, other)}))
+        here.process().run()
+        here.check()
         # After the swap the file is out of the table: what is added later with an old number has its own rows alone.
-        assert delete_names(there) == left - ({"gone-deletes.parquet"} if number > swap else set()), effect
+        assert here.names() == left - ({"gone-deletes.parquet"} if number > swap else set()), effect
 
 
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.deep), "after"])
-def test_a_crash_while_dangling_deletes_go_is_made_good(version_2: Here, when: str) -> None:
-    for number, effect in enumerate(effects_of(version_2)):
-        there = version_2.copy()
-        process = Merger(world=there.world, script=Script(**{when: {number: crash}}))  # type: ignore[arg-type]
-        assert process.dies(process.run), effect
-        assert there.seen() == version_2.seen(), effect
-        Merger(world=there.world).resume()
-        Merger(world=there.world).run()
-        assert there.seen() == version_2.seen(), effect
-        assert delete_names(there) == {NEEDED, E}
-        there.check_tidy()
+class TestDangling(suite.Crashes):
+    """What dangles goes, and readers see no difference."""
+
+    crashes = 1_000
+
+    @pytest.fixture
+    def scene(self, version_2: Dangling) -> Dangling:
+        return version_2

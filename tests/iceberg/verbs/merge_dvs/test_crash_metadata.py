@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from iceberg_cli.errors import CommitConflict, StalePlan
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.testing.crash.engine import Engine
-from iceberg_cli.testing.crash.world import crash
-from tests.budget import few_or_many, some
 from tests.builders import NOW_MS, SCHEMA
-from tests.crash.lakes import Case, Lake, fragmented, second, undisturbed, upgraded
+from tests.crash import suite
+from tests.crash.lakes import Case, Lake, fragmented, second, upgraded
 
 NEW_SCHEMA = {
     **SCHEMA,
@@ -67,57 +65,55 @@ def upgrade_and_delete(engine: Engine) -> None:
 ACTS = (properties, schema, spec, upgrade, upgrade_and_delete)
 
 
+@dataclass(kw_only=True)
+class ChangedLake(Lake):
+    """A table that another engine changes, and what it has made of it."""
+
+    changes: tuple[Callable[[Engine], None], ...] = ()
+
+    def change(self, act: Callable[[Engine], None]) -> None:
+        """Let the other engine change the table."""
+        self.disturb(act)()
+        self.changes += (act,)
+
+    def check(self) -> set[str]:
+        """What the other engine said of the table is still so, too."""
+        document: Mapping[str, Any] = self.engine.document
+        expected = {
+            properties: (document["properties"].get("owner"), "me"),
+            schema: ((document["current-schema-id"], document["schemas"][1:]), (1, [NEW_SCHEMA])),
+            spec: ((document["default-spec-id"], document["partition-specs"][1:]), (1, [NEW_SPEC])),
+        }
+        for act in self.changes:
+            found, targets = expected.get(act, (document["format-version"], 3))
+            assert found == targets
+        return super().check()
+
+    def finish(self) -> None:
+        """The table has deletion vectors, too, whoever upgraded it."""
+        super().finish()
+        assert self.engine.document["format-version"] == 3
+
+
 @pytest.fixture(scope="module", params=CASES, ids=str)
-def lake(request: pytest.FixtureRequest) -> Lake:
-    return Lake.of(request.param)
+def scene(request: pytest.FixtureRequest) -> ChangedLake:
+    return ChangedLake.of(request.param)
 
 
-def check_stands(lake: Lake, act: Callable[[Engine], None]) -> None:
-    """What the other engine said of the table is still so."""
-    document: Mapping[str, Any] = lake.engine.document
-    expected = {
-        properties: (document["properties"].get("owner"), "me"),
-        schema: ((document["current-schema-id"], document["schemas"][1:]), (1, [NEW_SCHEMA])),
-        spec: ((document["default-spec-id"], document["partition-specs"][1:]), (1, [NEW_SPEC])),
-    }
-    found, targets = expected.get(act, (document["format-version"], 3))
-    assert found == targets
+class TestChanges(suite.Commits, suite.CommitsMeanwhile):
+    """A change of the table stands, and so does the merge."""
 
+    commits = 3
+    commits_meanwhile = 2
 
-@few_or_many(3)
-@pytest.mark.parametrize("act", ACTS)
-def test_a_change_of_the_table_before_any_effect_stands_and_so_does_the_merge(
-    lake: Lake, act: Callable[[Engine], None], budget: int
-) -> None:
-    for number in some(range(len(undisturbed(lake))), budget):
-        here = lake.copy()
-        with contextlib.suppress(StalePlan, CommitConflict):
-            here.process(before={number: here.disturb(act)}).run()
-        check_stands(here, act)
-        here.finish()
-        check_stands(here, act)
-        assert here.engine.document["format-version"] == 3
-
-
-@few_or_many(2)
-@pytest.mark.parametrize("act", ACTS)
-def test_a_change_of_the_table_while_the_process_is_dead_stands_and_so_does_the_merge(
-    lake: Lake, act: Callable[[Engine], None], budget: int
-) -> None:
-    for number in some(range(len(undisturbed(lake))), budget):
-        here = lake.copy()
-        process = here.process(before={number: crash})
-        assert process.dies(process.run)
-        here.disturb(act)()
-        with contextlib.suppress(StalePlan):
-            here.process().resume()
-        here.finish()
-        check_stands(here, act)
+    @pytest.fixture(params=ACTS)
+    def act(self, request: pytest.FixtureRequest) -> suite.Act:
+        return lambda lake: lake.change(request.param)
 
 
 def test_a_recipe_whose_upgrade_another_engine_does_first_goes_on_with_the_merge() -> None:
     lake = Lake.of(CASES[-1])
-    before = next(n for n, effect in enumerate(undisturbed(lake)) if effect.startswith("swap"))
+    before = next(n for n, effect in enumerate(lake.undisturbed()) if effect.startswith("swap"))
     report = lake.process(before={before: lake.disturb(upgrade)}).run()
     assert report.status == "done"
     assert report.counts["added_delete_files_count"] == 2

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import fastavro
@@ -15,10 +15,10 @@ from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.testing.crash.process import Process
-from iceberg_cli.testing.crash.world import Script, SimStorage, World, crash
+from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from iceberg_cli.testing.iceberg_files import DELETED
-from tests.budget import few_or_many, some
 from tests.builders import LOCATION, a_branch
+from tests.crash import suite
 from tests.hazard_tables import Hazard, obstruct_an_upgrade
 
 VERB = VERBS["upgrade-v3"]
@@ -39,11 +39,6 @@ def a_world() -> World:
     del world.files[f"{LOCATION}/metadata/snap-6.avro"]
     world.pointer = location
     return world
-
-
-def upgrade(world: World, script: Script | None = None) -> Process:
-    """A run of the verb."""
-    return Process(world=world, script=script or Script(), verb=VERB.name, policy=POLICY)
 
 
 def rows(world: World, ref: str) -> dict[str, int]:
@@ -79,48 +74,62 @@ def check_finished(world: World) -> None:
     assert set(world.files) == named - {f"{LOCATION}/data/x"}
 
 
+@dataclass
+class Upgrade(suite.Scene):
+    """The recipe on the table, whose rows stay."""
+
+    world: World = field(default_factory=a_world)
+    expected: list[dict[str, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.expected = self.expected or self.rows()
+
+    def copy(self) -> Upgrade:
+        return Upgrade(self.world.copy(), self.expected)
+
+    def process(self, **script: Any) -> Process:
+        return Process(world=self.world, script=Script(**script), verb=VERB.name, policy=POLICY)
+
+    def rows(self) -> list[dict[str, int]]:
+        """Live files of each branch with their rows."""
+        return [rows(self.world, ref) for ref in ("main", "b")]
+
+    def check(self) -> None:
+        """Each branch has its rows."""
+        assert self.rows() == self.expected
+
+    def finish(self) -> None:
+        """Resume and run again: all is done, and nothing is left over."""
+        self.process().resume()
+        self.check()
+        self.process().run()
+        check_finished(self.world)
+        self.check()
+
+
 def test_recipe_is_six_commits() -> None:
-    world = a_world()
-    process = upgrade(world)
+    scene = Upgrade()
+    process = scene.process()
     assert process.run().status == "done"
     assert sum(effect.startswith("swap") for effect in process.effects) == 6
-    check_finished(world)
-    assert upgrade(world).run().status == "nothing_to_do"
+    check_finished(scene.world)
+    assert scene.process().run().status == "nothing_to_do"
 
 
-@few_or_many(10)
-def test_a_crash_around_any_effect_is_made_good_by_resume(budget: int) -> None:
-    start = a_world()
-    expected = {ref: rows(start, ref) for ref in ("main", "b")}
-    trial = upgrade(start.copy())
-    trial.run()
-    moments = list(itertools.product(("before", "after"), range(len(trial.effects))))
-    for when, number in some(moments, budget):
-        world = start.copy()
-        process = upgrade(world, Script(**{when: {number: crash}}))  # type: ignore[arg-type]
-        assert process.dies(process.run) or when == "after"
-        assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
-        upgrade(world).resume()
-        assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
-        upgrade(world).run()
-        check_finished(world)
-        assert {ref: rows(world, ref) for ref in ("main", "b")} == expected
+class TestUpgrade(suite.Crashes):
+    """Each branch has its rows at every moment."""
+
+    crashes = 5
+
+    @pytest.fixture
+    def scene(self) -> Upgrade:
+        return Upgrade()
 
 
 @pytest.mark.parametrize("fate", ["lost", "lost after", "refused"])
 def test_a_lost_answer_to_any_swap_is_made_good(fate: str) -> None:
     for place in range(6):
-        world = a_world()
-        process = upgrade(world, Script(swaps=[""] * place + [fate]))
-        process.dies(partial(outcome, process))
-        upgrade(world).resume()
-        upgrade(world).run()
-        check_finished(world)
-
-
-def outcome(process: Process) -> object:
-    """What a run ends with, an error among them."""
-    try:
-        return process.run()
-    except CommitStateUnknown as error:
-        return error
+        scene = Upgrade()
+        with suppress(CommitStateUnknown):
+            scene.process(swaps=[""] * place + [fate]).run()
+        scene.finish()
