@@ -13,17 +13,31 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from iceberg_cli.delta.spec.checkpoint_columns import ACTIONS
 from iceberg_cli.delta.spec.columns import ADD, REMOVE
-from iceberg_cli.delta.spec.paths import z85_encode
-from iceberg_cli.encoding.deletion_vector import encode
+from iceberg_cli.testing.delta_writer import (
+    Action,
+    Json,
+    a_commit,
+    a_commit_info,
+    a_field,
+    a_metadata,
+    a_protocol,
+    a_protocol_with,
+    a_schema,
+    set_modified,
+    write_checkpoint,
+    write_commit,
+    write_file,
+    write_log_file,
+    write_vectors,
+)
 
 STEP_MS = 480_000
 AGE_MS = 9 * 86_400_000  # of the newest commit: vacuum takes what is older than 7 days
@@ -34,7 +48,6 @@ AFTER_CHECKPOINT = 9  # commits, of a table with deletion vectors: Delta writes 
 GROUP = 100  # commits whose files make a row group of a checkpoint
 _SPREAD = 0x9E3779B97F4A7C15F39CC0605CEDC835  # odd, so that each number gives another name
 _COLUMNS = {"id": "long", "price": "double", "name": "string", "at": "timestamp", "day": "string"}
-_FIELDS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in _COLUMNS.items()]
 _ADD = "path partitionValues size modificationTime dataChange stats tags deletionVector"
 _REMOVE = "path deletionTimestamp dataChange extendedFileMetadata partitionValues size deletionVector"
 _CHECKPOINT = pa.schema(
@@ -45,8 +58,6 @@ _CHECKPOINT = pa.schema(
         "remove": pa.struct([REMOVE.field(name) for name in _REMOVE.split()]),
     }
 )
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,23 +83,18 @@ class Writer:
     def __init__(
         self, location: str, commits: int, *, partitioned: bool, features: Sequence[str] = ()
     ) -> None:
-        self.location = location
+        self.root = Path(location)
         self.partitioned = partitioned
         now_s = time.time()  # noqa: TID251 - vacuum compares with the clock
         self.start_ms = int(now_s * 1_000) - AGE_MS - commits * STEP_MS
-        self.protocol: Json = {"minReaderVersion": 1, "minWriterVersion": 2}
-        if features:
-            names = {"readerFeatures": list(features), "writerFeatures": list(features)}
-            self.protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **names}
-        self.metadata: Json = {
-            "id": "b0a4ccf3-5a3e-4b5c-8d0e-3f2f5f8a5a01",
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": _FIELDS}),
-            "partitionColumns": ["day"] if partitioned else [],
-            "configuration": {f"delta.enable{name[0].upper()}{name[1:]}": "true" for name in features},
-            "createdTime": self.start_ms,
-        }
-        os.makedirs(f"{location}/_delta_log")
+        metadata = a_metadata(
+            id="b0a4ccf3-5a3e-4b5c-8d0e-3f2f5f8a5a01",
+            schemaString=json.dumps(a_schema(*(a_field(*each) for each in _COLUMNS.items()))),
+            partitionColumns=["day"] if partitioned else [],
+            configuration={f"delta.enable{name[0].upper()}{name[1:]}": "true" for name in features},
+            createdTime=self.start_ms,
+        )
+        self.first = (a_protocol_with(*features) if features else a_protocol(), metadata)
 
     def at_ms(self, version: int) -> int:
         return self.start_ms + version * STEP_MS
@@ -106,63 +112,37 @@ class Writer:
         return {**self._file(file), **times}
 
     def commit(self, version: int, actions: Iterable[Json]) -> None:
-        info = {
-            "timestamp": self.at_ms(version), "operation": "MERGE", "operationParameters": {},
-            "isolationLevel": "Serializable", "isBlindAppend": False, "operationMetrics": {},
-            "engineInfo": "a benchmark",
-        }  # fmt: skip
-        first = () if version else ({"protocol": self.protocol}, {"metaData": self.metadata})
-        lines = (json.dumps(each, separators=(",", ":")) for each in ({"commitInfo": info}, *first, *actions))
-        self._put(f"_delta_log/{version:020}.json", version, "".join(f"{line}\n" for line in lines).encode())
+        info = a_commit_info(
+            timestamp=self.at_ms(version), operation="MERGE", isolationLevel="Serializable",
+            isBlindAppend=False, operationMetrics={}, engineInfo="a benchmark",
+        )  # fmt: skip
+        data = a_commit(info, *(() if version else self.first), *actions)
+        write_commit(self.root, version, data, modified_ms=self.at_ms(version))
 
     def data_files(self, version: int, files: Iterable[int]) -> None:
         """One file under all names: links are made in a fraction of the time."""
         first, *others = map(self.path_of, files)
-        self._put(first, version, b"x")
+        linked = write_file(self.root, first, b"x", modified_ms=self.at_ms(version))
         for path in others:
-            os.link(f"{self.location}/{first}", f"{self.location}/{path}")
+            os.link(linked, f"{self.root}/{path}")
 
-    def checkpoint(self, version: int, files: Iterable[tuple[str, list[Json]]]) -> None:
+    def checkpoint(self, version: int, files: Iterable[list[Action]]) -> None:
         """A classic checkpoint, a row group for each of `files`, and the hint that names it."""
-        name = f"_delta_log/{version:020}.checkpoint.parquet"
-        options = list(self.metadata["configuration"].items())
-        pairs = {"configuration": options, "format": {"provider": "parquet", "options": []}}
-        rows = 0
-        with pq.ParquetWriter(f"{self.location}/{name}", _CHECKPOINT, store_schema=False) as writer:
-            first = (("protocol", [self.protocol]), ("metaData", [self.metadata | pairs]))
-            for kind, values in (*first, *files):
-                found = pa.array(values, _CHECKPOINT.field(kind).type)
-                nulls = {each.name: pa.nulls(len(found), each.type) for each in _CHECKPOINT}
-                columns = list((nulls | {kind: found}).values())
-                writer.write_batch(pa.record_batch(columns, schema=_CHECKPOINT))
-                rows += len(found)
-        self._set_time(name, version)
-        hint = json.dumps({"version": version, "size": rows})
-        self._put("_delta_log/_last_checkpoint", version, hint.encode())
+        path = self.root / "_delta_log" / f"{version:020}.checkpoint.parquet"
+        groups = chain(([action] for action in self.first), files)
+        rows = write_checkpoint(str(path), _CHECKPOINT, groups)
+        set_modified(path, self.at_ms(version))
+        hint = json.dumps({"version": version, "size": rows}).encode()
+        write_log_file(self.root, "_last_checkpoint", hint, modified_ms=self.at_ms(version))
 
     def vectors(self, version: int, deleted: Iterable[np.ndarray]) -> list[Json]:
         """Write one file of deletion vectors; the descriptors of the vectors."""
-        unique = uuid.UUID(int=version * _SPREAD % (1 << 128))
-        stored = {"storageType": "u", "pathOrInlineDv": z85_encode(unique.bytes)}
-        data, placed = b"\x01", []
-        for positions in deleted:
-            vector = encode(positions)  # between its length and its checksum
-            place = {"offset": len(data), "sizeInBytes": len(vector) - 8, "cardinality": len(positions)}
-            placed.append(stored | place)
-            data += vector
-        Path(f"{self.location}/deletion_vector_{unique}.bin").write_bytes(data)
-        return placed
+        number = version * _SPREAD % (1 << 128)
+        return write_vectors(self.root, number, *(positions.tolist() for positions in deleted))
 
     def _file(self, file: int) -> Json:
         values = {"day": _folder(file)[4:]} if self.partitioned else {}
         return {"path": self.path_of(file), "partitionValues": values, "size": 1}
-
-    def _put(self, name: str, version: int, data: bytes) -> None:
-        Path(f"{self.location}/{name}").write_bytes(data)
-        self._set_time(name, version)
-
-    def _set_time(self, name: str, version: int) -> None:
-        os.utime(f"{self.location}/{name}", ns=(self.at_ms(version) * 1_000_000,) * 2)
 
 
 def make_delta_table(location: str, size: Size) -> None:
@@ -200,22 +180,22 @@ def make_vector_table(location: str, *, files: int, vectors: int, deleted: int =
             removed = writer.remove(file, version) | former
             adds[file] = {**adds[file], "deletionVector": vector}
             actions += [{"remove": removed}, {"add": adds[file]}]
-            tombstones.append(_as_pairs(removed))
+            tombstones.append({"remove": _unchanged(removed)})
         writer.commit(version, actions)
         if version == files - AFTER_CHECKPOINT:
-            writer.checkpoint(version, (("add", list(map(_as_pairs, adds))), ("remove", tombstones)))
+            writer.checkpoint(version, ([{"add": _unchanged(add)} for add in adds], tombstones))
 
 
-def _state(writer: Writer, size: Size, version: int) -> Iterator[tuple[str, list[Json]]]:
+def _state(writer: Writer, size: Size, version: int) -> Iterator[list[Action]]:
     """The files that a version has, and those removed before it, some at a time."""
     for first in range(0, version + 1, GROUP):
-        adds: list[Json] = []
-        removes: list[Json] = []
+        adds: list[Action] = []
+        removes: list[Action] = []
         for number in range(first, min(first + GROUP, version + 1)):
             files, gone = size.files(number), size.removed if number < version else 0
-            adds += [_as_pairs(writer.add(file, number)) for file in files[gone:]]
-            removes += [_as_pairs(writer.remove(file, number + 1)) for file in files[:gone]]
-        yield from (("add", adds), ("remove", removes))
+            adds += [{"add": _unchanged(writer.add(file, number))} for file in files[gone:]]
+            removes += [{"remove": _unchanged(writer.remove(file, number + 1))} for file in files[:gone]]
+        yield from (adds, removes)
 
 
 def _folder(file: int) -> str:
@@ -232,5 +212,6 @@ def _stats(file: int) -> str:
     )
 
 
-def _as_pairs(action: Json) -> Json:
-    return {**action, "partitionValues": list(action["partitionValues"].items()), "dataChange": False}
+def _unchanged(fields: Json) -> Json:
+    """As a checkpoint has it."""
+    return {**fields, "dataChange": False}

@@ -12,22 +12,22 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.encoding.deletion_vector import DeletionVector, encode
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_vectors import vector_file_name
+from iceberg_cli.testing.delta_writer import (
     Action,
     a_checkpoint,
     a_commit,
     a_commit_info,
-    a_domain,
-    a_dv,
-    a_log,
     a_metadata,
     a_protocol,
     a_protocol_with,
     a_remove,
+    a_row_id_mark,
     a_txn,
     an_add,
+    write_log,
     write_log_file,
+    write_vectors,
 )
 
 T_MS = 1_700_000_000_000  # of version 3 and of all files of the log
@@ -41,9 +41,8 @@ PROPERTIES = {
     "delta.rowTracking.materializedRowIdColumnName": "_row-id-col-1",
     "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-1",
 }
-# The UUID in the protocol's example of a descriptor, and its Z85.
-VECTOR_NAME = "^-aqEH.-t@S}K{vb[*k^"
-VECTOR_FILE = "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+VECTOR = UUID("d2c639aa-8816-431a-aaf6-d3fe2512ff61").int  # as in the protocol's example of a descriptor
+VECTOR_FILE = vector_file_name(VECTOR)
 UNIQUE = "80a083e8-7026-4e79-81be-64bd76c43a11"
 
 
@@ -93,7 +92,7 @@ class Table:
 
     def publish(self) -> None:
         """Write the commits."""
-        a_log(self.root, *self.commits)
+        write_log(self.root, *self.commits)
 
 
 def _names(action: Action, kind_and_path: str) -> bool:
@@ -106,9 +105,7 @@ def a_sound_table(root: Path, *, positions: tuple[int, ...] = DELETED) -> Table:
     root.mkdir(parents=True)
     for letter in "abc":
         pq.write_table(pa.table({"n": list(range(ROWS))}), root / f"{letter}.parquet")
-    blob = encode(DeletionVector.of(positions))
-    (root / VECTOR_FILE).write_bytes(b"\x01" + blob)
-    dv = a_dv(name=VECTOR_NAME, offset=1, sizeInBytes=len(blob) - 8, cardinality=len(positions))
+    (dv,) = write_vectors(root, VECTOR, positions)
 
     def add(letter: str, base: int, version: int, **others: Any) -> Action:
         size = (root / f"{letter}.parquet").stat().st_size
@@ -128,17 +125,12 @@ def a_sound_table(root: Path, *, positions: tuple[int, ...] = DELETED) -> Table:
         root,
         [
             [info(0), a_protocol_with(*FEATURES), a_metadata(configuration=PROPERTIES), a_txn()],
-            [info(1), add("a", 0, 1), add("b", 10, 1), mark(19)],
+            [info(1), add("a", 0, 1), add("b", 10, 1), a_row_id_mark(19)],
             [info(2), add("a", 0, 1, dv=dv), a_remove(path="a.parquet", deletionTimestamp=T_MS)],
-            [info(3), add("c", 20, 3), mark(29)],
+            [info(3), add("c", 20, 3), a_row_id_mark(29)],
         ],
         positions,
     )
-
-
-def mark(last: int) -> Action:
-    """The domain with the high-water mark of row ids."""
-    return a_domain(domain="delta.rowTracking", configuration=json.dumps({"rowIdHighWaterMark": last}))
 
 
 def protocol(table: Table, action: Action) -> None:
@@ -220,7 +212,7 @@ def _partitioned_by_nothing(table: Table) -> None:
 
 def _added_again(table: Table) -> None:
     again = {**table.action("add", 1), "baseRowId": 30, "defaultRowCommitVersion": 3}
-    table.commits[3] = [*table.commits[3][:-1], {"add": again}, mark(39)]
+    table.commits[3] = [*table.commits[3][:-1], {"add": again}, a_row_id_mark(39)]
 
 
 def _mark(configuration: str) -> Callable[[Table], None]:

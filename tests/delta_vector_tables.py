@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from iceberg_cli.testing.delta_vectors import write_vectors
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     Action,
-    a_log,
     a_metadata,
     a_protocol_with,
     an_add,
+    write_log,
+    write_vectors,
 )
 
 ON = {"delta.enableDeletionVectors": "true"}
@@ -24,7 +24,7 @@ def a_table(
     configuration: Mapping[str, str] = ON,
     others: tuple[Action, ...] = (),
 ) -> Path:
-    a_log(root, [a_protocol_with(*features), a_metadata(configuration=configuration), *adds, *others])
+    write_log(root, [a_protocol_with(*features), a_metadata(configuration=configuration), *adds, *others])
     return root
 
 

@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from iceberg_cli.delta.spec.statistics_columns import statistics_type
-
-
-def a_field(name: str, kind: Any, **metadata: Any) -> dict[str, Any]:
-    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
-
-
-def a_schema(*fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "struct", "fields": list(fields)}
-
+from iceberg_cli.testing.delta_writer import a_field, a_schema
 
 EVERY = a_schema(
     a_field("n", "long"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -55,35 +54,31 @@ def frame_of(positions: Iterable[int]) -> bytes:
     return struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
 
 
-def write_vectors(root: Path, number: int, *vectors: Iterable[int], dead: int = 0) -> list[dict[str, Any]]:
-    """Write a file of vectors, with `dead` bytes behind them that nothing needs.
+def vector_file_name(number: int) -> str:
+    """The name of the file of vectors whose UUID is this number."""
+    return f"deletion_vector_{UUID(int=number)}.bin"
 
-    Args:
-        root: of the table.
-        number: makes its name.
-        vectors: the positions of each.
-        dead: bytes.
 
-    Returns:
-        Their descriptors.
-    """
-    uuid = UUID(int=number)
+def vector_name(number: int) -> str:
+    """What a descriptor calls that file."""
+    return z85_encode(UUID(int=number).bytes)
+
+
+def a_vector_file(number: int, *vectors: Iterable[int]) -> tuple[str, bytes, list[dict[str, Any]]]:
+    """A file of the positions of each vector: its name below the table, its bytes, the descriptors of the vectors."""
     data, found = b"\x01", []
     for positions in map(list, vectors):
         frame = frame_of(positions)
         descriptor = {
             "storageType": "u",
-            "pathOrInlineDv": z85_encode(uuid.bytes),
+            "pathOrInlineDv": vector_name(number),
             "offset": len(data),
             "sizeInBytes": len(frame) - 8,
             "cardinality": len(positions),
         }
         found.append(descriptor)
         data += frame
-    path = vector_path(root, number)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data + bytes(dead))
-    return found
+    return vector_file_name(number), data, found
 
 
 def an_inline_vector(positions: Iterable[int]) -> dict[str, Any]:
@@ -97,11 +92,6 @@ def an_inline_vector(positions: Iterable[int]) -> dict[str, Any]:
         "sizeInBytes": len(data),
         "cardinality": len(listed),
     }
-
-
-def vector_path(root: Path, number: int) -> Path:
-    """Where `write_vectors` writes."""
-    return root / f"deletion_vector_{UUID(int=number)}.bin"
 
 
 def positions_in(data: bytes, descriptor: dict[str, Any]) -> list[int]:

@@ -15,9 +15,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.delta_writer import NOW_MS as DELTA_NOW_MS
+from iceberg_cli.testing.delta_writer import a_remove, an_add
 from tests.builders import DAY_MS, NOW_MS, TableWriter
-from tests.delta_builders import NOW_MS as DELTA_NOW_MS
-from tests.delta_builders import a_log, a_remove, an_add
+from tests.delta_opened import a_log
 
 # Builders count ages from a moment that may be in the future of this machine's clock; these tables are older.
 LONG_AGO_MS = 1_500 * DAY_MS

@@ -11,9 +11,16 @@ from typing import Any
 import fastavro
 import pytest
 
+from iceberg_cli.testing.delta_writer import (
+    a_commit,
+    a_metadata,
+    a_protocol,
+    a_protocol_with,
+    an_add,
+    write_log,
+)
 from tests.cli.lakes import AS_OF_MS, four_snapshots, listing
 from tests.cli.running import Ran, expire, iceberg_cli
-from tests.delta_builders import a_metadata, a_protocol_with, an_add
 
 AS_OF = ("--as-of", AS_OF_MS)
 OPAQUE = b"AGS1\x00\x10\x00\x00" + bytes(range(256))  # AES GCM Stream: magic, block length, then ciphertext
@@ -148,14 +155,8 @@ def test_a_format_version_that_never_was_is_an_error_of_the_table(tmp_path: Path
 
 
 FEATURE = "adaptiveMetadata-preview"
-PROTOCOL = {
-    "protocol": {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["columnMapping", FEATURE],
-        "writerFeatures": ["columnMapping", FEATURE],
-    }
-}
+FEATURES = ["columnMapping", FEATURE]
+PROTOCOL = a_protocol(3, 7, reader_features=FEATURES, writer_features=FEATURES)
 # As Delta's own manifest commits have it: an array of actions, in which protocol and metadata are too.
 MANIFEST_COMMIT = {
     "checkpoint": [
@@ -180,10 +181,7 @@ MANIFEST_COMMIT = {
 def test_a_delta_table_with_an_adaptive_metadata_tree_is_refused(
     tmp_path: Path, commits: list[list[dict[str, Any]]], verb: str
 ) -> None:
-    log = tmp_path / "t" / "_delta_log"
-    log.mkdir(parents=True)
-    for version, actions in enumerate(commits):
-        (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(each)}\n" for each in actions))
+    write_log(tmp_path / "t", *(a_commit(*actions) for actions in commits))
     before = listing(tmp_path)
     ran = iceberg_cli(verb, tmp_path / "t", *(() if verb == "inspect" else ("--yes",)))
     check_refused(ran, FEATURE, "newer than this iceberg-cli")

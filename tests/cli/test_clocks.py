@@ -16,10 +16,11 @@ from iceberg_cli.cli.render.plan import _option_text
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import MAX_LONG
 from iceberg_cli.plan.text import age, iso, old
 from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.testing.delta_writer import a_commit, a_metadata, a_protocol, a_remove, an_add
 from tests.builders import DAY_MS, NOW_MS
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing_of_table
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import a_commit, a_log, a_metadata, a_protocol, a_remove, an_add
+from tests.delta_opened import a_log
 from tests.paths import ROOT
 from tests.servers import S3Server
 

@@ -19,19 +19,19 @@ from typing import Any
 import pytest
 
 from iceberg_cli.storage.local import LocalStorage
-from tests.budget import few_or_many, some
-from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots
-from tests.cli.running import Ran, as_nobody, iceberg_cli
-from tests.delete_tables import DeleteTable
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     a_checkpoint,
     a_dv,
-    a_log,
     a_metadata,
     a_protocol_with,
     an_add,
     write_log_file,
 )
+from tests.budget import few_or_many, some
+from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots
+from tests.cli.running import Ran, as_nobody, iceberg_cli
+from tests.delete_tables import DeleteTable
+from tests.delta_opened import a_log
 from tests.manifest_tables import a_lot
 from tests.paths import FIXTURES, ROOT
 

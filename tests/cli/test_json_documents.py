@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from iceberg_cli.plan.plan import encode
+from iceberg_cli.testing.delta_writer import a_commit_info, a_metadata, a_protocol, a_protocol_with, an_add
 from tests.cli.lakes import AS_OF_MS, GONE, FolderTable
 from tests.cli.running import Ran, expire, iceberg_cli
-from tests.delta_builders import a_commit_info, a_log, a_metadata, a_protocol, a_protocol_with, an_add
+from tests.delta_opened import a_log
 from tests.first_release import first_plan
 from tests.paths import FIXTURES
 

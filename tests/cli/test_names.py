@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF_MS, GONE, four_snapshots, listing
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
+from tests.delta_opened import a_log
 from tests.paths import ROOT
 
 NAME = "caf\u00e9 \u672c"

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, StorageFull, unavailable
+from iceberg_cli.testing.delta_writer import an_add
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing
 from tests.cli.running import as_nobody, iceberg_cli
-from tests.delta_builders import a_log, an_add
+from tests.delta_opened import a_log
 from tests.hazard_tables import Hazard, entry
 
 VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")

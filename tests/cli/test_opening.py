@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
 from tests.cli.lakes import AS_OF_MS, GONE, CatalogTable, catalog_table, four_snapshots, listing_of_table
 from tests.cli.running import dry, expire, iceberg_cli
-from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
+from tests.delta_opened import a_log
 
 DAY_MS = 86_400_000
 AS_OF = ("--as-of", AS_OF_MS)

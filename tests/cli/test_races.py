@@ -15,13 +15,14 @@ from iceberg_cli.demo import create_demo
 from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.crash.delta_reader import commits, state_at
 from iceberg_cli.testing.crash.world import DELTA_TABLE
+from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
 from iceberg_cli.testing.iceberg_files import DELETED, records
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.budget import few_or_many
 from tests.cli.forking import Program, program
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
+from tests.delta_opened import a_log
 
 DAY_MS = 86_400_000
 DONE, REFUSED, CONFLICT = 0, 11, 12

@@ -31,7 +31,7 @@ def append_by_delta_rs(targets: dict[str, Any], start: Barrier, results: Any) ->
 
     start.wait()
     for number in range(targets["commits"]):
-        write_deltalake(targets["root"], pa.table({"i": pa.array([number], pa.int32())}), mode="append")
+        write_deltalake(targets["root"], pa.table({"n": pa.array([number], pa.int64())}), mode="append")
     results.put("delta-rs")
 
 

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
-from uuid import UUID
 
-from iceberg_cli.delta.spec.paths import z85_encode
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CommitConflict, Refused, StalePlan, TakenOver
 from iceberg_cli.operation.apply import apply
@@ -30,9 +28,9 @@ from iceberg_cli.testing.crash.delta_reader import (
 )
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World
-from iceberg_cli.testing.delta_vectors import an_inline_vector, frame_of
+from iceberg_cli.testing.delta_vectors import an_inline_vector, vector_file_name
 from tests.crash import suite
-from tests.crash.delta import METADATA, PROTOCOL, a_remove, an_add, commit_to
+from tests.crash.delta import DATA, PROTOCOL, a_metadata, a_remove, a_vector, an_add, commit_to, numbered
 
 HINT = f"{LOG}_last_checkpoint"
 OURS = re.compile(
@@ -40,20 +38,7 @@ OURS = re.compile(
     r"|_last_checkpoint|_last_vacuum_info)"
 )
 CONFIGURATION = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "100"}
-DATA = tuple("abcdefg")
-
-
-def a_vector(world: World, number: int, *positions: int) -> dict[str, Any]:
-    """A vector in a file of its own."""
-    uuid, frame = UUID(int=number), frame_of(positions)
-    world.write(f"{DELTA_TABLE}/deletion_vector_{uuid}.bin", b"\x01" + frame)
-    return {
-        "storageType": "u",
-        "pathOrInlineDv": z85_encode(uuid.bytes),
-        "offset": 1,
-        "sizeInBytes": len(frame) - 8,
-        "cardinality": len(positions),
-    }
+NAMES = tuple("abcdefg")
 
 
 def replaced(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any], *, age_days: int) -> Any:
@@ -66,16 +51,15 @@ def replaced(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any], *
 @cache
 def _the_world() -> World:
     world = World()
-    metadata = {**METADATA, "configuration": CONFIGURATION}
-    files = (an_add(f"{name}.parquet") for name in DATA)
-    commit_to(world, {"protocol": PROTOCOL}, {"metaData": metadata}, *files)
+    files = (an_add(f"{name}.parquet") for name in NAMES)
+    commit_to(world, PROTOCOL, a_metadata(**CONFIGURATION), *files)
     vectors = {name: a_vector(world, number, number) for number, name in enumerate("abc", start=1)}
     commit_to(world, *(each for name in "abc" for each in replaced(name, None, vectors[name], age_days=30)))
     inline = replaced("d", None, an_inline_vector([4, 5]), age_days=30)
     commit_to(world, *inline, a_remove("e.parquet", age_days=30), a_remove("f.parquet", age_days=1))
     commit_to(world, *replaced("a", vectors["a"], a_vector(world, 9, 1, 2), age_days=30))
-    for name in (*DATA, "nobody", "_hidden"):
-        world.files[f"{DELTA_TABLE}/{name}.parquet"] = b"data"
+    for name in (*NAMES, "nobody", "_hidden"):
+        world.files[f"{DELTA_TABLE}/{name}.parquet"] = DATA
     world.dated = True
     return world
 
@@ -100,7 +84,7 @@ class Verb:
         return process.effects
 
 
-_OLD_VECTOR = f"{DELTA_TABLE}/deletion_vector_{UUID(int=1)}.bin"
+_OLD_VECTOR = f"{DELTA_TABLE}/{vector_file_name(1)}"
 _LITE = frozenset({f"{DELTA_TABLE}/e.parquet", _OLD_VECTOR})
 _COMPACT = {"compact_log": [0, 3]}
 VERBS_ASKED: Mapping[str, Verb] = {
@@ -258,21 +242,9 @@ class Scene(suite.Scene):
 
 def append(scene: Scene) -> None:
     path = f"new-{scene.newest}.parquet"
-    scene.world.write(f"{DELTA_TABLE}/{path}", b"data")
+    scene.world.write(f"{DELTA_TABLE}/{path}", DATA)
     scene.raced |= {f"{DELTA_TABLE}/{path}"}
-    scene.commit(*_numbered(scene.state(), an_add(path)))
-
-
-def _numbered(state: State, action: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """A new file, with row ids where writers must give them. Spec: "Writer Requirements for Row Tracking"."""
-    if "rowTracking" not in state.protocol["writerFeatures"]:
-        return (action,)
-    domain = state.domains.get("delta.rowTracking", {"configuration": '{"rowIdHighWaterMark":-1}'})
-    mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
-    action["add"] |= {"baseRowId": mark + 1, "defaultRowCommitVersion": state.version + 1}
-    configuration = json.dumps({"rowIdHighWaterMark": mark + 9})
-    domain = {"domain": "delta.rowTracking", "configuration": configuration, "removed": False}
-    return action, {"domainMetadata": domain}
+    scene.commit(*numbered(scene.state(), an_add(path)))
 
 
 def delete_rows(scene: Scene) -> None:
@@ -311,7 +283,7 @@ def _remove_of(add: Mapping[str, Any]) -> dict[str, Any]:
 def restore(scene: Scene) -> None:
     """A file that was removed long ago comes back, if it is still there."""
     if f"{DELTA_TABLE}/e.parquet" in scene.world.files:
-        scene.commit(*_numbered(scene.state(), an_add("e.parquet")))
+        scene.commit(*numbered(scene.state(), an_add("e.parquet")))
 
 
 def set_property(scene: Scene) -> None:

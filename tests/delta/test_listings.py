@@ -16,7 +16,7 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, SimStorage, World
 from tests.builders import NOW_MS
-from tests.crash.delta_checkpoints import POLICY, a_world_of_v2_checkpoints
+from tests.crash.delta import CLEANUP_POLICY, a_world_of_v2_checkpoints
 from tests.crash.delta_scenes import VERBS_ASKED, Scene, Verb
 from tests.delta_opened import unseen
 from tests.policies import policy_with
@@ -41,7 +41,7 @@ class ListedStorage(SimStorage):
         return (info.path for info in super().list(folder))
 
 
-CLEANUP = Verb(operation="expire-snapshots", policy=POLICY)
+CLEANUP = Verb(operation="expire-snapshots", policy=CLEANUP_POLICY)
 VERBS_WITH_WORLDS = {name: (verb, lambda: Scene().world) for name, verb in VERBS_ASKED.items()} | {
     "log cleanup": (CLEANUP, a_world_of_v2_checkpoints)
 }

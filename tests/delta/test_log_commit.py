@@ -30,17 +30,16 @@ from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.conformance.delta_logs import make_log
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     a_dv,
-    a_log,
     a_metadata,
     a_protocol,
     a_protocol_with,
     a_remove,
     an_add,
 )
-from tests.delta_opened import opened
+from tests.delta_opened import a_log, opened
 from tests.journals import append
 from tests.servers import S3Server
 

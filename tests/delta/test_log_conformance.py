@@ -117,7 +117,7 @@ def test_racing_with_delta_rs_neither_side_loses_a_version(tmp_path: Path) -> No
     race(log, writers=2, commits=15, delta_rs=True)
     table = deltalake.DeltaTable(log[0])
     assert table.version() == 45
-    assert sorted(table.to_pyarrow_table()["i"].to_pylist()) == list(range(15))
+    assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == list(range(15))
 
 
 def test_racing_threads_lose_no_version_in_an_object_store(s3_server: Any) -> None:

@@ -27,24 +27,23 @@ from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.storage import FileInfo, open_storage
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     a_checkpoint,
     a_commit,
     a_commit_info,
     a_domain,
     a_dv,
-    a_log,
     a_metadata,
     a_protocol,
     a_protocol_with,
     a_remove,
     a_txn,
     an_add,
-    the_log,
     write_commit,
     write_log_file,
 )
+from tests.delta_opened import a_log, the_log
 
 IN_COMMIT = {"delta.enableInCommitTimestamps": "true"}
 ICT = "inCommitTimestamp"

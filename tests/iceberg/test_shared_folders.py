@@ -16,11 +16,11 @@ from iceberg_cli.errors import Refused
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
+from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import AS_OF_MS, CatalogTable, catalog_table, listing, rows
 from tests.cli.running import dry, iceberg_cli
-from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
-from tests.delta_opened import a_shell, opened
+from tests.delta_opened import a_log, a_shell, opened
 from tests.hazard_tables import Hazard, entry, expire, removed
 from tests.policies import policy_with
 

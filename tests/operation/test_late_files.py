@@ -27,8 +27,8 @@ from iceberg_cli.operation.recovery import operations, recover_all
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.report import RecoveredOperation
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.delta_writer import NOW_MS
 from tests.cli.lakes import listing, listing_of_table
-from tests.delta_builders import NOW_MS
 from tests.delta_opened import a_shell
 from tests.manifest_tables import a_lot, live_entries, of_folder
 from tests.policies import policy_with

@@ -11,9 +11,10 @@ import pytest
 
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.local.write import leftovers_in
+from iceberg_cli.testing.delta_writer import an_add
 from tests.cli.lakes import AS_OF_MS, four_snapshots
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import a_log, an_add
+from tests.delta_opened import a_log
 
 DAY_S = 86_400
 ID = UUID(int=0xABC)

@@ -21,11 +21,11 @@ from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import AS_OF_MS, listing
 from tests.cli.running import dry
-from tests.delta_builders import NOW_MS, a_log, a_remove, an_add
-from tests.delta_opened import a_shell, opened
+from tests.delta_opened import a_log, a_shell, opened
 from tests.hazard_tables import Hazard, entry, expire, removed
 from tests.policies import policy_with
 from tests.servers import S3Server

@@ -13,9 +13,8 @@ from iceberg_cli.formats import format_of
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.testing.delta_vectors import write_vectors
-from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol_with, an_add, the_log
-from tests.delta_opened import a_shell, unseen
+from iceberg_cli.testing.delta_writer import NOW_MS, a_metadata, a_protocol_with, an_add, write_vectors
+from tests.delta_opened import a_log, a_shell, the_log, unseen
 from tests.manifest_tables import a_lot, live_entries, of_folder
 from tests.policies import policy_with
 from tests.stale_commits import DAY_MS, REWRITE, Died, opened

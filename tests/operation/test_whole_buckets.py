@@ -18,12 +18,12 @@ from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.storage import open_storage
+from iceberg_cli.testing.delta_writer import a_remove, an_add
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import Ran, iceberg_cli
-from tests.delta_builders import a_log, a_remove, an_add
-from tests.delta_opened import a_shell, unseen
+from tests.delta_opened import a_log, a_shell, unseen
 from tests.hazard_tables import Hazard, entry
 from tests.servers import S3Server
 

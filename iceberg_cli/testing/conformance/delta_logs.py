@@ -17,28 +17,15 @@ from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage
 from iceberg_cli.testing.conformance.faults import FaultyStorage
+from iceberg_cli.testing.delta_writer import a_commit, a_commit_info, a_metadata, a_protocol, a_txn
 
 Log = tuple[str, Storage]  # the table's folder, and its storage
-FIELD = {"name": "i", "type": "integer", "nullable": True, "metadata": {}}
-FIRST = [
-    {"commitInfo": {"timestamp": 1_700_000_000_000, "operation": "CREATE TABLE"}},
-    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-    {
-        "metaData": {
-            "id": "5f0c3c2e-8b0e-4a55-9a2c-3d1f3c0f7b11",
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": [FIELD]}),
-            "partitionColumns": [],
-            "configuration": {},
-        }
-    },
-]
 
 
 def make_log(root: str, storage: Storage, *, version: int = 0) -> None:
     """The first commit of a table."""
-    data = "".join(f"{json.dumps(action)}\n" for action in FIRST).encode()
-    storage.put_if_absent(path_of(root, version), data)
+    first = a_commit(a_commit_info(operation="CREATE TABLE"), a_protocol(), a_metadata())
+    storage.put_if_absent(path_of(root, version), first)
 
 
 def path_of(root: str, version: int) -> str:
@@ -50,13 +37,9 @@ def an_attempt(committer: DeltaLogCommitter, name: str, *, fresh: bool = True) -
     """An attempt to commit a transaction of this name as the next version."""
     version = int(committer.current()) + 1
     transaction = str(uuid.uuid4())
-    actions = [
-        {"commitInfo": {"operation": "TEST", "txnId": transaction}},
-        {"txn": {"appId": name, "version": 1}},
-    ]
     commit = LogCommit(
         version=version,
-        data="".join(f"{json.dumps(action)}\n" for action in actions).encode(),
+        data=a_commit({"commitInfo": {"operation": "TEST", "txnId": transaction}}, a_txn(app_id=name)),
         timestamp_ms=1_700_000_000_000,
         commit_uuid=transaction,
         updates=(CommitSummary(version=version, operation="TEST"),),

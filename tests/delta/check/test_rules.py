@@ -10,11 +10,10 @@ import pytest
 from deltalake import DeltaTable as DeltaRsTable
 
 from iceberg_cli.delta.check.rules import RULES
-from iceberg_cli.delta.spec.paths import z85_encode
-from iceberg_cli.encoding.deletion_vector import DeletionVector, encode
 from iceberg_cli.plan.findings import ERROR, EXAMPLES
+from iceberg_cli.testing.delta_vectors import an_inline_vector
+from iceberg_cli.testing.delta_writer import Action, a_commit, a_metadata, a_protocol, an_add
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import Action, a_commit, a_dv, a_log, a_metadata, a_protocol, an_add, the_log
 from tests.delta_check_tables import (
     BREAKABLE,
     DEEP,
@@ -26,6 +25,7 @@ from tests.delta_check_tables import (
     a_table_that_breaks,
     name,
 )
+from tests.delta_opened import a_log, the_log
 from tests.paths import ROOT
 
 
@@ -293,15 +293,9 @@ def test_files_of_a_clone_that_are_out_of_reach_are_named_and_all_others_are_che
 
 
 def test_a_vector_in_the_log_is_read_too(tmp_path: Path) -> None:
-    data = encode(DeletionVector.of([3, 4, 9]))[4:-4]
-    stated: dict[str, Any] = {
-        "storageType": "i",
-        "name": z85_encode(data + bytes(-len(data) % 4)),
-        "offset": None,
-    }
     for cardinality, rules in ((3, set[str]()), (2, {"deletion-vector-unsound"})):
         table = a_sound_table(tmp_path / str(cardinality))
-        vector = a_dv(**stated, sizeInBytes=len(data), cardinality=cardinality)
+        vector = an_inline_vector([3, 4, 9]) | {"cardinality": cardinality}
         table.action("add", 2)["deletionVector"] = vector
         table.publish()
         (table.root / VECTOR_FILE).unlink()

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.running import iceberg_cli as run
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     a_checkpoint,
     a_commit_info,
     a_dv,
-    a_log,
+    a_field,
     a_metadata,
     a_protocol,
     a_protocol_with,
@@ -25,7 +24,9 @@ from tests.delta_builders import (
     an_add,
     write_log_file,
 )
+from tests.cli.running import iceberg_cli as run
 from tests.delta_check_tables import T_MS, a_sound_table
+from tests.delta_opened import a_log
 from tests.paths import ROOT
 
 DAY_MS = 86_400_000
@@ -185,10 +186,9 @@ def test_deletes_name_the_file_of_each_vector_by_the_protocols_example(tmp_path:
 
 def test_partitions_are_summed_by_the_names_that_people_know(tmp_path: Path) -> None:
     mapped = {"delta.columnMapping.mode": "name"}
-    field = {"name": "day", "type": "string", "nullable": True}
-    field |= {"metadata": {"delta.columnMapping.physicalName": "col-1", "delta.columnMapping.id": 1}}
-    schema = json.dumps({"type": "struct", "fields": [field]})
-    metadata = a_metadata(schemaString=schema, partitionColumns=["day"], configuration=mapped)
+    numbers = {"delta.columnMapping.physicalName": "col-1", "delta.columnMapping.id": 1}
+    day = a_field("day", "string", **numbers)
+    metadata = a_metadata(day, partitionColumns=["day"], configuration=mapped)
     files = [("a", "2"), ("b", None), ("c", "2"), ("d", "10")]
     adds = [an_add(path=f"{path}.parquet", partitionValues={"col-1": day}) for path, day in files]
     a_log(tmp_path / "t", [a_protocol(2, 5), metadata, *adds])

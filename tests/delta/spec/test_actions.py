@@ -15,7 +15,7 @@ from iceberg_cli.delta.spec.actions import Actions, combine
 from iceberg_cli.delta.spec.columns import ADD, AS_JSON, REMOVE, concat, dv_ids, file_lines, lost_of_vectors
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.errors import CorruptFile, Refused
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     a_cdc,
     a_commit,

@@ -25,18 +25,19 @@ from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.report import Report
-from tests.cli.running import iceberg_cli
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
     a_commit_info,
-    a_log,
+    a_field,
     a_metadata,
     a_protocol,
     a_protocol_with,
+    a_schema,
     an_add,
 )
-from tests.delta_opened import a_shell, opened
+from tests.cli.running import iceberg_cli
+from tests.delta_opened import a_log, a_shell, opened
 from tests.partition_texts import DELTA_RS, KERNEL, KINDS, Column
 from tests.policies import policy_with
 
@@ -108,11 +109,6 @@ def parquet(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def a_schema(**types: Any) -> str:
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
-    return json.dumps({"type": "struct", "fields": fields})
-
-
 def the_protocol(kind: str) -> Action:
     return a_protocol_with("timestampNtz") if kind == "timestamp_ntz" else a_protocol()
 
@@ -127,8 +123,8 @@ def a_partitioned_table(
         data = a_data_file(number)
         (root / f"{number}.parquet").write_bytes(data)
         adds.append(an_add(path=f"{number}.parquet", rows=1, partitionValues={"p": text}, size=len(data)))
-    metadata = {"schemaString": a_schema(p=kind, v="long"), "partitionColumns": ["p"], **metadata}
-    a_log(root, [the_protocol(kind), a_metadata(**metadata), *adds], age_ms=age_ms)
+    table = a_metadata(a_field("p", kind), a_field("v", "long"), partitionColumns=["p"], **metadata)
+    a_log(root, [the_protocol(kind), table, *adds], age_ms=age_ms)
     return root
 
 
@@ -290,8 +286,8 @@ def test_one_such_value_in_one_of_two_partition_columns_leaves_both_out(
         an_add(path=f"{number}.parquet", rows=1, partitionValues=each, size=len(a_data_file(number)))
         for number, each in enumerate(values)
     ]
-    schema = a_schema(p="long", q="string", v="long")
-    a_log(tmp_path / "t", [a_protocol(), a_metadata(schemaString=schema, partitionColumns=["p", "q"]), *adds])
+    columns = [a_field("p", "long"), a_field("q", "string"), a_field("v", "long")]
+    a_log(tmp_path / "t", [a_protocol(), a_metadata(*columns, partitionColumns=["p", "q"]), *adds])
     asked = ["p > 5", "q = ''", "q IS NULL", "p > 5 AND q IS NOT NULL", "q < 'b'"]
     before = of_kernel(kernel, tmp_path / "t", asked), of_delta_rs(tmp_path / "t", asked)
     assert "values of 1 of 3 files, such as q='' of 1.parquet;" in rewritten(tmp_path / "t").notes[0]
@@ -495,10 +491,7 @@ STATISTICS: Final[Mapping[str, Bounds]] = {
         conditions=["c > 5", "c < 0", "c = 1.5", "c = 7"],
     ),
     "struct": Bounds(
-        kind={
-            "type": "struct",
-            "fields": [{"name": "x", "type": "double", "nullable": True, "metadata": {}}],
-        },
+        kind=a_schema(a_field("x", "double")),
         type=pa.struct([("x", pa.float64())]),
         files=[
             ([{"x": 1.0}, {"x": NAN}], '{"x":1.0}', '{"x":"NaN"}'),
@@ -526,8 +519,8 @@ def a_table_with_statistics(root: Path, bounds: Bounds, **metadata: Any) -> Path
             f'"nullCount":{{"c":{nulls}}}}}'
         )
         adds.append(an_add(path=f"{number}.parquet", size=len(data), stats=stats))
-    schema = a_schema(c=bounds.kind, v="long")
-    a_log(root, [a_protocol(), a_metadata(schemaString=schema, **metadata), *adds])
+    columns = [a_field("c", bounds.kind), a_field("v", "long")]
+    a_log(root, [a_protocol(), a_metadata(*columns, **metadata), *adds])
     return root
 
 
@@ -575,10 +568,10 @@ def test_mapped_nested_and_absent_columns_hide_no_row(
             "delta.columnMapping.id": number,
             "delta.columnMapping.physicalName": f"col-{number}",
         }
-        return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+        return a_field(name, kind, **metadata)
 
-    inner = {"type": "struct", "fields": [mapped("x", "double")]}  # col-1
-    fields = [mapped("n", "long"), mapped("s", inner), mapped("v", "long")]  # col-2 to col-4
+    inner = a_schema(mapped("x", "double"))  # col-1
+    columns = [mapped("n", "long"), mapped("s", inner), mapped("v", "long")]  # col-2 to col-4
     stats = [
         {
             "minValues": {"col-2": 1, "col-3": {"col-1": 0.5}},
@@ -598,9 +591,8 @@ def test_mapped_nested_and_absent_columns_hide_no_row(
         (tmp_path / f"{number}.parquet").write_bytes(data)
         text = json.dumps({"numRecords": 1, **counts})
         adds.append(an_add(path=f"{number}.parquet", size=len(data), stats=text))
-    schema = json.dumps({"type": "struct", "fields": fields})
     properties = {**properties, "delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "4"}
-    metadata = a_metadata(schemaString=schema, configuration=properties)
+    metadata = a_metadata(*columns, configuration=properties)
     a_log(tmp_path, [a_protocol(2, 5), metadata, adds[0]], [adds[1]], [adds[2]])
     asked = ["n > 5", "n < 5", "n IS NULL", "s.x > 5", "s.x < 5"]
     expected = [[1, 2], [0], [], [0, 2], [1]]

@@ -26,13 +26,13 @@ from iceberg_cli.delta.spec.columns import plain_values
 from iceberg_cli.delta.spec.last_checkpoint import LastCheckpoint, json_checksum, may_replace
 from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted
 from iceberg_cli.errors import InvalidMetadata, Refused, UsageError
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
     a_commit_info,
     a_domain,
     a_dv,
-    a_log,
+    a_field,
     a_metadata,
     a_protocol,
     a_protocol_with,
@@ -40,6 +40,7 @@ from tests.delta_builders import (
     a_txn,
     an_add,
 )
+from tests.delta_opened import a_log
 
 DAY_MS = 24 * 3_600_000
 WEEK_MS = 7 * DAY_MS
@@ -243,15 +244,13 @@ def test_statistics_are_written_in_the_forms_that_the_table_asks_for(tmp_path: P
 def test_no_footer_bounds_floating_point_numbers_for_parquet_leaves_nan_out_of_bounds(
     tmp_path: Path,
 ) -> None:
-    types = {"f": "float", "d": "double", "n": "long", "p": "double"}
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
-    schema = json.dumps({"type": "struct", "fields": fields})
+    columns = [a_field("f", "float"), a_field("d", "double"), a_field("n", "long"), a_field("p", "double")]
     bounds = {"n": 1, "f": "NaN", "d": "NaN"}
     stats = json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds})
     add = an_add(stats=stats, partitionValues={"p": "NaN"})
     writer = made(
         tmp_path,
-        [a_protocol(), a_metadata(schemaString=schema, partitionColumns=["p"]), add, an_add(path="b")],
+        [a_protocol(), a_metadata(*columns, partitionColumns=["p"]), add, an_add(path="b")],
     )
     for data in (writer.classic()[0], writer.sidecar(0)):
         group = pq.read_metadata(pa.BufferReader(data)).row_group(0)

@@ -14,7 +14,7 @@ from iceberg_cli.delta.spec.columns import file_lines
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.spec.snapshot import reconcile
 from iceberg_cli.errors import CorruptFile
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     a_cdc,
     a_checkpoint,
     a_commit,

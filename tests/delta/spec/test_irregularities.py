@@ -13,25 +13,24 @@ import pytest
 
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.errors import CorruptFile
-from tests.cli.running import Ran, iceberg_cli
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     Action,
     a_checkpoint,
     a_commit,
     a_commit_info,
     a_domain,
     a_dv,
-    a_log,
     a_metadata,
     a_protocol,
     a_protocol_with,
     a_remove,
     a_txn,
     an_add,
-    the_log,
     write_commit,
     write_log_file,
 )
+from tests.cli.running import Ran, iceberg_cli
+from tests.delta_opened import a_log, the_log
 
 BEGINNING = [a_protocol(), a_metadata(), an_add(path="a.parquet")]
 CLASHES: dict[str, list[Action]] = {

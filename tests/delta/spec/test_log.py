@@ -16,7 +16,7 @@ from iceberg_cli.delta.spec.log import Listing, listing_of, segment
 from iceberg_cli.delta.spec.paths import dv_path, physical, physical_column, z85_decode, z85_encode
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol, interval, interval_ms
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused, UsageError
-from tests.delta_builders import a_metadata, a_protocol
+from iceberg_cli.testing.delta_writer import a_metadata, a_protocol
 
 FOLDER = "/t/_delta_log"
 V2_NAME = "checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11"

@@ -26,8 +26,8 @@ from iceberg_cli.delta.spec.commit_parsing import (
     parse_commits,
 )
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.testing.delta_writer import a_cdc, a_commit, a_commit_info, a_dv, a_remove, a_txn, an_add
 from tests.budget import few_or_many
-from tests.delta_builders import a_cdc, a_commit, a_commit_info, a_dv, a_remove, a_txn, an_add
 from tests.paths import FIXTURES, ROOT, needs_fixtures
 
 ORDINARY = '{"add":{"path":"a","partitionValues":{"p":"1"},"size":1}}'

@@ -17,8 +17,8 @@ from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts, with_record_c
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.apply import apply
-from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol, an_add
-from tests.delta_opened import a_shell, opened
+from iceberg_cli.testing.delta_writer import NOW_MS, a_field, a_metadata, a_protocol, an_add
+from tests.delta_opened import a_log, a_shell, opened
 from tests.policies import policy_with
 
 
@@ -96,12 +96,11 @@ def test_a_count_that_is_no_number_of_rows_is_refused(count: str) -> None:
 
 def test_delta_rs_finds_the_rows_of_a_file_whose_rows_were_counted(tmp_path: Path) -> None:
     """The bound as a double, 1234567890123456800, is above the value and hides its only row."""
-    schema = '{"type":"struct","fields":[{"name":"d","type":"decimal(38,2)","nullable":true,"metadata":{}}]}'
     value = decimal.Decimal("1234567890123456789.12")
     pq.write_table(pa.table({"d": pa.array([value], pa.decimal128(38, 2))}), tmp_path / "a.parquet")
     stats = f'{{"minValues":{{"d":{value}}},"maxValues":{{"d":{value}}},"nullCount":{{"d":0}}}}'
     add = an_add(path="a.parquet", size=(tmp_path / "a.parquet").stat().st_size, stats=stats)
-    a_log(tmp_path, [a_protocol(), a_metadata(schemaString=schema), add])
+    a_log(tmp_path, [a_protocol(), a_metadata(a_field("d", "decimal(38,2)")), add])
     table, verb = opened(tmp_path), VERBS["assign-row-ids"]
     apply(
         verb.plan(table, policy_with(verb.policy, {"count_rows": True}), as_of_ms=NOW_MS),

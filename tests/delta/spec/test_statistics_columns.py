@@ -25,8 +25,9 @@ from iceberg_cli.delta.spec.statistics_columns import (
 )
 from iceberg_cli.delta.spec.text_values import times
 from iceberg_cli.errors import InvalidMetadata
+from iceberg_cli.testing.delta_writer import a_field, a_schema
 from tests.budget import few_or_many
-from tests.statistics_documents import EVERY, TYPE, a_field, a_schema, smallest
+from tests.statistics_documents import EVERY, TYPE, smallest
 
 INT64_MAX = 2**63 - 1
 INF = float("inf")

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_cli.testing.delta_writer import NOW_MS, a_metadata, a_protocol, a_remove, an_add
 from tests.cli.lakes import AS_OF_MS, four_snapshots
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import NOW_MS, a_log, a_metadata, a_protocol, a_remove, an_add
+from tests.delta_opened import a_log
 
 DAY_MS = 86_400_000
 OLD_MS = AS_OF_MS - 40 * DAY_MS

@@ -6,20 +6,28 @@ never given twice, and where row tracking is enabled no file lacks them.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from iceberg_cli.delta.spec.paths import dv_path, z85_encode
 from iceberg_cli.errors import CommitStateUnknown
+from iceberg_cli.testing.crash.delta_reader import State, commits, state_at, vector_file
 from iceberg_cli.testing.crash.process import DeltaProcess
-from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World
-from iceberg_cli.testing.delta_vectors import frame_of, positions_in
+from iceberg_cli.testing.crash.world import Script, World
 from tests.crash import suite
-from tests.crash.delta import METADATA, PROTOCOL, an_add, commit_to, newest, version_path
+from tests.crash.delta import (
+    PROTOCOL,
+    a_metadata,
+    a_remove,
+    a_vector,
+    an_add,
+    commit_to,
+    newest,
+    numbered,
+    version_path,
+)
 
 MERGE, UPGRADE, ASSIGN = "merge-dvs", "upgrade-v3", "assign-row-ids"
 POLICIES: Mapping[str, Mapping[str, Any]] = {
@@ -28,67 +36,26 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
     UPGRADE: {"features": ["v2Checkpoint", "inCommitTimestamp"]},
     ASSIGN: {"batch_size": 2},
 }
-DELETED = {f"{name}.parquet": [number, 8] for number, name in enumerate("abcd")}
+DELETED = {f"{name}.parquet": (number, 8) for number, name in enumerate("abcd")}
 ENABLED = "delta.enableRowTracking"
-
-
-def a_vector(world: World, number: int, positions: list[int]) -> dict[str, Any]:
-    """A file of one vector, and its descriptor."""
-    uuid = number.to_bytes(16, "big")
-    frame = frame_of(positions)
-    path = dv_path("u", z85_encode(uuid), DELTA_TABLE)
-    assert path is not None
-    world.files[path] = b"\x01" + frame
-    return {
-        "storageType": "u",
-        "pathOrInlineDv": z85_encode(uuid),
-        "offset": 1,
-        "sizeInBytes": len(frame) - 8,
-        "cardinality": len(positions),
-    }
 
 
 def a_world() -> World:
     """Four files with a vector each, and one without."""
     world = World()
-    metadata = {**METADATA, "configuration": {"delta.enableDeletionVectors": "true"}}
     adds = [
-        an_add(name, deletionVector=a_vector(world, number, positions))
+        an_add(name, deletionVector=a_vector(world, number, *positions))
         for number, (name, positions) in enumerate(DELETED.items())
     ]
-    commit_to(world, {"protocol": PROTOCOL}, {"metaData": metadata}, *adds)
+    commit_to(world, PROTOCOL, a_metadata(**{"delta.enableDeletionVectors": "true"}), *adds)
     commit_to(world, an_add("e.parquet"))
     return world
 
 
-def states(world: World) -> Iterator[tuple[dict[str, dict[str, Any]], dict[str, Any]]]:
-    """Of each version the adds by path, and what else counts, replayed line by line. Spec: "Action Reconciliation"."""
-    adds: dict[tuple[str, str], dict[str, Any]] = {}
-    others: dict[str, Any] = {}
-    for version in range(newest(world) + 1):
-        for line in world.files[version_path(version)].splitlines():
-            ((kind, action),) = json.loads(line).items()
-            if kind in ("add", "remove"):
-                vector = action.get("deletionVector") or {"pathOrInlineDv": "", "offset": 0}
-                key = (action["path"], f"{vector['pathOrInlineDv']}@{vector['offset']}")
-                adds.pop(key, None)
-                if kind == "add":
-                    adds[key] = action
-            elif kind != "commitInfo":
-                others[kind] = action
-        by_path = {path: add for (path, _), add in adds.items()}
-        assert len(by_path) == len(adds), "a file is in the table once"
-        yield by_path, dict(others)
-
-
-def deleted(world: World, adds: Mapping[str, dict[str, Any]]) -> dict[str, list[int]]:
-    found = {}
-    for path, add in adds.items():
-        if (vector := add.get("deletionVector")) is not None:
-            place = dv_path(vector["storageType"], vector["pathOrInlineDv"], DELTA_TABLE)
-            assert place is not None
-            found[path] = positions_in(world.files[place], vector)
-    return found
+def states(world: World) -> list[State]:
+    """Every version, replayed line by line."""
+    found = [state_at(world.files, version) for version in commits(world.files)]
+    return [state for state in found if state is not None]
 
 
 @dataclass
@@ -110,25 +77,17 @@ class Rewriting(suite.Scene):
     def check(self) -> None:
         """What must hold at every moment, for every version."""
         ids: dict[str, int] = {}
-        for version, (adds, others) in enumerate(states(self.world)):
-            expected = {path: rows for path, rows in DELETED.items() if path in adds}
-            assert deleted(self.world, adds) == expected
-            assert {*DELETED} - {*adds} <= self.gone
-            taken: list[int] = []
-            for path, add in adds.items():
-                first = add.get("baseRowId")
-                if first is None:
+        assert len(states(self.world)) == newest(self.world) + 1
+        for state in states(self.world):
+            content = state.content(self.world.files)
+            assert content == {path: DELETED.get(path, ()) for path in content}
+            assert {*DELETED} - {*content} <= self.gone
+            for (path, _), add in state.adds.items():
+                if "baseRowId" not in add:
                     assert path not in ids, "an id was lost"
-                    continue
-                assert ids.setdefault(path, first) == first, "an id changed"
-                assert add["defaultRowCommitVersion"] <= version
-                taken += range(first, first + 9)
-            assert len(set(taken)) == len(taken), "an id was given twice"
-            if taken:
-                mark = json.loads(others["domainMetadata"]["configuration"])["rowIdHighWaterMark"]
-                assert max(taken) <= mark
-            if others["metaData"]["configuration"].get(ENABLED) == "true":
-                assert len(taken) == 9 * len(adds)
+                else:
+                    assert ids.setdefault(path, add["baseRowId"]) == add["baseRowId"], "an id changed"
+            state.check_row_ids()
 
     def finish(self) -> None:
         """Resume, run again: all is done, once, and nothing is left over."""
@@ -138,52 +97,27 @@ class Rewriting(suite.Scene):
         assert self.process().run().status == "nothing_to_do"
         self.check()
         assert not [name for name in self.world.files if "_iceberg_cli" in name]
-        named = {
-            dv_path("u", add["deletionVector"]["pathOrInlineDv"], DELTA_TABLE)
-            for adds, _ in states(self.world)
-            for add in adds.values()
-            if "deletionVector" in add
-        }
-        assert {name for name in self.world.files if name.endswith(".bin")} == named, (
-            "no version names a file"
-        )
-        *_, (adds, others) = states(self.world)
+        found = states(self.world)
+        vectors = [{vector_file(add) for add in state.adds.values()} - {None} for state in found]
+        named = set().union(*vectors)
+        there = {name for name in self.world.files if name.endswith(".bin")}
+        assert there == named, "no version names a file"
         match self.operation:
             case "merge-dvs":
-                files = {
-                    add["deletionVector"]["pathOrInlineDv"]
-                    for add in adds.values()
-                    if "deletionVector" in add
-                }
-                assert len(files) <= 2
+                assert len(vectors[-1]) <= 2
             case "upgrade-v3":
-                assert {"v2Checkpoint", "inCommitTimestamp"} <= {*others["protocol"]["writerFeatures"]}
+                assert {"v2Checkpoint", "inCommitTimestamp"} <= {*found[-1].protocol["writerFeatures"]}
             case "assign-row-ids":
-                assert others["metaData"]["configuration"][ENABLED] == "true"
+                assert found[-1].metadata["configuration"][ENABLED] == "true"
 
 
 def replace_a_file(scene: Rewriting) -> None:
     """Another writer takes one file away and appends another, with ids where the table wants them."""
-    *_, (adds, others) = states(scene.world)
-    old = adds["b.parquet"]
+    state = states(scene.world)[-1]
+    (old,) = (add for (path, _), add in state.adds.items() if path == "b.parquet")
     fields = {key: old[key] for key in ("deletionVector", "baseRowId") if key in old}
-    remove = {"remove": {"path": "b.parquet", "deletionTimestamp": 1, "dataChange": True, **fields}}
-    new, more = an_add("new.parquet"), []
-    if "rowTracking" in others["protocol"]["writerFeatures"]:
-        domain = others.get("domainMetadata", {"configuration": '{"rowIdHighWaterMark":-1}'})
-        mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
-        new["add"] |= {"baseRowId": mark + 1, "defaultRowCommitVersion": newest(scene.world) + 1}
-        stated = json.dumps({"rowIdHighWaterMark": mark + 9})
-        more = [
-            {
-                "domainMetadata": {
-                    "domain": "delta.rowTracking",
-                    "configuration": stated,
-                    "removed": False,
-                }
-            }
-        ]
-    commit_to(scene.world, remove, new, *more)
+    remove = a_remove("b.parquet", age_days=30, **fields)
+    commit_to(scene.world, remove, *numbered(state, an_add("new.parquet")))
     scene.gone |= {"b.parquet"}
 
 

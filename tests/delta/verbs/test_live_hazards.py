@@ -13,12 +13,13 @@ import pytest
 from deltalake import DeltaTable
 
 from iceberg_cli.cli.context import now_ms
+from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, a_remove, an_add
 from tests.budget import deep_unless
 from tests.cli.running import iceberg_cli
-from tests.delta_builders import a_log, a_metadata, a_protocol, a_remove, an_add
 from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, actions, commits, rows_of_delta_rs, set_age
 from tests.delta_live.shapes import Shape
+from tests.delta_opened import a_log
 
 pytestmark = pytest.mark.jvm
 

@@ -22,22 +22,21 @@ from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan, encode
 from iceberg_cli.plan.report import Report
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
     a_domain,
     a_dv,
-    a_log,
+    a_field,
     a_metadata,
     a_protocol,
     a_protocol_with,
     a_remove,
+    a_row_id_mark,
     an_add,
-    the_log,
-    write_commit,
+    write_log,
 )
-from tests.delta_builders import a_commit as lines
-from tests.delta_opened import a_shell, opened
+from tests.delta_opened import a_log, a_shell, opened, the_log
 from tests.policies import policy_with
 
 VERB = VERBS["assign-row-ids"]
@@ -67,10 +66,6 @@ def a_supporting_table(root: Path, *actions: Action, **configuration: str) -> Pa
     features = ("rowTracking", "domainMetadata", "deletionVectors")
     a_log(root, [a_protocol_with(*features), a_metadata(configuration=configuration), *actions])
     return root
-
-
-def a_mark(mark: int) -> Action:
-    return a_domain(domain="delta.rowTracking", configuration=f'{{"rowIdHighWaterMark":{mark}}}')
 
 
 def files(root: Path) -> dict[str, tuple[int, int]]:
@@ -148,7 +143,7 @@ def test_a_file_is_added_again_as_it_was_and_not_removed(tmp_path: Path) -> None
 def test_ids_that_are_there_never_change(tmp_path: Path) -> None:
     there = an_add(path="a", baseRowId=40, defaultRowCommitVersion=0)
     half = an_add(path="b", baseRowId=20)
-    a_supporting_table(tmp_path, there, half, an_add(path="c"), a_mark(49))
+    a_supporting_table(tmp_path, there, half, an_add(path="c"), a_row_id_mark(49))
     report = assigned(tmp_path)
     assert files(tmp_path) == {"a": (40, 0), "b": (20, 1), "c": (50, 1)}
     assert mark_of(tmp_path) == 59
@@ -174,7 +169,9 @@ def test_of_two_marks_the_higher_one_counts(tmp_path: Path) -> None:
 
 def test_the_commit_that_enables_says_that_it_does_nothing_else(tmp_path: Path) -> None:
     names = {COLUMNS[0]: "_row-id-col-x", COLUMNS[1]: "_row-commit-version-col-x"}
-    a_supporting_table(tmp_path, an_add(path="a", baseRowId=0, defaultRowCommitVersion=0), a_mark(9), **names)
+    a_supporting_table(
+        tmp_path, an_add(path="a", baseRowId=0, defaultRowCommitVersion=0), a_row_id_mark(9), **names
+    )
     assigned(tmp_path)
     info, metadata = actions(tmp_path, 1)
     assert info["commitInfo"]["tags"] == {"rowTrackingEnablementOnly": "true"}
@@ -184,12 +181,14 @@ def test_the_commit_that_enables_says_that_it_does_nothing_else(tmp_path: Path) 
 def test_enabling_again_needs_no_new_ids(tmp_path: Path) -> None:
     """delta-observed 4: where row tracking was switched off, ids stay, and new files still get them."""
     off = {ENABLED: "false"}
-    a_supporting_table(tmp_path, an_add(path="a", baseRowId=0, defaultRowCommitVersion=0), a_mark(9), **off)
+    a_supporting_table(
+        tmp_path, an_add(path="a", baseRowId=0, defaultRowCommitVersion=0), a_row_id_mark(9), **off
+    )
     assigned(tmp_path)
     assert operations(tmp_path) == ["SET TBLPROPERTIES"]
 
 
-def test_an_empty_table_is_enabled_without_a_mark(tmp_path: Path) -> None:
+def test_an_empty_table_is_enabled_without_a_row_id_mark(tmp_path: Path) -> None:
     """delta-observed 4: an empty table has no such domain."""
     a_supporting_table(tmp_path)
     assigned(tmp_path)
@@ -228,7 +227,7 @@ def test_a_column_named_like_the_number_of_rows_is_not_taken_for_it(tmp_path: Pa
 
 def test_ids_above_the_mark_are_damage_that_is_not_made_worse(tmp_path: Path) -> None:
     a_supporting_table(
-        tmp_path, an_add(path="a", baseRowId=5, defaultRowCommitVersion=0), an_add(path="b"), a_mark(9)
+        tmp_path, an_add(path="a", baseRowId=5, defaultRowCommitVersion=0), an_add(path="b"), a_row_id_mark(9)
     )
     with pytest.raises(Refused, match="row ids up to 14, and the high-water mark is 9"):
         assigned(tmp_path)
@@ -244,11 +243,9 @@ def test_a_column_name_that_the_schema_has_is_not_used(tmp_path: Path) -> None:
     a_supporting_table(tmp_path)
     assigned(tmp_path)
     first = the_log(tmp_path).snapshot().metadata.configuration[COLUMNS[0]]
-    column = {"name": "x", "type": "long", "nullable": True}
-    mapped = {**column, "metadata": {"delta.columnMapping.physicalName": first}}
-    schema = json.dumps({"type": "struct", "fields": [mapped]})
+    mapped = a_field("x", "long", **{"delta.columnMapping.physicalName": first})
     other = tmp_path / "other"
-    a_log(other, [a_protocol_with("rowTracking", "domainMetadata"), a_metadata(schemaString=schema)])
+    a_log(other, [a_protocol_with("rowTracking", "domainMetadata"), a_metadata(mapped)])
     assigned(other)
     assert the_log(other).snapshot().metadata.configuration[COLUMNS[0]] != first
 
@@ -349,7 +346,7 @@ class Watched:
 
 def write_next(root: Path, *others: Action) -> Callable[[], None]:
     def write() -> None:
-        write_commit(root, the_log(root).snapshot().version + 1, lines(*others))
+        write_log(root, others, first=the_log(root).snapshot().version + 1)
 
     return write
 
@@ -365,7 +362,7 @@ def test_files_that_others_take_away_or_number_meanwhile_are_left_to_them(
         tmp_path,
         a_remove(path="b"),
         an_add(path="c", baseRowId=10, defaultRowCommitVersion=3),
-        a_mark(19),
+        a_row_id_mark(19),
     )
     verb = Watched(before={}, after={})
     getattr(verb, moment)[2] = other  # the second batch
@@ -459,7 +456,7 @@ def test_a_saved_plan_is_carried_out_whatever_came_in_between(tmp_path: Path) ->
 
 def test_row_tracking_that_is_enabled_with_files_lacking_ids_is_repaired(tmp_path: Path) -> None:
     names = dict.fromkeys(COLUMNS, "_x")
-    a_supporting_table(tmp_path, an_add(path="a"), a_mark(-1), **{ENABLED: "true"}, **names)
+    a_supporting_table(tmp_path, an_add(path="a"), a_row_id_mark(-1), **{ENABLED: "true"}, **names)
     assigned(tmp_path)
     assert operations(tmp_path) == ["ROW TRACKING BACKFILL"]
     assert files(tmp_path) == {"a": (0, 1)}
@@ -468,7 +465,7 @@ def test_row_tracking_that_is_enabled_with_files_lacking_ids_is_repaired(tmp_pat
 def test_row_tracking_that_is_enabled_without_column_names_gets_them(tmp_path: Path) -> None:
     """Spec, "Writer Requirements for Row Tracking": enabled only where both names are in the configuration."""
     there = an_add(path="a", baseRowId=0, defaultRowCommitVersion=0)
-    a_supporting_table(tmp_path, there, a_mark(9), **{ENABLED: "true", COLUMNS[0]: "_row-id-col-x"})
+    a_supporting_table(tmp_path, there, a_row_id_mark(9), **{ENABLED: "true", COLUMNS[0]: "_row-id-col-x"})
     _, plan = planned(tmp_path)
     reasons = {verdict.id: verdict.reason for verdict in plan.verdicts}
     assert reasons[ENABLED] == "it is true, and the names of the columns that it needs are added"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,14 +16,10 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World
+from iceberg_cli.testing.delta_writer import a_commit
 from tests.budget import few_or_many, some
 from tests.crash import suite
-from tests.crash.delta import an_add
-from tests.crash.delta_checkpoints import (
-    KEPT_VERSION,
-    POLICY,
-    a_world_of_v2_checkpoints,
-)
+from tests.crash.delta import CLEANUP_POLICY, KEPT_VERSION, a_world_of_v2_checkpoints, an_add
 
 LOG = f"{DELTA_TABLE}/_delta_log/"
 TOP_LEVEL = re.compile(r"/0{19}4\.checkpoint\..*\.json$")
@@ -34,7 +29,7 @@ COMMIT = re.compile(r"([0-9]{20})\.json$")
 def append_to(world: World) -> None:
     """Another writer's commit; the log may begin at any version."""
     version = max(int(match[1]) for name in world.files if (match := COMMIT.search(name)))
-    world.files[f"{LOG}{version + 1:020}.json"] = f"{json.dumps(an_add('6.parquet'))}\n".encode()
+    world.files[f"{LOG}{version + 1:020}.json"] = a_commit(an_add("6.parquet"))
 
 
 @dataclass
@@ -47,7 +42,7 @@ class LogCleanup(suite.Scene):
         return LogCleanup(self.world.copy())
 
     def process(self, **script: Any) -> DeltaProcess:
-        return DeltaProcess(world=self.world, script=Script(**script), policy=POLICY)
+        return DeltaProcess(world=self.world, script=Script(**script), policy=CLEANUP_POLICY)
 
     def files_at(self, version: int) -> list[str] | None:
         """The files of a version; None where it cannot be read."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -33,24 +32,23 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
-from tests.cli.running import iceberg_cli
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     Action,
     a_checkpoint,
     a_commit,
     a_commit_info,
-    a_log,
     a_metadata,
     a_protocol,
     a_protocol_with,
     a_remove,
     a_txn,
     an_add,
-    the_log,
+    set_modified,
     write_commit,
     write_log_file,
 )
-from tests.delta_opened import a_shell, opened
+from tests.cli.running import iceberg_cli
+from tests.delta_opened import a_log, a_shell, opened, the_log
 from tests.policies import policy_with
 
 DAY_MS = 86_400_000
@@ -88,8 +86,7 @@ def a_table(
 
 
 def age(root: Path, name: str, days: float) -> None:
-    modified_ms = NOW_MS - round(days * DAY_MS)
-    os.utime(root / LOG / name, ns=(modified_ms * 1_000_000,) * 2)
+    set_modified(root / LOG / name, NOW_MS - round(days * DAY_MS))
 
 
 def a_classic_checkpoint(root: Path, version: int) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.reachability import DeltaReachability
-from iceberg_cli.delta.spec.paths import z85_encode
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vacuum import hidden, hides_metadata
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
@@ -33,25 +31,25 @@ from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import open_storage
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_vectors import vector_file_name, vector_name
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
     a_cdc,
     a_checkpoint,
     a_commit,
     a_dv,
-    a_log,
     a_metadata,
     a_protocol,
     a_protocol_with,
     a_remove,
     a_txn,
     an_add,
-    the_log,
     write_commit,
+    write_file,
     write_log_file,
 )
-from tests.delta_opened import a_shell, opened
+from tests.delta_opened import a_log, a_shell, opened, the_log
 from tests.policies import policy_with
 
 HOUR_MS = 3_600_000
@@ -64,11 +62,7 @@ LOG = "_delta_log"
 
 def a_file(root: Path, name: str, *, modified_ms: int = OLD_MS, data: bytes = b"data") -> Path:
     """A file of the table."""
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
-    return path
+    return write_file(root, name, data, modified_ms=modified_ms)
 
 
 def prepared(root: Path, *, as_of_ms: int = NOW_MS, **policy: Any) -> Planned:
@@ -101,10 +95,9 @@ def run(root: Path, **policy: Any) -> Report:
     return apply(prepared(root, **policy), opened(root), VERB, a_shell())
 
 
-def vector_name(number: int) -> tuple[str, str]:
+def vector_names(number: int) -> tuple[str, str]:
     """The name of a deletion vector file in a descriptor, and on the disk."""
-    unique = UUID(int=number)
-    return z85_encode(unique.bytes), f"deletion_vector_{unique}.bin"
+    return vector_name(number), vector_file_name(number)
 
 
 # -- names that are not looked at ------------------------------------------------------------------------------
@@ -242,10 +235,10 @@ def test_a_tombstone_of_which_nobody_knows_the_time_keeps_its_file(tmp_path: Pat
 
 
 def test_a_live_deletion_vector_file_stays_even_where_only_one_of_its_vectors_is_live(tmp_path: Path) -> None:
-    shared, shared_file = vector_name(1)
-    replaced, replaced_file = vector_name(2)
-    young, young_file = vector_name(3)
-    _, unnamed_file = vector_name(4)
+    shared, shared_file = vector_names(1)
+    replaced, replaced_file = vector_names(2)
+    young, young_file = vector_names(3)
+    _, unnamed_file = vector_names(4)
     a_log(
         tmp_path,
         [a_protocol_with("deletionVectors"), a_metadata()],
@@ -274,7 +267,7 @@ def test_a_live_deletion_vector_file_stays_even_where_only_one_of_its_vectors_is
 
 
 def test_a_deletion_vector_below_a_prefix_or_at_an_absolute_path_stays(tmp_path: Path) -> None:
-    in_prefix, prefix_file = vector_name(5)
+    in_prefix, prefix_file = vector_names(5)
     a_log(
         tmp_path,
         [a_protocol_with("deletionVectors"), a_metadata()],
@@ -634,7 +627,7 @@ def test_what_a_young_commit_removed_stays_whatever_the_clock_of_its_writer_said
     tmp_path: Path, mode: str
 ) -> None:
     root = tmp_path / "t"
-    dv, dv_file = vector_name(1)
+    dv, dv_file = vector_names(1)
     names = ["old", "at-cut", "young", "p=1%/a"]
     changed = ["_change_data/cdc-old", "_change_data/cdc-at-cut", "_change_data/cdc-1%"]
     commits: list[tuple[int, list[Action]]] = [
@@ -777,13 +770,13 @@ def literal_vacuum(made: Sequence[Sequence[Action]], files: Mapping[str, int], *
         needed |= {unquote(body["path"]), body["path"]}
         if "deletionVector" in body:
             number = VECTORS.index(body["deletionVector"]["pathOrInlineDv"])
-            needed.add(vector_name(number)[1])
+            needed.add(vector_names(number)[1])
     return {name for name, modified_ms in files.items() if modified_ms < cut_ms and name not in needed}
 
 
-VECTORS = [vector_name(number)[0] for number in range(3)]
+VECTORS = [vector_names(number)[0] for number in range(3)]
 PATHS = ["a", "b", "p=50%25/a", "p=50%2525/a", "p=x%20y/a"]
-PLACES = ["a", "b", "p=50%/a", "p=50%25/a", "p=50%2525/a", "p=x y/a", *(vector_name(n)[1] for n in range(3))]
+PLACES = ["a", "b", "p=50%/a", "p=50%25/a", "p=50%2525/a", "p=x y/a", *(vector_names(n)[1] for n in range(3))]
 TIMES = st.sampled_from([OLD_MS, NOW_MS - WEEK_MS - 1, NOW_MS - WEEK_MS, YOUNG_MS])
 
 

@@ -19,18 +19,17 @@ from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan, StagedFile, Step, Task, encode
 from iceberg_cli.plan.report import Report
-from iceberg_cli.testing.delta_vectors import an_inline_vector, positions_in, vector_path, write_vectors
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_vectors import an_inline_vector, positions_in, vector_file_name
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     TABLE_ID,
-    a_domain,
     a_remove,
+    a_row_id_mark,
     an_add,
-    the_log,
-    write_commit,
+    write_log,
+    write_vectors,
 )
-from tests.delta_builders import a_commit as lines
-from tests.delta_opened import a_shell, opened
+from tests.delta_opened import a_shell, opened, the_log
 from tests.delta_vector_tables import ON, a_table, evens, many_files
 from tests.policies import policy_with
 
@@ -112,7 +111,7 @@ def test_an_add_keeps_all_that_it_says_but_where_its_vector_is(tmp_path: Path) -
         clusteringProvider="liquid",
         amtPassthrough={"a": [1, 2]},
     )
-    mark = a_domain(domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":99}')
+    mark = a_row_id_mark(99)
     features = ("deletionVectors", "rowTracking", "domainMetadata")
     configuration = {**ON, "delta.enableRowTracking": "true"}
     other = an_add(path="b", dv=write_vectors(tmp_path, 8, [1])[0], baseRowId=0, defaultRowCommitVersion=0)
@@ -166,7 +165,7 @@ def test_vectors_in_the_log_move_into_files_and_count_as_small_ones(tmp_path: Pa
 
 def test_a_table_that_gives_ids_to_what_is_added_gives_them_here_too(tmp_path: Path) -> None:
     """Fixture 33: where row tracking is supported, a file that is added again with another vector gets ids."""
-    mark = a_domain(domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":41}')
+    mark = a_row_id_mark(41)
     features = ("deletionVectors", "rowTracking", "domainMetadata")
     a_table(tmp_path, *many_files(tmp_path, 2), features=features, others=(mark,))
     merged(tmp_path, min_files=2)
@@ -183,7 +182,7 @@ def test_while_row_tracking_is_suspended_no_file_gets_ids_and_those_that_have_th
     tmp_path: Path,
 ) -> None:
     """Delta's property `delta.rowTrackingSuspended`: no new row ids are generated while it is true."""
-    mark = a_domain(domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":41}')
+    mark = a_row_id_mark(41)
     old = an_add(path="old", dv=write_vectors(tmp_path, 9, [1])[0], baseRowId=30, defaultRowCommitVersion=0)
     features = ("deletionVectors", "rowTracking", "domainMetadata")
     configuration = {**ON, "delta.rowTrackingSuspended": "true"}
@@ -222,7 +221,7 @@ def test_a_mostly_dead_file_is_written_anew_by_itself(tmp_path: Path) -> None:
     a_table(tmp_path, an_add(path="a", dv=dead), an_add(path="b", dv=write_vectors(tmp_path, 2, [5])[0]))
     _, plan = planned(tmp_path)
     going = {verdict.id: verdict.reason for verdict in plan.verdicts if not verdict.keep}
-    assert going == {str(vector_path(tmp_path, 1)): "1 vectors in 145 bytes, 100 of them dead"}
+    assert going == {str(tmp_path / vector_file_name(1)): "1 vectors in 145 bytes, 100 of them dead"}
     merged(tmp_path)
     assert deleted(tmp_path) == {"a": [1, 2], "b": [5]}
     assert not planned(tmp_path)[1].due
@@ -256,7 +255,7 @@ def test_files_of_another_table_stay(tmp_path: Path) -> None:
     adds = []
     for number in range(3):
         vector = write_vectors(source, number, [number])[0]
-        path = f"file:{vector_path(source, number)}"
+        path = f"file:{source / vector_file_name(number)}"
         adds.append(an_add(path=f"{number}", dv={**vector, "storageType": "p", "pathOrInlineDv": path}))
     a_table(root, *adds)
     _, plan = planned(root, min_files=2)
@@ -316,7 +315,7 @@ def test_a_writer_feature_that_is_not_known_blocks(tmp_path: Path) -> None:
 
 def test_a_damaged_vector_stops_the_run_before_anything_is_committed(tmp_path: Path) -> None:
     a_table(tmp_path, *many_files(tmp_path))
-    path = vector_path(tmp_path, 3)
+    path = tmp_path / vector_file_name(3)
     data = bytearray(path.read_bytes())
     data[30] ^= 1
     path.write_bytes(data)
@@ -333,7 +332,7 @@ def test_a_file_that_is_gone_or_short_is_noticed_by_the_plan(
     tmp_path: Path, harm: Callable[[Path], Any], reason: str
 ) -> None:
     a_table(tmp_path, *many_files(tmp_path))
-    harm(vector_path(tmp_path, 2))
+    harm(tmp_path / vector_file_name(2))
     with pytest.raises(CorruptFile, match=reason):
         planned(tmp_path)
 
@@ -385,7 +384,7 @@ def test_what_another_writer_deletes_meanwhile_stays_deleted(tmp_path: Path) -> 
     def delete() -> None:
         old = adds[2]["add"]["deletionVector"]
         new = write_vectors(tmp_path, 50, [0, 2, 4, 9])[0]
-        write_commit(tmp_path, 1, lines(a_remove(path="2.parquet", dv=old), an_add(path="2.parquet", dv=new)))
+        write_log(tmp_path, [a_remove(path="2.parquet", dv=old), an_add(path="2.parquet", dv=new)], first=1)
 
     table, made = prepared(tmp_path)
     verb = Interrupted(others=[delete])
@@ -396,7 +395,7 @@ def test_what_another_writer_deletes_meanwhile_stays_deleted(tmp_path: Path) -> 
         dv_path("u", add["deletionVector"]["pathOrInlineDv"], "")
         for add in the_log(tmp_path).snapshot().adds.to_pylist()
     }
-    known = {vector_path(tmp_path, n).name for n in (0, 1, 2, 3, 4, 50)}
+    known = {vector_file_name(n) for n in (0, 1, 2, 3, 4, 50)}
     left = {Path(path).name for path in named if path}
     assert bins(tmp_path) == known | left, "files that were staged for nothing are gone"
 
@@ -406,7 +405,7 @@ def test_a_data_file_that_goes_meanwhile_does_not_come_back(tmp_path: Path) -> N
     a_table(tmp_path, *adds)
     gone = a_remove(path="5.parquet", dv=adds[5]["add"]["deletionVector"])
     table, made = prepared(tmp_path)
-    verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(gone)))])
+    verb = Interrupted(others=[lambda: void(write_log(tmp_path, [gone], first=1))])
     assert carried_out(verb.interrupted(made), table, verb).committed_version == 2
     assert deleted(tmp_path) == {f"{n}.parquet": evens(n) for n in range(5)}
 
@@ -416,13 +415,13 @@ def void(_: object) -> None:
 
 
 def test_ids_that_another_writer_takes_meanwhile_are_not_given_twice(tmp_path: Path) -> None:
-    mark = a_domain(domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":41}')
+    mark = a_row_id_mark(41)
     features = ("deletionVectors", "rowTracking", "domainMetadata")
     a_table(tmp_path, *many_files(tmp_path, 5), features=features, others=(mark,))
-    then = a_domain(domain="delta.rowTracking", configuration='{"rowIdHighWaterMark":51}')
+    then = a_row_id_mark(51)
     other = an_add(path="new", baseRowId=42, defaultRowCommitVersion=1)
     table, made = prepared(tmp_path)
-    verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(other, then)))])
+    verb = Interrupted(others=[lambda: void(write_log(tmp_path, [other, then], first=1))])
     carried_out(verb.interrupted(made), table, verb)
     adds = the_log(tmp_path).snapshot().adds.to_pylist()
     firsts = {add["path"]: add["baseRowId"] for add in adds}
@@ -434,7 +433,7 @@ def test_a_vector_with_an_unknown_field_that_comes_meanwhile_stops_the_run(tmp_p
     a_table(tmp_path, *many_files(tmp_path))
     new = {**write_vectors(tmp_path, 50, [3])[0], "newField": 1}
     table, made = prepared(tmp_path)
-    verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(an_add(path="n", dv=new))))])
+    verb = Interrupted(others=[lambda: void(write_log(tmp_path, [an_add(path="n", dv=new)], first=1))])
     with pytest.raises(Refused, match="newField"):
         carried_out(verb.interrupted(made), table, verb)
     assert not (tmp_path / "_delta_log" / f"{2:020}.json").exists()
@@ -448,7 +447,7 @@ def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path) -> None:
     assert saved.base.table_uuid == TABLE_ID
     # A file that the plan does not list is left alone.
     new = write_vectors(tmp_path, 60, [7])[0]
-    write_commit(tmp_path, 1, lines(an_add(path="new", dv=new)))
+    write_log(tmp_path, [an_add(path="new", dv=new)], first=1)
     made = VERB.plan(table, VERB.policy(), as_of_ms=NOW_MS, within=saved)
     assert carried_out(made, table).committed_version == 2
     assert "new" not in {add["path"] for add in actions(tmp_path, 2, "add")}
@@ -458,7 +457,7 @@ def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path) -> None:
 def test_files_that_are_written_stay_of_use_when_an_append_comes_first(tmp_path: Path) -> None:
     a_table(tmp_path, *many_files(tmp_path))
     table, made = prepared(tmp_path)
-    verb = Interrupted(others=[lambda: void(write_commit(tmp_path, 1, lines(an_add(path="new"))))])
+    verb = Interrupted(others=[lambda: void(write_log(tmp_path, [an_add(path="new")], first=1))])
     assert carried_out(verb.interrupted(made), table, verb).committed_version == 2
     assert len(verb.built) == 1
     assert Path(verb.built[0]).exists()

@@ -15,17 +15,10 @@ from iceberg_cli.errors import BackendUnavailable, TakenOver
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, SimStorage, World, unseen
 from tests.crash import suite
-from tests.crash.delta import METADATA, a_remove, an_add, commit_to, newest, version_path
+from tests.crash.delta import PROTOCOL, a_metadata, a_remove, an_add, commit_to, newest, version_path
 
 LOG = f"{DELTA_TABLE}/_delta_log"
 HINT = f"{LOG}/_last_checkpoint"
-FEATURES = ["v2Checkpoint", "deletionVectors"]
-PROTOCOL = {
-    "minReaderVersion": 3,
-    "minWriterVersion": 7,
-    "readerFeatures": FEATURES,
-    "writerFeatures": FEATURES,
-}
 POLICIES: Mapping[str, Mapping[str, object]] = {
     "classic": {"checkpoint": "classic", "compact_log": [0, 2]},
     "v2": {"checkpoint": "v2", "part_size": 2, "compact_log": [0, 2]},
@@ -34,9 +27,7 @@ POLICIES: Mapping[str, Mapping[str, object]] = {
 
 def a_world() -> World:
     world = World()
-    commit_to(
-        world, {"protocol": PROTOCOL}, {"metaData": METADATA}, *(an_add(f"{n}.parquet") for n in "abcde")
-    )
+    commit_to(world, PROTOCOL, a_metadata(), *(an_add(f"{n}.parquet") for n in "abcde"))
     commit_to(world, a_remove("a.parquet", age_days=1))
     commit_to(world, an_add("f.parquet"), a_remove("b.parquet", age_days=30))
     return world

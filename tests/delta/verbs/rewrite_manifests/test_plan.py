@@ -23,24 +23,22 @@ from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Change, Plan, Step, encode
 from iceberg_cli.plan.report import Report
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
     a_checkpoint,
     a_commit,
     a_commit_info,
     a_dv,
-    a_log,
     a_metadata,
     a_protocol_with,
     a_remove,
     a_txn,
     an_add,
-    the_log,
     write_commit,
     write_log_file,
 )
-from tests.delta_opened import a_shell, opened
+from tests.delta_opened import a_log, a_shell, opened, the_log
 from tests.policies import policy_with
 
 VERB = VERBS["rewrite-manifests"]

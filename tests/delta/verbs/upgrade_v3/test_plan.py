@@ -19,20 +19,19 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
-from tests.delta_builders import (
+from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
     a_checkpoint,
     a_commit_info,
-    a_log,
+    a_field,
     a_metadata,
     a_protocol,
     a_protocol_with,
     an_add,
-    the_log,
     write_log_file,
 )
-from tests.delta_opened import a_shell, opened
+from tests.delta_opened import a_log, a_shell, opened, the_log
 from tests.policies import policy_with
 
 VERB = VERBS["upgrade-v3"]
@@ -322,9 +321,7 @@ def test_row_tracking_that_was_switched_on_without_its_feature_is_off_until_file
 
 
 def test_change_data_feed_is_refused_where_a_column_has_its_name(tmp_path: Path) -> None:
-    column = {"name": "_commit_version", "type": "long", "nullable": True, "metadata": {}}
-    schema = json.dumps({"type": "struct", "fields": [column]})
-    a_log(tmp_path, [a_protocol(), a_metadata(schemaString=schema)])
+    a_log(tmp_path, [a_protocol(), a_metadata(a_field("_commit_version", "long"))])
     with pytest.raises(Refused, match="_commit_version"):
         done(tmp_path, "changeDataFeed")
 
