@@ -23,20 +23,11 @@ from iceberg_cli.operation import removal_files
 from iceberg_cli.operation.removal_files import collect_removals, in_files
 from iceberg_cli.plan.removal_rows import KINDS, SCHEMA
 from iceberg_cli.plan.removals import Removals
+from tests.plans import a_removal, removal_rows, removals_of
 
 Row = dict[str, Any]
 # Of one kind whose order is that of paths, and two others; steps in the order of their names.
-ROW = st.fixed_dictionaries(
-    {
-        "step": st.sampled_from(["expire", "sweep"]),
-        "path": st.text(min_size=1, max_size=6),
-        "as_written": st.text(max_size=6),
-        "kind": st.sampled_from(["data_file", "manifest_file", "manifest_list"]),
-        "size_bytes": st.none() | st.integers(0, 2**62),
-        "reason": st.text(max_size=4),
-    }
-)
-ROWS = st.lists(ROW, unique_by=lambda row: row["path"], min_size=2, max_size=24)
+ROWS = removal_rows(["data_file", "manifest_file", "manifest_list"], min_size=2, max_size=24)
 
 
 @contextlib.contextmanager
@@ -53,7 +44,7 @@ def ordered(rows: Sequence[Row]) -> list[Row]:
 
 def split(rows: Sequence[Row], part_rows: int) -> Removals:
     with parts_of(part_rows):
-        return in_files(Removals.of(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
+        return in_files(removals_of(*rows))
 
 
 def written(removals: Removals) -> tuple[str, dict[str, bytes]]:
@@ -63,17 +54,7 @@ def written(removals: Removals) -> tuple[str, dict[str, bytes]]:
 
 
 def many(count: int = 10) -> list[Row]:
-    return [
-        {
-            "step": "expire",
-            "path": f"/t/data/{number:04}",
-            "as_written": f"/t/data/{number:04}",
-            "kind": "data_file",
-            "size_bytes": number,
-            "reason": "last reached by expired snapshot 1",
-        }
-        for number in range(count)
-    ]
+    return [a_removal(f"/t/data/{number:04}", size_bytes=number) for number in range(count)]
 
 
 @settings(deadline=None)
@@ -196,7 +177,7 @@ def test_an_index_of_another_shape_is_corrupt(change: dict[str, object]) -> None
 
 
 def test_tables_that_come_one_after_the_other_are_collected_part_by_part() -> None:
-    rows = ordered([*many(), {**many(1)[0], "path": "/t/m", "as_written": "/t/m", "kind": "manifest_file"}])
+    rows = ordered([*many(), a_removal("/t/m", kind="manifest_file", size_bytes=0)])
     tables = [pa.Table.from_pylist(some, schema=SCHEMA) for some in (rows[:4][::-1], rows[4:9], [], rows[9:])]
     with parts_of(3):
         found = collect_removals(tables)

@@ -1,13 +1,11 @@
-"""The run of an operation over a journal in a folder: each effect in its order, and what is recorded around it."""
+"""The run of an operation: each effect in its order, and what its journal records around it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import (
@@ -28,16 +26,20 @@ from iceberg_cli.operation.records import CommitIntent, Line, StepState
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
-from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.journals import BEGIN, append, bodies
-from tests.plans import a_plan, a_verdict
+from tests.plans import a_plan, a_removal, a_verdict, removals_of
 
 NOW_MS = 1_700_000_000_000
 SAFE_MS = 3_600_000  # files that are younger are not taken by any cleanup of orphans
 A, B, C = (Task(name=name, kind="manifest") for name in "abc")
 CHANGE = Change(updates=({"action": "set"},), counts={"rewritten": 3})
+DONE, REFUSED, SILENCE = (
+    Committed(metadata_location="new"),
+    Conflict(reason="moved"),
+    Unknown(cause="no answer"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,34 +74,35 @@ class WatchedJournal(Journal):
         self.trace.append(f"[{line.kind}]")
 
 
+@dataclass(kw_only=True)
 class RunTable:
     """The table port in memory, and its workspace.
 
     `trace` has what was done, in order; `before` what happens around it.
     """
 
-    def __init__(self, trace: list[str]) -> None:
-        self.trace = trace
-        self.before: dict[str, Callable[[], object]] = {}
-        self.send_again_ms: int | None = None
-        self.workers_write = False
-        self.version = "v1"
-        self.loaded = ""
-        self.attempts = 4
-        self.gone: set[str] = set()
-        self.own = ("list",)  # files that each attempt makes
-        self.name_is_unique = True
-        self.sent: list[Attempt] = []
-        self.bound: list[tuple[str, tuple[str, ...], str]] = []  # step, staged files, mark
-        self.outcomes: list[Outcome | Exception] = []  # of the commits, first to last
-        self.answer: Outcome = Unknown(cause="no answer")  # when asked what came of a swap
-        self.visible = False
-        self.served = False  # whether the catalog writes the metadata itself
-        self.asked_for: Step | None = None
-        self.base_is_there = True
-        self.discarded: list[tuple[list[str], list[str]]] = []  # paths, marks
-        self.deleted: list[str] = []
-        self.stuck: dict[str, str] = {}
+    trace: list[str]
+    before: dict[str, Callable[[], object]] = field(default_factory=dict)
+    send_again_ms: int | None = None
+    workers_write: bool = False
+    version: str = "v1"
+    moves_to: str = ""  # the version that another writer has made when a commit arrives
+    loaded: str = ""
+    attempts: int = 4
+    gone: set[str] = field(default_factory=set)
+    own: tuple[str, ...] = ("list",)  # files that each attempt makes
+    name_is_unique: bool = True
+    sent: list[Attempt] = field(default_factory=list)
+    bound: list[tuple[str, tuple[str, ...], str]] = field(default_factory=list)  # step, staged files, mark
+    outcomes: list[Outcome | Exception] = field(default_factory=list)  # of the commits, first to last
+    answer: Outcome = SILENCE  # when asked what came of a swap
+    visible: bool = False
+    served: bool = False  # whether the catalog writes the metadata itself
+    asked_for: Step | None = None
+    base_is_there: bool = True
+    discarded: list[tuple[list[str], list[str]]] = field(default_factory=list)  # paths, marks
+    deleted: list[str] = field(default_factory=list)
+    stuck: dict[str, str] = field(default_factory=dict)
 
     @property
     def workspace(self) -> Self:
@@ -159,7 +162,8 @@ class RunTable:
     def commit(self, attempt: Attempt) -> Outcome:
         self.note("commit")
         self.sent.append(attempt)
-        outcome = self.outcomes.pop(0) if self.outcomes else Committed(metadata_location="new")
+        self.version = self.moves_to or self.version
+        outcome = self.outcomes.pop(0) if self.outcomes else DONE
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -279,45 +283,30 @@ ONE, TWO = a_step("one", A, B), a_step("two", C)
 
 def some_removals(*files: tuple[str, str]) -> Removals:
     """Of steps and paths."""
-    rows = [
-        {
-            "step": step,
-            "path": path,
-            "as_written": path,
-            "kind": "data_file",
-            "size_bytes": 10,
-            "reason": "r",
-        }
-        for step, path in files
-    ]
-    return Removals.of(pa.Table.from_pylist(rows, SCHEMA))
+    return removals_of(*(a_removal(path, step=step) for step, path in files))
 
 
 REMOVALS = some_removals(("one", "/t/0"), ("one", "/t/1"), ("one", "/t/2"), ("two", "/t/3"))
 
 
 def a_run(
-    folder: Path,
     *steps: Step,
     resumed: bool = False,
     removals: Removals = REMOVALS,
     grace_ms: int = 0,
     deadline_ms: int | None = None,
-    served: bool = False,
+    **of_table: Any,
 ) -> Any:
-    """A run of some steps, just begun. `Any`: the tests reach through to the doubles behind its ports."""
+    """A run of some steps, just begun, on a `RunTable`. `Any`: the tests reach through to the doubles."""
     steps = steps or (ONE,)
     base = replace(a_plan().base, version="v1")
     shown = a_plan(steps=steps, removals=removals, base=base, grace_ms=grace_ms)
     trace: list[str] = []
-    journal = WatchedJournal.create(LocalStorage(), str(folder), "op")
-    assert isinstance(journal, WatchedJournal)
+    journal: Any = WatchedJournal.create(MemoryStorage(), "/t", "op")
     journal.trace = trace
     append(journal, "begin", {**BEGIN, "steps": [step.name for step in steps]})
     trace.clear()
-    table: Any = RunTable(trace)
-    if served:
-        table.served, table.name_is_unique = True, False
+    table: Any = RunTable(trace=trace, **of_table)
     verb: Any = RunVerb(trace)
     drawn = iter(range(100))
     waits: list[float] = []
@@ -340,14 +329,34 @@ def a_run(
         verb=verb,
         runtime=runtime,
         journal=journal,
-        **({"resumed": True} if resumed else {}),
+        resumed=resumed,
     )
     run.clock_ms, run.waits, run.trace, run.stops = NOW_MS, waits, trace, False
     return run
 
 
+def an_open_commit(*steps: Step, committed: int = 0, **values: Any) -> Any:
+    """Sent, its outcome unknown: what the next run finds, with nothing in the trace yet.
+
+    Args:
+        steps: of the operation.
+        committed: how many of them are done.
+        values: as for `a_run`.
+    """
+    run = a_run(*steps, outcomes=[*[DONE] * committed, SILENCE], **values)
+    error_of(run, CommitStateUnknown)
+    return run.go_on()
+
+
 def finish(run: Any) -> Any:
     return run.finish(NOW_MS)
+
+
+def error_of(run: Any, kind: type[Exception] | tuple[type[Exception], ...], match: str | None = None) -> Any:
+    """What ends the run."""
+    with pytest.raises(kind, match=match) as caught:
+        finish(run)
+    return caught.value
 
 
 def records(run: Any) -> list[str]:
@@ -362,10 +371,10 @@ def state_of(run: Any, step: str = "one") -> StepState:
 # -- one step --------------------------------------------------------------------------------------------------
 
 
-def test_each_effect_comes_after_the_record_that_intends_it_and_before_the_one_that_tells_its_outcome(
-    tmp_path: Path,
-) -> None:
-    run = a_run(tmp_path)
+def test_each_effect_comes_after_the_record_that_intends_it_and_before_the_one_that_tells_its_outcome() -> (
+    None
+):
+    run = a_run()
     run.table.before["commit"] = lambda: setattr(run, "clock_ms", NOW_MS + 7)
     report = finish(run)
     assert run.trace == [
@@ -405,28 +414,22 @@ def test_each_effect_comes_after_the_record_that_intends_it_and_before_the_one_t
     assert (report.reclaimed_bytes, report.metadata_location) == (20, "new")
 
 
-def test_an_attempt_of_ours_is_fresh_and_one_that_is_sent_again_is_not(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [Unknown(cause="no answer")]
-    with pytest.raises(CommitStateUnknown):
-        finish(run)
-    again = run.go_on()
-    assert finish(again).status == "done"
+def test_an_attempt_of_ours_is_fresh_and_one_that_is_sent_again_is_not() -> None:
+    run = an_open_commit()
+    assert finish(run).status == "done"
     assert [attempt.fresh for attempt in run.table.sent] == [True, False]
 
 
-def test_a_commit_without_files_of_its_own_puts_none(tmp_path: Path) -> None:
-    run = a_run(tmp_path, a_step("one"))
-    run.table.own, run.table.name_is_unique = (), False
+def test_a_commit_without_files_of_its_own_puts_none() -> None:
+    run = a_run(a_step("one"), own=(), name_is_unique=False)
     assert finish(run).status == "done"
     assert bodies(run.journal, "stage") == []
     assert [each for each in run.trace if each.startswith("put")] == []
     assert bodies(run.journal, "commit-intent")[0]["own_files"] == []
 
 
-def test_a_step_that_changes_nothing_is_only_swept_and_tells_what_it_built(tmp_path: Path) -> None:
-    run = a_run(tmp_path, replace(ONE, change=None), grace_ms=5)
-    run.table.workers_write = True
+def test_a_step_that_changes_nothing_is_only_swept_and_tells_what_it_built() -> None:
+    run = a_run(replace(ONE, change=None), grace_ms=5, workers_write=True)
     run.verb.rows = {"counts": {"written": 2}, "notes": ["a note"]}
     report = finish(run)
     assert records(run)[:2] == ["stage", "sweep-only"]
@@ -448,9 +451,8 @@ def test_a_step_that_changes_nothing_is_only_swept_and_tells_what_it_built(tmp_p
 # -- refusals and retries --------------------------------------------------------------------------------------
 
 
-def test_a_refused_attempt_keeps_what_it_staged_and_discards_what_was_its_own(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [Conflict(reason="moved")]
+def test_a_refused_attempt_keeps_what_it_staged_and_discards_what_was_its_own() -> None:
+    run = a_run(outcomes=[REFUSED])
     assert finish(run).status == "done"
     assert run.trace[6:15] == [
         *("[commit-intent]", "commit", "[commit-outcome]", "discard scratch op-2.json"),
@@ -471,10 +473,8 @@ def test_a_refused_attempt_keeps_what_it_staged_and_discards_what_was_its_own(tm
     assert 100 <= wait_ms <= 110
 
 
-def test_a_new_plan_is_built_as_far_as_it_lacks_files_and_the_others_go(tmp_path: Path) -> None:
-    run = a_run(tmp_path, replace(ONE, tasks=(A, B)))
-    run.table.outcomes = [Conflict(reason="moved")]
-    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+def test_a_new_plan_is_built_as_far_as_it_lacks_files_and_the_others_go() -> None:
+    run = a_run(replace(ONE, tasks=(A, B)), outcomes=[REFUSED], moves_to="v2")
     now = replace(run.shown, steps=(replace(ONE, tasks=(B, C)),), removals=some_removals(("one", "/t/2")))
     run.verb.plans = [now]
     assert finish(run).status == "done"
@@ -492,8 +492,8 @@ def test_a_new_plan_is_built_as_far_as_it_lacks_files_and_the_others_go(tmp_path
     assert run.table.deleted == []  # the first row of the new removals, which is reached again
 
 
-def test_the_removals_of_a_new_plan_are_kept_for_whoever_goes_on(tmp_path: Path) -> None:
-    run = a_run(tmp_path, resumed=True, grace_ms=5)
+def test_the_removals_of_a_new_plan_are_kept_for_whoever_goes_on() -> None:
+    run = a_run(resumed=True, grace_ms=5)
     run.verb.plans = [replace(run.shown)]
     assert finish(run).status == "waiting"
     name = state_of(run).removals_file
@@ -506,13 +506,9 @@ def test_the_removals_of_a_new_plan_are_kept_for_whoever_goes_on(tmp_path: Path)
     assert again.table.deleted == ["/t/1", "/t/2"]
 
 
-def test_the_last_refusal_discards_what_was_staged_and_closes_the_operation(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.attempts = 2
-    run.table.outcomes = [Conflict(reason="moved"), Conflict(reason="moved again")]
-    with pytest.raises(CommitConflict, match="moved again, 2 times") as caught:
-        finish(run)
-    assert caught.value.state == "The table was not changed."
+def test_the_last_refusal_discards_what_was_staged_and_closes_the_operation() -> None:
+    run = a_run(attempts=2, outcomes=[REFUSED, Conflict(reason="moved again")])
+    assert error_of(run, CommitConflict, "moved again, 2 times").state == "The table was not changed."
     assert len(run.waits) == 1
     assert run.table.discarded[-1] == (["op-1-a", "op-1-b"], ["op"])
     assert records(run)[-2:] == ["discard", "close"]
@@ -520,30 +516,26 @@ def test_the_last_refusal_discards_what_was_staged_and_closes_the_operation(tmp_
     assert state_of(run).staged == ()
 
 
-def test_staged_files_that_a_cleanup_took_are_built_again(tmp_path: Path) -> None:
+def test_staged_files_that_a_cleanup_took_are_built_again() -> None:
     for waited_ms, looks in [(SAFE_MS, False), (SAFE_MS + 1, True)]:
-        run = a_run(tmp_path / str(waited_ms))
-        run.table.outcomes = [Conflict(reason="moved")]
+        run = a_run(outcomes=[REFUSED], gone={"op-1-b"})
         run.table.before["commit"] = lambda run=run, ms=waited_ms: setattr(run, "clock_ms", NOW_MS + ms)
-        run.table.gone = {"op-1-b"}
         assert finish(run).status == "done"
         assert run.trace.count("look for op-1-a op-1-b") == looks
         assert ((["op-1-a", "op-1-b"], ["op"]) in run.table.discarded) is looks
         assert run.table.bound[1][1] == (("op-7-a", "op-7-b") if looks else ("op-1-a", "op-1-b"))
 
 
-def test_staged_files_that_are_old_and_there_are_used(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [Conflict(reason="moved")]
+def test_staged_files_that_are_old_and_there_are_used() -> None:
+    run = a_run(outcomes=[REFUSED])
     run.table.before["commit"] = lambda: setattr(run, "clock_ms", NOW_MS + 2 * SAFE_MS)
     assert finish(run).status == "done"
     assert run.trace.count("look for op-1-a op-1-b") == 1
     assert [bound[1] for bound in run.table.bound] == [("op-1-a", "op-1-b")] * 2
 
 
-def test_the_age_of_staged_files_is_that_of_the_oldest(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [Conflict(reason="moved")]
+def test_the_age_of_staged_files_is_that_of_the_oldest() -> None:
+    run = a_run(outcomes=[REFUSED])
 
     def an_hour_later() -> None:
         run.clock_ms, run.table.version = NOW_MS + SAFE_MS, "v2"
@@ -561,35 +553,30 @@ def test_the_age_of_staged_files_is_that_of_the_oldest(tmp_path: Path) -> None:
     assert run.trace == ["look for op-1-b op-7-c op-8-list m"]
 
 
-def test_a_swap_whose_files_were_taken_before_it_is_sent_is_not_sent(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.attempts = 1
+def test_a_swap_whose_files_were_taken_before_it_is_sent_is_not_sent() -> None:
+    run = a_run(attempts=1)
 
     def stands_still() -> None:
         run.clock_ms, run.table.gone = NOW_MS + SAFE_MS + 1, {"op-2-list"}
 
     run.table.before["put op-2-list"] = stands_still
-    with pytest.raises(CommitConflict, match="op-2-list, which it names, is not there any more"):
-        finish(run)
+    error_of(run, CommitConflict, "op-2-list, which it names, is not there any more")
     assert run.table.sent == []
     assert bodies(run.journal, "commit-outcome")[0]["outcome"] == "conflict"
 
 
-def test_who_is_taken_over_before_the_intent_discards_its_files_and_sends_nothing(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
+def test_who_is_taken_over_before_the_intent_discards_its_files_and_sends_nothing() -> None:
+    run = a_run()
     run.journal.taken_over_at = "commit-intent"
-    with pytest.raises(TakenOver):
-        finish(run)
+    error_of(run, TakenOver)
     assert run.table.sent == []
     assert run.table.discarded == [(["op-1-a", "op-1-b", "op-2-list"], ["op"])]
 
 
-def test_no_known_outcome_discards_nothing(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [Unknown(cause="no answer")]
-    with pytest.raises(CommitStateUnknown, match=r"Cannot tell whether .* happened: no answer") as caught:
-        finish(run)
-    assert caught.value.next_step == "`resume` settles operation op."
+def test_no_known_outcome_discards_nothing() -> None:
+    run = a_run(outcomes=[SILENCE])
+    error = error_of(run, CommitStateUnknown, r"Cannot tell whether .* happened: no answer")
+    assert error.next_step == "`resume` settles operation op."
     assert run.table.discarded == []
     assert records(run)[-1] == "commit-outcome"
     assert state_of(run).outcome == "unknown"
@@ -599,20 +586,17 @@ def test_no_known_outcome_discards_nothing(tmp_path: Path) -> None:
 # -- planned again ---------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_planned_again_on_the_base_that_was_shown(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
+def test_nothing_is_planned_again_on_the_base_that_was_shown() -> None:
+    run = a_run()
     assert finish(run).status == "done"
     assert run.trace.count("plan") == 0
-    moved = a_run(tmp_path / "moved")
-    moved.table.version = "v2"
+    moved = a_run(version="v2")
     assert finish(moved).status == "done"
     assert moved.trace.count("plan") == 1
 
 
-def test_an_operation_that_is_not_due_any_more_ends(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [Conflict(reason="moved")]
-    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+def test_an_operation_that_is_not_due_any_more_ends() -> None:
+    run = a_run(outcomes=[REFUSED], moves_to="v2")
     run.verb.plans = [replace(run.shown, steps=())]
     report = finish(run)
     assert (report.status, report.notes) == ("nothing_to_do", ())
@@ -621,9 +605,8 @@ def test_an_operation_that_is_not_due_any_more_ends(tmp_path: Path) -> None:
     assert "sweep-only" not in records(run)
 
 
-def test_a_step_that_is_not_due_any_more_is_left_out_where_another_is(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO)
-    run.table.version = "v2"
+def test_a_step_that_is_not_due_any_more_is_left_out_where_another_is() -> None:
+    run = a_run(ONE, TWO, version="v2")
     run.verb.plans = [replace(run.shown, steps=(TWO,))]
     assert finish(run).status == "done"
     assert bodies(run.journal, "sweep-only") == [
@@ -633,10 +616,8 @@ def test_a_step_that_is_not_due_any_more_is_left_out_where_another_is(tmp_path: 
     assert run.table.deleted == ["/t/3"]
 
 
-def test_a_later_step_that_is_not_due_any_more_does_not_end_the_operation_as_if_nothing_was_done(
-    tmp_path: Path,
-) -> None:
-    run = a_run(tmp_path, ONE, TWO)
+def test_a_later_step_that_is_not_due_any_more_does_not_end_the_operation_as_if_nothing_was_done() -> None:
+    run = a_run(ONE, TWO)
     run.verb.plans = [replace(run.shown, steps=())]
     assert finish(run).status == "done"
     assert [bound[0] for bound in run.table.bound] == ["one"]
@@ -644,22 +625,18 @@ def test_a_later_step_that_is_not_due_any_more_does_not_end_the_operation_as_if_
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "message"),
+    ("changes", "kind", "message"),
     [
         ({"blocked_by": ("gc.enabled=false", "more")}, Refused, "any more: gc.enabled=false; more"),
         ({"verdicts": (a_verdict("3", keep=False),)}, StalePlan, "1 things .* such as snapshot 3: why"),
     ],
 )
 def test_what_is_refused_by_now_or_goes_beyond_what_was_shown_ends_it_with_its_files_discarded(
-    tmp_path: Path, changes: Mapping[str, Any], error: type[Refused], message: str
+    changes: Mapping[str, Any], kind: type[Refused], message: str
 ) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [Conflict(reason="moved")]
-    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+    run = a_run(outcomes=[REFUSED], moves_to="v2")
     run.verb.plans = [replace(run.shown, **changes)]
-    with pytest.raises(error, match=message) as caught:
-        finish(run)
-    assert caught.value.state == "The table was not changed."
+    assert error_of(run, kind, message).state == "The table was not changed."
     assert len(run.table.sent) == 1
     assert run.table.discarded[-1] == (["op-1-a", "op-1-b"], ["op"])
     assert run.journal.operation().closed == "refused"
@@ -670,18 +647,15 @@ def test_what_is_refused_by_now_or_goes_beyond_what_was_shown_ends_it_with_its_f
     [
         ([{"blocked_by": ("gc.enabled=false",)}], []),
         ([{"verdicts": (a_verdict("3", keep=False),)}], []),
-        ([], [Committed(metadata_location="new"), Conflict(reason="moved")]),
+        ([], [DONE, REFUSED]),
     ],
 )
 def test_a_refusal_after_a_step_that_committed_says_so_and_keeps_its_files(
-    tmp_path: Path, plans: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome]
+    plans: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome]
 ) -> None:
-    run = a_run(tmp_path, ONE, TWO)
-    run.table.attempts, run.table.outcomes = 1, [*outcomes]
+    run = a_run(ONE, TWO, attempts=1, outcomes=[*outcomes])
     run.verb.plans = [replace(run.shown, **changes) for changes in plans]
-    with pytest.raises((Refused, CommitConflict)) as caught:
-        finish(run)
-    assert caught.value.state == "Committed: one."
+    assert error_of(run, (Refused, CommitConflict)).state == "Committed: one."
     assert run.journal.operation().closed in ("refused", "conflict")
     assert not {"op-1-a", "op-1-b", "op-2-list"} & {
         path for paths, _ in run.table.discarded for path in paths
@@ -693,64 +667,50 @@ def test_a_refusal_after_a_step_that_committed_says_so_and_keeps_its_files(
 
 @pytest.mark.parametrize("workers_write", [False, True])
 def test_damage_found_while_planning_or_building_closes_what_no_worker_writes_for(
-    tmp_path: Path, *, workers_write: bool
+    *, workers_write: bool
 ) -> None:
-    run = a_run(tmp_path)
-    run.table.workers_write = workers_write
+    run = a_run(workers_write=workers_write)
     run.verb.broken = CorruptFile("m0", None, "cut")
-    with pytest.raises(CorruptFile) as caught:
-        finish(run)
-    assert caught.value.state == "The table was not changed."
-    resumes = caught.value.next_step == "`resume` goes on with operation op."
+    error = error_of(run, CorruptFile)
+    assert error.state == "The table was not changed."
+    resumes = error.next_step == "`resume` goes on with operation op."
     assert resumes is workers_write
     assert run.journal.operation().closed == (None if workers_write else "refused")
     assert run.table.discarded == ([] if workers_write else [(["op-1-a", "op-1-b"], ["op"])])
 
 
-def test_damage_before_anything_was_recorded_closes_it_too(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.version = "v2"
+def test_damage_before_anything_was_recorded_closes_it_too() -> None:
+    run = a_run(version="v2")
     run.verb.plans = [CorruptFile("m0", None, "cut")]
-    with pytest.raises(CorruptFile):
-        finish(run)
+    error_of(run, CorruptFile)
     assert records(run) == ["close"]
     assert run.table.discarded == []
 
 
-def test_damage_after_a_refused_attempt_closes_it_too(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [Conflict(reason="moved")]
-    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+def test_damage_after_a_refused_attempt_closes_it_too() -> None:
+    run = a_run(outcomes=[REFUSED], moves_to="v2")
     run.verb.plans = [CorruptFile("m0", None, "cut")]
-    with pytest.raises(CorruptFile) as caught:
-        finish(run)
-    assert caught.value.state == "The table was not changed."
+    assert error_of(run, CorruptFile).state == "The table was not changed."
     assert run.journal.operation().closed == "refused"
     assert state_of(run).staged == ()
 
 
-def test_a_catalog_that_is_down_when_the_swap_is_sent_leaves_its_outcome_open(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    run.table.outcomes = [BackendUnavailable("Cannot reach the catalog")]
-    with pytest.raises(BackendUnavailable) as caught:
-        finish(run)
-    assert caught.value.state == "The commit may or may not have happened. Nothing was deleted."
-    assert caught.value.next_step == "`resume` goes on with operation op."
+def test_a_catalog_that_is_down_when_the_swap_is_sent_leaves_its_outcome_open() -> None:
+    run = a_run(outcomes=[BackendUnavailable("Cannot reach the catalog")])
+    error = error_of(run, BackendUnavailable)
+    assert error.state == "The commit may or may not have happened. Nothing was deleted."
+    assert error.next_step == "`resume` goes on with operation op."
     own = BackendUnavailable("Cannot reach the catalog", state="As it was.", next_step="Pay the bill.")
-    again = a_run(tmp_path / "again")
-    again.table.outcomes = [own]
-    with pytest.raises(BackendUnavailable):
-        finish(again)
+    again = a_run(outcomes=[own])
+    error_of(again, BackendUnavailable)
     assert (own.state, own.next_step) == ("As it was.", "Pay the bill.")
 
 
 @pytest.mark.parametrize(
     ("after", "state"), [(None, "The table was not changed."), ("delete /t/1 /t/2", "Committed: one.")]
 )
-def test_a_storage_that_is_down_says_which_steps_are_committed(
-    tmp_path: Path, after: str | None, state: str
-) -> None:
-    run = a_run(tmp_path, ONE, TWO)
+def test_a_storage_that_is_down_says_which_steps_are_committed(after: str | None, state: str) -> None:
+    run = a_run(ONE, TWO)
 
     def down() -> None:
         raise BackendUnavailable("Cannot read")
@@ -759,25 +719,21 @@ def test_a_storage_that_is_down_says_which_steps_are_committed(
         run.table.before["load"] = down
     else:
         run.table.before[after] = lambda: run.table.before.update(load=down)
-    with pytest.raises(BackendUnavailable) as caught:
-        finish(run)
-    assert caught.value.state == state
-    assert caught.value.next_step == "`resume` goes on with operation op."
+    error = error_of(run, BackendUnavailable)
+    assert error.state == state
+    assert error.next_step == "`resume` goes on with operation op."
 
 
-def test_one_open_outcome_among_committed_steps_makes_the_state_unknown(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO)
-    run.table.outcomes = [Committed(metadata_location="new"), BackendUnavailable("Cannot reach the catalog")]
-    with pytest.raises(BackendUnavailable) as caught:
-        finish(run)
-    assert caught.value.state == CommitStateUnknown.default_state
+def test_one_open_outcome_among_committed_steps_makes_the_state_unknown() -> None:
+    run = a_run(ONE, TWO, outcomes=[DONE, BackendUnavailable("Cannot reach the catalog")])
+    assert error_of(run, BackendUnavailable).state == CommitStateUnknown.default_state
 
 
 # -- several steps ---------------------------------------------------------------------------------------------
 
 
-def test_each_step_is_done_before_the_next_one_is_planned_on_what_it_left(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO)
+def test_each_step_is_done_before_the_next_one_is_planned_on_what_it_left() -> None:
+    run = a_run(ONE, TWO)
     finish(run)
     assert records(run) == [
         *("stage", "stage", "commit-intent", "commit-outcome", "sweep-intent", "sweep-outcome", "step-done"),
@@ -790,20 +746,17 @@ def test_each_step_is_done_before_the_next_one_is_planned_on_what_it_left(tmp_pa
     assert [bound[0] for bound in run.table.bound] == ["one", "two"]
 
 
-def test_a_step_that_is_done_is_not_touched_again(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO)
-    run.table.outcomes = [Committed(metadata_location="new"), BackendUnavailable("Cannot reach the catalog")]
-    with pytest.raises(BackendUnavailable):
-        finish(run)
+def test_a_step_that_is_done_is_not_touched_again() -> None:
+    run = a_run(ONE, TWO, outcomes=[DONE, BackendUnavailable("Cannot reach the catalog")])
+    error_of(run, BackendUnavailable)
     run.table.deleted.clear()
-    again = run.go_on()
-    assert finish(again).status == "done"
+    assert finish(run.go_on()).status == "done"
     assert records(run) == ["commit-outcome", "sweep-intent", "sweep-outcome", "step-done", "close"]
     assert run.table.deleted == ["/t/3"]
 
 
-def test_after_the_deadline_no_further_step_begins(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO, removals=Removals.none(), deadline_ms=NOW_MS)
+def test_after_the_deadline_no_further_step_begins() -> None:
+    run = a_run(ONE, TWO, removals=Removals.none(), deadline_ms=NOW_MS)
     report = finish(run)
     assert report.status == "partial"
     assert report.notes == ("Still to be committed: two. `resume` and the next run go on.",)
@@ -811,32 +764,24 @@ def test_after_the_deadline_no_further_step_begins(tmp_path: Path) -> None:
     assert run.journal.operation().closed is None
 
 
-def test_after_the_deadline_a_commit_that_was_sent_is_still_settled(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO, removals=Removals.none())
-    run.table.outcomes = [Committed(metadata_location="new"), Unknown(cause="no answer")]
-    with pytest.raises(CommitStateUnknown):
-        finish(run)
-    again = run.go_on()
+def test_after_the_deadline_a_commit_that_was_sent_is_still_settled() -> None:
+    run = an_open_commit(ONE, TWO, committed=1, removals=Removals.none())
     run.runtime.deadline_ms = NOW_MS
-    assert finish(again).status == "done"
+    assert finish(run).status == "done"
     assert "commit" in run.trace
 
 
-def test_a_stop_before_the_first_commit_leaves_nothing_and_before_a_later_one_what_was_done(
-    tmp_path: Path,
-) -> None:
-    run = a_run(tmp_path / "first", ONE, TWO)
+def test_a_stop_before_the_first_commit_leaves_nothing_and_before_a_later_one_what_was_done() -> None:
+    run = a_run(ONE, TWO)
     run.stops = True
-    with pytest.raises(Cancelled):
-        finish(run)
+    error_of(run, Cancelled)
     assert records(run) == ["close"]
     assert run.journal.operation().closed == "refused"
-    later = a_run(tmp_path / "later", ONE, TWO, removals=Removals.none())
+    later = a_run(ONE, TWO, removals=Removals.none())
     later.table.before["commit"] = lambda: setattr(later, "stops", True)
-    with pytest.raises(Interrupted) as caught:
-        finish(later)
-    assert not isinstance(caught.value, Cancelled)
-    assert caught.value.state == "Earlier steps are done."
+    error = error_of(later, Interrupted)
+    assert not isinstance(error, Cancelled)
+    assert error.state == "Earlier steps are done."
     assert records(later)[-1] == "step-done"
     assert later.journal.operation().closed is None
 
@@ -844,23 +789,22 @@ def test_a_stop_before_the_first_commit_leaves_nothing_and_before_a_later_one_wh
 END = a_step("two", C, unconditional=True)
 
 
-def test_an_unconditional_step_is_carried_out_as_shown_after_a_commit(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, END)
-    run.table.before["commit"] = lambda: setattr(run.table, "version", "v2")
+def test_an_unconditional_step_is_carried_out_as_shown_after_a_commit() -> None:
+    run = a_run(ONE, END, moves_to="v2")
     assert finish(run).status == "done"
     assert run.trace.count("plan") == 0
     assert [bound[0] for bound in run.table.bound] == ["one", "two"]
     assert bodies(run.journal, "commit-intent")[1]["removals_file"] == "shown"
 
 
-def test_an_unconditional_step_is_left_out_where_the_one_before_it_committed_nothing(tmp_path: Path) -> None:
+def test_an_unconditional_step_is_left_out_where_the_one_before_it_committed_nothing() -> None:
     for name, steps in {
         "only swept": (replace(ONE, change=None), END),
         "earlier": (ONE, replace(TWO, name="between", change=None), END),
         "first": (replace(ONE, unconditional=True),),
         "last": (replace(ONE, unconditional=True), replace(TWO, change=CHANGE)),
     }.items():
-        run = a_run(tmp_path / name, *steps, removals=Removals.none())
+        run = a_run(*steps, removals=Removals.none())
         assert finish(run).status == "done"
         left = next(step.name for step in steps if step.unconditional)
         assert left not in [bound[0] for bound in run.table.bound], name
@@ -874,27 +818,17 @@ def test_an_unconditional_step_is_left_out_where_the_one_before_it_committed_not
 # -- taken up again --------------------------------------------------------------------------------------------
 
 
-def test_what_a_run_before_staged_is_discarded_and_built_anew(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO, removals=Removals.none())
+def test_what_a_run_before_staged_is_discarded_and_built_anew() -> None:
+    run = a_run(ONE, TWO, removals=Removals.none())
     append(run.journal, "stage", {"step": "one", "paths": ["old"]})
     run.trace.clear()
-    again = run.go_on()
-    assert finish(again).status == "done"
+    assert finish(run.go_on()).status == "done"
     assert run.trace[:4] == ["load", "[discard]", "discard old", "plan"]
     assert run.table.discarded[0] == (["old"], ["op"])
 
 
-def an_open_commit(folder: Path, *steps: Step, **values: Any) -> Any:
-    """Sent, its outcome unknown: what the next run finds, with nothing in the trace yet."""
-    run = a_run(folder, *steps, **values)
-    run.table.outcomes = [Unknown(cause="no answer")]
-    with pytest.raises(CommitStateUnknown):
-        finish(run)
-    return run.go_on()
-
-
-def test_a_commit_that_had_happened_is_swept(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path, grace_ms=9)
+def test_a_commit_that_had_happened_is_swept() -> None:
+    run = an_open_commit(grace_ms=9)
     run.table.answer = Committed(metadata_location="op-2.json")
     run.runtime.now_ms = lambda: NOW_MS + 3
     report = finish(run)
@@ -904,16 +838,16 @@ def test_a_commit_that_had_happened_is_swept(tmp_path: Path) -> None:
     assert state_of(run).metadata_location == "op-2.json"
 
 
-def test_a_commit_that_is_settled_by_the_process_that_sent_it_is_told_as_its_own(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
+def test_a_commit_that_is_settled_by_the_process_that_sent_it_is_told_as_its_own() -> None:
+    run = an_open_commit()
     run.resumed = False
     run.table.answer = Committed(metadata_location="op-2.json")
     assert finish(run).notes == ("The commit happened.",)
 
 
-def test_a_commit_that_was_refused_is_planned_again(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
-    run.table.answer = Conflict(reason="moved")
+def test_a_commit_that_was_refused_is_planned_again() -> None:
+    run = an_open_commit()
+    run.table.answer = REFUSED
     report = finish(run)
     assert report.notes == ("Its commit had been refused; it was planned again.",)
     assert run.table.discarded[0] == (["scratch", "op-2.json"], ["uuid-0"])
@@ -922,8 +856,8 @@ def test_a_commit_that_was_refused_is_planned_again(tmp_path: Path) -> None:
     assert bodies(run.journal, "leave") == []
 
 
-def test_a_commit_whose_base_is_current_is_sent_again_as_it_was(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
+def test_a_commit_whose_base_is_current_is_sent_again_as_it_was() -> None:
+    run = an_open_commit()
     run.runtime.now_ms = lambda: NOW_MS + SAFE_MS
     report = finish(run)
     assert report.notes == ("Its commit was sent again, and happened.",)
@@ -941,20 +875,17 @@ def test_a_commit_whose_base_is_current_is_sent_again_as_it_was(tmp_path: Path) 
     assert run.trace == ["look for op-1-a op-1-b op-2-list m"]
 
 
-def test_a_commit_that_stays_without_an_answer_stays_open(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
+def test_a_commit_that_stays_without_an_answer_stays_open() -> None:
+    run = an_open_commit()
     run.table.outcomes = [Unknown(cause="silence")]
-    with pytest.raises(CommitStateUnknown, match=r"Cannot tell yet whether .*: silence") as caught:
-        finish(run)
-    assert caught.value.next_step == "`resume` asks again for operation op."
+    error = error_of(run, CommitStateUnknown, r"Cannot tell yet whether .*: silence")
+    assert error.next_step == "`resume` asks again for operation op."
     assert run.table.discarded == []
     assert state_of(run).outcome == "unknown"
 
 
-def test_a_commit_whose_files_are_gone_is_not_sent_again_and_leaves_what_may_be_named(
-    tmp_path: Path,
-) -> None:
-    run = an_open_commit(tmp_path)
+def test_a_commit_whose_files_are_gone_is_not_sent_again_and_leaves_what_may_be_named() -> None:
+    run = an_open_commit()
     run.table.gone = {"op-1-b"}
     report = finish(run)
     assert report.notes == (
@@ -969,9 +900,8 @@ def test_a_commit_whose_files_are_gone_is_not_sent_again_and_leaves_what_may_be_
     assert len(run.table.sent) == 2
 
 
-def test_a_commit_of_a_table_that_is_damaged_by_now_is_not_sent_again(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
-    run.table.attempts = 1
+def test_a_commit_of_a_table_that_is_damaged_by_now_is_not_sent_again() -> None:
+    run = an_open_commit(attempts=1)
     run.verb.plans = [CorruptFile("m0", None, "cut")]
     report = finish(run)
     assert "Its commit was not sent again, for the table is damaged: Cannot read m0: cut" in report.notes[1]
@@ -982,25 +912,20 @@ def test_a_commit_of_a_table_that_is_damaged_by_now_is_not_sent_again(tmp_path: 
     [(None, False, 1), (9, False, 0), (None, True, 0), (9, True, 0)],
 )
 def test_what_a_commit_keeps_is_read_again_where_it_may_be_days_old(
-    tmp_path: Path, send_again_ms: int | None, *, unconditional: bool, planned: int
+    send_again_ms: int | None, *, unconditional: bool, planned: int
 ) -> None:
-    run = a_run(tmp_path, ONE, replace(TWO, unconditional=unconditional), removals=Removals.none())
-    run.table.outcomes = [Committed(metadata_location="new"), Unknown(cause="no answer")]
-    with pytest.raises(CommitStateUnknown):
-        finish(run)
-    run.table.send_again_ms = send_again_ms
-    again = run.go_on()
-    assert finish(again).status == "done"
+    steps = (ONE, replace(TWO, unconditional=unconditional))
+    run = an_open_commit(*steps, committed=1, removals=Removals.none(), send_again_ms=send_again_ms)
+    assert finish(run).status == "done"
     assert run.trace.count("plan") == planned
     assert len(run.table.sent) == 3
 
 
 @pytest.mark.parametrize(("late_ms", "sent"), [(90_000, True), (90_001, False)])
 def test_a_commit_that_says_when_it_removed_files_is_sent_again_for_a_while_only(
-    tmp_path: Path, late_ms: int, *, sent: bool
+    late_ms: int, *, sent: bool
 ) -> None:
-    run = an_open_commit(tmp_path)
-    run.table.send_again_ms = 90_000
+    run = an_open_commit(send_again_ms=90_000)
     run.runtime.now_ms = lambda: NOW_MS + late_ms
     notes = finish(run).notes
     stated = "Its commit was sent again, and happened."
@@ -1009,8 +934,8 @@ def test_a_commit_that_says_when_it_removed_files_is_sent_again_for_a_while_only
     assert notes[-1] == stated
 
 
-def test_a_commit_whose_base_has_moved_happened_where_its_effects_show(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
+def test_a_commit_whose_base_has_moved_happened_where_its_effects_show() -> None:
+    run = an_open_commit()
     run.table.version, run.table.visible = "v2", True
     assert finish(run).notes == ("Its commit had happened.",)
     assert run.table.asked_for.change.updates == ({"action": "one"},)
@@ -1019,10 +944,8 @@ def test_a_commit_whose_base_has_moved_happened_where_its_effects_show(tmp_path:
     assert bodies(run.journal, "leave") == []
 
 
-def test_where_the_catalog_writes_the_metadata_what_is_current_came_of_a_commit_whose_effects_show(
-    tmp_path: Path,
-) -> None:
-    run = an_open_commit(tmp_path, served=True)
+def test_where_the_catalog_writes_the_metadata_what_is_current_came_of_a_commit_whose_effects_show() -> None:
+    run = an_open_commit(served=True, name_is_unique=False)
     (intent,) = bodies(run.journal, "commit-intent")
     assert (intent["metadata_location"], intent["own_files"]) == (None, [])
     run.table.version, run.table.visible = "v2", True
@@ -1030,8 +953,8 @@ def test_where_the_catalog_writes_the_metadata_what_is_current_came_of_a_commit_
     assert state_of(run).metadata_location == "v2"
 
 
-def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_again(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
+def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_again() -> None:
+    run = an_open_commit()
     run.table.version = "v2"
     notes = finish(run).notes
     assert notes[-1] == "Its commit had been refused; it was planned again."
@@ -1042,31 +965,23 @@ def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_
     assert [bound[1] for bound in run.table.bound[-1:]] == [("op-7-a", "op-7-b")]
 
 
-def test_a_commit_that_left_no_file_leaves_no_record_of_files(tmp_path: Path) -> None:
-    run = a_run(tmp_path, a_step("one"))
-    run.table.own, run.table.name_is_unique = (), False
-    run.table.outcomes = [Unknown(cause="no answer")]
-    with pytest.raises(CommitStateUnknown):
-        finish(run)
-    again = run.go_on()
+def test_a_commit_that_left_no_file_leaves_no_record_of_files() -> None:
+    run = an_open_commit(a_step("one"), own=(), name_is_unique=False)
     run.table.version = "v2"
-    assert finish(again).notes == ("Its commit had been refused; it was planned again.",)
+    assert finish(run).notes == ("Its commit had been refused; it was planned again.",)
     assert bodies(run.journal, "leave") == []
 
 
-def test_a_commit_whose_base_is_gone_stays_open_until_the_table_moves(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
-    run.table.base_is_there = False
-    with pytest.raises(CommitStateUnknown, match="its base is not there any more"):
-        finish(run)
+def test_a_commit_whose_base_is_gone_stays_open_until_the_table_moves() -> None:
+    run = an_open_commit(base_is_there=False)
+    error_of(run, CommitStateUnknown, "its base is not there any more")
     assert len(run.table.sent) == 1
     run.table.version = "v2"
-    again = run.go_on()
-    assert finish(again).status == "done"
+    assert finish(run.go_on()).status == "done"
 
 
-def test_a_commit_that_happened_counts_where_the_base_has_moved_on(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path)
+def test_a_commit_that_happened_counts_where_the_base_has_moved_on() -> None:
+    run = an_open_commit()
     run.table.version, run.table.answer = "v3", Committed(metadata_location="found")
     finish(run)
     assert run.table.asked_for is None
@@ -1076,8 +991,8 @@ def test_a_commit_that_happened_counts_where_the_base_has_moved_on(tmp_path: Pat
 # -- the sweep -------------------------------------------------------------------------------------------------
 
 
-def test_files_go_when_their_grace_is_over_and_not_a_millisecond_earlier(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO, grace_ms=50)
+def test_files_go_when_their_grace_is_over_and_not_a_millisecond_earlier() -> None:
+    run = a_run(ONE, TWO, grace_ms=50)
     report = finish(run)
     assert report.status == "waiting"
     assert report.notes == ("Still to be committed: two. `resume` and the next run go on.",)
@@ -1086,13 +1001,12 @@ def test_files_go_when_their_grace_is_over_and_not_a_millisecond_earlier(tmp_pat
     assert finish(run.go_on()).status == "waiting"
     assert run.table.deleted == []
     run.clock_ms += 1
-    again = run.go_on()
-    assert finish(again).status == "waiting"  # the second step, by now
+    assert finish(run.go_on()).status == "waiting"  # the second step, by now
     assert run.table.deleted == ["/t/1", "/t/2"]
 
 
-def test_a_limit_makes_the_sweep_partial_and_says_so(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
+def test_a_limit_makes_the_sweep_partial_and_says_so() -> None:
+    run = a_run()
     run.runtime.deletes_left = 1
     report = finish(run)
     assert (report.status, report.kept_again) == ("partial", 1)
@@ -1101,48 +1015,45 @@ def test_a_limit_makes_the_sweep_partial_and_says_so(tmp_path: Path) -> None:
     assert run.journal.operation().closed is None
 
 
-def failing(folder: Path, *steps: Step) -> Any:
+def failing(*steps: Step) -> Any:
     """A run that goes on after another could not delete a file."""
-    run = a_run(folder, *steps)
-    run.table.stuck = {"/t/2": "denied"}
+    run = a_run(*steps, stuck={"/t/2": "denied"})
     report = finish(run)
     assert report.status == "partial"
     assert [(each["path"], each["reason"]) for each in report.failed_deletes] == [("/t/2", "denied")]
     return run.go_on()
 
 
-def test_what_fails_as_before_is_reported_without_a_record(tmp_path: Path) -> None:
-    run = failing(tmp_path, ONE, TWO)
+def test_what_fails_as_before_is_reported_without_a_record() -> None:
+    run = failing(ONE, TWO)
     report = run.unchanged(NOW_MS - 2)
     assert (report.status, report.duration_ms) == ("partial", 2)
     assert [each["path"] for each in report.failed_deletes] == ["/t/2"]
     assert run.trace == ["delete /t/2"]
 
 
-def test_what_fails_as_before_in_a_later_step_is_swept_by_that_steps_removals(tmp_path: Path) -> None:
-    run = a_run(tmp_path, ONE, TWO)
-    run.table.stuck = {"/t/3": "denied"}
+def test_what_fails_as_before_in_a_later_step_is_swept_by_that_steps_removals() -> None:
+    run = a_run(ONE, TWO, stuck={"/t/3": "denied"})
     assert finish(run).status == "partial"
-    again = run.go_on()
-    assert again.unchanged(NOW_MS).status == "partial"
+    assert run.go_on().unchanged(NOW_MS).status == "partial"
     assert run.trace == ["delete /t/3"]
 
 
-def test_what_goes_by_now_is_for_the_record(tmp_path: Path) -> None:
-    run = failing(tmp_path)
+def test_what_goes_by_now_is_for_the_record() -> None:
+    run = failing()
     run.table.stuck = {}
     assert run.unchanged(NOW_MS) is None
     assert finish(run).status == "done"
 
 
-def test_an_operation_that_does_not_sweep_is_never_unchanged(tmp_path: Path) -> None:
-    run = an_open_commit(tmp_path / "open")
+def test_an_operation_that_does_not_sweep_is_never_unchanged() -> None:
+    run = an_open_commit()
     assert run.unchanged(NOW_MS) is None
     assert run.trace == []
-    waits = a_run(tmp_path / "waits", grace_ms=5)
+    waits = a_run(grace_ms=5)
     assert finish(waits).status == "waiting"
     assert waits.unchanged(NOW_MS) is None
-    left_out = a_run(tmp_path / "left out")
+    left_out = a_run()
     append(left_out.journal, "sweep-only", {"step": "one", "removals_file": None, "sweep_after_ms": None})
     assert left_out.unchanged(NOW_MS) is None
     assert finish(left_out).status == "done"

@@ -1,12 +1,11 @@
-"""A sweep over a journal in a folder: what is asked for, what is recorded, and where it stops."""
+"""A sweep: what is asked for, what is recorded, and where it stops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import pyarrow as pa
 import pytest
 
 from iceberg_cli.engines import Event
@@ -16,24 +15,23 @@ from iceberg_cli.operation.records import StepState
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.journals import BEGIN, append, bodies
-from tests.plans import a_plan
+from tests.plans import a_plan, a_removal, removals_of
 
 NOW_MS = 1_000_000
 FIRST = 2  # row of the step `main`; those before are another step's
 
 
+@dataclass
 class SweptTable:
     """The table port and its workspace, as far as a sweep needs it."""
 
-    def __init__(self) -> None:
-        self.stuck: dict[int, str] = {}  # rows that do not go, with the reason
-        self.live: set[int] = set()
-        self.error: tuple[int, IcebergCliError] | None = None  # from a row on
-        self.asked: list[list[int]] = []  # rows of each deletion
+    stuck: dict[int, str] = field(default_factory=dict)  # rows that do not go, with the reason
+    live: set[int] = field(default_factory=set)
+    error: tuple[int, IcebergCliError] | None = None  # from a row on
+    asked: list[list[int]] = field(default_factory=list)  # rows of each deletion
 
     @property
     def workspace(self) -> Self:
@@ -53,25 +51,18 @@ class SweptTable:
 
 def some_removals(files: int) -> Removals:
     """`files` of the step `main` from row 2 on, and 2 of the step `a`; row n has n bytes."""
-    rows = [
-        {
-            "step": "a" if row < FIRST else "main",
-            "path": f"/t/f{row:02}",
-            "as_written": f"/t/f{row:02}",
-            "kind": "data_file",
-            "size_bytes": row,
-            "reason": "r",
-        }
-        for row in range(FIRST + files)
-    ]
-    return Removals.of(pa.Table.from_pylist(rows, SCHEMA))
+    steps = ["a"] * FIRST + ["main"] * files
+    return removals_of(
+        *(a_removal(f"/t/f{row:02}", step=step, size_bytes=row) for row, step in enumerate(steps))
+    )
 
 
-def a_sweep(folder: Path, files: int = 5, **limits: Any) -> Sweep:
-    journal = Journal.create(LocalStorage(), str(folder), "op")
+def a_sweep(files: int = 5, *, on: SweptTable | None = None, **limits: Any) -> Any:
+    """A sweep of `some_removals`. `Any`: the tests reach through to the double behind its port."""
+    journal = Journal.create(MemoryStorage(), "/t", "op")
     append(journal, "begin", BEGIN)
     append(journal, "sweep-only", {"step": "main", "removals_file": "r", "sweep_after_ms": None})
-    table: Any = SweptTable()
+    table: Any = on or SweptTable()
     runtime = Runtime(
         now_ms=lambda: NOW_MS,
         new_uuid=lambda: "u",
@@ -91,22 +82,16 @@ def a_sweep(folder: Path, files: int = 5, **limits: Any) -> Sweep:
     )
 
 
-def table_of(sweep: Sweep) -> Any:
-    return sweep.table
+def state_of(sweep: Any) -> Any:
+    return sweep.journal.operation().steps["main"]
 
 
-def state_of(sweep: Sweep) -> StepState:
-    operation = sweep.journal.operation()
-    assert operation is not None
-    return operation.steps["main"]
-
-
-def test_files_go_in_batches_each_between_its_two_records(tmp_path: Path) -> None:
+def test_files_go_in_batches_each_between_its_two_records() -> None:
     events: list[Event] = []
-    sweep = a_sweep(tmp_path)
+    sweep = a_sweep()
     sweep.runtime.on_event = events.append
     assert sweep.run(StepState())
-    assert table_of(sweep).asked == [[2, 3], [4, 5], [6]]
+    assert sweep.table.asked == [[2, 3], [4, 5], [6]]
     ranges = [{"step": "main", "start": 2, "stop": 4}, {"step": "main", "start": 4, "stop": 6}]
     ranges.append({"step": "main", "start": 6, "stop": 7})
     assert bodies(sweep.journal, "sweep-intent") == ranges
@@ -118,10 +103,10 @@ def test_files_go_in_batches_each_between_its_two_records(tmp_path: Path) -> Non
     assert (sweep.kept_again, sweep.note, sweep.runtime.deletes_left) == (0, "", -1)
 
 
-def test_quick_batches_are_followed_by_ones_of_twice_as_many(tmp_path: Path) -> None:
-    sweep = a_sweep(tmp_path, 8, sweep_batch=1, quick_batch_ms=1)
+def test_quick_batches_are_followed_by_ones_of_twice_as_many() -> None:
+    sweep = a_sweep(8, sweep_batch=1, quick_batch_ms=1)
     assert sweep.run(StepState())
-    assert [len(rows) for rows in table_of(sweep).asked] == [1, 2, 4, 1]
+    assert [len(rows) for rows in sweep.table.asked] == [1, 2, 4, 1]
 
 
 @pytest.mark.parametrize(
@@ -135,52 +120,46 @@ def test_quick_batches_are_followed_by_ones_of_twice_as_many(tmp_path: Path) -> 
         ([(2, 4), (4, 8)], []),
     ],
 )
-def test_rows_that_were_swept_are_not_again(
-    tmp_path: Path, swept: list[tuple[int, int]], expected: list[list[int]]
-) -> None:
-    sweep = a_sweep(tmp_path, 6)
+def test_rows_that_were_swept_are_not_again(swept: list[tuple[int, int]], expected: list[list[int]]) -> None:
+    sweep = a_sweep(6)
     assert sweep.run(StepState(swept=tuple(swept)))
-    assert table_of(sweep).asked == expected
+    assert sweep.table.asked == expected
 
 
-def test_what_the_table_reaches_again_stays(tmp_path: Path) -> None:
-    sweep = a_sweep(tmp_path)
-    table_of(sweep).live = {3, 6}
+def test_what_the_table_reaches_again_stays() -> None:
+    sweep = a_sweep(on=SweptTable(live={3, 6}))
     assert sweep.run(StepState())
-    assert [row for rows in table_of(sweep).asked for row in rows] == [2, 4, 5]
+    assert [row for rows in sweep.table.asked for row in rows] == [2, 4, 5]
     assert sweep.kept_again == 2
     assert [body["bytes"] for body in bodies(sweep.journal, "sweep-outcome")] == [2, 9, 0]
 
 
-def test_what_fails_is_recorded_and_tried_again_before_the_rest(tmp_path: Path) -> None:
-    sweep = a_sweep(tmp_path, limit_deletes=4)
-    table_of(sweep).stuck = {2: "denied", 5: "busy"}
+def test_what_fails_is_recorded_and_tried_again_before_the_rest() -> None:
+    sweep = a_sweep(limit_deletes=4, on=SweptTable(stuck={2: "denied", 5: "busy"}))
     assert not sweep.run(StepState())
     first, second = bodies(sweep.journal, "sweep-outcome")
     assert (first["failed"], first["reasons"], first["bytes"]) == ([2], ["denied"], 3)
     assert (second["failed"], second["by_kind"], second["bytes"]) == ([5], {"data_file": 1}, 4)
-    table_of(sweep).stuck = {}
+    sweep.table.stuck = {}
     sweep.runtime.deletes_left = -1
-    table_of(sweep).asked = []
+    sweep.table.asked = []
     assert sweep.run(state_of(sweep))
-    assert table_of(sweep).asked == [[2, 5], [6]]
+    assert sweep.table.asked == [[2, 5], [6]]
     assert bodies(sweep.journal, "sweep-intent")[-2:] == [
         {"step": "main", "rows": [2, 5]},
         {"step": "main", "start": 6, "stop": 7},
     ]
 
 
-def test_a_failure_leaves_the_step_unfinished(tmp_path: Path) -> None:
-    sweep = a_sweep(tmp_path)
-    table_of(sweep).stuck = {6: "denied"}
+def test_a_failure_leaves_the_step_unfinished() -> None:
+    sweep = a_sweep(on=SweptTable(stuck={6: "denied"}))
     assert not sweep.run(StepState())
     assert sweep.note == ""
     assert sweep.failed()
 
 
-def test_a_record_keeps_five_reasons(tmp_path: Path) -> None:
-    sweep = a_sweep(tmp_path, 7, sweep_batch=7)
-    table_of(sweep).stuck = dict(zip(range(2, 9), "gfedcba", strict=True))
+def test_a_record_keeps_five_reasons() -> None:
+    sweep = a_sweep(7, sweep_batch=7, on=SweptTable(stuck=dict(zip(range(2, 9), "gfedcba", strict=True))))
     assert not sweep.run(StepState())
     assert bodies(sweep.journal, "sweep-outcome")[0]["reasons"] == list("abcde")
 
@@ -192,38 +171,33 @@ def test_a_record_keeps_five_reasons(tmp_path: Path) -> None:
     ("limit", "expected", "all_done"),
     [(0, [], False), (1, [[2]], False), (3, [[2, 3], [4]], False), (5, [[2, 3], [4, 5], [6]], True)],
 )
-def test_a_limit_is_kept_exactly(
-    tmp_path: Path, limit: int, expected: list[list[int]], *, all_done: bool
-) -> None:
-    sweep = a_sweep(tmp_path, limit_deletes=limit)
+def test_a_limit_is_kept_exactly(limit: int, expected: list[list[int]], *, all_done: bool) -> None:
+    sweep = a_sweep(limit_deletes=limit)
     assert sweep.run(StepState()) is all_done
-    assert table_of(sweep).asked == expected
+    assert sweep.table.asked == expected
     assert sweep.runtime.deletes_left == 0
     assert bool(sweep.note) is not all_done
 
 
-def test_nothing_goes_after_the_deadline_or_a_signal(tmp_path: Path) -> None:
-    late = a_sweep(tmp_path / "late", deadline_ms=NOW_MS)
+def test_nothing_goes_after_the_deadline_or_a_signal() -> None:
+    late = a_sweep(deadline_ms=NOW_MS)
     assert not late.run(StepState())
     assert late.note
-    stopped = a_sweep(tmp_path / "stopped", stop_requested=lambda: True)
+    stopped = a_sweep(stop_requested=lambda: True)
     with pytest.raises(Interrupted):
         stopped.run(StepState())
-    assert table_of(late).asked == table_of(stopped).asked == []
+    assert late.table.asked == stopped.table.asked == []
 
 
 @pytest.mark.parametrize(
     ("error", "way_out"),
     [(CorruptFile("m0", None, "cut"), True), (BackendUnavailable("Cannot read m0: no answer"), False)],
 )
-def test_a_table_that_cannot_be_read_any_more_ends_it(
-    tmp_path: Path, error: IcebergCliError, *, way_out: bool
-) -> None:
-    sweep = a_sweep(tmp_path)
-    table_of(sweep).error = (4, error)
+def test_a_table_that_cannot_be_read_any_more_ends_it(error: IcebergCliError, *, way_out: bool) -> None:
+    sweep = a_sweep(on=SweptTable(error=(4, error)))
     with pytest.raises(DeletesFailed) as caught:
         sweep.run(StepState())
-    assert table_of(sweep).asked == [[2, 3]]
+    assert sweep.table.asked == [[2, 3]]
     assert (caught.value.state or "").endswith("still there: 3.")
     assert ("--abandon" in (caught.value.next_step or "")) is way_out
 
@@ -231,53 +205,45 @@ def test_a_table_that_cannot_be_read_any_more_ends_it(
 # -- failing as before -----------------------------------------------------------------------------------------
 
 
-def failed_before(folder: Path, **limits: Any) -> Sweep:
-    """Rows 3 and 5 could not be deleted."""
-    sweep = a_sweep(folder, **limits)
-    table_of(sweep).stuck = {3: "denied", 5: "busy"}
-    left, sweep.runtime.deletes_left = sweep.runtime.deletes_left, -1
-    stop_requested, sweep.runtime.stop_requested = sweep.runtime.stop_requested, lambda: False
-    deadline_ms, sweep.runtime.deadline_ms = sweep.runtime.deadline_ms, None
-    assert not sweep.run(StepState())
-    sweep.runtime.deletes_left, sweep.runtime.deadline_ms = left, deadline_ms
-    sweep.runtime.stop_requested = stop_requested
-    table_of(sweep).asked = []
-    return sweep
+def failed_before(**limits: Any) -> Any:
+    """Rows 3 and 5 could not be deleted by a run without limits."""
+    first = a_sweep(on=SweptTable(stuck={3: "denied", 5: "busy"}))
+    assert not first.run(StepState())
+    first.table.asked = []
+    return replace(a_sweep(on=first.table, **limits), journal=first.journal)
 
 
 @pytest.mark.parametrize("limits", [{}, {"limit_deletes": 2}])
-def test_the_same_files_for_the_same_reasons_add_no_record(tmp_path: Path, limits: dict[str, int]) -> None:
-    sweep = failed_before(tmp_path, **limits)
+def test_the_same_files_for_the_same_reasons_add_no_record(limits: dict[str, int]) -> None:
+    sweep = failed_before(**limits)
     records = sweep.journal.next_number
     assert sweep.fails_as_before(state_of(sweep))
-    assert table_of(sweep).asked == [[3, 5]]
+    assert sweep.table.asked == [[3, 5]]
     assert sweep.journal.next_number == records
 
 
 @pytest.mark.parametrize("stuck", [{}, {5: "busy"}, {3: "denied", 5: "another"}, {3: "denied", 5: "of a"}])
-def test_a_file_that_goes_now_or_stays_for_another_reason_is_for_the_record(
-    tmp_path: Path, stuck: dict[int, str]
-) -> None:
-    sweep = failed_before(tmp_path)
+def test_a_file_that_goes_now_or_stays_for_another_reason_is_for_the_record(stuck: dict[int, str]) -> None:
+    sweep = failed_before()
     other_step = {"step": "a", "start": 0, "stop": 2, "by_kind": {}, "bytes": 0, "failed": [0]}
     append(sweep.journal, "sweep-outcome", {**other_step, "reasons": ["of a"]})
-    table_of(sweep).stuck = stuck
+    sweep.table.stuck = stuck
     assert not sweep.fails_as_before(state_of(sweep))
-    assert table_of(sweep).asked == [[3, 5]]
+    assert sweep.table.asked == [[3, 5]]
 
 
 @pytest.mark.parametrize(
     "limits",
     [{"limit_deletes": 0}, {"limit_deletes": 1}, {"deadline_ms": NOW_MS}, {"stop_requested": lambda: True}],
 )
-def test_within_limits_that_do_not_suffice_nothing_is_tried(tmp_path: Path, limits: dict[str, Any]) -> None:
-    sweep = failed_before(tmp_path, **limits)
+def test_within_limits_that_do_not_suffice_nothing_is_tried(limits: dict[str, Any]) -> None:
+    sweep = failed_before(**limits)
     assert not sweep.fails_as_before(state_of(sweep))
-    assert table_of(sweep).asked == []
+    assert sweep.table.asked == []
 
 
-def test_a_step_with_rows_to_sweep_or_without_failures_does_not_fail_as_before(tmp_path: Path) -> None:
-    sweep = failed_before(tmp_path)
+def test_a_step_with_rows_to_sweep_or_without_failures_does_not_fail_as_before() -> None:
+    sweep = failed_before()
     assert not sweep.fails_as_before(StepState(swept=((2, 6),), failed=(3, 5)))
     assert not sweep.fails_as_before(StepState(swept=((2, 7),)))
-    assert table_of(sweep).asked == []
+    assert sweep.table.asked == []

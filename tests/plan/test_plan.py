@@ -12,11 +12,13 @@ import pytest
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Change, Step, encode
-from iceberg_cli.plan.removal_rows import SCHEMA, from_parquet, to_parquet
+from iceberg_cli.plan.removal_rows import from_parquet, to_parquet
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
 from tests.first_release import first_plan
-from tests.plans import BIG_ID, a_plan, a_verdict, some_removals
+from tests.plans import BIG_ID, a_plan, a_removal, a_verdict, removals_of
+
+A = a_removal("/t/data/a")
 
 
 def test_a_plan_comes_back_from_its_document() -> None:
@@ -58,7 +60,7 @@ LASTING = "2 files, 20 bytes, that would go stay for ever: they are outside"
 
 
 def test_a_plan_says_which_warnings_are_of_files_that_stay_for_ever_and_keeps_that() -> None:
-    made = a_plan().with_removals(some_removals("/t/data/a"), lasting=[LASTING])
+    made = a_plan().with_removals(removals_of(A), lasting=[LASTING])
     document = made.to_json()
     assert (document["warnings"], document["lasting"]) == (["a warning", LASTING], [LASTING])
     assert plan_from_json(document, removals=made.removals, path="p").lasting == (LASTING,)
@@ -73,7 +75,7 @@ def test_a_plan_of_the_first_release_is_read_as_what_it_says() -> None:
     updates = ({"action": "remove-snapshots", "snapshot-ids": [BIG_ID, 2]},)
     made = a_plan(warnings=(LASTING, "another"), steps=(Step(name="expire", change=Change(updates=updates)),))
     document = first_plan(made.to_json())
-    back = plan_from_json(document, removals=some_removals("/t/data/a"), path="p")
+    back = plan_from_json(document, removals=removals_of(A), path="p")
     # Where it is not said which warnings are lasting, none is kept quiet.
     assert back == replace(made, lasting=(LASTING, "another"))
 
@@ -84,7 +86,7 @@ def test_ids_of_a_plan_are_strings_and_come_back_as_numbers() -> None:
     document = json.loads(json.dumps(made.to_json()))
     assert document["steps"][0]["change"]["updates"][0]["snapshot-ids"] == [str(BIG_ID), "2"]
     assert document["base"]["last_sequence_number"] == "7"
-    assert plan_from_json(document, removals=some_removals("/t/data/a"), path="p") == made
+    assert plan_from_json(document, removals=removals_of(A), path="p") == made
 
 
 @pytest.mark.parametrize("schema", ["iceberg-cli/plan/1", "iceberg-cli/plan/2"])
@@ -110,7 +112,11 @@ def test_a_document_of_another_kind_or_version_is_no_plan(schema: str | None) ->
 
 def test_a_plan_with_the_removals_of_another_is_refused() -> None:
     document = a_plan().to_json()
-    for other in (Removals.none(), some_removals("/t/data/b"), some_removals("/t/data/a", "/t/data/b")):
+    for other in (
+        Removals.none(),
+        removals_of(a_removal("/t/data/b")),
+        removals_of(A, a_removal("/t/data/b")),
+    ):
         with pytest.raises(CorruptFile, match="digest differs"):
             plan_from_json(document, removals=other, path="p")
 
@@ -122,7 +128,7 @@ def test_a_plan_goes_beyond_another_by_a_snapshot_a_ref_or_a_file_that_was_not_s
     assert more.additions_over(shown) == ("snapshot 2: why",)
     ref = a_plan(verdicts=(a_verdict("1", keep=False), a_verdict("1", keep=False, subject="tag")))
     assert ref.additions_over(shown) == ("tag 1: why",)
-    file = a_plan(removals=some_removals("/t/data/a", "/t/data/new"))
+    file = a_plan(removals=removals_of(A, a_removal("/t/data/new")))
     assert file.additions_over(shown) == ("file /t/data/new",)
 
 
@@ -138,16 +144,14 @@ def test_a_plan_goes_beyond_another_where_a_ref_that_goes_points_to_another_snap
 
 def test_a_metadata_file_that_drops_out_of_the_log_is_not_beyond_what_was_shown() -> None:
     # Every commit in between drops another one, by the table's own properties.
-    rows = some_removals("/t/data/a", "/t/metadata/v1.metadata.json").rows
-    kinds = pa.array(["data_file", "metadata_file"], SCHEMA.field("kind").type)
-    more = Removals.of(rows.set_column(rows.schema.get_field_index("kind"), SCHEMA.field("kind"), kinds))
+    more = removals_of(A, a_removal("/t/metadata/v1.metadata.json", kind="metadata_file"))
     assert a_plan(removals=more).additions_over(a_plan()) == ()
 
 
 @pytest.mark.parametrize("column", ["path", "as_written", "reason"])
 def test_columns_of_paths_may_hold_more_than_two_gibibytes(column: str) -> None:
     # Offsets of 32 bits end at 2 GiB, which ten million paths of 216 characters reach.
-    made = some_removals("/t/data/a")
+    made = removals_of(A)
     again = Removals.in_memory(from_parquet(to_parquet(made.rows), "p"))
     types = [removals.rows.schema.field(column).type for removals in (made, again)]
     held = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in types]
@@ -195,7 +199,7 @@ def test_a_plan_is_refused_where_one_value_of_any_field_has_another_type() -> No
                 continue
             target[place[-1]] = value
             with pytest.raises(CorruptFile):
-                plan_from_json(edited, removals=some_removals("/t/data/a"), path="p")
+                plan_from_json(edited, removals=removals_of(A), path="p")
 
 
 def test_two_steps_of_one_name_are_refused() -> None:

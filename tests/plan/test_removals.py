@@ -13,50 +13,23 @@ from hypothesis import strategies as st
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.plan.removal_rows import KINDS, SCHEMA, from_parquet, to_parquet
 from iceberg_cli.plan.removals import Removals
+from tests.plans import a_removal, removal_rows, removals_of
 
-ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "step": st.sampled_from(["expire", "sweep"]),
-            "path": st.text(min_size=1, max_size=6),
-            "as_written": st.text(max_size=6),
-            "kind": st.sampled_from(KINDS),
-            "size_bytes": st.none() | st.integers(0, 2**62),
-            "reason": st.text(max_size=4),
-        }
-    ),
-    unique_by=lambda row: row["path"],
-    max_size=12,
-)
-
-
-def a_row(
-    path: str, *, kind: str = "data_file", step: str = "expire", size_bytes: int | None = 10
-) -> dict[str, object]:
-    return {
-        "step": step,
-        "path": path,
-        "as_written": path,
-        "kind": kind,
-        "size_bytes": size_bytes,
-        "reason": "last reached by expired snapshot 1",
-    }
-
-
-def removals(*rows: dict[str, object]) -> Removals:
-    return Removals.of(pa.Table.from_pylist(list(rows), schema=SCHEMA))
+ROWS = removal_rows(KINDS, min_size=0, max_size=12)
 
 
 def test_files_go_bottom_up_so_that_a_half_done_deletion_can_be_found_again() -> None:
-    shuffled = [a_row(f"/t/{kind}", kind=kind) for kind in reversed(KINDS)]
-    assert removals(*shuffled).rows["kind"].to_pylist() == list(KINDS)
+    shuffled = [a_removal(f"/t/{kind}", kind=kind) for kind in reversed(KINDS)]
+    assert removals_of(*shuffled).rows["kind"].to_pylist() == list(KINDS)
     order = list(KINDS)
     assert order.index("data_file") < order.index("manifest_file") < order.index("manifest_list")
     assert order.index("statistics_file") < order.index("metadata_file")
 
 
 def test_within_a_step_and_kind_files_go_in_the_order_of_their_paths() -> None:
-    found = removals(a_row("/t/b"), a_row("/t/a"), a_row("/t/0", step="sweep"), a_row("/t/c"))
+    found = removals_of(
+        a_removal("/t/b"), a_removal("/t/a"), a_removal("/t/0", step="sweep"), a_removal("/t/c")
+    )
     assert found.rows["path"].to_pylist() == ["/t/a", "/t/b", "/t/c", "/t/0"]
     assert found.of_step("expire") == (0, 3)
     assert found.of_step("sweep") == (3, 4)
@@ -64,8 +37,10 @@ def test_within_a_step_and_kind_files_go_in_the_order_of_their_paths() -> None:
 
 
 def test_totals_count_known_sizes_and_every_file() -> None:
-    found = removals(
-        a_row("/t/a"), a_row("/t/b", size_bytes=None), a_row("/t/c", kind="manifest_list", size_bytes=5)
+    found = removals_of(
+        a_removal("/t/a"),
+        a_removal("/t/b", size_bytes=None),
+        a_removal("/t/c", kind="manifest_list", size_bytes=5),
     )
     assert (found.count, found.size_bytes) == (3, 15)
     assert found.by_kind == {
@@ -83,7 +58,7 @@ def test_no_removal_has_no_bytes_and_the_digest_zero() -> None:
 
 def test_the_digest_of_one_row_is_the_sha_256_of_its_fields_divided_by_nul() -> None:
     text = "expire\x00/t/é\x00/t/é\x00data_file\x0010\x00last reached by expired snapshot 1"
-    assert removals(a_row("/t/é")).digest == hashlib.sha256(text.encode()).hexdigest()
+    assert removals_of(a_removal("/t/é")).digest == hashlib.sha256(text.encode()).hexdigest()
 
 
 @settings(deadline=None)
@@ -93,7 +68,7 @@ def test_the_digest_depends_on_the_rows_and_not_on_their_order_or_chunks(
 ) -> None:
     shuffled = list(rows)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    whole = Removals.of(pa.Table.from_pylist(rows, schema=SCHEMA))
+    whole = removals_of(*rows)
     pieces = [pa.Table.from_pylist([row], schema=SCHEMA) for row in shuffled]
     split = Removals.in_memory(pa.concat_tables(pieces) if pieces else SCHEMA.empty_table())
     assert split.digest == whole.digest
@@ -107,7 +82,7 @@ def test_the_digest_depends_on_the_rows_and_not_on_their_order_or_chunks(
 def test_removals_come_back_from_parquet_and_are_written_with_the_same_bytes(
     rows: list[dict[str, object]],
 ) -> None:
-    found = Removals.of(pa.Table.from_pylist(rows, schema=SCHEMA))
+    found = removals_of(*rows)
     data = to_parquet(found.rows)
     back = Removals.in_memory(from_parquet(data, "/p"))
     assert back.rows.schema.equals(found.rows.schema)
@@ -127,18 +102,18 @@ def test_removals_in_plain_columns_and_one_row_group_are_read() -> None:
             pa.field("reason", pa.large_string(), nullable=False),
         ]
     )
-    rows = [a_row("/t/a"), {**a_row("/t/b", size_bytes=None), "as_written": "file:/t/b"}, a_row("/t/c")]
+    rows = [a_removal("/t/a"), a_removal("/t/b", size_bytes=None, as_written="file:/t/b"), a_removal("/t/c")]
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, schema=plain), sink, compression="zstd", row_group_size=1 << 20)
     found = Removals.in_memory(from_parquet(sink.getvalue().to_pybytes(), "/p"))
     assert found.rows.to_pylist() == rows
-    assert found.digest == removals(*rows).digest
+    assert found.digest == removals_of(*rows).digest
     assert pq.read_schema(pa.BufferReader(to_parquet(found.rows))).equals(plain)
 
 
 def test_a_row_takes_the_memory_of_its_path_once_and_a_few_numbers() -> None:
     count, path = 10_000, "/t/data/" + "0" * 100
-    rows = removals(*(a_row(f"{path}{number:08}") for number in range(count)))
+    rows = removals_of(*(a_removal(f"{path}{number:08}") for number in range(count)))
     again = Removals.in_memory(from_parquet(to_parquet(rows.rows), "/p"))
     for held in (rows, again):
         assert held.rows.get_total_buffer_size() / count < len(path) + 8 + 40
@@ -146,7 +121,7 @@ def test_a_row_takes_the_memory_of_its_path_once_and_a_few_numbers() -> None:
 
 @pytest.mark.parametrize("cut", [0, 4, 20, -1])
 def test_a_parquet_file_that_is_cut_short_is_corrupt(cut: int) -> None:
-    data = to_parquet(removals(a_row("/t/a")).rows)
+    data = to_parquet(removals_of(a_removal("/t/a")).rows)
     with pytest.raises(CorruptFile, match="/plans/removals"):
         from_parquet(data[:cut], "/plans/removals")
 
@@ -159,13 +134,13 @@ def test_a_parquet_file_of_something_else_is_corrupt() -> None:
 
 
 def test_paths_outside_are_those_that_were_not_shown() -> None:
-    shown = removals(a_row("/t/a"), a_row("/t/b"))
-    now = removals(a_row("/t/b"), a_row("/t/c"))
+    shown = removals_of(a_removal("/t/a"), a_removal("/t/b"))
+    now = removals_of(a_removal("/t/b"), a_removal("/t/c"))
     assert list(now.paths_outside(shown)) == ["/t/c"]
     assert list(shown.paths_outside(shown)) == []
-    assert list(removals(a_row("/t/a")).paths_outside(Removals.none())) == ["/t/a"]
+    assert list(removals_of(a_removal("/t/a")).paths_outside(Removals.none())) == ["/t/a"]
 
 
 def test_a_kind_without_a_place_in_the_order_is_a_bug() -> None:
     with pytest.raises(AssertionError):
-        removals(a_row("/t/a", kind="mystery"))
+        removals_of(a_removal("/t/a", kind="mystery"))
