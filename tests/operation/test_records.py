@@ -1,14 +1,17 @@
-"""Each record of a journal is a value of its own kind, and is on disk as it always was."""
+"""Each record of a journal is a value of its own kind, on disk as it always was; and what the records say of an
+operation: what is safe next, what is litter, what stays.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
 
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.records import (
     Begin,
     Close,
@@ -18,19 +21,23 @@ from iceberg_cli.operation.records import (
     Leave,
     Line,
     LookAgain,
+    Operation,
     Record,
     Resume,
     Stage,
     StepDone,
+    StepState,
     SweepIntent,
     SweepOnly,
     SweepOutcome,
+    fold,
     records_of,
 )
 from tests.golden.comparing import golden
 from tests.golden.journal_cases import JOURNALLED, records_in
-from tests.journals import BEGIN
+from tests.journals import BEGIN, RESUME
 
+BEGUN = Line(kind="begin", body=BEGIN)
 KINDS: tuple[type[Record], ...] = (
     *(Begin, Resume, Stage, Discard, Leave, CommitIntent, CommitOutcome),
     *(SweepOnly, SweepIntent, SweepOutcome, StepDone, LookAgain, Close),
@@ -48,7 +55,7 @@ def written() -> list[Line]:
 def test_every_record_that_was_ever_written_reads_and_is_written_the_same() -> None:
     """The golden journals have records of every kind, of both formats and every verb."""
     for line in written():
-        before = [] if line.kind == "begin" else [Line(kind="begin", body=BEGIN)]
+        before = [] if line.kind == "begin" else [BEGUN]
         record = records_of("op", [*before, line])[-1]
         assert json.dumps(record.to_json()) == json.dumps(line.body)
         assert record.kind == line.kind
@@ -64,12 +71,11 @@ def bodies() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_a_record_that_lacks_a_field_is_refused_by_the_field(kind: type[Record]) -> None:
     body = bodies()[kind.kind]
-    optional = (
-        frozenset() if kind is SweepOutcome else kind.optional
-    )  # this one has a range, and so both its ends
+    # An outcome of a sweep has a range, and so both its ends.
+    optional = frozenset() if kind is SweepOutcome else kind.optional
     for name in body:
         rest = {key: value for key, value in body.items() if key != name}
-        lines = [Line(kind="begin", body=BEGIN), Line(kind=kind.kind, body=rest)]
+        lines = [BEGUN, Line(kind=kind.kind, body=rest)]
         if name in optional:
             assert len(records_of("op", lines)) == 2
             continue
@@ -80,18 +86,217 @@ def test_a_record_that_lacks_a_field_is_refused_by_the_field(kind: type[Record])
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_a_field_of_another_type_is_refused_and_an_unknown_field_is_not(kind: type[Record]) -> None:
     body = bodies()[kind.kind]
-    begin = Line(kind="begin", body=BEGIN)
-    known = records_of("op", [begin, Line(kind=kind.kind, body=body)])
-    assert records_of("op", [begin, Line(kind=kind.kind, body={**body, "new": 1})]) == known
+    known = records_of("op", [BEGUN, Line(kind=kind.kind, body=body)])
+    assert records_of("op", [BEGUN, Line(kind=kind.kind, body={**body, "new": 1})]) == known
     for name in body:
         with pytest.raises(CorruptFile, match=rf"lacks a field: {name} is 1\.5"):
-            records_of("op", [begin, Line(kind=kind.kind, body={**body, name: 1.5})])
+            records_of("op", [BEGUN, Line(kind=kind.kind, body={**body, name: 1.5})])
         if isinstance(body[name], list):
             with pytest.raises(CorruptFile, match=rf"lacks a field: {name} is \[\]"):
-                records_of("op", [begin, Line(kind=kind.kind, body={**body, name: [*body[name], []]})])
+                records_of("op", [BEGUN, Line(kind=kind.kind, body={**body, name: [*body[name], []]})])
 
 
 def test_an_operation_begins_once() -> None:
-    begin = Line(kind="begin", body=BEGIN)
     with pytest.raises(CorruptFile, match="two begin records"):
-        records_of("op", [begin, begin])
+        records_of("op", [BEGUN, BEGUN])
+
+
+# -- what they say of an operation ----------------------------------------------------------------------------
+
+INTENT = {
+    "step": "a",
+    "base_location": "v1",
+    "metadata_location": "m",
+    "digest": "d",
+    "timestamp_ms": 8,
+    "commit_uuid": "c",
+    "updates": [],
+    "counts": {},
+    "removals_file": "r",
+    "grace_ms": 0,
+    "scratch": ["s1", "s2"],
+    "own_files": ["o1", "o2"],
+}
+COMMITTED = {"step": "a", "outcome": "committed", "metadata_location": "m", "sweep_after_ms": None}
+TRIED: dict[str, Any] = {"by_kind": {}, "reasons": []}
+CONFLICT = {**COMMITTED, "outcome": "conflict", "metadata_location": None}
+SENT, DONE, REFUSED = ("commit-intent", INTENT), ("commit-outcome", COMMITTED), ("commit-outcome", CONFLICT)
+UNANSWERED = ("commit-outcome", {**CONFLICT, "outcome": "unknown"})
+
+
+def of_records(*records: tuple[str, dict[str, Any]]) -> Operation:
+    begin = {**BEGIN, "steps": ["a", "b"]}
+    return folded(Line(kind="begin", body=begin), *(Line(kind=k, body=body) for k, body in records))
+
+
+def folded(*lines: Line) -> Operation:
+    return fold("op", records_of("op", lines))
+
+
+def step(*records: tuple[str, dict[str, Any]]) -> StepState:
+    """The state of step `a`; each record is of that step."""
+    return of_records(*((kind, {"step": "a", **body}) for kind, body in records)).steps["a"]
+
+
+def test_an_operation_is_what_its_first_record_says_and_belongs_to_who_took_it_over_last() -> None:
+    begun = of_records()
+    assert (begun.operation_id, begun.verb, begun.table_uuid) == ("op", "expire-snapshots", "u")
+    assert (begun.started_ms, begun.plan_digest, begun.step_names) == (7, "d", ("a", "b"))
+    assert (begun.host, begun.process_id, begun.process_started) == ("h", 3, "s")
+    assert (begun.steps, begun.late, begun.look_again, begun.closed) == ({}, (), None, None)
+    taken = of_records(("resume", RESUME))
+    assert (taken.started_ms, taken.host, taken.process_id, taken.process_started) == (7, "other", 4, "t")
+
+
+@pytest.mark.parametrize("lines", [[], [Line(kind="resume", body=BEGIN)]])
+def test_a_journal_that_does_not_start_with_its_begin_is_refused(lines: list[Line]) -> None:
+    with pytest.raises(CorruptFile, match="does not start with a begin record"):
+        folded(*lines)
+
+
+@pytest.mark.parametrize("version", [0, 2, None])
+def test_the_journal_of_another_version_is_left_to_it(version: int | None) -> None:
+    with pytest.raises(Refused, match=f"it has version {version}, and 1 is known here"):
+        folded(Line(kind="begin", body={**BEGIN, "version": version}))
+
+
+def test_a_record_of_no_known_kind_is_refused() -> None:
+    with pytest.raises(CorruptFile, match="a record of unknown kind 'dance'"):
+        step(("dance", {}))
+
+
+@pytest.mark.parametrize(("rows", "missing"), [({}, "start"), ({"start": 0}, "stop"), ({"stop": 1}, "start")])
+def test_an_outcome_of_a_sweep_has_its_rows(rows: dict[str, int], missing: str) -> None:
+    with pytest.raises(
+        CorruptFile, match=f"^Cannot read op: a record of the journal lacks a field: '{missing}'$"
+    ):
+        step(("sweep-outcome", {**TRIED, **rows, "failed": [], "bytes": 0}))
+
+
+class CountedPaths(tuple[str, ...]):
+    """Paths that count how often they are gone through."""
+
+    __slots__ = ()
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        CountedPaths.times += 1
+        return super().__iter__()
+
+
+def test_files_that_are_discarded_are_gone_through_a_few_times_and_not_once_for_each_staged_file() -> None:
+    paths = tuple(f"f{number}" for number in range(100))
+    begin, stage = Begin.from_json({**BEGIN, "steps": ["a"]}), Stage(step="a", paths=paths)
+    CountedPaths.times = 0
+    state = fold("op", [begin, stage, Discard(step="a", paths=CountedPaths(paths[1:]))]).steps["a"]
+    assert (state.staged, state.leftovers) == (("f0",), paths[1:])
+    assert CountedPaths.times < 5
+
+
+@pytest.mark.parametrize(
+    ("records", "action"),
+    [
+        ([], "discard"),
+        ([("stage", {"step": "a", "paths": ["f"]})], "discard"),
+        ([SENT], "ask-the-catalog"),
+        ([SENT, UNANSWERED], "ask-the-catalog"),
+        ([SENT, REFUSED], "discard"),
+        ([SENT, DONE], "sweep"),
+        ([SENT, ("commit-outcome", {**COMMITTED, "sweep_after_ms": 9})], "wait"),
+        ([("sweep-only", {"step": "a", "removals_file": "r", "sweep_after_ms": None})], "sweep"),
+        ([SENT, DONE, ("step-done", {"step": "a"})], "go-on"),
+        ([("step-done", {"step": "a"}), ("stage", {"step": "b", "paths": ["f"]})], "go-on"),
+        ([("step-done", {"step": "a"}), ("commit-intent", {**INTENT, "step": "b"})], "ask-the-catalog"),
+        ([("look-again", {"at_ms": 9, "status": "done"})], "look-again"),
+        (
+            [("look-again", {"at_ms": 9, "status": "done"}), ("close", {"status": "done", "begin": BEGIN})],
+            "clean-up",
+        ),
+    ],
+)
+def test_what_to_do_first_follows_from_the_last_record(records: Any, action: str) -> None:
+    assert of_records(*records).next_action() == action
+
+
+def test_a_grace_counts_until_the_first_file_is_about_to_go() -> None:
+    waiting = [SENT, ("commit-outcome", {**COMMITTED, "sweep_after_ms": 9})]
+    swept = {"step": "a", "start": 0, "stop": 2, "by_kind": {}, "bytes": 1, "failed": [], "reasons": []}
+    assert of_records(*waiting).steps["a"].sweep_after_ms == 9
+    assert of_records(*waiting, ("sweep-intent", {"step": "a"})).next_action() == "sweep"
+    assert of_records(*waiting, ("sweep-outcome", swept)).next_action() == "sweep"
+
+
+def test_the_steps_whose_commit_is_to_come_are_those_that_are_not_committed() -> None:
+    assert of_records().uncommitted() == ("a", "b")
+    assert of_records(SENT, DONE).uncommitted() == ("b",)
+    assert of_records(SENT, REFUSED).uncommitted() == ("a", "b")
+
+
+def test_staged_files_are_those_that_were_neither_discarded_nor_left() -> None:
+    state = step(
+        ("stage", {"paths": ["f", "g"]}),
+        ("stage", {"paths": ["h", "i"], "by_workers": True}),
+        ("discard", {"paths": ["g"]}),
+        ("leave", {"paths": ["i"]}),
+    )
+    assert (state.staged, state.by_workers) == (("f", "h"), ("h", "i"))
+    assert (state.leftovers, state.left) == (("g",), ("i",))
+
+
+def test_a_swap_leaves_its_scratch_and_its_own_files_only_once_it_is_refused() -> None:
+    assert step(SENT).leftovers == ()
+    committed = step(SENT, DONE)
+    assert (committed.leftovers, committed.metadata_location) == (("s1", "s2"), "m")
+    assert (committed.outcome, committed.removals_file) == ("committed", "r")
+    assert step(SENT, REFUSED).leftovers == ("s1", "s2", "o1", "o2")
+    left = step(SENT, ("leave", {"paths": ["o1"]}), REFUSED)
+    assert left.leftovers == ("s1", "s2", "o2")
+    assert step(SENT, ("commit-outcome", {**COMMITTED, "outcome": "unknown"})).leftovers == ()
+    assert step(REFUSED).leftovers == ()
+    assert step(DONE).leftovers == ()
+
+
+def test_an_attempt_begins_anew_after_a_refusal() -> None:
+    state = step(SENT, REFUSED, SENT)
+    assert (state.outcome, state.intent) == (None, CommitIntent.from_json(INTENT))
+
+
+def test_what_only_is_swept_counts_as_committed() -> None:
+    state = step(("sweep-only", {"removals_file": "r", "sweep_after_ms": 5}))
+    assert (state.outcome, state.removals_file, state.sweep_after_ms) == ("committed", "r", 5)
+    assert (state.intent, state.metadata_location) == (None, None)
+
+
+def test_rows_that_fail_stay_failed_until_they_are_tried_again() -> None:
+    first = ("sweep-outcome", {"start": 0, "stop": 4, "failed": [1, 3], "bytes": 20, **TRIED})
+    again = ("sweep-outcome", {"rows": [1, 3], "failed": [3], "bytes": 5, **TRIED})
+    state = step(first, ("sweep-outcome", {"start": 4, "stop": 6, "failed": [5], "bytes": 1, **TRIED}), again)
+    assert (state.swept, state.failed, state.deleted_bytes) == (((0, 4), (4, 6)), (5, 3), 26)
+    assert (StepState().deleted_bytes, StepState().done) == (0, False)
+    assert step(first, first).failed == (1, 3)
+    assert not step(first).done
+    assert step(first, ("step-done", {})).done
+
+
+@pytest.mark.parametrize(
+    ("after", "late"),
+    [
+        ([], ("v", "w")),
+        ([("discard", {"step": "a", "paths": ["v"]})], ("w",)),
+        ([SENT], ()),
+        ([SENT, DONE], ()),
+        ([SENT, UNANSWERED], ()),
+        ([SENT, REFUSED], ("v", "w")),
+        ([SENT, ("leave", {"step": "a", "paths": ["v", "w"]}), REFUSED], ()),
+        ([SENT, REFUSED, SENT], ()),
+        ([("sweep-only", {"step": "a", "removals_file": None, "sweep_after_ms": None})], ()),
+    ],
+)
+def test_workers_files_are_late_where_another_process_takes_over_and_no_commit_names_them(
+    after: Any, late: tuple[str, ...]
+) -> None:
+    of_workers = ("stage", {"step": "a", "paths": ["v", "w"], "by_workers": True})
+    records = [of_workers, ("stage", {"step": "a", "paths": ["f"]}), *after]
+    assert of_records(*records).late == ()
+    for times in (1, 2):
+        assert of_records(*records, *[("resume", RESUME)] * times).late == late
