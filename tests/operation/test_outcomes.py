@@ -40,6 +40,20 @@ def foreign_files_deleted(scene: Scene) -> list[str]:
     return [path for path in scene.world.deleted if "/_iceberg_cli/" not in path]
 
 
+def lose_the_answer(scene: Scene) -> None:
+    """An expiry whose swap was sent and not carried out, and nobody says so."""
+    with pytest.raises(CommitStateUnknown):
+        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
+
+
+def abandon_all(process: Expiry) -> int:
+    """Abandon every operation that is open; how many these were."""
+    found = process.table.workspace.open_operations()
+    for operation_id in found:
+        abandon(process.table, operation_id, process.runtime)
+    return len(found)
+
+
 # -- the swap --------------------------------------------------------------------------------------------------
 
 
@@ -62,8 +76,7 @@ def test_swap_without_an_answer_deletes_nothing_and_resume_sends_it_again(swappe
 
 
 def test_swap_that_stays_without_an_answer_stays_unknown_however_often_it_is_resumed(scene: Scene) -> None:
-    with pytest.raises(CommitStateUnknown):
-        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
+    lose_the_answer(scene)
     for _ in range(3):
         with pytest.raises(CommitStateUnknown):
             Expiry(world=scene.world, script=Script(swaps=["lost"])).resume()
@@ -74,8 +87,7 @@ def test_swap_that_stays_without_an_answer_stays_unknown_however_often_it_is_res
 
 def test_swap_that_comes_in_after_everybody_has_given_up_is_not_undone(swapped: Scene) -> None:
     """The request waits in a queue and is carried out later."""
-    with pytest.raises(CommitStateUnknown):
-        Expiry(world=swapped.world, script=Script(swaps=["lost"])).run()
+    lose_the_answer(swapped)
     late = next(p for p in swapped.world.files if p.endswith(".metadata.json") and p != swapped.world.pointer)
     swapped.world.pointer = late
     swapped.check()
@@ -84,8 +96,7 @@ def test_swap_that_comes_in_after_everybody_has_given_up_is_not_undone(swapped: 
 
 
 def test_swap_that_never_came_in_and_now_cannot_is_planned_again(scene: Scene) -> None:
-    with pytest.raises(CommitStateUnknown):
-        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
+    lose_the_answer(scene)
     scene.foreign_append()
     finish(scene)
 
@@ -101,8 +112,7 @@ def test_swap_that_came_in_and_was_followed_by_others_is_swept(swapped: Scene) -
 
 def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(scene: Scene) -> None:
     """Other writers commit on, and their settings trim the log; the base has moved, so ours can never come in."""
-    with pytest.raises(CommitStateUnknown):
-        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
+    lose_the_answer(scene)
     for _ in range(3):
         scene.foreign_append(keep_log=1)
     (report,) = Expiry(world=scene.world).resume()
@@ -112,13 +122,10 @@ def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(s
 
 
 def test_swap_that_can_never_come_in_any_more_can_be_abandoned(scene: Scene) -> None:
-    with pytest.raises(CommitStateUnknown):
-        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
+    lose_the_answer(scene)
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    process = Expiry(world=scene.world)
-    (operation_id,) = process.table.workspace.open_operations()
-    abandon(process.table, operation_id, process.runtime)
+    assert abandon_all(Expiry(world=scene.world)) == 1
     assert journal_files(scene) == []
     assert foreign_files_deleted(scene) == []
     assert Expiry(world=scene.world).run().status == "done"
@@ -155,12 +162,9 @@ def test_attempt_that_two_processes_send_is_a_success_for_both(swapped: Scene, n
 
 
 def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> None:
-    with pytest.raises(CommitStateUnknown):
-        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
-    process = Expiry(world=scene.world)
-    (operation_id,) = process.table.workspace.open_operations()
+    lose_the_answer(scene)
     with pytest.raises(Refused, match="no known outcome"):
-        abandon(process.table, operation_id, process.runtime)
+        abandon_all(Expiry(world=scene.world))
     finish(scene)
 
 
@@ -179,13 +183,9 @@ def test_commit_retry_num_retries_bounds_the_attempts(swapped: Scene) -> None:
     assert caught.value.exit_code == 12
     assert sum(effect.startswith("put") and ".metadata.json" in effect for effect in process.effects) == 5
     assert journal_files(swapped) == []
-    assert foreign_files_deleted_but_ours(swapped) == []
+    of_refused_swaps = [path for path in foreign_files_deleted(swapped) if path.endswith(".metadata.json")]
+    assert foreign_files_deleted(swapped) == of_refused_swaps
     finish(swapped)
-
-
-def foreign_files_deleted_but_ours(scene: Scene) -> list[str]:
-    """What was deleted besides journals and metadata files of refused swaps."""
-    return [path for path in foreign_files_deleted(scene) if not path.endswith(".metadata.json")]
 
 
 def test_no_retries_means_one_attempt() -> None:
@@ -282,9 +282,7 @@ def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
 
 def test_file_that_another_writer_takes_up_again_before_the_sweep_stays(scene: Scene) -> None:
     """Reached by nothing when it was planned; added again by a commit that lands after ours."""
-    trial = Expiry(world=scene.copy().world)
-    trial.run()
-    (swap,) = (number for number, effect in enumerate(trial.effects) if effect.startswith("swap "))
+    (swap,) = (number for number, effect in enumerate(scene.undisturbed()) if effect.startswith("swap "))
     for number in range(swap, swap + 3):
         here = scene.copy()
         script = Script(before={number: partial(here.foreign_append, again="e")})
@@ -296,19 +294,13 @@ def test_file_that_another_writer_takes_up_again_before_the_sweep_stays(scene: S
 # -- full disks and other refusals to write --------------------------------------------------------------------
 
 
-def is_full_for(path: str, key: str) -> str | None:
-    return "no space left on device" if key == path else None
-
-
 @pytest.mark.parametrize("catalog", [True, False])
 def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None:
     scene = a_scene(catalog=catalog)
-    trial = Expiry(world=scene.copy().world)
-    trial.run()
-    puts = [effect.removeprefix("put ") for effect in trial.effects if effect.startswith("put ")]
+    puts = [effect.removeprefix("put ") for effect in scene.undisturbed() if effect.startswith("put ")]
     for path in puts:
         here = scene.copy()
-        full = Script(fail_put=partial(is_full_for, path))
+        full = Script(fail_put=lambda key, path=path: "no space left on device" if key == path else None)
         with pytest.raises((BackendUnavailable, DeletesFailed)):
             Expiry(world=here.world, script=full).run()
         here.check()
@@ -319,10 +311,8 @@ def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None
 
 
 def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: Scene) -> None:
-    trial = Expiry(world=scene.copy().world)
-    trial.run()
     stopped = 0
-    for number, _ in enumerate(trial.effects):
+    for number, _ in enumerate(scene.undisturbed()):
         here = scene.copy()
         process = Expiry(world=here.world)
         process.storage.script = Script(before={number: partial(process.stop.append, True)})
@@ -430,9 +420,7 @@ def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
 
 def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> None:
     with_grace(scene).run()
-    process = Expiry(world=scene.world)
-    (operation_id,) = process.table.workspace.open_operations()
-    abandon(process.table, operation_id, process.runtime)
+    assert abandon_all(Expiry(world=scene.world)) == 1
     assert foreign_files_deleted(scene) == []
     assert journal_files(scene) == []
     assert len(scene.leftovers()) == 14
@@ -440,17 +428,13 @@ def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> No
 
 def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
     with_grace(scene).run()
-    here = scene.copy()
-    process = Expiry(world=here.world)
-    (operation_id,) = process.table.workspace.open_operations()
-    abandon(process.table, operation_id, process.runtime)
+    process = Expiry(world=scene.copy().world)
+    assert abandon_all(process) == 1
     for number, _ in enumerate(process.effects):
         here = scene.copy()
         first = Expiry(world=here.world, script=Script(before={number: crash}))
-        assert first.dies(partial(abandon, first.table, operation_id, first.runtime))
-        second = Expiry(world=here.world)
-        for left in second.table.workspace.open_operations():
-            abandon(second.table, left, second.runtime)
+        assert first.dies(partial(abandon_all, first))
+        abandon_all(Expiry(world=here.world))
         assert foreign_files_deleted(here) == []
         assert journal_files(here) == []
 
@@ -458,9 +442,9 @@ def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
 def test_hint_file_that_was_half_written_when_the_process_died_is_cleaned_up() -> None:
     """The commit is in; the file that was about to become `version-hint.text` is still under its other name."""
     scene = a_scene(catalog=False)
-    trial = Expiry(world=scene.copy().world)
-    trial.run()
-    link = next(number for number, effect in enumerate(trial.effects) if effect.endswith("/v2.metadata.json"))
+    link = next(
+        number for number, effect in enumerate(scene.undisturbed()) if effect.endswith("/v2.metadata.json")
+    )
     process = Expiry(world=scene.world, script=Script(after={link: crash}))
     assert process.dies(process.run)
     (operation_id,) = process.table.workspace.open_operations()
