@@ -1,12 +1,27 @@
-"""Small metadata documents as parsed JSON, written out here so that tests can change one field."""
+"""Small metadata documents as parsed JSON, of which tests change one field; and what is read of them and of files."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+from iceberg_cli.encoding.strict_json import dumps, loads
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from tests.builders import a_table_document
 
 LOCATION = "s3://lake/shop/visits"
 PATH = f"{LOCATION}/metadata/v1.metadata.json"
+# Tables of the fixtures that Iceberg's Java library wrote.
+JAVA_TABLES = [
+    "16-iceberg-v3-java-row-lineage",
+    "17-iceberg-v2-java-branches-tags-retention",
+    "18-iceberg-v2-upgraded-v3-posdeletes",
+    "19-iceberg-v1-java-spec-evolution",
+    "20-iceberg-v3-java-many-puffins",
+    "21-iceberg-java-statistics-and-gzip-metadata",
+]
 
 
 def a_snapshot(snapshot_id: int, **changes: Any) -> dict[str, Any]:
@@ -24,41 +39,21 @@ def a_snapshot(snapshot_id: int, **changes: Any) -> dict[str, Any]:
 
 def a_document(version: int, *snapshot_ids: int, **changes: Any) -> dict[str, Any]:
     """A table of this format version; the last snapshot is the current one, the log has all of them."""
-    schema = {
-        "type": "struct",
-        "schema-id": 0,
-        "fields": [{"id": 1, "name": "n", "required": False, "type": "long"}],
-    }
-    document: dict[str, Any] = {
-        "format-version": version,
-        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+    newest, current = max(snapshot_ids, default=0), snapshot_ids[-1] if snapshot_ids else None
+    document = a_table_document(format_version=version) | {
         "location": LOCATION,
-        "last-sequence-number": max(snapshot_ids, default=0),
-        "last-updated-ms": 1_000 + max(snapshot_ids, default=0),
-        "last-column-id": 1,
-        "current-schema-id": 0,
-        "schemas": [schema],
-        "default-spec-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": []}],
-        "last-partition-id": 999,
-        "default-sort-order-id": 0,
-        "sort-orders": [{"order-id": 0, "fields": []}],
-        "properties": {},
-        "current-snapshot-id": snapshot_ids[-1] if snapshot_ids else -1,
-        "refs": {"main": {"snapshot-id": snapshot_ids[-1], "type": "branch"}} if snapshot_ids else {},
+        "last-sequence-number": newest,
+        "last-updated-ms": 1_000 + newest,
+        "current-snapshot-id": -1 if current is None else current,
+        "refs": {} if current is None else {"main": {"snapshot-id": current, "type": "branch"}},
         "snapshots": [a_snapshot(snapshot_id) for snapshot_id in snapshot_ids],
         "statistics": [],
         "partition-statistics": [],
         "snapshot-log": [{"timestamp-ms": 1_000 + each, "snapshot-id": each} for each in snapshot_ids],
-        "metadata-log": [],
     }
     if version == 1:
-        del document["last-sequence-number"]
+        document = without(document, "last-sequence-number")
         document["snapshots"] = [without(snapshot, "sequence-number") for snapshot in document["snapshots"]]
-        document["schema"] = schema
-        document["partition-spec"] = []
-    if version == 3:
-        document["next-row-id"] = 0
     return _changed(document, changes)
 
 
@@ -70,6 +65,22 @@ def without(document: dict[str, Any], *keys: str) -> dict[str, Any]:
 def encoded(document: dict[str, Any]) -> bytes:
     """The document as a file."""
     return json.dumps(document).encode()
+
+
+def parsed(document: dict[str, Any]) -> TableMetadata:
+    """What is read from the document as a file."""
+    return TableMetadata.from_json(loads(encoded(document), PATH), path=PATH)
+
+
+def written(metadata: TableMetadata) -> dict[str, Any]:
+    """The document as which metadata is written."""
+    result: dict[str, Any] = json.loads(dumps(metadata.to_json()))
+    return result
+
+
+def read(path: Path) -> TableMetadata:
+    """A metadata file."""
+    return TableMetadata.from_json(decode_metadata_file(path.read_bytes(), str(path)), path=str(path))
 
 
 def _changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

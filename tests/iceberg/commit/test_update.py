@@ -15,7 +15,6 @@ from pyiceberg.table.update import TableRequirement as TheirRequirement
 from pyiceberg.table.update import TableUpdate as TheirUpdate
 from pyiceberg.table.update import update_table_metadata
 
-from iceberg_cli.encoding.strict_json import dumps, loads
 from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.iceberg.commit.update import (
     AddSnapshot,
@@ -50,33 +49,30 @@ from iceberg_cli.iceberg.commit.update import (
     with_updates,
 )
 from iceberg_cli.iceberg.spec.metadata import Snapshot, SnapshotRef, TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
-from tests.metadata_documents import LOCATION, PATH, a_document, a_snapshot, encoded, without
+from tests.builders import a_branch, a_tag
+from tests.metadata_documents import (
+    JAVA_TABLES,
+    LOCATION,
+    PATH,
+    a_document,
+    a_snapshot,
+    parsed,
+    read,
+    without,
+    written,
+)
 from tests.paths import FIXTURES, needs_fixtures
 
-JAVA_TABLES = [
-    "16-iceberg-v3-java-row-lineage",
-    "17-iceberg-v2-java-branches-tags-retention",
-    "18-iceberg-v2-upgraded-v3-posdeletes",
-    "19-iceberg-v1-java-spec-evolution",
-    "20-iceberg-v3-java-many-puffins",
-    "21-iceberg-java-statistics-and-gzip-metadata",
-]
 NOW_MS = 50_000
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 
 
-def parsed(document: dict[str, Any]) -> TableMetadata:
-    return TableMetadata.from_json(loads(encoded(document), PATH), path=PATH)
-
-
-def written(metadata: TableMetadata) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(dumps(metadata.to_json()))
-    return result
-
-
 def updated(document: dict[str, Any], *updates: TableUpdate) -> TableMetadata:
-    return with_updates(parsed(document), updates, base_location=PATH, timestamp_ms=NOW_MS)
+    return updated_from(parsed(document), *updates)
+
+
+def updated_from(base: TableMetadata, *updates: TableUpdate) -> TableMetadata:
+    return with_updates(base, updates, base_location=PATH, timestamp_ms=NOW_MS)
 
 
 def log_of(metadata: TableMetadata) -> list[int]:
@@ -117,10 +113,6 @@ def metadata_files(name: str) -> list[Path]:
     return sorted(
         path for path in (table_of(name) / "metadata").glob("*metadata.json") if path.name[0] != "."
     )
-
-
-def read(path: Path) -> TableMetadata:
-    return TableMetadata.from_json(decode_metadata_file(path.read_bytes(), str(path)), path=str(path))
 
 
 def changes_between(base: TableMetadata, new: TableMetadata) -> list[TableUpdate]:
@@ -291,7 +283,7 @@ def test_every_requirement_has_the_wire_form_of_pyiceberg_and_is_checked_alike(
         1,
         2,
         table_uuid="00000000-0000-0000-0000-000000000000",
-        refs={"main": {"snapshot-id": 2, "type": "branch"}, "new": {"snapshot-id": 1, "type": "tag"}},
+        refs={"main": a_branch(2), "new": a_tag(1)},
         schemas=[{"type": "struct", "schema-id": 5, "fields": []}],
         current_schema_id=5,
         partition_specs=[{"spec-id": 5, "fields": []}],
@@ -353,10 +345,7 @@ def test_updates_give_what_pyiceberg_makes_of_them(updates: list[TableUpdate]) -
         2,
         3,
         properties={"a": "1", "b": "1"},
-        refs={
-            "main": {"snapshot-id": 3, "type": "branch"},
-            "keep": {"snapshot-id": 2, "type": "tag", "max-ref-age-ms": 9},
-        },
+        refs={"main": a_branch(3), "keep": a_tag(2, max_ref_age_ms=9)},
         statistics=[statistics_of(2), statistics_of(3)],
         partition_statistics=[partition_statistics_of(2), partition_statistics_of(3)],
         schemas=[{"type": "struct", "schema-id": i, "fields": []} for i in (0, 1)],
@@ -446,13 +435,8 @@ def test_rolling_back_is_logged_at_the_time_of_the_commit() -> None:
 
 
 def test_a_removed_snapshot_takes_its_statistics_and_refs_along_and_nothing_else() -> None:
-    refs = {
-        "main": {"snapshot-id": 3, "type": "branch"},
-        "tag": {"snapshot-id": 1, "type": "tag"},
-        "branch": {"snapshot-id": 1, "type": "branch"},
-        "other": {"snapshot-id": 2, "type": "tag", "x-unknown": 1},
-        "dangling": {"snapshot-id": 77, "type": "tag"},
-    }
+    others = {"other": a_tag(2) | {"x-unknown": 1}, "dangling": a_tag(77)}
+    refs = {"main": a_branch(3), "tag": a_tag(1), "branch": a_branch(1), **others}
     document = a_document(
         2,
         1,
@@ -524,16 +508,16 @@ def test_files_that_leave_the_log_are_deleted_only_where_the_table_says_so(
         properties["write.metadata.delete-after-commit.enabled"] = enabled
     log = [{"timestamp-ms": i, "metadata-file": f"m{i}"} for i in range(3)]
     base = parsed(a_document(2, 1, metadata_log=log, properties=properties))
-    new = with_updates(base, [], base_location=PATH, timestamp_ms=NOW_MS)
+    new = updated_from(base)
     assert dropped_metadata_files(base, new) == dropped
 
 
 def test_last_updated_never_goes_back() -> None:
     base = parsed(a_document(2, 1, last_updated_ms=90_000))
-    new = with_updates(base, [], base_location=PATH, timestamp_ms=NOW_MS)
+    new = updated_from(base)
     assert new.last_updated_ms == 90_000
     late = AddSnapshot(snapshot=new_snapshot(2, timestamp_ms=95_000))
-    assert with_updates(base, [late], base_location=PATH, timestamp_ms=NOW_MS).last_updated_ms == 95_000
+    assert updated_from(base, late).last_updated_ms == 95_000
 
 
 @pytest.mark.parametrize(
@@ -635,11 +619,7 @@ def test_a_v1_table_without_uuid_needs_one_before_it_is_upgraded() -> None:
 
 
 def test_requirements_pin_every_ref_of_the_base() -> None:
-    refs = {
-        "main": {"snapshot-id": 2, "type": "branch"},
-        "tag": {"snapshot-id": 1, "type": "tag"},
-    }
-    base = parsed(a_document(2, 1, 2, refs=refs))
+    base = parsed(a_document(2, 1, 2, refs={"main": a_branch(2), "tag": a_tag(1)}))
     assert requirements_for([RemoveSnapshots(snapshot_ids=(1,))], base) == (
         AssertTableUuid(uuid=UUID),
         AssertRefSnapshotId(ref="main", snapshot_id=2),
@@ -674,9 +654,9 @@ def test_requirements_hold_for_their_own_base_and_not_once_a_ref_moved() -> None
     base = parsed(a_document(2, 1, 2))
     requirements = requirements_for([], base)
     assert check(requirements, base) is None
-    moved = with_updates(base, [a_ref("main", 1)], base_location=PATH, timestamp_ms=NOW_MS)
+    moved = updated_from(base, a_ref("main", 1))
     assert check(requirements, moved) == "ref main's snapshot is 1, not 2"
-    gone = with_updates(base, [RemoveSnapshotRef(ref_name="main")], base_location=PATH, timestamp_ms=NOW_MS)
+    gone = updated_from(base, RemoveSnapshotRef(ref_name="main"))
     assert check(requirements, gone) == "ref main's snapshot is absent, not 2"
 
 
@@ -684,14 +664,13 @@ def test_requirements_hold_for_their_own_base_and_not_once_a_ref_moved() -> None
     "update", [u for u in EVERY_UPDATE if u.wire_name != "assign-uuid"], ids=lambda update: update.wire_name
 )
 def test_effects_are_visible_after_an_update_and_not_before(update: TableUpdate) -> None:
-    refs = {"main": {"snapshot-id": 2, "type": "branch"}, "b": {"snapshot-id": 1, "type": "branch"}}
     document = a_document(
         2,
         1,
         2,
         3,
         current_snapshot_id=2,
-        refs=refs,
+        refs={"main": a_branch(2), "b": a_branch(1)},
         properties={"a": "0"},
         schemas=[{"type": "struct", "schema-id": i, "fields": []} for i in range(3)],
         partition_specs=[{"spec-id": i, "fields": []} for i in range(3)],
@@ -707,7 +686,7 @@ def test_updating_leaves_the_base_as_it_was() -> None:
     document = a_document(2, 1, 2, properties={"a": "1"})
     base = parsed(document)
     updates = [SetProperties(updates={"a": "2"}), RemoveSnapshots(snapshot_ids=(1,)), a_ref("x", 2, "tag")]
-    with_updates(base, updates, base_location=PATH, timestamp_ms=NOW_MS)
+    updated_from(base, *updates)
     assert written(base) == document
     assert base.refs == {"main": SnapshotRef(snapshot_id=2, type="branch")}
     assert base.location == LOCATION

@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +21,21 @@ from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused
 from iceberg_cli.iceberg.spec.metadata import PartitionSpec, Schema, Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file, encode_metadata_file
 from iceberg_cli.iceberg.spec.schema import ListType, MapType, StructType, is_known_primitive
-from tests.metadata_documents import PATH, a_document, a_snapshot, encoded, without
+from tests.metadata_documents import (
+    JAVA_TABLES,
+    PATH,
+    a_document,
+    a_snapshot,
+    encoded,
+    parsed,
+    read,
+    without,
+    written,
+)
 from tests.paths import FIXTURES, ROOT, needs_fixtures
 
 SPEC_FIXTURES = FIXTURES / "01-iceberg-spec-fixtures"
 RUST_FIXTURES = FIXTURES / "02-iceberg-rust-metadata-json"
-JAVA_TABLES = [
-    "16-iceberg-v3-java-row-lineage",
-    "17-iceberg-v2-java-branches-tags-retention",
-    "18-iceberg-v2-upgraded-v3-posdeletes",
-    "19-iceberg-v1-java-spec-evolution",
-    "20-iceberg-v3-java-many-puffins",
-    "21-iceberg-java-statistics-and-gzip-metadata",
-]
 VALID = [
     SPEC_FIXTURES / f"TableMetadata{name}.json"
     for name in (
@@ -49,19 +53,6 @@ VALID.append(RUST_FIXTURES / "example_table_metadata_v2_deep_history.json")
 def files_of_tables() -> list[Path]:
     """Every metadata file of the fixture tables."""
     return sorted(path for path in FIXTURES.glob("*/**/metadata/*metadata.json*") if path.name[0] != ".")
-
-
-def read(path: Path) -> TableMetadata:
-    return TableMetadata.from_json(decode_metadata_file(path.read_bytes(), str(path)), path=str(path))
-
-
-def parsed(document: dict[str, Any]) -> TableMetadata:
-    return TableMetadata.from_json(loads(encoded(document), PATH), path=PATH)
-
-
-def written(metadata: TableMetadata) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(dumps(metadata.to_json()))
-    return result
 
 
 @needs_fixtures
@@ -86,66 +77,36 @@ def test_pyiceberg_reads_the_same_from_every_valid_file(path: Path) -> None:
     text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     theirs = TableMetadataUtil.parse_raw(text.decode())
     ours = read(path)
-    assert ours.format_version == theirs.format_version
-    assert ours.table_uuid == str(theirs.table_uuid)
-    assert (ours.location, ours.last_updated_ms) == (theirs.location, theirs.last_updated_ms)
-    assert (ours.last_column_id, ours.last_partition_id) == (theirs.last_column_id, theirs.last_partition_id)
-    assert (ours.current_schema_id, ours.default_spec_id) == (
-        theirs.current_schema_id,
-        theirs.default_spec_id,
+    numbers = attrgetter(
+        *("format_version", "location", "last_updated_ms", "last_column_id", "last_partition_id"),
+        *("current_schema_id", "default_spec_id", "default_sort_order_id", "current_snapshot_id"),
     )
-    assert ours.default_sort_order_id == theirs.default_sort_order_id
-    assert ours.current_snapshot_id == theirs.current_snapshot_id
+    assert numbers(ours) == numbers(theirs)
+    assert ours.table_uuid == str(theirs.table_uuid)
     assert dict(ours.properties) == dict(theirs.properties)
-    assert [
-        (s.snapshot_id, s.parent_snapshot_id, s.sequence_number, s.timestamp_ms, s.manifest_list, s.schema_id)
-        for s in ours.snapshots
-    ] == [
-        (
-            s.snapshot_id,
-            s.parent_snapshot_id,
-            s.sequence_number or 0,
-            s.timestamp_ms,
-            s.manifest_list,
-            s.schema_id,
-        )
-        for s in theirs.snapshots
-    ]
-    assert {
-        name: (
-            ref.snapshot_id,
-            ref.type,
-            ref.min_snapshots_to_keep,
-            ref.max_snapshot_age_ms,
-            ref.max_ref_age_ms,
-        )
-        for name, ref in ours.refs.items()
-    } == {
-        name: (
-            ref.snapshot_id,
-            ref.snapshot_ref_type.value,
-            ref.min_snapshots_to_keep,
-            ref.max_snapshot_age_ms,
-            ref.max_ref_age_ms,
-        )
-        for name, ref in theirs.refs.items()
-    }
-    assert [
-        (spec.spec_id, [(f.source_id, f.field_id, f.name, f.transform) for f in spec.fields])
-        for spec in ours.partition_specs
-    ] == [
-        (spec.spec_id, [(f.source_id, f.field_id, f.name, str(f.transform)) for f in spec.fields])
-        for spec in theirs.partition_specs
-    ]
-    assert [(s.schema_id, [(f.field_id, f.name, f.required) for f in s.fields]) for s in ours.schemas] == [
-        (s.schema_id, [(f.field_id, f.name, f.required) for f in s.fields]) for s in theirs.schemas
-    ]
-    assert [(e.timestamp_ms, e.snapshot_id) for e in ours.snapshot_log] == [
-        (e.timestamp_ms, e.snapshot_id) for e in theirs.snapshot_log
-    ]
-    assert [(e.timestamp_ms, e.metadata_file) for e in ours.metadata_log] == [
-        (e.timestamp_ms, e.metadata_file) for e in theirs.metadata_log
-    ]
+    names = ("snapshot_id", "parent_snapshot_id", "timestamp_ms", "manifest_list", "schema_id")
+    check_alike(ours.snapshots, theirs.snapshots, *names)
+    assert [s.sequence_number for s in ours.snapshots] == [s.sequence_number or 0 for s in theirs.snapshots]
+    assert ours.refs.keys() == theirs.refs.keys()
+    retention = ("snapshot_id", "min_snapshots_to_keep", "max_snapshot_age_ms", "max_ref_age_ms")
+    for name, ref in ours.refs.items():
+        check_alike([ref], [theirs.refs[name]], *retention)
+        assert ref.type == theirs.refs[name].snapshot_ref_type.value
+    check_alike(ours.partition_specs, theirs.partition_specs, "spec_id")
+    for spec, their_spec in zip(ours.partition_specs, theirs.partition_specs, strict=True):
+        check_alike(spec.fields, their_spec.fields, "source_id", "field_id", "name")
+        assert [f.transform for f in spec.fields] == [str(f.transform) for f in their_spec.fields]
+    check_alike(ours.schemas, theirs.schemas, "schema_id")
+    for schema, their_schema in zip(ours.schemas, theirs.schemas, strict=True):
+        check_alike(schema.fields, their_schema.fields, "field_id", "name", "required")
+    check_alike(ours.snapshot_log, theirs.snapshot_log, "timestamp_ms", "snapshot_id")
+    check_alike(ours.metadata_log, theirs.metadata_log, "timestamp_ms", "metadata_file")
+
+
+def check_alike(ours: Iterable[Any], theirs: Iterable[Any], *names: str) -> None:
+    """The same values of these attributes, one after the other."""
+    values = attrgetter(*names)
+    assert [*map(values, ours)] == [*map(values, theirs)]
 
 
 @needs_fixtures
@@ -160,17 +121,15 @@ def test_tables_of_the_java_library_read_as_that_library_says(name: str) -> None
     assert ours.next_row_id == expected.get("next_row_id", 0)
     assert len(ours.statistics) == expected["statistics"]
     assert len(ours.partition_statistics) == expected["partition_statistics"]
-    assert {
-        str(s.snapshot_id): (
-            s.sequence_number,
-            s.timestamp_ms,
-            s.operation,
-            s.parent_snapshot_id,
-            s.first_row_id,
-            s.added_rows,
-        )
-        for s in ours.snapshots
-    } == {
+    names = (
+        "sequence_number",
+        "timestamp_ms",
+        "operation",
+        "parent_snapshot_id",
+        "first_row_id",
+        "added_rows",
+    )
+    assert {str(s.snapshot_id): attrgetter(*names)(s) for s in ours.snapshots} == {
         snapshot_id: (
             s["sequence_number"] or 0,
             s["timestamp_ms"],
@@ -776,9 +735,8 @@ def test_ten_thousand_snapshots_and_two_thousand_schemas_load_within_150_mb(tmp_
     path = tmp_path / "v1.metadata.json"
     path.write_bytes(dumps(document))
     assert path.stat().st_size > 20_000_000
-    root = ROOT
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(path)], cwd=root, capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEASURED, str(path)], cwd=ROOT, capture_output=True, text=True, check=True
     )
     seconds, megabytes = map(float, done.stdout.split())
     assert megabytes < 150
