@@ -52,6 +52,7 @@ LONGS = [
 ]
 LONGS += [-(1 << 63), (1 << 63) - 1, -(1 << 56) - 1]
 
+LONG_ARRAY = {"type": "array", "items": "long"}
 EVERY_TYPE: dict[str, Any] = {
     "type": "record",
     "name": "every",
@@ -127,6 +128,17 @@ def a_record(n: int) -> dict[str, Any]:
         if n % 4 != 1
         else None,
     }
+
+
+def of_fields(**types: Any) -> dict[str, Any]:
+    """The schema of a record with these fields, whose ids count from 1."""
+    fields = [{"name": name, "type": types[name], "field-id": number} for number, name in enumerate(types, 1)]
+    return {"type": "record", "name": "r", "fields": fields}
+
+
+def stored(schema: dict[str, Any], *blocks: tuple[int, bytes]) -> Container:
+    """A file of blocks, each of so many records in these bytes, as it is read."""
+    return read_container(write_container(json.dumps(schema), {}, blocks, codec="null", sync=SYNC), "f")
 
 
 def written_by_fastavro(
@@ -224,17 +236,9 @@ def test_rows_say_which_file_they_are_from_in_file_order() -> None:
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_array_blocks_with_a_byte_size_are_read_and_stepped_over(executor: Executor) -> None:
-    schema = {
-        "type": "record", "name": "r",
-        "fields": [
-            {"name": "n", "type": {"type": "array", "items": "long"}, "field-id": 1},
-            {"name": "after", "type": "long", "field-id": 2},
-        ],
-    }  # fmt: skip
     sized = encode_long(-3) + encode_long(3) + encode_long(1) + encode_long(2) + encode_long(3)
     record = sized + encode_long(1) + encode_long(9) + sized + encode_long(0) + encode_long(77)
-    data = write_container(json.dumps(schema), {}, [(2, record * 2), (1, record)], codec="null", sync=SYNC)
-    container = read_container(data, "f")
+    container = stored(of_fields(n=LONG_ARRAY, after="long"), (2, record * 2), (1, record))
     assert columns_of(container, executor)["n"].to_pylist() == [[1, 2, 3, 9, 1, 2, 3]] * 3
     assert columns_of(container, executor, ["after"])["after"].to_pylist() == [77] * 3
 
@@ -247,8 +251,8 @@ def test_array_blocks_with_a_byte_size_are_read_and_stepped_over(executor: Execu
         ("long", b"\x80" * 10 + b"\x00", "a number"),
         ("string", b"\x01", "length -1"),
         ("string", b"\x7e" + b"x" * 10, "length 63"),
-        ({"type": "array", "items": "long"}, encode_long(1 << 40), "array"),
-        ({"type": "array", "items": "long"}, encode_long(-(1 << 63)) + b"\x00", "array"),
+        (LONG_ARRAY, encode_long(1 << 40), "array"),
+        (LONG_ARRAY, encode_long(-(1 << 63)) + b"\x00", "array"),
         ({"type": "array", "items": "null"}, encode_long(5), "array"),
         (["null", "long"], b"\x04", "union index"),
         (["null", "long"], b"\x01", "union index"),
@@ -258,17 +262,11 @@ def test_array_blocks_with_a_byte_size_are_read_and_stepped_over(executor: Execu
 def test_values_that_are_none_are_refused_whether_wanted_or_not(
     executor: Executor, names: list[str], avro: Any, value: bytes, reason: str
 ) -> None:
-    schema = {
-        "type": "record", "name": "r",
-        "fields": [{"name": "a", "type": avro, "field-id": 1}, {"name": "b", "type": "long", "field-id": 2}],
-    }  # fmt: skip
     good = {"long": b"\x02", "string": b"\x02x"}.get(str(avro), b"\x00")
-    blocks = [(1, good + b"\x02"), (1, value + b"\x02")]
-    data = write_container(json.dumps(schema), {}, blocks, codec="null", sync=SYNC)
-    container = read_container(data, "somewhere")
+    container = stored(of_fields(a=avro, b="long"), (1, good + b"\x02"), (1, value + b"\x02"))
     with pytest.raises(CorruptFile, match=reason) as caught:
         columns_of(container, executor, names)
-    assert caught.value.path == "somewhere"
+    assert caught.value.path == "f"
     assert caught.value.offset == container.blocks[1].offset
 
 
@@ -277,37 +275,26 @@ def test_values_that_are_none_are_refused_whether_wanted_or_not(
     ("avro", "value"), [("int", encode_long(1 << 31)), ("boolean", b"\x02"), ("string", b"\x04\xff\xfe")]
 )
 def test_wanted_values_outside_their_type_are_refused(executor: Executor, avro: str, value: bytes) -> None:
-    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": avro, "field-id": 1}]}
-    data = write_container(json.dumps(schema), {}, [(1, value)], codec="null", sync=SYNC)
     with pytest.raises(CorruptFile):
-        columns_of(read_container(data, "f"), executor)
+        columns_of(stored(of_fields(a=avro), (1, value)), executor)
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_union_of_three_types_can_be_stepped_over_but_not_wanted(executor: Executor) -> None:
-    schema = {
-        "type": "record", "name": "r",
-        "fields": [
-            {"name": "a", "type": ["null", "long", "string"], "field-id": 1},
-            {"name": "b", "type": "long", "field-id": 2},
-        ],
-    }  # fmt: skip
+    schema = of_fields(a=["null", "long", "string"], b="long")
     values = [None, 5, "text", 1 << 40, None, "more"]
     data = written_by_fastavro(schema, [{"a": v, "b": n} for n, v in enumerate(values)], per_block=1)
     assert columns_of(read_container(data, "f"), executor, ["b"])["b"].to_pylist() == list(range(6))
     with pytest.raises(CorruptFile, match="union"):
         columns_of(read_container(data, "f"), executor, ["a"])
-    data = write_container(json.dumps(schema), {}, [(1, encode_long(99) + b"\x02")], codec="null", sync=SYNC)
     with pytest.raises(CorruptFile, match="union index"):
-        columns_of(read_container(data, "f"), executor, ["b"])
+        columns_of(stored(schema, (1, encode_long(99) + b"\x02")), executor, ["b"])
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_block_with_bytes_left_over_is_refused(executor: Executor) -> None:
-    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long", "field-id": 1}]}
-    data = write_container(json.dumps(schema), {}, [(1, b"\x02"), (1, b"\x02\x02")], codec="null", sync=SYNC)
     with pytest.raises(CorruptFile, match="after the last record"):
-        columns_of(read_container(data, "f"), executor)
+        columns_of(stored(of_fields(a="long"), (1, b"\x02"), (1, b"\x02\x02")), executor)
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -315,28 +302,20 @@ def test_a_block_with_bytes_left_over_is_refused(executor: Executor) -> None:
 def test_numbers_of_ten_bytes_are_read_and_longer_ones_refused_in_long_runs(
     executor: Executor, names: list[str]
 ) -> None:
-    schema = {
-        "type": "record", "name": "r",
-        "fields": [
-            {"name": "a", "type": {"type": "array", "items": "long"}, "field-id": 1},
-            {"name": "after", "type": "long", "field-id": 2},
-        ],
-    }  # fmt: skip
+    schema = of_fields(a=LONG_ARRAY, after="long")
     for filler in range(12):
         values = [0] * filler + [-(1 << 63), 5, (1 << 63) - 1] * 9
         good = encode_long(len(values)) + b"".join(map(encode_long, values)) + b"\x00" + encode_long(7)
-        data = write_container(json.dumps(schema), {}, [(1, good)], codec="null", sync=SYNC)
-        table = columns_of(read_container(data, "f"), executor, names)
+        table = columns_of(stored(schema, (1, good)), executor, names)
         assert table[names[0]].to_pylist() == ([values] if names == ["a"] else [7])
         bad = good.replace(encode_long(-(1 << 63)), b"\xff" * 10 + b"\x01", 1)
-        data = write_container(json.dumps(schema), {}, [(1, bad)], codec="null", sync=SYNC)
         with pytest.raises(CorruptFile, match="a number"):
-            columns_of(read_container(data, "f"), executor, names)
+            columns_of(stored(schema, (1, bad)), executor, names)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_container_written_with_each_codec_reads_back_block_by_block(codec: str) -> None:
-    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string", "field-id": 1}]}
+    schema = of_fields(a="string")
     blocks = [(2, b"\x02a\x02b"), (0, b""), (1, encode_long(4000) + b"z" * 4000)]
     data = write_container(json.dumps(schema), {"key": "é".encode()}, blocks, codec=codec, sync=SYNC)
     container = read_container(data, "f")
@@ -480,10 +459,9 @@ def test_every_codec_and_shape_of_fixture_10_reads_as_fastavro_reads_its_blocks(
     for file in files:
         container = _with_field_ids(read_container(file.read_bytes(), str(file)))
         # fastavro has no snappy and zstandard here: it reads the blocks that were inflated (snappy by checksum).
-        inflated = write_container(
-            json.dumps(_physical(container.schema)), {}, [(b.records, bytes(b.payload)) for b in container.blocks],
-            codec="null", sync=SYNC,
-        )  # fmt: skip
+        blocks = [(block.records, bytes(block.payload)) for block in container.blocks]
+        schema = json.dumps(_physical(container.schema))
+        inflated = write_container(schema, {}, blocks, codec="null", sync=SYNC)
         table = columns_of(container, executor)
         expected = plain_records(fastavro.reader(io.BytesIO(inflated)), table.column_names)
         assert repr(plain_rows(table)) == repr(expected), file
@@ -547,8 +525,7 @@ def test_logical_types_are_kept_as_stored() -> None:
         ({"type": "string", "logicalType": "uuid"}, UUID(int=1), str(UUID(int=1))),
     ]
     for avro, value, stored in kinds:
-        schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": avro, "field-id": 1}]}
-        data = written_by_fastavro(schema, [{"a": value}], per_block=0)
+        data = written_by_fastavro(of_fields(a=avro), [{"a": value}], per_block=0)
         assert columns_of(read_container(data, "f"), "narrow")["a"].to_pylist() == [stored]
 
 

@@ -19,7 +19,6 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     ManifestContent,
     ManifestEntryStatus,
-    ManifestFile,
 )
 from pyiceberg.manifest import (
     read_manifest_list as pyiceberg_list,
@@ -383,13 +382,13 @@ def test_inherited_numbers_of_java_tables_are_what_pyiceberg_reads() -> None:
         theirs = list(pyiceberg_list(PyArrowFileIO().new_input(str(file))))
         assert [m.manifest_path for m in theirs] == rows["manifest_path"].to_pylist()
         for manifest, source in zip(theirs, _sources(folder, None, rows), strict=True):
-            local = _renamed(manifest, source.path)
+            manifest[0] = source.path
             [batch] = read_entries(
                 [source], columns=["status", "snapshot_id", "sequence_number", "file_path"]
             )
             expected = [
                 (int(e.status), e.snapshot_id, e.sequence_number, e.data_file.file_path)
-                for e in local.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False)
+                for e in manifest.fetch_manifest_entry(PyArrowFileIO(), discard_deleted=False)
             ]
             found = batch.table.drop_columns(["manifest"]).to_pylist()
             assert [tuple(row.values()) for row in found] == expected
@@ -606,11 +605,6 @@ def _sources(table: Path, prefix: str | None, rows: pa.Table) -> list[ManifestSo
         )
         for row in rows.to_pylist()
     ]  # fmt: skip
-
-
-def _renamed(manifest: ManifestFile, path: str) -> ManifestFile:
-    manifest[0] = path
-    return manifest
 
 
 def test_integers_stay_integers() -> None:

@@ -54,6 +54,11 @@ def puffin_of(
     return b"PFA1" + blobs + b"PFA1" + stored + struct.pack("<i", len(stored)) + flags + b"PFA1"
 
 
+def with_blobs(*rows: dict[str, object]) -> bytes:
+    """A file in which these rows of its footer describe three bytes."""
+    return puffin_of({"blobs": rows}, blobs=b"abc")
+
+
 def a_row(**changes: object) -> dict[str, object]:
     row: dict[str, object] = {
         "type": "t",
@@ -188,7 +193,7 @@ def test_unknown_keys_of_footer_and_blob_survive_a_rewrite() -> None:
     assert footer_of(again).extra == {"author": "me"}
 
 
-GOOD = puffin_of({"blobs": [a_row()]}, blobs=b"abc")
+GOOD = with_blobs(a_row())
 CORRUPT: dict[str, tuple[bytes, str]] = {
     "magic at the start": (b"PFA2" + GOOD[4:], "byte 0: magic"),
     "magic at the end": (GOOD[:-1] + b"2", "magic"),
@@ -202,22 +207,19 @@ CORRUPT: dict[str, tuple[bytes, str]] = {
     "only magics": (b"PFA1PFA1", "too few"),
     "no blobs": (puffin_of({}), "blobs: a list"),
     "blob is no object": (puffin_of({"blobs": [3]}), r"blobs\[0\]: an object"),
-    "no offset": (puffin_of({"blobs": [a_row(offset=None)]}, blobs=b"abc"), r"blobs\[0\].offset"),
-    "offset is a bool": (puffin_of({"blobs": [a_row(offset=True)]}, blobs=b"abc"), r"blobs\[0\].offset"),
-    "no type": (puffin_of({"blobs": [a_row(type=None)]}, blobs=b"abc"), r"blobs\[0\].type"),
-    "fields of text": (puffin_of({"blobs": [a_row(fields=["1"])]}, blobs=b"abc"), r"blobs\[0\].fields"),
-    "codec is a number": (
-        puffin_of({"blobs": [a_row(compression_codec=1)]}, blobs=b"abc"),
-        "compression-codec",
-    ),
-    "property is a number": (puffin_of({"blobs": [a_row(properties={"a": 1})]}, blobs=b"abc"), "properties"),
-    "offset before the blobs": (puffin_of({"blobs": [a_row(offset=3)]}, blobs=b"abc"), "leave"),
-    "offset -1": (puffin_of({"blobs": [a_row(offset=-1)]}, blobs=b"abc"), "leave"),
-    "length -1": (puffin_of({"blobs": [a_row(length=-1)]}, blobs=b"abc"), "leave"),
-    "length into the footer": (puffin_of({"blobs": [a_row(length=4)]}, blobs=b"abc"), "leave"),
-    "length that overflows": (puffin_of({"blobs": [a_row(length=2**63 - 1)]}, blobs=b"abc"), "leave"),
-    "overlap": (puffin_of({"blobs": [a_row(), a_row(offset=6, length=1)]}, blobs=b"abc"), "overlap"),
-    "blob twice": (puffin_of({"blobs": [a_row(), a_row()]}, blobs=b"abc"), "overlap"),
+    "no offset": (with_blobs(a_row(offset=None)), r"blobs\[0\].offset"),
+    "offset is a bool": (with_blobs(a_row(offset=True)), r"blobs\[0\].offset"),
+    "no type": (with_blobs(a_row(type=None)), r"blobs\[0\].type"),
+    "fields of text": (with_blobs(a_row(fields=["1"])), r"blobs\[0\].fields"),
+    "codec is a number": (with_blobs(a_row(compression_codec=1)), "compression-codec"),
+    "property is a number": (with_blobs(a_row(properties={"a": 1})), "properties"),
+    "offset before the blobs": (with_blobs(a_row(offset=3)), "leave"),
+    "offset -1": (with_blobs(a_row(offset=-1)), "leave"),
+    "length -1": (with_blobs(a_row(length=-1)), "leave"),
+    "length into the footer": (with_blobs(a_row(length=4)), "leave"),
+    "length that overflows": (with_blobs(a_row(length=2**63 - 1)), "leave"),
+    "overlap": (with_blobs(a_row(), a_row(offset=6, length=1)), "overlap"),
+    "blob twice": (with_blobs(a_row(), a_row()), "overlap"),
     "not JSON": (puffin_of(None, payload=b"{"), "x.puffin"),
     "JSON with a key twice": (puffin_of(None, payload=b'{"blobs":[],"blobs":[]}'), "x.puffin"),
     "footer is no LZ4": (puffin_of({"blobs": []}, flags=b"\x01\0\0\0"), "damaged lz4"),
@@ -232,7 +234,7 @@ def test_corrupt_file_is_refused_with_the_reason(name: str) -> None:
 
 
 def test_footer_with_a_blob_of_a_codec_of_the_future_is_read() -> None:
-    data = puffin_of({"blobs": [a_row(compression_codec="brotli")]}, blobs=b"abc")
+    data = with_blobs(a_row(compression_codec="brotli"))
     assert footer_of(data).blobs[0].compression_codec == "brotli"
 
 

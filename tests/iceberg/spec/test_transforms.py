@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import struct
 import uuid
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -39,11 +38,6 @@ from iceberg_cli.iceberg.spec.transforms import (
 UTC = dt.UTC
 AT = dt.datetime(2017, 11, 16, 22, 31, 8)  # noqa: DTZ001 - a timestamp without zone
 UUID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
-
-
-def applied(text: str, source_type: str, values: Sequence[Any], arrow: pa.DataType) -> list[Any]:
-    result: list[Any] = apply(parse(text), source_type, pa.array(values, arrow)).to_pylist()
-    return result
 
 
 @pytest.mark.parametrize(
@@ -89,9 +83,9 @@ def test_type_that_cannot_be_bucketed_is_refused(source_type: str) -> None:
 
 def test_bucket_drops_the_sign_of_the_hash_before_the_remainder() -> None:
     # Appendix B gives the hash of 14.20 as -500754589.
-    column = [Decimal("14.20"), None]
+    column = pa.array([Decimal("14.20"), None], pa.decimal128(9, 2))
     expected = (-500754589 & 0x7FFFFFFF) % 10
-    assert applied("bucket[10]", "decimal(9,2)", column, pa.decimal128(9, 2)) == [expected, None]
+    assert apply(parse("bucket[10]"), "decimal(9,2)", column).to_pylist() == [expected, None]
 
 
 @pytest.mark.parametrize(
