@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import iceberg_cli as ic
 from iceberg_cli.errors import CorruptFile, Refused, StalePlan, UsageError
 from iceberg_cli.plan.removals import Removals
-from tests.cli.lakes import AS_OF_MS, GONE, delta_with_removed_files, four_snapshots
+from tests.cli.lakes import AS_OF_MS, GONE, delta_with_removed_files, edited, four_snapshots, listing_of_table
 from tests.cli.running import iceberg_cli
 
 DAY_MS = 86_400_000
@@ -33,11 +32,7 @@ def planned(folder: Path, **options: Any) -> tuple[ic.Table, ic.Plan]:
 
 
 def files(folder: Path) -> set[str]:
-    return {
-        str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.is_file() and "_iceberg_cli" not in path.parts
-    }
+    return set(listing_of_table(folder))
 
 
 def test_a_plan_is_the_one_of_the_command_line_and_is_carried_out_without_a_word(
@@ -91,9 +86,8 @@ def test_a_loaded_plan_does_no_more_than_it_lists(table: Path, tmp_path: Path) -
     wider = planned(table)[1]
     more = {path.rpartition("/")[2] for path in wider.removals.rows["path"].to_pylist()}
     assert wider.additions_over(listed)
-    document = json.loads(path.read_text())
-    document["policy"] = wider.to_json()["policy"]
-    path.write_text(json.dumps(document))
+    with edited(path) as document:
+        document["policy"] = wider.to_json()["policy"]
     before = files(table)
     with pytest.raises(StalePlan) as caught:
         ic.open_table(str(table)).apply(ic.Plan.load(str(path)))

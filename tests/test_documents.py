@@ -36,13 +36,6 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def example_commands() -> list[str]:
-    """The lines of the worked example that are typed."""
-    return [
-        line.removeprefix("$ ") for line in section("A worked example").splitlines() if line.startswith("$ ")
-    ]
-
-
 def test_exit_codes_in_the_readme_are_those_of_the_program() -> None:
     assert {int(code): meaning for code, meaning in rows(section("Exit codes"))} == EXIT_CODES
 
@@ -63,7 +56,7 @@ def test_every_option_that_the_readme_names_exists() -> None:
 
 def test_worked_example_does_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for line in example_commands():
+    for line in re.findall(r"^\$ (.*)$", section("A worked example"), re.MULTILINE):
         words = shlex.split(line)
         assert words[0] == "iceberg-cli", line
         ran = iceberg_cli(*words[1:])
@@ -157,43 +150,3 @@ def test_shells_and_mandoc_accept_the_generated_file(program: str, arguments: li
         pytest.skip(f"{program} is not installed")
     done = subprocess.run([program, *arguments, file], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-
-
-def complete_in_bash(*words: str) -> list[str]:
-    """What TAB at the end of the last word offers."""
-    line = " ".join(shlex.quote(word) for word in words)
-    program = (
-        "source iceberg_cli/cli/completions/iceberg-cli.bash; "
-        f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _iceberg_cli; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    )
-    return subprocess.run(
-        ["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
-
-
-def complete_in_fish(*words: str) -> list[str]:
-    program = (
-        f"source iceberg_cli/cli/completions/iceberg-cli.fish; complete -C {shlex.quote(' '.join(words))}"
-    )
-    done = subprocess.run(["fish", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [line.split("\t")[0] for line in done.stdout.splitlines()]
-
-
-@pytest.mark.parametrize("shell", ["bash", "fish"])
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["iceberg-cli", ""], set(COMMANDS)),
-        (["iceberg-cli", "re"], {"resume", "rewrite-manifests"}),
-        (["iceberg-cli", "inspect", "t", "metadata"], {"metadata-log"}),
-        (["iceberg-cli", "inspect", "plan", "--rec"], {"--recount"}),
-        (["iceberg-cli", "plan", "t", "--format", ""], {"text", "json"}),
-        (["iceberg-cli", "expire-snapshots", "t", "--cleanup", "m"], {"metadata"}),
-        (["iceberg-cli", "apply", "LIC"], {"LICENSE"}),
-    ],
-)
-def test_tab_offers_what_fits(shell: str, words: list[str], offered: set[str]) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
-    complete = {"bash": complete_in_bash, "fish": complete_in_fish}[shell]
-    assert set(complete(*words)) == offered

@@ -2,16 +2,5 @@
 
 from __future__ import annotations
 
-COMMANDS = (
-    "inspect",
-    "plan",
-    "expire-snapshots",
-    "rewrite-manifests",
-    "merge-dvs",
-    "upgrade-v3",
-    "assign-row-ids",
-    "apply",
-    "resume",
-    "demo",
-    "completion",
-)
+VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
+COMMANDS = ("inspect", "plan", *VERBS, "apply", "resume", "demo", "completion")

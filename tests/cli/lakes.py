@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -23,6 +27,7 @@ from tests.delta_opened import a_log
 # Builders count ages from a moment that may be in the future of this machine's clock; these tables are older.
 LONG_AGO_MS = 1_500 * DAY_MS
 AS_OF_MS = NOW_MS - LONG_AGO_MS
+AS_OF = ("--as-of", str(AS_OF_MS))
 
 
 @dataclass(kw_only=True)
@@ -42,6 +47,11 @@ class FolderTable:
             properties=self.properties,
         )
 
+    @property
+    def name(self) -> str:
+        """How the command line names the table."""
+        return str(self.folder)
+
     def commit(self, snapshot_id: int, *, age_ms: int = 0, **values: Any) -> None:
         """As `TableWriter.commit`, ages before `AS_OF_MS`."""
         self.writer.commit(snapshot_id, age_ms=LONG_AGO_MS + age_ms, **values)
@@ -49,11 +59,18 @@ class FolderTable:
     def publish(self) -> str:
         """Write the next version; returns how the command line names the table."""
         self.writer.publish(f"v{self.writer.version + 1}.metadata.json")
-        return str(self.folder)
+        return self.name
 
     def files(self) -> set[str]:
         """Every file below the table's folder."""
         return set(listing(self.folder))
+
+    @contextmanager
+    def loses(self, gone: set[str]) -> Iterator[None]:
+        """These files go, and no others."""
+        before = self.files()
+        yield
+        assert before - self.files() == gone
 
 
 def four_snapshots(folder: Path, **values: Any) -> FolderTable:
@@ -64,6 +81,14 @@ def four_snapshots(folder: Path, **values: Any) -> FolderTable:
     table.commit(3, age_ms=7 * DAY_MS, add=["three"], statistics=True)
     table.commit(4, age_ms=6 * DAY_MS, add=["four"], remove=["three"])
     return table
+
+
+def in_the_way(folder: Path, name: str) -> Path:
+    """A folder in the place of a data file, which no deletion takes."""
+    path = folder / "data" / f"{name}.parquet"
+    path.unlink()
+    path.mkdir()
+    return path
 
 
 # What expiring 1 to 3 of `four_snapshots` deletes: the manifests that hold what 4 took over are rewritten.
@@ -82,14 +107,21 @@ GONE = {
 def delta_with_removed_files(folder: Path, *removed: str) -> str:
     """A Delta table with the live file `a` and others that were removed 20 days before `AS_OF_MS`; how it is named."""
     names = ("a", *removed)
-    removes = [a_remove(path=f"{name}.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS) for name in removed]
-    adds = [an_add(path=f"{name}.parquet") for name in names]
+    paths = [quote(f"{name}.parquet") for name in names]
+    adds = [an_add(path=path) for path in paths]
+    removes = [a_remove(path=path, deletionTimestamp=AS_OF_MS - 20 * DAY_MS) for path in paths[1:]]
     a_log(folder, adds, removes, age_ms=DELTA_NOW_MS - AS_OF_MS + 20 * DAY_MS)
     for name in names:
         path = folder / f"{name}.parquet"
         path.write_bytes(b"1234")
         os.utime(path, ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
     return str(folder)
+
+
+def newest_metadata(folder: Path) -> Path:
+    """The metadata file of a table's newest version, by its name."""
+    versions = folder.glob("metadata/v*.metadata.json")
+    return max(versions, key=lambda path: int(path.name[1:].partition(".")[0]))
 
 
 def listing(folder: Path) -> dict[str, str]:
@@ -99,6 +131,22 @@ def listing(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """Every file below the folder stays as it is, and none is added."""
+    before = listing(folder)
+    yield
+    assert listing(folder) == before
+
+
+@contextmanager
+def edited(path: Path) -> Iterator[dict[str, Any]]:
+    """The object in a JSON file, which is written again as it is left."""
+    document: dict[str, Any] = json.loads(path.read_bytes())
+    yield document
+    path.write_text(json.dumps(document))
 
 
 def listing_of_table(folder: Path) -> dict[str, str]:
@@ -145,8 +193,10 @@ class CatalogTable:
         return [snapshot.snapshot_id for snapshot in self.open().metadata.snapshots]
 
 
-def catalog_table(folder: Path, monkeypatch: pytest.MonkeyPatch, **properties: str) -> CatalogTable:
-    """An empty table `lake.shop.events` below `folder`."""
+def catalog_table(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, appends: int = 0, **properties: str
+) -> CatalogTable:
+    """A table `lake.shop.events` below `folder`, to which row after row was appended, each at a time of its own."""
     database = folder / "catalog.db"
     catalog = SqlCatalog("lake", uri=f"sqlite:///{database}", warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("shop")
@@ -154,4 +204,8 @@ def catalog_table(folder: Path, monkeypatch: pytest.MonkeyPatch, **properties: s
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{database}")
     table_folder = catalog.load_table("shop.events").location().removeprefix("file://")
-    return CatalogTable(catalog=catalog, folder=Path(table_folder), database=database)
+    table = CatalogTable(catalog=catalog, folder=Path(table_folder), database=database)
+    for number in range(appends):
+        table.append(number)
+        time.sleep(0.005)
+    return table

@@ -1,4 +1,4 @@
-"""Runs the command line in this process and keeps what it says."""
+"""Runs the command line, in this process or in one of its own, and keeps what it says."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import contextlib
 import io
 import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 from referencing import Registry, Resource
 
 from iceberg_cli.cli.app import run
+from tests.paths import ROOT
+
+JSON = ("--format", "json")
 
 SCHEMAS: dict[str, Any] = {
     schema["$id"]: schema
@@ -56,6 +63,23 @@ def iceberg_cli(*arguments: object) -> Ran:
     return Ran(code, out.getvalue(), err.getvalue())
 
 
+def process(*arguments: object, redirection: str = "", python: Sequence[str] = (), **options: Any) -> Ran:
+    """Run the program in a process of its own.
+
+    Args:
+        arguments: its command line.
+        redirection: of its streams, as a shell has it; output and errors are kept, and standard input has nothing.
+        python: options of the interpreter.
+        options: of `subprocess.run`.
+    """
+    command = [sys.executable, *python, "-m", "iceberg_cli", *map(str, arguments)]
+    if redirection:
+        command = ["/bin/sh", "-c", f'"$@" {redirection}', "sh", *command]
+    options = {"cwd": ROOT, "stdin": subprocess.DEVNULL, "errors": "replace", **options}
+    ran = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, **options)
+    return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+
 def expire(table: str, *arguments: object) -> Ran:
     """`expire-snapshots TABLE ... --yes --format json`, which succeeds."""
     ran = iceberg_cli("expire-snapshots", table, *arguments, "--yes", "--format", "json")
@@ -73,6 +97,23 @@ def dry(table: str, *arguments: object) -> dict[str, Any]:
 def going(plan: dict[str, Any], subject: str = "snapshot") -> set[str]:
     """Ids of what a plan removes."""
     return {v["id"] for v in plan["verdicts"] if v["subject"] == subject and not v["keep"]}
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A file system in memory; only root may have one."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        done = False
+    if not done:
+        pytest.skip("only root may mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 @contextmanager

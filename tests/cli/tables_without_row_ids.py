@@ -9,6 +9,7 @@ from typing import Any
 import fastavro
 
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED
+from tests.cli.lakes import edited, newest_metadata
 from tests.hazard_tables import Hazard, entry
 
 
@@ -17,11 +18,10 @@ class Table(Hazard):
 
     def publish(self, **values: Any) -> str:
         path = super().publish(**values)
-        document = json.loads(Path(path).read_bytes())
-        for snapshot in document["snapshots"]:
-            snapshot.pop("first-row-id", None)
-            snapshot.pop("added-rows", None)
-        Path(path).write_text(json.dumps(document))
+        with edited(Path(path)) as document:
+            for snapshot in document["snapshots"]:
+                snapshot.pop("first-row-id", None)
+                snapshot.pop("added-rows", None)
         return path
 
     def holding(self, name: str, *files: tuple[int, str, int]) -> str:
@@ -37,10 +37,7 @@ class Table(Hazard):
         return Path(self.location)
 
     def metadata(self) -> dict[str, Any]:
-        newest = max(
-            self.folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0])
-        )
-        document: dict[str, Any] = json.loads(newest.read_bytes())
+        document: dict[str, Any] = json.loads(newest_metadata(self.folder).read_bytes())
         return document
 
     def head(self, ref: str = "main") -> dict[str, Any]:

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.cli.lakes import AS_OF_MS, GONE, FolderTable, delta_with_removed_files, four_snapshots
+from tests.cli.lakes import AS_OF, GONE, FolderTable, delta_with_removed_files, edited, four_snapshots
 from tests.cli.running import expire, iceberg_cli
-
-AS_OF = ("--as-of", AS_OF_MS)
 
 
 def abandoned(table: object) -> dict[str, Any]:
@@ -114,10 +112,8 @@ def test_a_journal_that_cannot_be_read_leaves_files_that_nobody_can_name(table: 
 
 def test_where_the_table_cannot_be_asked_the_list_says_that_it_was_not(table: FolderTable) -> None:
     expire(str(table.folder), *AS_OF, "--grace", "1h")
-    path = table.folder / "metadata" / "v2.metadata.json"
-    document = json.loads(path.read_text())
-    document["properties"] = {**document.get("properties", {}), "gc.enabled": "false"}
-    path.write_text(json.dumps(document))
+    with edited(table.folder / "metadata" / "v2.metadata.json") as document:
+        document["properties"] = {**document.get("properties", {}), "gc.enabled": "false"}
     found = abandoned(table.folder)
     assert (found["orphan_files_count"], found["orphan_files_checked"]) == (len(GONE), False)
     assert "gc.enabled" in found["note"]

@@ -10,12 +10,10 @@ import pytest
 
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.crash.world import DELTA_TABLE
-from tests.cli.lakes import AS_OF_MS, GONE, four_snapshots, listing
+from tests.cli.lakes import AS_OF, GONE, four_snapshots, listing, unchanged
 from tests.cli.running import Ran, expire, iceberg_cli
 from tests.crash.delta_scenes import Scene
 from tests.delete_tables import DeleteTable
-
-AS_OF = ("--as-of", AS_OF_MS)
 
 
 def an_iceberg_table(folder: Path) -> str:
@@ -100,16 +98,14 @@ def test_no_verb_goes_on_without_a_terminal_and_without_yes(due: tuple[str, str,
 def test_a_saved_plan_does_not_go_on_either(tmp_path: Path, verb: str) -> None:
     name, file = an_iceberg_table(tmp_path / "t"), tmp_path / "plan.json"
     assert iceberg_cli("plan", name, verb, "--output", file).code == 0
-    before = listing(tmp_path)
-    asked_in_vain(iceberg_cli("apply", file))
-    assert listing(tmp_path) == before
+    with unchanged(tmp_path):
+        asked_in_vain(iceberg_cli("apply", file))
 
 
 def test_an_expiry_without_any_file_to_delete_is_asked_for_too(tmp_path: Path) -> None:
     name = an_iceberg_table(tmp_path / "t")
-    before = listing(tmp_path)
-    asked_in_vain(iceberg_cli("expire-snapshots", name, *AS_OF, "--cleanup", "none"))
-    assert listing(tmp_path) == before
+    with unchanged(tmp_path):
+        asked_in_vain(iceberg_cli("expire-snapshots", name, *AS_OF, "--cleanup", "none"))
 
 
 @pytest.mark.parametrize("verb", ["resume", "expire-snapshots", "rewrite-manifests"])
@@ -127,8 +123,7 @@ def test_the_sweep_of_an_open_operation_asks_nothing_for_that_was_agreed(tmp_pat
 def test_a_target_size_whose_unit_was_forgotten_is_a_usage_error(tmp_path: Path, verb: str) -> None:
     make, options = DUE[verb]
     name = make(tmp_path / "t")
-    before = listing(tmp_path)
-    ran = iceberg_cli(verb.rpartition(" ")[2], name, *options, "--target-size", "8", "--yes")
-    assert ran.code == 2
-    assert "--target-size must be between 4KiB and 1TiB, not '8', which is 8 bytes" in ran.err
-    assert listing(tmp_path) == before
+    with unchanged(tmp_path):
+        ran = iceberg_cli(verb.rpartition(" ")[2], name, *options, "--target-size", "8", "--yes")
+        assert ran.code == 2
+        assert "--target-size must be between 4KiB and 1TiB, not '8', which is 8 bytes" in ran.err

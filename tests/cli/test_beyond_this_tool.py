@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +17,19 @@ from iceberg_cli.testing.delta_writer import (
     an_add,
     write_log,
 )
-from tests.cli.lakes import AS_OF_MS, four_snapshots, listing
+from tests.cli.lakes import AS_OF, edited, four_snapshots, unchanged
 from tests.cli.running import Ran, expire, iceberg_cli
 
-AS_OF = ("--as-of", AS_OF_MS)
 OPAQUE = b"AGS1\x00\x10\x00\x00" + bytes(range(256))  # AES GCM Stream: magic, block length, then ciphertext
 
 
-def changed(table: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the table's one metadata file."""
-    path = table / "metadata" / "v1.metadata.json"
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
+FIRST = "metadata/v1.metadata.json"
 
 
 def encrypted_lists(folder: Path, snapshot_ids: set[int], *, content: bytes | None = OPAQUE) -> Path:
     """A table of version 3, the manifest lists of some of whose snapshots are encrypted."""
     four_snapshots(folder, format_version=3).publish()
-
-    def encrypt(document: dict[str, Any]) -> None:
+    with edited(folder / FIRST) as document:
         document["encryption-keys"] = [
             {"key-id": "k1", "encrypted-key-metadata": "eA==", "encrypted-by-id": "kms"}
         ]
@@ -47,8 +38,6 @@ def encrypted_lists(folder: Path, snapshot_ids: set[int], *, content: bytes | No
                 snapshot["key-id"] = "k1"
                 if content is not None:
                     Path(snapshot["manifest-list"]).write_bytes(content)
-
-    changed(folder, encrypt)
     return folder
 
 
@@ -74,10 +63,9 @@ def test_one_encrypted_list_of_a_snapshot_that_expires_stops_the_expiry_and_noth
     tmp_path: Path,
 ) -> None:
     table = encrypted_lists(tmp_path / "t", {1})
-    before = listing(table)
-    ran = iceberg_cli("expire-snapshots", table, *AS_OF, "--yes")
-    check_refused(ran, f"{table}/metadata/snap-1.avro", "encrypted", "key-id k1 of snapshot 1")
-    assert listing(table) == before
+    with unchanged(table):
+        ran = iceberg_cli("expire-snapshots", table, *AS_OF, "--yes")
+        check_refused(ran, f"{table}/metadata/snap-1.avro", "encrypted", "key-id k1 of snapshot 1")
     assert iceberg_cli("inspect", table).code == 0
     assert iceberg_cli("inspect", table, "files").code == 0
 
@@ -93,15 +81,12 @@ def test_a_table_that_is_encrypted_by_now_loses_no_more_files_and_the_state_is_t
     table = tmp_path / "t"
     four_snapshots(table).publish()
     expire(str(table), *AS_OF, "--limit-deletes", "1")
-    path = table / "metadata" / "v2.metadata.json"
-    document = json.loads(path.read_text())
-    document["snapshots"][-1]["key-id"] = "k1"
-    path.write_text(json.dumps(document))
-    before = listing(table / "data")
-    ran = iceberg_cli("resume", table)
-    check_refused(ran, "encrypted", "The commit is done. Some unreferenced files are still there.")
-    assert "Nothing was changed" not in ran.err
-    assert listing(table / "data") == before
+    with edited(table / "metadata" / "v2.metadata.json") as document:
+        document["snapshots"][-1]["key-id"] = "k1"
+    with unchanged(table / "data"):
+        ran = iceberg_cli("resume", table)
+        check_refused(ran, "encrypted", "The commit is done. Some unreferenced files are still there.")
+        assert "Nothing was changed" not in ran.err
     assert iceberg_cli("resume", table, "--abandon").code == 0
 
 
@@ -139,7 +124,8 @@ def test_a_manifest_with_key_metadata_is_not_opened(tmp_path: Path, arguments: t
 def test_a_newer_format_version_is_refused(tmp_path: Path, arguments: tuple[str, ...], version: int) -> None:
     table = tmp_path / "t"
     four_snapshots(table).publish()
-    changed(table, lambda document: document.update({"format-version": version}))
+    with edited(table / FIRST) as document:
+        document["format-version"] = version
     verb, *others = arguments
     check_refused(
         iceberg_cli(verb, table, *others), f"format version {version} is newer than this iceberg-cli"
@@ -150,7 +136,8 @@ def test_a_newer_format_version_is_refused(tmp_path: Path, arguments: tuple[str,
 def test_a_format_version_that_never_was_is_an_error_of_the_table(tmp_path: Path, version: int) -> None:
     table = tmp_path / "t"
     four_snapshots(table).publish()
-    changed(table, lambda document: document.update({"format-version": version}))
+    with edited(table / FIRST) as document:
+        document["format-version"] = version
     assert iceberg_cli("inspect", table).code == 15
 
 
@@ -182,7 +169,6 @@ def test_a_delta_table_with_an_adaptive_metadata_tree_is_refused(
     tmp_path: Path, commits: list[list[dict[str, Any]]], verb: str
 ) -> None:
     write_log(tmp_path / "t", *(a_commit(*actions) for actions in commits))
-    before = listing(tmp_path)
-    ran = iceberg_cli(verb, tmp_path / "t", *(() if verb == "inspect" else ("--yes",)))
-    check_refused(ran, FEATURE, "newer than this iceberg-cli")
-    assert listing(tmp_path) == before
+    with unchanged(tmp_path):
+        ran = iceberg_cli(verb, tmp_path / "t", *(() if verb == "inspect" else ("--yes",)))
+        check_refused(ran, FEATURE, "newer than this iceberg-cli")

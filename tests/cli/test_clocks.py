@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.testing.delta_writer import a_commit, a_metadata, a_protocol, a_remove, an_add
 from tests.builders import DAY_MS, NOW_MS
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing_of_table
-from tests.cli.running import iceberg_cli
+from tests.cli.running import iceberg_cli, process
 from tests.delta_opened import a_log
 from tests.paths import ROOT
 from tests.servers import S3Server
@@ -43,11 +40,8 @@ class Shifted:
         """Exit code and document of one command line."""
         path = os.pathsep.join([str(self.folder), str(ROOT)])
         environment = {**os.environ, "PYTHONPATH": path, "CLOCK_AHEAD_MS": str(self.ahead_ms)}
-        done = subprocess.run(
-            [sys.executable, "-m", "iceberg_cli", *map(str, arguments), "--format", "json"],
-            capture_output=True, text=True, check=False, env=environment, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        return done.returncode, json.loads(done.stdout)
+        ran = process(*arguments, "--format", "json", env=environment)
+        return ran.code, ran.json
 
 
 @pytest.fixture

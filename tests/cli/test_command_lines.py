@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,20 +26,18 @@ from iceberg_cli.testing.delta_writer import (
     write_log_file,
 )
 from tests.budget import few_or_many, some
-from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots
-from tests.cli.running import Ran, as_nobody, iceberg_cli
+from tests.cli.command_names import VERBS
+from tests.cli.lakes import AS_OF, delta_with_removed_files, four_snapshots, in_the_way
+from tests.cli.running import JSON, Ran, as_nobody, iceberg_cli, process
 from tests.delete_tables import DeleteTable
 from tests.delta_opened import a_log
 from tests.manifest_tables import a_lot
-from tests.paths import FIXTURES, ROOT
+from tests.paths import FIXTURES
 
-AS_OF = ("--as-of", str(AS_OF_MS))
-JSON = ("--format", "json")
 WHAT = (
     "summary", "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes",
     "partitions", "statistics", "metadata-log", "protocol", "features", "row-ids",
 )  # fmt: skip
-VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
 COMMANDS = [
     *(("inspect", "T", what) for what in WHAT),
     ("inspect", "T", "--check"),
@@ -65,16 +61,6 @@ COMMANDS = [
     ("inspect", "T", "nonsense"),
     ("inspect", "T", "--nonsense"),
 ]
-
-
-def process(redirection: str, words: Sequence[str], **environment: str) -> Ran:
-    """Run the program in a process of its own, with a redirection. What it leaves open nobody is working on."""
-    ran = subprocess.run(
-        ["/bin/sh", "-c", f'"$@" {redirection}', "sh", sys.executable, "-m", "iceberg_cli", *words],
-        cwd=ROOT, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        env={**os.environ, **environment}, encoding="utf-8", errors="replace",
-    )  # fmt: skip
-    return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
@@ -117,21 +103,19 @@ def with_half_a_metadata_file(folder: Path) -> str:
 
 def with_an_open_operation(folder: Path) -> str:
     name = iceberg_v2(folder)
-    assert process("", ["expire-snapshots", name, *AS_OF, "--yes", "--limit-deletes", "1"]).code == 0
+    assert process("expire-snapshots", name, *AS_OF, "--yes", "--limit-deletes", "1").code == 0
     return name
 
 
 def with_a_folder_for_a_file(folder: Path) -> str:
     name = iceberg_v2(folder)
-    stuck = folder / "data" / "one.parquet"
-    stuck.unlink()
-    stuck.mkdir()
+    in_the_way(folder, "one")
     return name
 
 
 def with_a_deletion_that_fails(folder: Path) -> str:
     name = with_a_folder_for_a_file(folder)
-    assert process("", ["expire-snapshots", name, *AS_OF, "--yes"]).code == 14
+    assert process("expire-snapshots", name, *AS_OF, "--yes").code == 14
     return name
 
 
@@ -395,7 +379,7 @@ def test_output_that_cannot_be_written_is_no_traceback(
             continue
         usual = iceberg_cli(*words, *options)
         lake.words(table, command)
-        ran = process(output, [*words, *options])
+        ran = process(*words, *options, redirection=output)
         # Whoever read it has left, and need not be told why; a full disk is an error that standard error tells of.
         expected = usual.code if not usual.out else 141 if output == ">&-" else 16
         silent = ran.code > 3 and ran.code != 141 and not ran.err
@@ -411,10 +395,10 @@ def test_output_that_cannot_be_written_is_no_traceback(
 def test_a_locale_that_knows_ascii_alone_changes_nothing(
     lake: Lake, options: tuple[str, ...], budget: int
 ) -> None:
-    odd = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    odd = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
     def spoil(_: Path, words: list[str]) -> Ran:
-        return process("", words, **odd)
+        return process(*words, env=odd)
 
     letters: list[tuple[str, Sequence[str]]] = [
         (table, command)

@@ -19,6 +19,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import format_of
 from iceberg_cli.formats.inspection import WHAT, check_request
 from iceberg_cli.plan.inspection import StateSelector
+from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 from tests.paths import ROOT
 
@@ -186,19 +187,43 @@ def ran(command: list[str], program: Path, folder: Path) -> list[str]:
     return [line for line in done.stdout.splitlines() if line]
 
 
+Complete = Callable[..., list[str]]
+
+
+@pytest.fixture(params=["bash", "fish"])
+def complete(request: pytest.FixtureRequest) -> Complete:
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    return {"bash": complete_in_bash, "fish": complete_in_fish}[request.param]
+
+
 @pytest.mark.parametrize(
-    ("shell", "complete"), [("bash", complete_in_bash), ("fish", complete_in_fish)], ids=["bash", "fish"]
+    ("words", "offered"),
+    [
+        ([""], set(COMMANDS)),
+        (["re"], {"resume", "rewrite-manifests"}),
+        (["inspect", "t", "metadata"], {"metadata-log"}),
+        (["inspect", "plan", "--rec"], {"--recount"}),
+        (["plan", "t", "--format", ""], {"text", "json"}),
+        (["expire-snapshots", "t", "--cleanup", "m"], {"metadata"}),
+        (["apply", "LIC"], {"LICENSE"}),
+    ],
 )
-def test_shells_offer_what_the_typed_table_has_and_carry_out_none_of_it(
-    shell: str, complete: Callable[..., list[str]], program: Path, table: Path, delta: Path
+def test_tab_offers_what_fits(
+    complete: Complete, program: Path, tmp_path: Path, words: list[str], offered: set[str]
 ) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+    (tmp_path / "LICENSE").touch()
+    assert set(complete(program, tmp_path, "iceberg-cli", *words)) == offered
+
+
+def test_shells_offer_what_the_typed_table_has_and_carry_out_none_of_it(
+    complete: Complete, program: Path, table: Path, delta: Path
+) -> None:
     here = table.parent
     assert set(complete(program, here, "iceberg-cli", "inspect", "t", "--ref", "")) >= {"main", "closed"}
     assert complete(program, here, "iceberg-cli", "inspect", "t", "--ref", "cl") == ["closed"]
     dangerous = complete(program, here, "iceberg-cli", "inspect", "t", "--ref", "$")
-    assert shell == "fish" or dangerous == ["\\$\\(touch\\ owned\\)"]
+    assert complete is complete_in_fish or dangerous == ["\\$\\(touch\\ owned\\)"]
     assert not list(table.parents[1].rglob("owned"))
     snapshots = complete(program, here, "iceberg-cli", "expire-snapshots", "t", "--yes", "--snapshot-id", "")
     assert set(snapshots) == {str(NEW), str(OLD)}

@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cli.lakes import listing
-from tests.cli.running import as_nobody, iceberg_cli
-
-
-@contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A file system in memory; only root may have one."""
-    folder.mkdir()
-    try:
-        mount: Sequence[str] = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        done = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        done = False
-    if not done:
-        pytest.skip("only root may mount a file system")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
+from tests.cli.running import as_nobody, iceberg_cli, mounted
 
 
 @pytest.mark.parametrize(

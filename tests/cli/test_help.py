@@ -19,7 +19,7 @@ from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.errors import IcebergCliError
 from tests.cli.command_names import COMMANDS
-from tests.cli.running import iceberg_cli
+from tests.cli.running import iceberg_cli, process
 from tests.paths import ROOT
 
 HEAVY = (
@@ -42,17 +42,6 @@ def exit_codes_of_errors() -> set[int]:
     for one in classes:
         classes += one.__subclasses__()
     return {one.exit_code for one in classes}
-
-
-def run_module(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "iceberg_cli", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])
@@ -228,5 +217,5 @@ def test_reader_that_leaves_is_neither_success_nor_a_bug(tmp_path: Path) -> None
 
 
 def test_module_and_script_are_the_same_program() -> None:
-    assert run_module("--version").stdout == f"iceberg-cli {__version__} (iceberg-table-maintenance)\n"
-    assert run_module("expire-snapshots").returncode == 2
+    assert process("--version").out == f"iceberg-cli {__version__} (iceberg-table-maintenance)\n"
+    assert process("expire-snapshots").code == 2

@@ -17,15 +17,12 @@ import pytest
 
 from iceberg_cli.plan.plan import encode
 from iceberg_cli.testing.delta_writer import a_commit_info, a_metadata, a_protocol, a_protocol_with, an_add
-from tests.cli.lakes import AS_OF_MS, GONE, FolderTable
-from tests.cli.running import Ran, expire, iceberg_cli
+from tests.cli.command_names import VERBS
+from tests.cli.lakes import AS_OF, GONE, FolderTable, in_the_way
+from tests.cli.running import JSON, Ran, expire, iceberg_cli
 from tests.delta_opened import a_log
 from tests.first_release import first_plan
 from tests.paths import FIXTURES
-
-AS_OF = ("--as-of", AS_OF_MS)
-JSON = ("--format", "json")
-VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
 
 
 @pytest.fixture
@@ -110,9 +107,7 @@ def test_an_error_after_the_table_was_opened_says_where_it_is(table: FolderTable
 
 def stuck(table: FolderTable) -> tuple[str, str]:
     """A run whose deletion of one file fails: the id of its operation, and the file."""
-    path = table.folder / "data" / "one.parquet"
-    path.unlink()
-    path.mkdir()
+    path = in_the_way(table.folder, "one")
     ran = iceberg_cli("expire-snapshots", table.folder, *AS_OF, "--yes", *JSON)
     assert ran.code == 14
     assert ran.json["settled"] == []
@@ -194,27 +189,25 @@ def test_a_plan_of_the_first_release_is_applied(table: FolderTable, tmp_path: Pa
     saved = tmp_path / "plan.json"
     assert iceberg_cli("plan", table.folder, "expire-snapshots", *AS_OF, "--output", saved).code == 0
     saved.write_text(json.dumps(first_plan(json.loads(saved.read_text()))))
-    before = table.files()
-    ran = iceberg_cli("apply", saved, "--yes", *JSON)
-    assert (ran.code, ran.json["status"]) == (0, "done")
-    assert before - table.files() == GONE
+    with table.loses(GONE):
+        ran = iceberg_cli("apply", saved, "--yes", *JSON)
+        assert (ran.code, ran.json["status"]) == (0, "done")
 
 
 def test_an_operation_that_the_first_release_began_is_resumed(
     table: FolderTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = table.files()
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            "iceberg_cli.operation.apply.encode",
-            lambda document, **how: encode(first_plan(document), **how),
-        )
-        operation = expire(str(table.folder), *AS_OF, "--limit-deletes", "1").json["operation_id"]
-    kept = json.loads((table.folder / "_iceberg_cli" / "ops" / operation / "plan.json").read_text())
-    assert kept["schema"] == "iceberg-cli/plan/1"
-    ran = iceberg_cli("resume", table.folder, *JSON)
-    assert (ran.code, [report["status"] for report in ran.json["reports"]]) == (0, ["done"])
-    assert before - table.files() == GONE
+    with table.loses(GONE):
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                "iceberg_cli.operation.apply.encode",
+                lambda document, **how: encode(first_plan(document), **how),
+            )
+            operation = expire(str(table.folder), *AS_OF, "--limit-deletes", "1").json["operation_id"]
+        kept = json.loads((table.folder / "_iceberg_cli" / "ops" / operation / "plan.json").read_text())
+        assert kept["schema"] == "iceberg-cli/plan/1"
+        ran = iceberg_cli("resume", table.folder, *JSON)
+        assert (ran.code, [report["status"] for report in ran.json["reports"]]) == (0, ["done"])
 
 
 # -- ids -------------------------------------------------------------------------------------------------------------

@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
-from tests.builders import DAY_MS
-from tests.cli.lakes import AS_OF_MS, GONE, four_snapshots, listing
-from tests.cli.running import iceberg_cli
-from tests.delta_opened import a_log
-from tests.paths import ROOT
+from tests.cli.lakes import AS_OF, GONE, delta_with_removed_files, four_snapshots, listing
+from tests.cli.running import iceberg_cli, process
 
 NAME = "caf\u00e9 \u672c"
 BYTES = "caf\udce9"  # as Python spells a name that is no UTF-8
@@ -28,14 +23,8 @@ def an_iceberg_table(folder: Path) -> set[str]:
 
 
 def a_delta_table(folder: Path) -> set[str]:
-    name = "\u00fc.parquet"
-    gone = a_remove(path="%C3%BC.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS)
-    age_ms = NOW_MS - AS_OF_MS + 20 * DAY_MS
-    a_log(folder, [an_add(path="a.parquet"), an_add(path="%C3%BC.parquet")], [gone], age_ms=age_ms)
-    for each in ("a.parquet", name):
-        (folder / each).write_bytes(b"1234")
-        os.utime(folder / each, ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
-    return {name}
+    delta_with_removed_files(folder, "\u00fc")
+    return {"\u00fc.parquet"}
 
 
 @pytest.fixture(scope="session", params=["C", "de_DE.ISO-8859-1"])
@@ -57,19 +46,6 @@ def locale(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-def in_locale(
-    locale: dict[str, str], *arguments: object, utf8: str = ""
-) -> subprocess.CompletedProcess[bytes]:
-    options = ("-X", utf8) if utf8 else ()
-    return subprocess.run(
-        [sys.executable, *options, "-m", "iceberg_cli", *map(str, arguments)],
-        cwd=ROOT,
-        env=locale,
-        capture_output=True,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("make", [an_iceberg_table, a_delta_table], ids=["iceberg", "delta"])
 def test_a_table_whose_name_the_locale_cannot_spell_is_the_same_table(
     tmp_path: Path, locale: dict[str, str], make: Callable[[Path], set[str]]
@@ -78,29 +54,29 @@ def test_a_table_whose_name_the_locale_cannot_spell_is_the_same_table(
     gone = make(table)
     before = set(listing(table))
     assert gone <= before
-    shown = in_locale(locale, "inspect", table)
-    assert (shown.returncode, shown.stderr) == (0, b"")
-    assert b"copy" not in shown.stdout
-    done = in_locale(locale, "expire-snapshots", table, "--as-of", AS_OF_MS, "--yes", "--no-progress")
-    assert (done.returncode, done.stderr) == (0, b""), done.stderr
+    shown = process("inspect", table, env=locale)
+    assert (shown.code, shown.err) == (0, "")
+    assert "copy" not in shown.out
+    done = process("expire-snapshots", table, *AS_OF, "--yes", "--no-progress", env=locale)
+    assert (done.code, done.err) == (0, ""), done.err
     assert before - set(listing(table)) == gone
 
 
 def test_the_demo_is_made_under_a_name_that_the_locale_cannot_spell(
     tmp_path: Path, locale: dict[str, str]
 ) -> None:
-    done = in_locale(locale, "demo", tmp_path / NAME)
-    assert done.returncode == 0, done.stderr
+    done = process("demo", tmp_path / NAME, env=locale)
+    assert done.code == 0, done.err
     assert iceberg_cli("inspect", tmp_path / NAME / "db" / "orders", "--check").code == 0
 
 
 def test_where_utf_8_is_switched_off_by_hand_one_error_says_so(
     tmp_path: Path, locale: dict[str, str]
 ) -> None:
-    done = in_locale(locale, "inspect", tmp_path / NAME, utf8="utf8=0")
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"error: Cannot start: files are named in ")
-    assert done.stderr.endswith(b"Nothing was changed.\nStart it without -X utf8=0.\n")
+    done = process("inspect", tmp_path / NAME, env=locale, python=["-X", "utf8=0"])
+    assert done.code == 2
+    assert done.err.startswith("error: Cannot start: files are named in ")
+    assert done.err.endswith("Nothing was changed.\nStart it without -X utf8=0.\n")
 
 
 @pytest.mark.parametrize("arguments", [("inspect", "NAME"), ("demo", "NAME"), ("plan", "t", "-o", "NAME")])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import subprocess
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,12 +13,12 @@ import pytest
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, StorageFull, unavailable
 from iceberg_cli.testing.delta_writer import an_add
 from iceberg_cli.testing.iceberg_files import ADDED
-from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing
-from tests.cli.running import as_nobody, iceberg_cli
+from tests.cli.command_names import VERBS
+from tests.cli.lakes import FolderTable, four_snapshots, listing
+from tests.cli.running import as_nobody, iceberg_cli, mounted
 from tests.delta_opened import a_log
 from tests.hazard_tables import Hazard, entry
 
-VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
 NO_DELETES = "main has no delete files"
 REASONS = {
     (1, "merge-dvs"): "the table has format version 1, which has no delete files",
@@ -76,11 +75,6 @@ def test_a_table_without_a_snapshot_has_nothing_for_it(tmp_path: Path, verb: str
     assert (ran.code, ran.json["not_applicable"]) == (0, "main has no snapshot")
 
 
-def test_what_a_person_must_decide_is_still_refused(tmp_path: Path) -> None:
-    name = four_snapshots(tmp_path / "t", properties={"gc.enabled": "false"}).publish()
-    assert iceberg_cli("expire-snapshots", name, "--yes", "--as-of", AS_OF_MS).code == 11
-
-
 # -- what the operating system forbids ------------------------------------------------------------------------------
 
 
@@ -96,8 +90,6 @@ def test_what_a_person_must_decide_is_still_refused(tmp_path: Path) -> None:
     ],
 )
 def test_errors_are_told_apart_by_their_number(name: str, kind: type[BackendUnavailable]) -> None:
-    import errno
-
     number = getattr(errno, name)
     error = unavailable("Cannot write /x", OSError(number, os.strerror(number)))
     assert (type(error), error.exit_code) == (kind, 16)
@@ -119,33 +111,18 @@ def test_a_table_that_may_not_be_read_says_whose_right_is_missing() -> None:
     assert "Give this user that right" in ran.json["next"]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one mebibyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
-    try:
-        done = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        done = False
-    if not done:
-        pytest.skip("only root may mount a small file system")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
-def test_a_full_disk_says_that_room_is_missing_and_the_same_command_goes_on_later(small_disk: Path) -> None:
-    name = four_snapshots(small_disk / "t").publish()
-    before = listing(small_disk)
-    ballast = small_disk / "ballast"
-    with open(ballast, "wb", buffering=0) as file, suppress(OSError):
-        while file.write(b"x" * 4096):
-            pass
-    ran = iceberg_cli("rewrite-manifests", name, "--yes", "--format", "json")
-    assert (ran.code, ran.json["error"]) == (16, "StorageFull"), ran.out
-    assert "No space left on device" in ran.json["message"]
-    assert "Free space there or raise the quota" in ran.json["next"]
-    ballast.unlink()
-    assert before.items() <= listing(small_disk).items()
-    assert iceberg_cli("rewrite-manifests", name, "--yes").code == 0
+def test_a_full_disk_says_that_room_is_missing_and_the_same_command_goes_on_later(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=1m") as small_disk:
+        name = four_snapshots(small_disk / "t").publish()
+        before = listing(small_disk)
+        ballast = small_disk / "ballast"
+        with open(ballast, "wb", buffering=0) as file, suppress(OSError):
+            while file.write(b"x" * 4096):
+                pass
+        ran = iceberg_cli("rewrite-manifests", name, "--yes", "--format", "json")
+        assert (ran.code, ran.json["error"]) == (16, "StorageFull"), ran.out
+        assert "No space left on device" in ran.json["message"]
+        assert "Free space there or raise the quota" in ran.json["next"]
+        ballast.unlink()
+        assert before.items() <= listing(small_disk).items()
+        assert iceberg_cli("rewrite-manifests", name, "--yes").code == 0

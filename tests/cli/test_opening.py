@@ -14,12 +14,20 @@ from typing import Any
 import pytest
 
 from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
-from tests.cli.lakes import AS_OF_MS, GONE, CatalogTable, catalog_table, four_snapshots, listing_of_table
+from tests.cli.lakes import (
+    AS_OF,
+    AS_OF_MS,
+    GONE,
+    CatalogTable,
+    catalog_table,
+    edited,
+    four_snapshots,
+    listing_of_table,
+)
 from tests.cli.running import dry, expire, iceberg_cli
 from tests.delta_opened import a_log
 
 DAY_MS = 86_400_000
-AS_OF = ("--as-of", AS_OF_MS)
 # Run in `shop/here`, where `up` is a link to `lake/db`: what `..` means after it, only the system can tell.
 SPELLINGS = ["link/", "up/t", "up/../db/t", "./../../lake/./db//t/"]
 
@@ -50,23 +58,21 @@ def test_an_iceberg_table_is_the_same_by_every_name_that_leads_to_its_folder(
 ) -> None:
     table = four_snapshots(folder)
     table.publish()
-    before = table.files()
-    assert dry(spelling, *AS_OF)["table"]["name"] == str(folder)
-    expire(spelling, *AS_OF, "--limit-deletes", "1")
-    (operation,) = open_operations(folder)
-    assert open_operations(spelling) == [operation]
-    assert iceberg_cli("resume", spelling).code == 0
-    assert before - table.files() == GONE
+    with table.loses(GONE):
+        assert dry(spelling, *AS_OF)["table"]["name"] == str(folder)
+        expire(spelling, *AS_OF, "--limit-deletes", "1")
+        (operation,) = open_operations(folder)
+        assert open_operations(spelling) == [operation]
+        assert iceberg_cli("resume", spelling).code == 0
     assert open_operations(folder) == []
 
 
 def test_an_iceberg_table_is_the_same_by_its_real_name_where_its_own_has_a_link(folder: Path) -> None:
     table = four_snapshots(folder.parent.parent.parent / "link-to-lake" / "db" / "t")
     table.publish()
-    before = table.files()
-    assert dry(str(folder), *AS_OF)["table"]["name"] == str(table.folder)
-    expire(str(folder), *AS_OF)
-    assert before - table.files() == GONE
+    with table.loses(GONE):
+        assert dry(str(folder), *AS_OF)["table"]["name"] == str(table.folder)
+        expire(str(folder), *AS_OF)
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -146,10 +152,7 @@ def test_an_open_operation_of_a_copy_is_left_alone(folder: Path, option: tuple[s
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogTable:
-    made = catalog_table(tmp_path, monkeypatch)
-    for number in range(3):
-        made.append(number)
-    return made
+    return catalog_table(tmp_path, monkeypatch, appends=3)
 
 
 def move(lake: CatalogTable, location: str, **properties: str) -> None:
@@ -219,8 +222,8 @@ def test_a_table_whose_location_ends_in_metadata_is_read_by_a_file_in_it(tmp_pat
     made = four_snapshots(tmp_path / "t")
     made.publish()
     path = tmp_path / "t" / "metadata" / "v1.metadata.json"
-    document = json.loads(path.read_text())
-    path.write_text(json.dumps(document | {"location": f"{tmp_path}/t/metadata"}))
+    with edited(path) as document:
+        document["location"] = f"{tmp_path}/t/metadata"
     for place in (tmp_path / "t", tmp_path / "copy"):
         if not place.exists():
             shutil.copytree(tmp_path / "t", place)
@@ -243,7 +246,8 @@ def stated(name: object, code: int) -> str:
 def test_a_location_that_names_no_folder_is_an_error_of_the_metadata(tmp_path: Path, location: str) -> None:
     four_snapshots(tmp_path / "t").publish()
     path = tmp_path / "t" / "metadata" / "v1.metadata.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"location": location}))
+    with edited(path) as document:
+        document["location"] = location
     assert f"Cannot read {path}, location: a folder is expected, not {location!r}" in stated(
         tmp_path / "t", 15
     )

@@ -18,30 +18,34 @@ from iceberg_cli.plan import removal_rows
 from iceberg_cli.plan.removals import Removals
 from tests.builders import a_tag
 from tests.cli.lakes import (
-    AS_OF_MS,
+    AS_OF,
     GONE,
     SCHEMA,
     CatalogTable,
     FolderTable,
     catalog_table,
+    edited,
     four_snapshots,
     listing,
+    unchanged,
 )
 from tests.cli.running import Ran, expire, going, iceberg_cli
 
-AS_OF = ("--as-of", AS_OF_MS)
+ALL_OLD = ("--older-than", "0s", "--retain-last", "1")
 
 
 @pytest.fixture
 def plan_file(table: FolderTable, tmp_path: Path) -> Path:
     """The plan of expiring 1 to 3."""
-    return saved(str(table.folder), tmp_path / "plans", *AS_OF)
+    return saved(table, tmp_path / "plans")
 
 
-def saved(name: str, folder: Path, *arguments: object) -> Path:
+def saved(table: FolderTable | CatalogTable | str, folder: Path, *arguments: object) -> Path:
+    """The file of a plan of expiring a table's snapshots; without arguments, of expiring 1 to 3."""
+    name = table if isinstance(table, str) else table.name
     folder.mkdir(exist_ok=True)
     path = folder / "plan.json"
-    ran = iceberg_cli("plan", name, "expire-snapshots", *arguments, "-o", path)
+    ran = iceberg_cli("plan", name, "expire-snapshots", *(arguments or AS_OF), "-o", path)
     assert ran.code == 0, ran.err
     return path
 
@@ -54,9 +58,8 @@ def apply(plan_file: Path, *arguments: object) -> Ran:
 
 
 def test_planning_writes_the_two_files_and_nothing_to_the_table(table: FolderTable, tmp_path: Path) -> None:
-    before = listing(table.folder)
-    path = saved(str(table.folder), tmp_path / "plans", *AS_OF)
-    assert listing(table.folder) == before
+    with unchanged(table.folder):
+        path = saved(table, tmp_path / "plans")
     assert set(listing(path.parent)) == {"plan.json", "plan.json.removals.parquet"}
     document = json.loads(path.read_text())
     files = pq.read_table(path.parent / document["removals"]["file"])
@@ -65,8 +68,8 @@ def test_planning_writes_the_two_files_and_nothing_to_the_table(table: FolderTab
 
 
 def test_the_same_table_and_as_of_give_the_same_bytes(table: FolderTable, tmp_path: Path) -> None:
-    first = listing(saved(str(table.folder), tmp_path / "a", *AS_OF).parent)
-    second = listing(saved(str(table.folder), tmp_path / "b", *AS_OF).parent)
+    first = listing(saved(table, tmp_path / "a").parent)
+    second = listing(saved(table, tmp_path / "b").parent)
     assert first == second
 
 
@@ -115,36 +118,27 @@ def test_plan_without_a_verb_surveys_all_and_says_what_is_due(table: FolderTable
 
 
 def test_apply_does_what_the_file_lists(table: FolderTable, plan_file: Path) -> None:
-    before = table.files()
-    ran = apply(plan_file)
-    assert (ran.code, ran.json["status"]) == (0, "done")
-    assert before - table.files() == GONE
+    with table.loses(GONE):
+        ran = apply(plan_file)
+        assert (ran.code, ran.json["status"]) == (0, "done")
 
 
 def test_apply_works_from_any_folder(
     table: FolderTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(table.folder.parent)
-    path = saved("events", tmp_path / "plans", *AS_OF)
+    path = saved("events", tmp_path / "plans")
     monkeypatch.chdir(tmp_path)
-    before = table.files()
-    assert apply(path).code == 0
-    assert before - table.files() == GONE
-
-
-def test_apply_without_yes_and_without_a_terminal_does_nothing(table: FolderTable, plan_file: Path) -> None:
-    before = listing(table.folder)
-    assert iceberg_cli("apply", plan_file).code == 2
-    assert listing(table.folder) == before
+    with table.loses(GONE):
+        assert apply(path).code == 0
 
 
 @pytest.mark.parametrize("flag", ["--dry-run", "--replan"])
 def test_apply_can_be_looked_at_first(table: FolderTable, plan_file: Path, flag: str) -> None:
-    before = listing(table.folder)
-    ran = iceberg_cli("apply", plan_file, flag)
-    assert ran.code == 0
-    assert "nothing would go that the file does not list" in ran.out
-    assert listing(table.folder) == before
+    with unchanged(table.folder):
+        ran = iceberg_cli("apply", plan_file, flag)
+        assert ran.code == 0
+        assert "nothing would go that the file does not list" in ran.out
 
 
 def test_looking_at_a_file_shows_what_would_be_done_now_and_whether_it_is_due(
@@ -163,7 +157,7 @@ def test_looking_at_a_file_shows_what_would_be_done_now_and_whether_it_is_due(
 
 
 def test_looking_at_a_stale_file_is_one_document_and_11(lake: CatalogTable, tmp_path: Path) -> None:
-    path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
+    path = saved(lake, tmp_path / "plans", *ALL_OLD)
     lake.append(4)
     ran = iceberg_cli("apply", path, "--dry-run", "--format", "json")
     assert ran.code == 11
@@ -172,18 +166,16 @@ def test_looking_at_a_stale_file_is_one_document_and_11(lake: CatalogTable, tmp_
 
 def test_applying_twice_finds_nothing_to_do(table: FolderTable, plan_file: Path) -> None:
     apply(plan_file)
-    before = listing(table.folder)
-    ran = apply(plan_file)
-    assert (ran.code, ran.json["status"]) == (0, "nothing_to_do")
-    assert listing(table.folder) == before
+    with unchanged(table.folder):
+        ran = apply(plan_file)
+        assert (ran.code, ran.json["status"]) == (0, "nothing_to_do")
 
 
 def test_a_plan_made_under_an_interlock_is_refused(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "events", properties={"gc.enabled": "false"})
-    path = saved(table.publish(), tmp_path / "plans", *AS_OF)
-    before = listing(table.folder)
-    assert apply(path).code == 11
-    assert listing(table.folder) == before
+    path = saved(table.publish(), tmp_path / "plans")
+    with unchanged(table.folder):
+        assert apply(path).code == 11
 
 
 # -- the table moved in between --------------------------------------------------------------------------------
@@ -191,11 +183,7 @@ def test_a_plan_made_under_an_interlock_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogTable:
-    made = catalog_table(tmp_path, monkeypatch)
-    for number in range(4):
-        made.append(number)
-        time.sleep(0.005)
-    return made
+    return catalog_table(tmp_path, monkeypatch, appends=4)
 
 
 def moment(lake: CatalogTable, index: int) -> int:
@@ -204,7 +192,7 @@ def moment(lake: CatalogTable, index: int) -> int:
 
 
 def test_an_append_in_between_is_kept_where_nothing_more_goes(lake: CatalogTable, tmp_path: Path) -> None:
-    path = saved(lake.name, tmp_path / "plans", "--older-than", moment(lake, 2))
+    path = saved(lake, tmp_path / "plans", "--older-than", moment(lake, 2))
     lake.append(4)
     ran = apply(path)
     assert (ran.code, ran.json["status"]) == (0, "done")
@@ -214,33 +202,31 @@ def test_an_append_in_between_is_kept_where_nothing_more_goes(lake: CatalogTable
 
 def test_a_plan_is_stale_where_more_would_go_than_it_lists(lake: CatalogTable, tmp_path: Path) -> None:
     # After the append the former head is old enough to go, and the file does not say so.
-    path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
+    path = saved(lake, tmp_path / "plans", *ALL_OLD)
     former_head = lake.snapshot_ids()[-1]
     lake.append(4)
-    before = listing(lake.folder)
-    ran = apply(path)
-    assert (ran.code, ran.json["error"]) == (11, "StalePlan")
-    assert str(former_head) in ran.json["message"]
-    assert listing(lake.folder) == before
+    with unchanged(lake.folder):
+        ran = apply(path)
+        assert (ran.code, ran.json["error"]) == (11, "StalePlan")
+        assert str(former_head) in ran.json["message"]
     assert len(lake.snapshot_ids()) == 5
 
 
 def test_replan_prints_what_would_go_beyond_the_file_and_writes_nothing(
     lake: CatalogTable, tmp_path: Path
 ) -> None:
-    path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
+    path = saved(lake, tmp_path / "plans", *ALL_OLD)
     former_head = lake.snapshot_ids()[-1]
     lake.append(4)
-    before = listing(tmp_path)
-    ran = iceberg_cli("apply", path, "--replan", "--format", "json")
-    additions_over = ran.json["beyond"]
-    assert additions_over[0].startswith(f"snapshot {former_head}: expires: ")
-    assert any("/metadata/snap-" in line for line in additions_over[1:])
-    assert listing(tmp_path) == before
+    with unchanged(tmp_path):
+        ran = iceberg_cli("apply", path, "--replan", "--format", "json")
+        additions_over = ran.json["beyond"]
+        assert additions_over[0].startswith(f"snapshot {former_head}: expires: ")
+        assert any("/metadata/snap-" in line for line in additions_over[1:])
 
 
 def test_a_tag_in_between_keeps_its_snapshot_and_the_rest_goes(lake: CatalogTable, tmp_path: Path) -> None:
-    path = saved(lake.name, tmp_path / "plans", "--older-than", moment(lake, 3))
+    path = saved(lake, tmp_path / "plans", "--older-than", moment(lake, 3))
     tagged, *others = lake.snapshot_ids()
     lake.open().manage_snapshots().create_tag(tagged, "eod").commit()
     ran = apply(path)
@@ -256,11 +242,8 @@ def test_an_append_in_between_does_not_make_a_plan_stale_by_the_metadata_files_i
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "2",
     }
-    lake = catalog_table(tmp_path, monkeypatch, **properties)
-    for number in range(5):
-        lake.append(number)
-        time.sleep(0.005)
-    path = saved(lake.name, tmp_path / "plans", "--older-than", moment(lake, 2))
+    lake = catalog_table(tmp_path, monkeypatch, appends=5, **properties)
+    path = saved(lake, tmp_path / "plans", "--older-than", moment(lake, 2))
     shown = pq.read_table(f"{path}.removals.parquet", columns=["path", "kind"])
     dropped = shown.filter(pc.equal(shown["kind"], "metadata_file"))["path"].to_pylist()
     assert len(dropped) == 1
@@ -283,15 +266,14 @@ def test_a_tag_that_was_pointed_elsewhere_in_between_stays_and_the_plan_is_stale
     assert going(json.loads(path.read_text()), "tag") == {"rel"}
     table.writer.set_ref("rel", a_tag(3, max_ref_age_ms=1_000))
     table.publish()
-    before = listing(table.folder)
-    ran = apply(path)
-    assert (ran.code, ran.json["error"]) == (11, "StalePlan")
-    assert "tag rel" in ran.json["message"]
-    assert listing(table.folder) == before
+    with unchanged(table.folder):
+        ran = apply(path)
+        assert (ran.code, ran.json["error"]) == (11, "StalePlan")
+        assert "tag rel" in ran.json["message"]
 
 
 def test_the_plan_s_own_time_is_used_and_not_that_of_the_apply(lake: CatalogTable, tmp_path: Path) -> None:
-    path = saved(lake.name, tmp_path / "plans", "--as-of", moment(lake, 3), "--older-than", "0s")
+    path = saved(lake, tmp_path / "plans", "--as-of", moment(lake, 3), "--older-than", "0s")
     time.sleep(0.02)
     planned = json.loads(path.read_text())
     assert planned["as_of_ms"] == moment(lake, 3)
@@ -300,16 +282,15 @@ def test_the_plan_s_own_time_is_used_and_not_that_of_the_apply(lake: CatalogTabl
 
 
 def test_another_table_under_the_same_name_is_refused(lake: CatalogTable, tmp_path: Path) -> None:
-    path = saved(lake.name, tmp_path / "plans", "--older-than", "0s", "--retain-last", "1")
+    path = saved(lake, tmp_path / "plans", *ALL_OLD)
     lake.catalog.drop_table("shop.events")
     lake.catalog.create_table("shop.events", SCHEMA, location=f"file://{tmp_path}/other")
     for number in range(3):
         lake.append(number)
-    before = listing(tmp_path / "other")
-    ran = apply(path)
-    assert ran.code == 11
-    assert "it was made for table" in ran.json["message"]
-    assert listing(tmp_path / "other") == before
+    with unchanged(tmp_path / "other"):
+        ran = apply(path)
+        assert ran.code == 11
+        assert "it was made for table" in ran.json["message"]
 
 
 def test_expiry_between_plan_and_apply_leaves_less_to_do(table: FolderTable, plan_file: Path) -> None:
@@ -330,19 +311,17 @@ def test_a_plan_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_a_plan_without_its_removals_is_not_carried_out(table: FolderTable, plan_file: Path) -> None:
     Path(f"{plan_file}.removals.parquet").unlink()
-    before = listing(table.folder)
-    assert apply(plan_file).code == 2
-    assert listing(table.folder) == before
+    with unchanged(table.folder):
+        assert apply(plan_file).code == 2
 
 
 def test_a_plan_with_the_removals_of_another_is_corrupt(
     table: FolderTable, plan_file: Path, tmp_path: Path
 ) -> None:
-    other = saved(str(table.folder), tmp_path / "other", *AS_OF, "--snapshot-id", "1")
+    other = saved(table, tmp_path / "other", *AS_OF, "--snapshot-id", "1")
     Path(f"{plan_file}.removals.parquet").write_bytes(Path(f"{other}.removals.parquet").read_bytes())
-    before = listing(table.folder)
-    assert apply(plan_file).code == 15
-    assert listing(table.folder) == before
+    with unchanged(table.folder):
+        assert apply(plan_file).code == 15
 
 
 @pytest.mark.parametrize(
@@ -392,12 +371,11 @@ def test_a_file_that_is_no_plan_is_refused_without_a_traceback(tmp_path: Path, t
 def test_a_plan_that_somebody_edited_is_refused_without_a_traceback(
     table: FolderTable, plan_file: Path, field: str, value: Any
 ) -> None:
-    document = json.loads(plan_file.read_text())
-    plan_file.write_text(json.dumps({**document, field: value}))
-    before = listing(table.folder)
-    for ran in (apply(plan_file), iceberg_cli("apply", plan_file, "--dry-run")):
-        assert ran.code in (2, 15), ran.out + ran.err
-    assert listing(table.folder) == before
+    with edited(plan_file) as document:
+        document[field] = value
+    with unchanged(table.folder):
+        for ran in (apply(plan_file), iceberg_cli("apply", plan_file, "--dry-run")):
+            assert ran.code in (2, 15), ran.out + ran.err
 
 
 @pytest.mark.parametrize(
@@ -421,14 +399,13 @@ def test_a_plan_that_somebody_edited_is_refused_without_a_traceback(
 def test_a_policy_that_somebody_edited_cannot_be_planned_from(
     table: FolderTable, plan_file: Path, change: dict[str, Any]
 ) -> None:
-    document = json.loads(plan_file.read_text())
-    plan_file.write_text(json.dumps({**document, "policy": {**document["policy"], **change}}))
-    before = listing(table.folder)
-    for flag in ("--replan", "--dry-run", "--yes"):
-        ran = iceberg_cli("apply", plan_file, flag)
-        assert ran.code == 2
-        assert "Cannot plan again from this policy" in ran.err
-    assert listing(table.folder) == before
+    with edited(plan_file) as document:
+        document["policy"] |= change
+    with unchanged(table.folder):
+        for flag in ("--replan", "--dry-run", "--yes"):
+            ran = iceberg_cli("apply", plan_file, flag)
+            assert ran.code == 2
+            assert "Cannot plan again from this policy" in ran.err
 
 
 def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_give_them_up(
@@ -445,9 +422,8 @@ def test_files_added_to_a_plan_by_hand_are_not_deleted_where_the_table_does_not_
     ]
     changed = Removals.of(pa.Table.from_pylist([*found, *forged], schema=removal_rows.SCHEMA))
     beside.write_bytes(removal_rows.to_parquet(changed.rows))
-    document = json.loads(plan_file.read_text())
-    document["removals"] |= {"count": changed.count, "digest": changed.digest}
-    plan_file.write_text(json.dumps(document))
+    with edited(plan_file) as document:
+        document["removals"] |= {"count": changed.count, "digest": changed.digest}
     apply(plan_file)
     assert victim.exists()
     assert (table.folder / "data/keep.parquet").exists()
@@ -471,7 +447,7 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_removals_are_part_files_in_a_folder_that_other_readers_take_for_one(
     table: FolderTable, tmp_path: Path, in_parts: None
 ) -> None:
-    path = saved(str(table.folder), tmp_path / "plans", *AS_OF)
+    path = saved(table, tmp_path / "plans")
     document = json.loads(path.read_text())
     assert document["removals"]["file"] == "plan.json.removals.parquet"
     beside = path.parent / "plan.json.removals.parquet"
@@ -479,17 +455,16 @@ def test_many_removals_are_part_files_in_a_folder_that_other_readers_take_for_on
     assert len(parts) == -(-len(GONE) // 2)
     rows = pq.read_table(beside)
     assert {str(Path(each).relative_to(table.folder)) for each in rows["path"].to_pylist()} == GONE
-    before = table.files()
-    assert apply(path).code == 0
-    assert before - table.files() == GONE
+    with table.loses(GONE):
+        assert apply(path).code == 0
 
 
 def test_a_plan_is_equal_however_its_removals_are_kept(
     table: FolderTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = saved(str(table.folder), tmp_path / "whole", *AS_OF)
+    whole = saved(table, tmp_path / "whole")
     split_by(2, monkeypatch)
-    split = saved(str(table.folder), tmp_path / "split", *AS_OF)
+    split = saved(table, tmp_path / "split")
     assert whole.read_bytes() == split.read_bytes()
 
 
@@ -498,17 +473,17 @@ def test_an_earlier_plan_is_replaced_with_all_its_parts_and_nothing_else(
 ) -> None:
     folder = tmp_path / "plans"
     beside = folder / "plan.json.removals.parquet"
-    saved(str(table.folder), folder, *AS_OF)
+    saved(table, folder)
     assert beside.is_file()
     with monkeypatch.context() as patched:
         split_by(2, patched)
-        saved(str(table.folder), folder, *AS_OF)
+        saved(table, folder)
         first = set(listing(beside))
-        saved(str(table.folder), folder, *AS_OF, "--snapshot-id", "1")
+        saved(table, folder, *AS_OF, "--snapshot-id", "1")
         assert len(set(listing(beside)) - first) >= 1
         named = {part["file"] for part in json.loads((beside / "_index.json").read_text())["parts"]}
         assert set(listing(beside)) == {"_index.json", *named}
-    path = saved(str(table.folder), folder, *AS_OF)
+    path = saved(table, folder)
     assert beside.is_file()
     assert apply(path).code == 0
 
@@ -516,7 +491,7 @@ def test_an_earlier_plan_is_replaced_with_all_its_parts_and_nothing_else(
 def test_a_folder_that_holds_something_else_is_left_alone(
     table: FolderTable, tmp_path: Path, in_parts: None
 ) -> None:
-    path = saved(str(table.folder), tmp_path / "plans", *AS_OF)
+    path = saved(table, tmp_path / "plans")
     beside = path.parent / "plan.json.removals.parquet"
     (beside / "notes.txt").write_text("mine")
     with pytest.MonkeyPatch.context() as patched:
@@ -531,7 +506,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(
 def test_damaged_parts_stop_the_plan_before_anything_happens(
     table: FolderTable, tmp_path: Path, in_parts: None, damage: str
 ) -> None:
-    path = saved(str(table.folder), tmp_path / "plans", *AS_OF)
+    path = saved(table, tmp_path / "plans")
     beside = path.parent / "plan.json.removals.parquet"
     *_, other, part = sorted(beside.glob("removals-*.parquet"))
     index = beside / "_index.json"
@@ -547,11 +522,9 @@ def test_damaged_parts_stop_the_plan_before_anything_happens(
         case "index cut":
             index.write_bytes(index.read_bytes()[:-9])
         case "index of fewer":
-            document = json.loads(index.read_text())
-            del document["parts"][-1]
-            index.write_text(json.dumps(document))
-    before = listing(table.folder)
-    ran = apply(path)
-    assert ran.code == (2 if damage == "index gone" else 15)
-    assert "plan.json" in ran.json["message"]
-    assert listing(table.folder) == before
+            with edited(index) as document:
+                del document["parts"][-1]
+    with unchanged(table.folder):
+        ran = apply(path)
+        assert ran.code == (2 if damage == "index gone" else 15)
+        assert "plan.json" in ran.json["message"]

@@ -20,7 +20,7 @@ from iceberg_cli.testing.iceberg_files import DELETED, records
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.budget import few_or_many
 from tests.cli.forking import Program, program
-from tests.cli.lakes import AS_OF_MS
+from tests.cli.lakes import AS_OF_MS, newest_metadata
 from tests.cli.running import iceberg_cli
 from tests.delta_opened import a_log
 
@@ -39,12 +39,10 @@ class Lake:
 
 def iceberg_files(table: Path) -> set[str]:
     """The data files of `main`; every file that the table needs is there."""
-    versions = sorted(
-        table.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0])
-    )
-    document = json.loads(versions[-1].read_bytes())
+    newest = newest_metadata(table)
+    document = json.loads(newest.read_bytes())
     refs = {name: ref["snapshot-id"] for name, ref in document["refs"].items()}
-    check_table(open_storage(), str(versions[-1]), refs=refs)
+    check_table(open_storage(), str(newest), refs=refs)
     [main] = [each for each in document["snapshots"] if each["snapshot-id"] == refs["main"]]
     entries = [
         entry

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +13,9 @@ from rich.console import Console
 from iceberg_cli.cli.render import plan as render_plan
 from iceberg_cli.plan.plan import Base, Option, Plan, Step, Verdict
 from iceberg_cli.testing.iceberg_files import ADDED
-from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots
+from tests.cli.lakes import AS_OF, AS_OF_MS, FolderTable, edited, four_snapshots
 from tests.cli.running import Ran, iceberg_cli
 from tests.hazard_tables import Hazard, entry
-
-AS_OF = ("--as-of", AS_OF_MS)
 
 
 @pytest.fixture
@@ -224,10 +221,8 @@ def test_a_table_without_uuid_says_so(tmp_path: Path) -> None:
     table.manifest("m1", entry(ADDED, *table.data("a"), record_count=3))
     table.snapshot(9, "m1")
     table.publish(main=9)
-    path = tmp_path / "old/metadata/v1.metadata.json"
-    document = json.loads(path.read_text())
-    del document["table-uuid"]
-    path.write_text(json.dumps(document))
+    with edited(tmp_path / "old/metadata/v1.metadata.json") as document:
+        del document["table-uuid"]
     ran = iceberg_cli("inspect", table.location)
     assert ran.code == 0, ran.err
     assert "  no uuid, metadata" in ran.out

@@ -20,6 +20,7 @@ from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.budget import few_or_many
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, TableWriter, a_tag
+from tests.cli.lakes import newest_metadata
 from tests.cli.running import Ran, iceberg_cli
 from tests.paths import ROOT
 
@@ -60,10 +61,7 @@ class Place:
             with sqlite3.connect(self.catalog) as database:
                 (location,) = database.execute("SELECT metadata_location FROM iceberg_tables").fetchone()
             return str(location)
-        versions = [
-            int(path.name[1:].split(".")[0]) for path in self.folder.glob("metadata/v*.metadata.json")
-        ]
-        return f"{self.folder}/metadata/v{max(versions)}.metadata.json"
+        return str(newest_metadata(self.folder))
 
     def restore(self, copy: Path) -> None:
         """Start again from the copy."""
@@ -78,11 +76,12 @@ class Place:
             stderr=subprocess.DEVNULL,
         )
 
-    def files(self) -> set[str]:
-        return {str(path) for path in self.folder.rglob("*") if path.is_file()}
-
     def check(self) -> set[str]:
         return check_table(open_storage(), self.current(), refs=REFS)
+
+    def leftovers(self) -> set[str]:
+        hint = self.folder / "metadata" / "version-hint.text"
+        return {str(path) for path in self.folder.rglob("*") if path.is_file()} - self.check() - {str(hint)}
 
 
 def a_place(root: Path, *, catalog: bool) -> Place:
@@ -146,8 +145,7 @@ def test_killed_at_random_moments_the_program_makes_good_what_it_began(
             done(iceberg_cli("resume", place.name))
             place.check()
         done(iceberg_cli("expire-snapshots", place.name, *OPTIONS))
-        left = place.files() - place.check() - {str(place.folder / "metadata" / "version-hint.text")}
-        assert left == set()
+        assert place.leftovers() == set()
         ids = {s["snapshot-id"] for s in json.loads(Path(place.current()).read_bytes())["snapshots"]}
         assert ids == set(REFS.values())
         assert not place.journal.exists()
@@ -181,7 +179,6 @@ def test_a_process_that_is_stopped_and_goes_on_after_another_took_its_work_over_
         assert process.wait(timeout=120) in (0, REFUSED), number  # taken over, or done before it was stopped
         place.check()
         done(iceberg_cli("expire-snapshots", place.name, *OPTIONS))
-        left = place.files() - place.check() - {str(place.folder / "metadata" / "version-hint.text")}
-        assert left == set()
+        assert place.leftovers() == set()
     print(f"{taken_over} of {budget} were taken over")
     assert taken_over
