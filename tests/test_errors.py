@@ -61,11 +61,6 @@ def test_classes_that_differ_in_what_helps_say_so_themselves() -> None:
     assert {kind.exit_code for kind in own} == codes
 
 
-def names_of_errors() -> set[str]:
-    load_all()
-    return {kind.__name__ for kind in every_class()}
-
-
 def words(value: ast.expr) -> str:
     """The literal text of an expression; what it is put together with does not matter here."""
     return "".join(
@@ -76,7 +71,8 @@ def words(value: ast.expr) -> str:
 
 
 def test_every_place_that_makes_an_error_says_something_and_takes_nothing_away() -> None:
-    names, seen = names_of_errors(), 0
+    load_all()
+    names, seen = {kind.__name__ for kind in every_class()}, 0
     for name, module in modules():
         for node in ast.walk(module):
             if not isinstance(node, ast.Call):
