@@ -143,7 +143,7 @@ def _show_findings(run: Run, checked: CheckedTable) -> None:
 
         print_json(document)
     else:
-        from iceberg_cli.cli.render.findings import show_findings
+        from iceberg_cli.cli.render.inspection import show_findings
 
         if not run.quiet:
             show_findings(run.out, document, deep_reads=checked.deep_reads, verbose=run.verbose)

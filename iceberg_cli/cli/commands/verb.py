@@ -51,7 +51,7 @@ def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:
         typer.Exit: 11 where something blocks.
     """
     from iceberg_cli.cli import render
-    from iceberg_cli.cli.render import findings as render_findings
+    from iceberg_cli.cli.render.inspection import show_preflight
     from iceberg_cli.plan.text import count
 
     table = run.open(name)
@@ -62,7 +62,7 @@ def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:
     elif not run.quiet or found.blocking:
         target = run.err if run.quiet else run.out
         shown = found.blocking if run.quiet else found.findings
-        render_findings.show_preflight(target, [each.to_json() for each in shown], verbose=run.verbose)
+        show_preflight(target, [each.to_json() for each in shown], verbose=run.verbose)
         if found.blocking:
             verdict = f"blocked by {count(len(found.blocking), 'findings')}"
         else:
