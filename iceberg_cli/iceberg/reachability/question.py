@@ -58,20 +58,13 @@ def snapshot_files(snapshot: Snapshot) -> SnapshotFiles:
         Refused: its manifest list is encrypted.
     """
     check_plain_list(snapshot)
-    summary = snapshot.summary or {}
     return SnapshotFiles(
         snapshot_id=snapshot.snapshot_id,
         manifest_list=snapshot.manifest_list,
         manifests=snapshot.manifests or (),
-        total_data_files=_count(summary.get("total-data-files")),
-        total_delete_files=_count(summary.get("total-delete-files")),
-        added_data_files=_count(summary.get("added-data-files")),
+        total_data_files=snapshot.summary_count("total-data-files"),
+        total_delete_files=snapshot.summary_count("total-delete-files"),
+        added_data_files=snapshot.summary_count("added-data-files"),
         sequence_number=snapshot.sequence_number,
         timestamp_ms=snapshot.timestamp_ms,
-    )
-
-
-def _count(text: object) -> int | None:
-    return (
-        int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19 else None
     )

@@ -39,6 +39,11 @@ class Snapshot:
         """append, replace, overwrite or delete, where the summary says."""
         return None if self.summary is None else self.summary.get("operation")
 
+    def summary_count(self, key: str) -> int | None:
+        """A count that the summary has under a key, None where it is no number below 10^18."""
+        text = (self.summary or {}).get(key, "")
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
     @classmethod
     def from_json(cls, value: object, *, path: str, where: str = "snapshot") -> Snapshot:
         """Read a snapshot.

@@ -192,9 +192,8 @@ class _Preflight:
         for name, snapshot in self._heads():
             facts = self.looked.lists.get(snapshot.snapshot_id)
             where = f"branch {name}"
-            summary = snapshot.summary or {}
             equality, positions = (
-                _total(summary, f"total-{kind}-deletes") for kind in ("equality", "position")
+                snapshot.summary_count(f"total-{kind}-deletes") for kind in ("equality", "position")
             )
             files = facts.delete_files if facts is not None else None
             if equality:
@@ -326,11 +325,6 @@ class _Preflight:
 
 def _is_known(transform: str) -> bool:
     return parse(transform).kind != "unknown"
-
-
-def _total(summary: Mapping[str, str], key: str) -> int | None:
-    text = summary.get(key, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
