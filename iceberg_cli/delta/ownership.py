@@ -88,10 +88,10 @@ def staging_path(root: str, mark: str, task: Task) -> str:
         mark: the operation's id, a hyphen, and a number that is used once.
         task: what is built.
     """
-    made = marked_uuid(mark.rpartition("-")[0], mark, task.name)
+    own_uuid = marked_uuid(mark.rpartition("-")[0], mark, task.name)
     if task.kind == DELETION_VECTOR:
-        return f"{root}/{_DV_NAME.format(uuid=made)}"
-    return f"{root}/{LOG}/{task.name.replace('{uuid}', made)}"
+        return f"{root}/{_DV_NAME.format(uuid=own_uuid)}"
+    return f"{root}/{LOG}/{task.name.replace('{uuid}', own_uuid)}"
 
 
 def discardable(path: str, root: str, *, marks: Sequence[str]) -> bool:
@@ -109,9 +109,9 @@ def discardable(path: str, root: str, *, marks: Sequence[str]) -> bool:
     if folder.startswith(f"{root}/{OPERATIONS_FOLDER}/"):
         return any(mark in name for mark in marks)
     before, _, after = _DV_NAME.partition("{uuid}")
-    found = name.removeprefix(before).removesuffix(after)
-    ours = any(is_marked(found, mark) for mark in marks)
-    return ours and folder == root and name == _DV_NAME.format(uuid=found)
+    text = name.removeprefix(before).removesuffix(after)
+    ours = any(is_marked(text, mark) for mark in marks)
+    return ours and folder == root and name == _DV_NAME.format(uuid=text)
 
 
 def remove_empty_folders(storage: Storage, root: str, paths: Sequence[str]) -> None:

@@ -243,7 +243,7 @@ class DeltaTableCheck:
         for file, end in listing.compactions:
             as_commit = replace(listing, commits=(replace(file, version=end),))
             try:
-                stated = log.commits(end, end, listing=as_commit)
+                compacted = log.commits(end, end, listing=as_commit)
             except CorruptFile as error:
                 self.findings.add("compaction-unreadable", file.path, reason_of(error))
                 continue
@@ -251,7 +251,7 @@ class DeltaTableCheck:
                 replayed = log.commits(file.version, end, listing=listing)
             except CorruptFile:
                 continue  # a commit is gone or damaged, and nobody can tell
-            for difference in compaction_differences(stated, reconcile([replayed])):
+            for difference in compaction_differences(compacted, reconcile([replayed])):
                 self.findings.add("compaction-differs", file.path, difference)
 
     def _check_checksum(self, listing: Listing) -> int:

@@ -113,10 +113,10 @@ class ManifestBuilder:
 
 
 def _united(summaries: Sequence[FieldSummary]) -> FieldSummary:
-    found = FieldSummary()
+    summary = FieldSummary()
     for each in summaries:
-        found = found.united(each)
-    return found
+        summary = summary.united(each)
+    return summary
 
 
 def rehearse(rewrite: Rewrite, manifests: Sequence[ManifestSource]) -> list[dict[str, Any]]:
@@ -294,10 +294,10 @@ class _ManifestIdentities:
 
 def _identities(source: ManifestSource) -> Identities:
     """The identities of a manifest's entries; values that they inherit count as missing."""
-    (found,) = read_entries([source], columns=IDENTITY)
-    ids = found.table["first_row_id"].combine_chunks()
+    (batch,) = read_entries([source], columns=IDENTITY)
+    ids = batch.table["first_row_id"].combine_chunks()
     given = ids.fill_null(0).to_numpy()
     valid = ids.is_valid().to_numpy(zero_copy_only=False) & (given < _NOT_INHERITED)
     column = array_of(given, valid)
-    index = found.table.column_names.index("first_row_id")
-    return Identities.of(found.table.set_column(index, "first_row_id", column))
+    index = batch.table.column_names.index("first_row_id")
+    return Identities.of(batch.table.set_column(index, "first_row_id", column))

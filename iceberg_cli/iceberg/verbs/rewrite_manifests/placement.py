@@ -241,20 +241,20 @@ def sort_keys(entries: pa.Table, source: ManifestSource, target: Target) -> list
     ids = [field.field_id for field in partition_type(record_type(source)).fields]
     keys = []
     for field, type_name in zip(target.spec["fields"], target.types, strict=True):
-        found = (
+        values = (
             column.field(ids.index(field["field-id"]))
             if field["field-id"] in ids
             else pa.nulls(len(column), pa.int64())
         )
-        keys.append(sort_key(found, type_name))
+        keys.append(sort_key(values, type_name))
     return keys
 
 
 def ranks_of(key: pa.Array) -> Ints:
     """Ranks in the order of the values; nulls first."""
     ranks = pc.rank(key, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-    found: Ints = np.where(key.is_null().to_numpy(zero_copy_only=False), 0, ranks)
-    return found
+    nulls_first: Ints = np.where(key.is_null().to_numpy(zero_copy_only=False), 0, ranks)
+    return nulls_first
 
 
 def runs_of(owners: Ints, keys: Sequence[pa.Array]) -> tuple[Ints, Ints]:
@@ -346,9 +346,9 @@ class Regroup:
     def _parts(self, numbers: Sequence[int], sources: Sequence[ManifestSource]) -> Iterator[ManifestPart]:
         text, _ = self.target.header()
         avro = record_type(sources[0])
-        found = recipe(avro, parse_schema(text.encode())[1])
-        columns = (*IDENTITY, "status", "partition") if found else (*ENTRY_COLUMNS, "file_path_hash")
-        edges = found.edges if found else ()
+        splice = recipe(avro, parse_schema(text.encode())[1])
+        columns = (*IDENTITY, "status", "partition") if splice else (*ENTRY_COLUMNS, "file_path_hash")
+        edges = splice.edges if splice else ()
         (batch,) = read_entries(sources, columns=columns, edges=edges)
         entries = batch.table
         if not self.target.with_row_ids:
@@ -357,14 +357,14 @@ class Regroup:
         keys = sort_keys(entries, sources[0], self.target)
         rows, outputs = self._order(entries, keys, numbers)
         size = 0
-        if found:
+        if splice:
             payload, starts = payload_of(sources)
             size = len(payload)
             added = array_of(starts[entries["manifest"].to_numpy()])
-            for edge in found.edges:
+            for edge in splice.edges:
                 moved = pc.add(entries[edge.name], added)
                 entries = entries.set_column(entries.column_names.index(edge.name), edge.name, moved)
-            encode: Encode = partial(spliced, found, entries, payload)
+            encode: Encode = partial(spliced, splice, entries, payload)
         else:
             encode = partial(encoded, text, partition_type(avro), entries)
         at_once = max(_ENCODED_BYTES * entries.num_rows // max(size, 1), 1)
@@ -435,14 +435,14 @@ def parts_in_order(contents: Sequence[bytes]) -> list[ManifestPart]:
 
     Their blocks, which are most of it, are not copied.
     """
-    found: list[tuple[tuple[int, int], ManifestPart]] = []
+    parts: list[tuple[tuple[int, int], ManifestPart]] = []
     for content in contents:
         data = memoryview(content)
         stop = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
         for order, part, size_bytes in pickle.loads(data[_LENGTH_BYTES:stop]):  # noqa: S301 - our own code wrote it
-            found.append((order, replace(part, blocks=data[stop : stop + size_bytes])))
+            parts.append((order, replace(part, blocks=data[stop : stop + size_bytes])))
             stop += size_bytes
-    return [part for _, part in sorted(found, key=itemgetter(0))]
+    return [part for _, part in sorted(parts, key=itemgetter(0))]
 
 
 def _slices(outputs: Ints) -> list[tuple[int, int]]:

@@ -176,28 +176,28 @@ def _rewrite(
     reasons = rules.due(group, every=every, shown=shown)
     if not reasons:
         return None
-    found = rules.rewrite(group, reasons, growth=_growth(table, group, reasons))
-    lost = losses(table, table.metadata, found.rows)
-    if found.tasks and not lost.blocked_by and rules.stored_bytes(found) <= _REHEARSED_BYTES:
-        found = _rehearsed(table, found)
-    return (found, lost) if rules.pays(found) else None
+    rewrite = rules.rewrite(group, reasons, growth=_growth(table, group, reasons))
+    lost = losses(table, table.metadata, rewrite.rows)
+    if rewrite.tasks and not lost.blocked_by and rules.stored_bytes(rewrite) <= _REHEARSED_BYTES:
+        rewrite = _rehearsed(table, rewrite)
+    return (rewrite, lost) if rules.pays(rewrite) else None
 
 
-def _rehearsed(table: IcebergTable, found: Rewrite) -> Rewrite:
+def _rehearsed(table: IcebergTable, rewrite: Rewrite) -> Rewrite:
     """The rewrite, into so many manifests that no rule asks for another one.
 
     An estimate from one manifest is good for many entries. Of few it says little, but making them is quick.
     """
-    sources = sources_of(found.rows)
+    sources = sources_of(rewrite.rows)
     with ThreadPoolExecutor(_THREADS) as pool:
         manifests = [*pool.map(partial(_opened, table), sources)]
-    first = rehearse(found, manifests)
-    tried = [(len(rules.due_again(found.group, first)), 0, found)]
-    for count in rules.counts_to_try(found, first):
+    first = rehearse(rewrite, manifests)
+    tried = [(len(rules.due_again(rewrite.group, first)), 0, rewrite)]
+    for count in rules.counts_to_try(rewrite, first):
         if not tried[-1][0]:
             return tried[-1][-1]
-        other = rules.into(found, count)
-        tried.append((len(rules.due_again(found.group, rehearse(other, manifests))), len(tried), other))
+        other = rules.into(rewrite, count)
+        tried.append((len(rules.due_again(rewrite.group, rehearse(other, manifests))), len(tried), other))
     return min(tried)[-1]
 
 

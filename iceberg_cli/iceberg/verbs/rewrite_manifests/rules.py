@@ -351,29 +351,29 @@ def rewrite(group: Group, reasons: Mapping[int, str], *, growth: float) -> Rewri
     return into(Rewrite(group=group, reasons=dict(reasons), rows=rows, tasks=()), count)
 
 
-def into(found: Rewrite, count: int) -> Rewrite:
+def into(rewrite: Rewrite, count: int) -> Rewrite:
     """The rewrite into another number of manifests."""
-    group = found.group
+    group = rewrite.group
     assert group.target is not None
     assert group.layout is not None
-    digest = _digest(group.target, found.rows, count)
+    digest = _digest(group.target, rewrite.rows, count)
     kind = f"{'deletes' if group.content else 'data'}-spec{group.spec_id}"
     tasks = tuple(
         Task(name=name_of(kind, group.layout, digest, index), kind="manifest") for index in range(count)
     )
-    return replace(found, tasks=tasks)
+    return replace(rewrite, tasks=tasks)
 
 
-def stored_bytes(found: Rewrite) -> int:
+def stored_bytes(rewrite: Rewrite) -> int:
     """Bytes of the manifests that a rewrite reads."""
-    return int(found.rows["manifest_length"].to_numpy().sum())
+    return int(rewrite.rows["manifest_length"].to_numpy().sum())
 
 
-def counts_to_try(found: Rewrite, rehearsed: Sequence[Mapping[str, Any]]) -> list[int]:
+def counts_to_try(rewrite: Rewrite, rehearsed: Sequence[Mapping[str, Any]]) -> list[int]:
     """Other numbers of manifests to rehearse, the likeliest first, by the sizes of those rehearsed."""
-    layout = found.group.layout
+    layout = rewrite.group.layout
     assert layout is not None
-    files = sum(int(found.rows[f"{name}_files_count"].to_numpy().sum()) for name in ("added", "existing"))
+    files = sum(int(rewrite.rows[f"{name}_files_count"].to_numpy().sum()) for name in ("added", "existing"))
     size = sum(row["manifest_length"] - layout.header_bytes for row in rehearsed)
     likely = outputs(layout, body_bytes=size, live_files=files)
     around = [likely + step for far in range(1, _FURTHEST + 1) for step in (far, -far)]
@@ -385,14 +385,14 @@ def due_again(group: Group, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, s
     assert group.layout is not None
     assert group.target is not None
     named = [{"manifest_path": "", **row} for row in rows]
-    made = [candidate(number, row, group.layout, group.target) for number, row in enumerate(named)]
-    return chosen(made, replace(group.layout, min_manifests=1))
+    candidates = [candidate(number, row, group.layout, group.target) for number, row in enumerate(named)]
+    return chosen(candidates, replace(group.layout, min_manifests=1))
 
 
-def pays(found: Rewrite) -> bool:
+def pays(rewrite: Rewrite) -> bool:
     """Whether a rewrite improves anything: merging that does not leave fewer manifests does not."""
-    return len(found.tasks) < len(found.reasons) or any(
-        not reason.startswith(MERGED) for reason in found.reasons.values()
+    return len(rewrite.tasks) < len(rewrite.reasons) or any(
+        not reason.startswith(MERGED) for reason in rewrite.reasons.values()
     )
 
 
@@ -408,8 +408,8 @@ def weights(rows: pa.Table, layout: Layout) -> npt.NDArray[np.float64]:
     """Mean bytes of an entry of each manifest."""
     lengths = rows["manifest_length"].to_numpy() - layout.header_bytes
     entries = sum(rows[f"{name}_files_count"].to_numpy() for name in ("added", "existing", "deleted"))
-    found: npt.NDArray[np.float64] = np.maximum(lengths, 1) / np.maximum(entries, 1)
-    return found
+    bytes_per_entry: npt.NDArray[np.float64] = np.maximum(lengths, 1) / np.maximum(entries, 1)
+    return bytes_per_entry
 
 
 def summary(rewrites: Sequence[Rewrite], *, listed: int) -> dict[str, str]:
