@@ -13,6 +13,7 @@ from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.servers import postgres_database, postgres_server, s3_server
+from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
@@ -28,6 +29,7 @@ __all__ = [
     "s3_server",
     "server",
     "spark_session",
+    "workers",
     "written",
 ]
 

@@ -252,101 +252,7 @@ def entry(status: int, path: str, **others: Any) -> Entry:
     }
 
 
-@dataclass(kw_only=True)
-class Manifests:
-    """A table whose manifests a test writes one by one; `table` publishes them as one snapshot."""
-
-    schema: dict[str, Any]
-    spec: dict[str, Any]
-    format_version: int = 2
-    properties: Mapping[str, str] = field(default_factory=dict)
-    more_specs: Sequence[dict[str, Any]] = ()
-    storage: Any = field(default_factory=Overlay)
-    location: str = LOCATION
-    rows: list[Entry] = field(default_factory=list)
-
-    def add(
-        self,
-        *entries: Entry,
-        content: int = 0,
-        spec: dict[str, Any] | None = None,
-        version: int | None = None,
-        codec: str = "deflate",
-        **row: Any,
-    ) -> str:
-        """Write one manifest, with a row that has no summaries; its path."""
-        path = f"{self.location}/metadata/m{len(self.rows)}.avro"
-        data = manifest(
-            entries,
-            schema=self.schema,
-            spec=spec or self.spec,
-            version=version or self.format_version,
-            content=content,
-            codec=codec,
-            sync=bytes(16),
-        )
-        return self.put(path, data, entries, content=content, spec_id=(spec or self.spec)["spec-id"], **row)
-
-    def put(
-        self, path: str, data: bytes, entries: Sequence[Entry], *, content: int, spec_id: int, **row: Any
-    ) -> str:
-        """A manifest of other bytes."""
-        self.storage.put_if_absent(path, data)
-        number = len(self.rows) + 1
-        made = manifest_row(
-            path,
-            data,
-            entries,
-            content=content,
-            spec_id=spec_id,
-            snapshot_id=number,
-            sequence_number=number,
-            min_sequence_number=1,
-        )
-        self.rows.append({**made, **row})
-        return path
-
-    def table(self, *, next_row_id: int = 0) -> Opened:
-        """The table with all that was added."""
-        count = len(self.rows)
-        list_path = f"{self.location}/metadata/snap-{count}.avro"
-        data = manifest_list(
-            self.rows,
-            version=self.format_version,
-            snapshot_id=count,
-            parent_snapshot_id=None,
-            sequence_number=count,
-            first_row_id=0,
-            sync=bytes(16),
-        )
-        self.storage.put_if_absent(list_path, data)
-        document = a_table_document(
-            a_snapshot(
-                count, manifest_list=list_path, summary={"total-data-files": "0", "total-records": "70"}
-            ),
-            format_version=self.format_version,
-            properties=self.properties,
-            fields={
-                "location": self.location,
-                "schemas": [self.schema],
-                "partition-specs": [self.spec, *self.more_specs],
-                "last-column-id": 99,
-                **({"next-row-id": next_row_id} if self.format_version > 2 else {}),
-                **(
-                    {"schema": self.schema, "partition-spec": self.spec["fields"]}
-                    if self.format_version < 2
-                    else {}
-                ),
-            },
-        )
-        location = f"{self.location}/metadata/v{count}.metadata.json"
-        self.storage.put_if_absent(location, json.dumps(document).encode())
-        return opened(self.storage, location)
-
-
 VERB = "rewrite-manifests"
-
-
 KIB = 1 << 10
 
 
@@ -369,9 +275,86 @@ def spec(*sources: int, spec_id: int = 0, transform: str = "identity") -> dict[s
 
 
 SCHEMA = columns("int", "string")
-
-
 BY_ONE = spec(1)
+
+
+@dataclass(kw_only=True)
+class Manifests:
+    """A table whose manifests a test writes one by one; `table` publishes them as one snapshot."""
+
+    schema: dict[str, Any] = field(default_factory=lambda: SCHEMA)
+    spec: dict[str, Any] = field(default_factory=lambda: BY_ONE)
+    format_version: int = 2
+    properties: Mapping[str, str] = field(default_factory=dict)
+    more_specs: Sequence[dict[str, Any]] = ()
+    storage: Any = field(default_factory=Overlay)
+    location: str = LOCATION
+    rows: list[Entry] = field(default_factory=list)
+    written: int = 0  # how many manifests `add` has written
+
+    def add(
+        self,
+        *entries: Entry,
+        content: int = 0,
+        spec: dict[str, Any] | None = None,
+        version: int | None = None,
+        codec: str = "deflate",
+        **row: Any,
+    ) -> str:
+        """Write one manifest, with a row that has no summaries; its path."""
+        path = f"{self.location}/metadata/m{self.written}.avro"
+        self.written += 1
+        data = manifest(
+            entries, schema=self.schema, spec=spec or self.spec, version=version or self.format_version,
+            content=content, codec=codec, sync=bytes(16),
+        )  # fmt: skip
+        return self.put(path, data, entries, content=content, spec_id=(spec or self.spec)["spec-id"], **row)
+
+    def put(
+        self, path: str, data: bytes, entries: Sequence[Entry], *, content: int, spec_id: int, **row: Any
+    ) -> str:
+        """A manifest of other bytes."""
+        self.storage.put_if_absent(path, data)
+        number = len(self.rows) + 1
+        made = manifest_row(
+            path, data, entries, content=content, spec_id=spec_id, snapshot_id=number, sequence_number=number,
+            min_sequence_number=1,
+        )  # fmt: skip
+        self.rows.append({**made, **row})
+        return path
+
+    def write_list(self, *, snapshot_id: int, sequence_number: int) -> str:
+        """Write a manifest list of all rows; its path."""
+        path = f"{self.location}/metadata/snap-{snapshot_id}.avro"
+        data = manifest_list(
+            self.rows, version=self.format_version, snapshot_id=snapshot_id, parent_snapshot_id=None,
+            sequence_number=sequence_number, first_row_id=0, sync=bytes(16),
+        )  # fmt: skip
+        self.storage.put_if_absent(path, data)
+        return path
+
+    def table(self, *, next_row_id: int = 0) -> Opened:
+        """The table with all that was added."""
+        count = len(self.rows)
+        list_path = self.write_list(snapshot_id=count, sequence_number=count)
+        document = a_table_document(
+            a_snapshot(
+                count, manifest_list=list_path, summary={"total-data-files": "0", "total-records": "70"}
+            ),
+            format_version=self.format_version,
+            properties=self.properties,
+        )
+        document |= {
+            "location": self.location, "schemas": [self.schema], "partition-specs": [self.spec, *self.more_specs],
+            "last-column-id": 99,
+        }  # fmt: skip
+        if self.format_version > 2:
+            document["next-row-id"] = next_row_id
+        if self.format_version < 2:
+            document |= {"schema": self.schema, "partition-spec": self.spec["fields"]}
+        location = f"{self.location}/metadata/v{count}.metadata.json"
+        self.storage.put_if_absent(location, json.dumps(document).encode())
+        return opened(self.storage, location)
 
 
 def policy(**values: Any) -> dict[str, Any]:

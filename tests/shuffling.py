@@ -1,17 +1,20 @@
-"""An engine that does in this process whatever a cluster may do to a shuffle, without Spark."""
+"""An engine that does in this process whatever a cluster may do to a shuffle; a fixture that has Spark beside it."""
 
 from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from pyspark import cloudpickle
 
-from iceberg_cli.engines import OnEvent, Scan, ShuffleStage
+from iceberg_cli.engines import Engine, OnEvent, Scan, ShuffleStage
 from iceberg_cli.engines.local import LocalEngine, result_of
+from iceberg_cli.engines.spark.engine import SparkEngine
+from iceberg_cli.storage.local import LocalStorage
 
 
 @dataclass(frozen=True)
@@ -60,3 +63,15 @@ class AdversarialEngine(LocalEngine):
                 found = result_of(stage.combine(bucket, mine), self.storage)
                 if run:
                     yield pickle.loads(pickle.dumps(found))
+
+
+Engines = Callable[[], Engine]
+
+
+@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.jvm)])
+def workers(request: pytest.FixtureRequest) -> Engines:
+    """An engine that exchanges."""
+    if request.param == "here":
+        return lambda: AdversarialEngine(LocalStorage())
+    session = request.getfixturevalue("spark_session")
+    return lambda: SparkEngine(session, LocalStorage())

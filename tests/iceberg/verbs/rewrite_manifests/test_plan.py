@@ -30,7 +30,7 @@ from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, sum
 from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
 from iceberg_cli.iceberg.spec.manifest_schemas import manifest_schema, partition_struct
 from iceberg_cli.iceberg.spec.manifest_splice import encoded, recipe, spliced
-from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     Candidate,
@@ -43,7 +43,6 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
 )
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
-from tests.budget import deep_unless
 from tests.fixtures.iceberg_tables import ALL
 from tests.manifest_tables import (
     BY_ONE,
@@ -65,6 +64,8 @@ from tests.manifest_tables import (
 )
 from tests.paths import FIXTURES, needs_fixtures
 
+COUNTS = [f"{kind}_{unit}_count" for unit in ("files", "rows") for kind in ("added", "existing", "deleted")]
+
 
 def rewritten(table: Opened, **values: Any) -> dict[str, int]:
     """The result columns of a rewrite, which changes nothing that a reader sees and leaves nothing to do."""
@@ -85,6 +86,12 @@ def stays(table: Opened, **values: Any) -> list[str]:
     plan = table.plan(VERB, policy(**values))
     assert not plan.due
     return [verdict.reason for verdict in plan.verdicts]
+
+
+def only_manifest(table: Opened) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The row of the only manifest, and its records."""
+    (row,) = table.manifests()
+    return row, avro(table.storage.read(row["manifest_path"]))
 
 
 def partitions_of(table: Opened, row: dict[str, Any]) -> list[Any]:
@@ -220,33 +227,21 @@ def test_the_replace_snapshot_has_the_keys_that_java_writes_and_the_totals() -> 
 
 
 def test_deleted_entries_are_dropped_and_added_ones_become_existing_with_their_inherited_numbers() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    lot = Manifests()
     lot.add(entry(DELETED, "/gone"), entry(EXISTING, "/old", partition={"p1": 1}))
     lot.add(entry(ADDED, "/new", partition={"p1": 0}))
     table = lot.table()
     rewritten(table)
-    (row,) = table.manifests()
-    written = avro(table.storage.read(row["manifest_path"]))
-    found = [
-        (
-            e["data_file"]["file_path"],
-            e["status"],
-            e["snapshot_id"],
-            e["sequence_number"],
-            e["file_sequence_number"],
-        )
-        for e in written
-    ]
+    row, written = only_manifest(table)
+    numbers = ("status", "snapshot_id", "sequence_number", "file_sequence_number")
+    found = [(e["data_file"]["file_path"], *(e[name] for name in numbers)) for e in written]
     assert found == [("/new", EXISTING, 2, 2, 2), ("/old", EXISTING, 1, 1, 1)]
-    counts = [
-        row[f"{kind}_{unit}_count"] for unit in ("files", "rows") for kind in ("added", "existing", "deleted")
-    ]
-    assert counts == [0, 2, 0, 0, 20, 0]
+    assert [row[name] for name in COUNTS] == [0, 2, 0, 0, 20, 0]
     assert (row["min_sequence_number"], row["sequence_number"]) == (1, 3)
 
 
 def test_a_manifest_of_deleted_entries_only_is_dropped_and_nothing_is_written_for_it() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    lot = Manifests()
     lot.add(entry(DELETED, "/gone"))
     kept = lot.add(entry(ADDED, "/new", partition={"p1": 0}))
     table = lot.table()
@@ -256,7 +251,7 @@ def test_a_manifest_of_deleted_entries_only_is_dropped_and_nothing_is_written_fo
 
 def test_data_and_deletes_and_specs_are_never_mixed() -> None:
     other = spec(1, 2, spec_id=1)
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=3, more_specs=[other])
+    lot = Manifests(format_version=3, more_specs=[other])
     for number in range(3):
         lot.add(entry(ADDED, f"/a{number}", partition={"p1": number}), first_row_id=number * 10)
         lot.add(
@@ -279,7 +274,7 @@ def test_data_and_deletes_and_specs_are_never_mixed() -> None:
 
 def test_only_what_the_options_name_is_written_anew() -> None:
     other = spec(1, spec_id=4)
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE, more_specs=[other])
+    lot = Manifests(more_specs=[other])
     for number in range(3):
         lot.add(entry(ADDED, f"/a{number}"))
         lot.add(entry(ADDED, f"/b{number}"), spec=other)
@@ -304,7 +299,7 @@ def test_only_what_the_options_name_is_written_anew() -> None:
 
 def test_entries_can_be_sorted_by_a_later_field_first() -> None:
     both = spec(1, 2)
-    lot = Manifests(schema=SCHEMA, spec=both)
+    lot = Manifests(spec=both)
     for first, second in ((1, "b"), (2, "a"), (0, "c")):
         lot.add(entry(ADDED, f"/{second}", partition={"p1": first, "p2": second}))
     table = lot.table()
@@ -314,14 +309,14 @@ def test_entries_can_be_sorted_by_a_later_field_first() -> None:
 
 
 def test_encrypted_manifests_stay() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    lot = Manifests()
     for number in range(3):
         lot.add(entry(ADDED, f"/a{number}"), key_metadata=b"secret")
     assert stays(lot.table()) == ["it is encrypted"] * 3
 
 
 def test_a_table_without_snapshots_has_nothing_to_do() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    lot = Manifests()
     table = lot.table()
     table.publish(
         {**table.metadata(), "snapshots": [], "refs": {}, "current-snapshot-id": -1, "snapshot-log": []}
@@ -330,7 +325,7 @@ def test_a_table_without_snapshots_has_nothing_to_do() -> None:
 
 
 def test_a_snapshot_that_names_its_manifests_itself_is_left_alone_with_the_way_forward() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=1)
+    lot = Manifests(format_version=1)
     paths = [lot.add(entry(EXISTING, f"/a{number}")) for number in range(2)]
     table = lot.table()
     snapshot = {key: value for key, value in table.head().items() if key != "manifest-list"}
@@ -341,12 +336,8 @@ def test_a_snapshot_that_names_its_manifests_itself_is_left_alone_with_the_way_f
 
 
 def test_missing_counts_of_version_1_are_counted_from_the_manifests() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=1)
-    unknown = {
-        f"{kind}_{unit}_count": None
-        for kind in ("added", "existing", "deleted")
-        for unit in ("files", "rows")
-    }
+    lot = Manifests(format_version=1)
+    unknown = dict.fromkeys(COUNTS)
     for number in range(3):
         lot.add(entry(EXISTING, f"/a{number}"), entry(DELETED, f"/d{number}"), **unknown)
     table = lot.table()
@@ -355,7 +346,7 @@ def test_missing_counts_of_version_1_are_counted_from_the_manifests() -> None:
 
 
 def test_rows_without_ids_get_them_once_and_rows_with_ids_keep_them() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE, format_version=3)
+    lot = Manifests(format_version=3)
     lot.add(entry(ADDED, "/with", record_count=5), first_row_id=0)
     lot.add(entry(ADDED, "/without", record_count=7), version=2)
     table = lot.table(next_row_id=5)
@@ -369,7 +360,7 @@ def test_rows_without_ids_get_them_once_and_rows_with_ids_keep_them() -> None:
 
 
 def test_a_manifest_far_above_the_target_is_split() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    lot = Manifests()
     numbers = random.Random(3)
     lot.add(*(a_file(numbers) for _ in range(2_000)))
     table = lot.table()
@@ -422,7 +413,7 @@ def test_small_batches_give_the_same_entries() -> None:
 def test_bounds_of_every_partition_type_are_as_appendix_d_has_them(
     type_: str, values: list[Any], lower: bytes, upper: bytes
 ) -> None:
-    lot = Manifests(schema=columns(type_), spec=BY_ONE)
+    lot = Manifests(schema=columns(type_))
     for number, value in enumerate([*values, None]):
         lot.add(entry(ADDED, f"/a{number}", partition={"p1": value}))
     table = lot.table()
@@ -441,7 +432,7 @@ def test_bounds_of_every_partition_type_are_as_appendix_d_has_them(
 
 
 def test_a_field_without_values_has_no_bounds() -> None:
-    lot = Manifests(schema=columns("double"), spec=BY_ONE)
+    lot = Manifests(schema=columns("double"))
     lot.add(entry(ADDED, "/a", partition={"p1": float("nan")}))
     lot.add(entry(ADDED, "/b", partition={"p1": None}))
     table = lot.table()
@@ -453,13 +444,12 @@ def test_a_field_without_values_has_no_bounds() -> None:
 def test_partition_fields_whose_names_avro_does_not_allow_are_written_as_java_spells_them() -> None:
     odd = spec(1)
     odd["fields"][0]["name"] = "1 odd-name"
-    lot = Manifests(schema=SCHEMA, spec=odd)
+    lot = Manifests(spec=odd)
     for number in range(3):
         lot.add(entry(ADDED, f"/a{number}", partition={"1 odd-name": number}))
     table = lot.table()
     rewritten(table)
-    (row,) = table.manifests()
-    records = avro(table.storage.read(row["manifest_path"]))
+    _, records = only_manifest(table)
     assert [record["data_file"]["partition"] for record in records] == [
         {"_1_x20odd_x2Dname": n} for n in range(3)
     ]
@@ -473,8 +463,7 @@ def test_a_wider_decimal_and_a_longer_int_are_written_as_the_table_has_them_now(
     old.schema = columns("decimal(18, 1)", "double")
     table = old.table()
     assert table.apply(table.prepare(VERB, policy())).counts["added_manifests_count"] == 1
-    (row,) = table.manifests()
-    records = avro(table.storage.read(row["manifest_path"]))
+    row, records = only_manifest(table)
     found = [tuple(record["data_file"]["partition"].values()) for record in records]
     assert [(str(one), two) for one, two in found] == [("-10.0", 1.5), ("10.0", -0.25)]
     bounds = [(part["lower_bound"], part["upper_bound"]) for part in row["partitions"]]
@@ -673,70 +662,44 @@ def appended(table: Opened, lot: Manifests, *, without: str | None = None) -> No
     """Another writer commits one more manifest on top, and may replace one."""
     document = table.metadata()
     lot.rows = [row for row in table.manifests() if row["manifest_path"] != without]
-    lot.rows = [{"key_metadata": None, **row} for row in lot.rows]
-    path = f"/lake/late-{len(lot.storage.files)}.avro"
-    late = [entry(ADDED, f"{path}.parquet", partition={"p1": 3})]
-    data = write_manifest(
-        late,
-        schema=SCHEMA,
-        partition_spec=BY_ONE,
-        format_version=lot.format_version,
-        content=0,
-        sync=bytes(16),
-    )
-    lot.put(path, data, late, content=0, spec_id=0)
     number = document["last-sequence-number"] + 1
-    lot.rows[-1] |= {"sequence_number": number, "min_sequence_number": number, "added_snapshot_id": 77}
-    list_path = f"{path}.list.avro"
-    data = write_manifest_list(
-        lot.rows, format_version=lot.format_version, snapshot_id=77, parent_snapshot_id=None,
-        sequence_number=number, sync=bytes(16),
-    )  # fmt: skip
-    lot.storage.put_if_absent(list_path, data)
+    late = entry(ADDED, f"/lake/late-{number}.parquet", partition={"p1": 3})
+    lot.add(late, sequence_number=number, min_sequence_number=number, added_snapshot_id=77)
+    list_path = lot.write_list(snapshot_id=77, sequence_number=number)
     head = document["snapshots"][-1]
     snapshot = {
         **head, "snapshot-id": 77, "parent-snapshot-id": head["snapshot-id"], "sequence-number": number,
         "manifest-list": list_path, "summary": {"operation": "append"},
     }  # fmt: skip
+    log = [*document["snapshot-log"], {"snapshot-id": 77, "timestamp-ms": snapshot["timestamp-ms"]}]
     document |= {
-        "snapshots": [*document["snapshots"], snapshot],
-        "current-snapshot-id": 77,
-        "last-sequence-number": number,
-        "refs": {"main": {"snapshot-id": 77, "type": "branch"}},
-        "snapshot-log": [
-            *document["snapshot-log"],
-            {"snapshot-id": 77, "timestamp-ms": snapshot["timestamp-ms"]},
-        ],
-    }
+        "snapshots": [*document["snapshots"], snapshot], "current-snapshot-id": 77, "snapshot-log": log,
+        "last-sequence-number": number, "refs": {"main": {"snapshot-id": 77, "type": "branch"}},
+    }  # fmt: skip
     table.publish(document)
 
 
-def test_a_concurrent_append_keeps_its_manifest_and_the_staged_ones_are_used() -> None:
+@pytest.mark.parametrize(
+    ("gone", "rewritten_count", "live"),
+    [pytest.param(False, 8, 401, id="append"), pytest.param(True, 7, 351, id="append and removal")],
+)
+def test_a_concurrent_commit_s_manifest_stays_what_it_dropped_stays_away_and_staged_ones_are_used(
+    gone: bool, rewritten_count: int, live: int
+) -> None:
     lot = a_lot()
     table = lot.table()
-    table.committer.meanwhile = lambda: appended(table, lot)
+    without = lot.rows[0]["manifest_path"] if gone else None
+    table.committer.meanwhile = lambda: appended(table, lot, without=without)
     report = table.apply(table.prepare(VERB, policy()))
-    assert report.counts == {"rewritten_manifests_count": 8, "added_manifests_count": 1}
-    assert [row["manifest_path"] for row in table.manifests()][1:] == [lot.rows[-1]["manifest_path"]]
-    assert len(live_entries(table)) == 401
-    staged = [path for path in table.storage.files if "-spec0-" in path]
-    assert staged == [table.manifests()[0]["manifest_path"]]
-
-
-def test_a_manifest_that_is_gone_meanwhile_is_left_out_and_its_files_do_not_come_back() -> None:
-    lot = a_lot()
-    table = lot.table()
-    gone = lot.rows[0]["manifest_path"]
-    table.committer.meanwhile = lambda: appended(table, lot, without=gone)
-    report = table.apply(table.prepare(VERB, policy()))
-    assert report.counts == {"rewritten_manifests_count": 7, "added_manifests_count": 1}
-    assert len(live_entries(table)) == 351
-    staged = [path for path in table.storage.files if "-spec0-" in path]
-    assert staged == [table.manifests()[0]["manifest_path"]]
+    assert report.counts == {"rewritten_manifests_count": rewritten_count, "added_manifests_count": 1}
+    first, *others = [row["manifest_path"] for row in table.manifests()]
+    assert others == [lot.rows[-1]["manifest_path"]]
+    assert len(live_entries(table)) == live
+    assert [path for path in table.storage.files if "-spec0-" in path] == [first]
 
 
 def test_a_rewrite_that_only_sorts_is_carried_out_on_a_table_that_moved_too() -> None:
-    lot = Manifests(schema=SCHEMA, spec=BY_ONE)
+    lot = Manifests()
     numbers = random.Random(11)
     bounds = {
         "contains_null": True,
@@ -879,8 +842,8 @@ def test_another_target_size_has_what_a_rewrite_wrote_written_again() -> None:
 
 def test_a_list_without_counts_is_written_anew_with_them_and_its_manifests_stay() -> None:
     lot = a_lot(files=6, manifests=1)
-    known = {name: value for name, value in lot.rows[0].items() if name.endswith("_count")}
-    lot.rows[0] |= dict.fromkeys(known)
+    known = {name: lot.rows[0][name] for name in COUNTS}
+    lot.rows[0] |= dict.fromkeys(COUNTS)
     lot.format_version = 1  # as a list of version 1 is written
     table = lot.table()
     document = {**table.metadata(), "format-version": 2, "last-sequence-number": 1}
@@ -928,57 +891,3 @@ def test_a_policy_survives_its_json_and_an_unreadable_one_is_refused() -> None:
     ):
         with pytest.raises(UsageError):
             RewriteManifests.from_json({**asked.to_json(), **change})
-
-
-# -- property ----------------------------------------------------------------------------------------------------
-
-
-def any_table(seed: int) -> tuple[Opened, dict[str, Any]]:
-    """A table of random manifests, and a random policy."""
-    numbers = random.Random(seed)
-    version = numbers.choice([1, 2, 3])
-    kinds = columns("int", "string", "double", "decimal(9, 2)")
-    by = spec(*numbers.sample([1, 2, 3, 4], numbers.choice([0, 1, 1, 2, 3])))
-    other = spec(2, spec_id=1, transform="truncate[2]")
-    lot = Manifests(schema=kinds, spec=by, more_specs=[other], format_version=version)
-    values = {
-        1: lambda: numbers.choice([None, numbers.randrange(-40, 40)]),
-        2: lambda: numbers.choice([None, "", "ä", f"{numbers.randrange(9)}"]),
-        3: lambda: numbers.choice([None, float("nan"), -0.0, 0.0, numbers.random()]),
-        4: lambda: numbers.choice([None, numbers.randrange(-500, 500).to_bytes(4, "big", signed=True)]),
-    }
-    for number in range(numbers.randrange(1, 25)):
-        chosen_spec = numbers.choice([by, by, by, other])
-        content = numbers.choice([0, 0, 1]) if version > 1 else 0
-        entries = []
-        for _ in range(numbers.choice([1, 1, 3, 30, 200])):
-            each = a_file(numbers, numbers.choice([ADDED, EXISTING, DELETED, EXISTING]))
-            each["content"] = content * numbers.choice([1, 2])
-            each["partition"] = {
-                f"p{f['source-id']}": values[f["source-id"]]() for f in chosen_spec["fields"]
-            }
-            if numbers.random() < 0.3:
-                each |= {"sort_order_id": 1, "equality_ids": [1, 2], "upper_bounds": {1: b"x" * 300}}
-            if version == 3 and not content and numbers.random() < 0.3:
-                each["first_row_id"] = numbers.randrange(1 << 20)
-            entries.append(each)
-        row = {"first_row_id": number << 40} if version == 3 and not content else {}
-        codec = numbers.choice(["deflate", "null", "bzip2"])
-        lot.add(*entries, content=content, spec=chosen_spec, codec=codec, **row)
-    given = {
-        "target_size": numbers.choice([None, 1, 8 * KIB, 12 * KIB, 40 * KIB]),
-        "min_manifests": numbers.choice([None, None, 1, 3]),
-        "content": numbers.choice(["all", "all", "data", "deletes"]),
-    }
-    return lot.table(next_row_id=1 << 60), policy(**given)
-
-
-@pytest.mark.parametrize("seed", deep_unless(range(0, 25, 2), range(25)))
-def test_live_entries_are_the_same_after_any_rewrite_and_a_second_one_finds_nothing(seed: int) -> None:
-    table, asked = any_table(seed)
-    before, next_row_id = live_entries(table), table.metadata().get("next-row-id")
-    made = table.prepare(VERB, asked)
-    table.apply(made)
-    assert live_entries(table) == before
-    assert table.metadata().get("next-row-id") == next_row_id
-    assert not table.plan(VERB, asked).due

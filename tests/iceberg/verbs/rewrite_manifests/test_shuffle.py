@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Rewrite
@@ -24,7 +23,6 @@ from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.manifest_tables import (
     BY_ONE,
     KIB,
-    SCHEMA,
     VERB,
     Manifests,
     Opened,
@@ -34,11 +32,9 @@ from tests.manifest_tables import (
     policy,
     spec,
 )
-from tests.shuffling import AdversarialEngine
+from tests.shuffling import AdversarialEngine, Engines
 
 WHOLE = spec()
-
-Engines = Callable[[], Any]
 
 
 class Driver(LocalStorage):
@@ -48,15 +44,6 @@ class Driver(LocalStorage):
         """See `Storage.put_if_absent`."""
         assert "-spec0-" not in path
         super().put_if_absent(path, data)
-
-
-@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.jvm)])
-def workers(request: pytest.FixtureRequest) -> Engines:
-    """An engine that exchanges."""
-    if request.param == "here":
-        return lambda: AdversarialEngine(LocalStorage())
-    session = request.getfixturevalue("spark_session")
-    return lambda: SparkEngine(session, LocalStorage())
 
 
 def a_table(
@@ -70,14 +57,7 @@ def a_table(
     **values: Any,
 ) -> Opened:
     """Files of 20 partitions, strewn over manifests; some existed before, and some are deleted."""
-    lot = Manifests(
-        schema=SCHEMA,
-        spec=by,
-        format_version=version,
-        storage=LocalStorage(),
-        location=str(folder),
-        **values,
-    )
+    lot = Manifests(spec=by, format_version=version, storage=LocalStorage(), location=str(folder), **values)
     numbers = random.Random(7)
     for number in range(manifests):
         row = {"first_row_id": number << 32} if version > 2 else {}
