@@ -39,9 +39,35 @@ def breaks(rule: str, *, version: int = 3, deep: bool = False) -> Callable[[Brea
     return register
 
 
-def in_metadata(rule: str, change: Callable[[dict[str, Any]], object], *, version: int = 3) -> None:
-    """A rule that a change of the metadata breaks."""
-    breaks(rule, version=version)(lambda table: table.documents.append(change))  # type: ignore[arg-type]
+def in_metadata(rule: str, *changes: Callable[[dict[str, Any]], object], version: int = 3) -> None:
+    """A rule that changes of the metadata break."""
+    breaks(rule, version=version)(lambda table: table.documents.extend(changes))
+
+
+def in_statistics(rule: str, *snapshot_ids: int, **values: Any) -> None:
+    """A rule that statistics files of these snapshots break, of which the metadata says other values."""
+    stated = {name.replace("_", "-"): value for name, value in values.items()}
+
+    def change(table: Sound) -> None:
+        entries = [{**table.statistics(each), **stated} for each in snapshot_ids]
+        table.documents.append(lambda document: document.update(statistics=entries))
+
+    breaks(rule)(change)
+
+
+def in_data(rule: str, *, deep: bool = False, **values: Any) -> None:
+    """A rule that other values in the entry of data file `b` break."""
+    breaks(rule, deep=deep)(lambda table: table.data[1].update(values))
+
+
+def in_deletes(rule: str, *, version: int = 3, **values: Any) -> None:
+    """A rule that other values in the only entry of deletes break."""
+    breaks(rule, version=version)(lambda table: table.deletes[0].update(values))
+
+
+def in_vectors(rule: str, vectors: dict[str, set[int]], *, deep: bool = False) -> None:
+    """A rule that these deletion vectors break, in place of the one of `a`."""
+    breaks(rule, deep=deep)(lambda table: table.vectors("other", vectors))
 
 
 def in_row(rule: str, row: int, **values: Any) -> None:
@@ -107,6 +133,11 @@ def partition_field(transform: str = "identity", source: int = 2, name: str = "k
     return {"name": name, "transform": transform, "source-id": source, "field-id": 1000}
 
 
+def sort_order(order_id: int, *, source: int) -> dict[str, Any]:
+    by = {"transform": "identity", "source-id": source, "direction": "asc", "null-order": "nulls-first"}
+    return {"order-id": order_id, "fields": [by]}
+
+
 def columns(*more: dict[str, Any], last: int = 9, **others: Any) -> Callable[[dict[str, Any]], None]:
     """Further columns."""
 
@@ -138,33 +169,20 @@ in_metadata("partition-field-id-reused", specs(partition_field(), partition_fiel
 in_metadata("partition-source-missing", specs(partition_field(source=9, name="gone"), default=1))
 
 
-@breaks("partition-field-id-above-last")
-def _(table: Sound) -> None:
-    table.documents.append(specs(partition_field()))
-    table.documents.append(lambda d: d.update({"last-partition-id": 999}))
-
-
-@breaks("partition-field-repeated")
-def _(table: Sound) -> None:
-    table.documents.append(specs(partition_field()))
-    table.documents.append(
-        lambda d: d["partition-specs"][1]["fields"].append(partition_field(name="k again"))
-    )
-
-
-@breaks("sort-source-missing")
-def _(table: Sound) -> None:
-    by = {"transform": "identity", "source-id": 9, "direction": "asc", "null-order": "nulls-first"}
-    table.documents.append(lambda d: d["sort-orders"].append({"order-id": 1, "fields": [by]}))
-    table.documents.append(lambda d: d.update({"default-sort-order-id": 1}))
-
-
-@breaks("sort-order-zero-with-fields")
-def _(table: Sound) -> None:
-    by = {"transform": "identity", "source-id": 1, "direction": "asc", "null-order": "nulls-first"}
-    table.documents.append(lambda d: d.update({"sort-orders": [{"order-id": 0, "fields": [by]}]}))
-
-
+in_metadata(
+    "partition-field-id-above-last", specs(partition_field()), lambda d: d.update({"last-partition-id": 999})
+)
+in_metadata(
+    "partition-field-repeated",
+    specs(partition_field()),
+    lambda d: d["partition-specs"][1]["fields"].append(partition_field(name="k again")),
+)
+in_metadata(
+    "sort-source-missing",
+    lambda d: d["sort-orders"].append(sort_order(1, source=9)),
+    lambda d: d.update({"default-sort-order-id": 1}),
+)
+in_metadata("sort-order-zero-with-fields", lambda d: d.update({"sort-orders": [sort_order(0, source=1)]}))
 in_metadata("partition-name-clashes", specs(partition_field(name="n")))
 in_metadata("snapshot-schema-missing", current(schema_id=7))
 in_metadata("snapshot-sequence-number-repeated", lambda d: older(d, sequence_number=2))
@@ -180,32 +198,25 @@ in_metadata("snapshot-row-ids-above-next", lambda d: older(d, first_row_id=100, 
 in_metadata("snapshot-row-ids-overlap", lambda d: older(d, first_row_id=2, added_rows=1))
 
 
-@breaks("snapshot-not-newer-than-parent")
-def _(table: Sound) -> None:
-    table.documents.append(lambda d: older(d, sequence_number=3))
-    table.documents.append(lambda d: d.update({"last-sequence-number": 3}))
-    table.documents.append(current(parent_snapshot_id=1))
-
-
-@breaks("snapshot-earlier-than-parent")
-def _(table: Sound) -> None:
-    table.documents.append(lambda d: older(d, timestamp_ms=TIME_MS + 2 * MINUTE_MS))
-    table.documents.append(current(parent_snapshot_id=1))
-
-
-@breaks("parent-cycle", version=1)
-def _(table: Sound) -> None:
-    table.documents.append(lambda d: older(d, parent_snapshot_id=SNAPSHOT_ID))
-    table.documents.append(current(parent_snapshot_id=1))
-    table.documents.append(lambda d: [snapshot.pop("sequence-number", None) for snapshot in d["snapshots"]])
-
-
-@breaks("snapshot-row-ids-missing")
-def _(table: Sound) -> None:
-    table.documents.append(older)
-    table.documents.append(current(first_row_id=None, added_rows=None))
-
-
+in_metadata(
+    "snapshot-not-newer-than-parent",
+    lambda d: older(d, sequence_number=3),
+    lambda d: d.update({"last-sequence-number": 3}),
+    current(parent_snapshot_id=1),
+)
+in_metadata(
+    "snapshot-earlier-than-parent",
+    lambda d: older(d, timestamp_ms=TIME_MS + 2 * MINUTE_MS),
+    current(parent_snapshot_id=1),
+)
+in_metadata(
+    "parent-cycle",
+    lambda d: older(d, parent_snapshot_id=SNAPSHOT_ID),
+    current(parent_snapshot_id=1),
+    lambda d: [snapshot.pop("sequence-number", None) for snapshot in d["snapshots"]],
+    version=1,
+)
+in_metadata("snapshot-row-ids-missing", older, current(first_row_id=None, added_rows=None))
 in_metadata(
     "snapshot-log-unordered",
     lambda d: d.update(
@@ -223,22 +234,9 @@ in_metadata(
     ),
 )
 in_metadata("last-updated-too-early", lambda d: d.update({"metadata-log": metadata_files(0, 3 * MINUTE_MS)}))
-
-
-@breaks("snapshot-log-end")
-def _(table: Sound) -> None:
-    table.documents.append(older)
-    table.documents.append(lambda d: d.update({"snapshot-log": log_of((0, SNAPSHOT_ID), (1, 1))}))
-
-
-@breaks("statistics-without-snapshot")
-def _(table: Sound) -> None:
-    table.documents.append(lambda d: d.update(statistics=[table.statistics(77)]))
-
-
-@breaks("statistics-repeated")
-def _(table: Sound) -> None:
-    table.documents.append(lambda d: d.update(statistics=[table.statistics()] * 2))
+in_metadata("snapshot-log-end", older, lambda d: d.update({"snapshot-log": log_of((0, SNAPSHOT_ID), (1, 1))}))
+in_statistics("statistics-without-snapshot", 77)
+in_statistics("statistics-repeated", SNAPSHOT_ID, SNAPSHOT_ID)
 
 
 # -- manifest lists ----------------------------------------------------------------------------------------------
@@ -288,15 +286,8 @@ def _(table: Sound) -> None:
     table.rows.append(lambda rows: rows[0].update(sequence_number=9))
 
 
-@breaks("manifest-first-row-id-missing")
-def _(table: Sound) -> None:
-    table.rows.append(lambda rows: rows[0].pop("first_row_id"))
-
-
-@breaks("manifest-first-row-id-too-low")
-def _(table: Sound) -> None:
-    table.documents.append(current(first_row_id=5))
-    table.documents.append(lambda d: d.update({"next-row-id": 10}))
+in_row("manifest-first-row-id-missing", 0, first_row_id=None)
+in_metadata("manifest-first-row-id-too-low", current(first_row_id=5), lambda d: d.update({"next-row-id": 10}))
 
 
 @breaks("partition-summary-unfit")
@@ -343,14 +334,8 @@ def _(table: Sound) -> None:
     table.documents.append(lambda d: d["partition-specs"].append({"spec-id": 1, "fields": []}))
 
 
-@breaks("entry-sequence-number-wrong")
-def _(table: Sound) -> None:
-    table.data[1] |= {"sequence_number": 2, "file_sequence_number": 1}
-
-
-@breaks("file-format-unfit")
-def _(table: Sound) -> None:
-    table.data[1]["file_format"] = "CSV"
+in_data("entry-sequence-number-wrong", sequence_number=2, file_sequence_number=1)
+in_data("file-format-unfit", file_format="CSV")
 
 
 @breaks("partition-tuple-unfit")
@@ -384,9 +369,7 @@ def _(table: Sound) -> None:
     table.vectors("dv", {"a": {0}})
 
 
-@breaks("deletion-vector-incomplete")
-def _(table: Sound) -> None:
-    table.deletes[0]["content_size_in_bytes"] = None
+in_deletes("deletion-vector-incomplete", content_size_in_bytes=None)
 
 
 @breaks("position-deletes-added-in-v3")
@@ -408,64 +391,24 @@ def _(table: Sound) -> None:
     table.puffin("two", data, [(table.path("a"), *rest) for _, *rest in places])
 
 
-@breaks("deletion-vector-out-of-scope")
-def _(table: Sound) -> None:
-    table.deletes[0] |= {"sequence_number": 1, "file_sequence_number": 2}
-
-
-@breaks("deletion-vector-too-large")
-def _(table: Sound) -> None:
-    table.deletes[0]["record_count"] = 4
-
-
-@breaks("deletion-vector-spelling")
-def _(table: Sound) -> None:
-    table.deletes[0]["referenced_data_file"] = f"file://{table.path('a')}"
-
-
-@breaks("deletion-vector-dangling")
-def _(table: Sound) -> None:
-    table.vectors("dv", {"gone": {0}})
-
-
-@breaks("deletes-dangling", version=2)
-def _(table: Sound) -> None:
-    table.deletes[0] |= {"sequence_number": 1, "file_sequence_number": 2}
-
-
-@breaks("every-row-deleted")
-def _(table: Sound) -> None:
-    table.vectors("all", {"b": {0, 1}})
-
-
-@breaks("row-ids-overlap")
-def _(table: Sound) -> None:
-    table.data[1]["first_row_id"] = 2
-
-
-@breaks("row-id-negative")
-def _(table: Sound) -> None:
-    table.data[1]["first_row_id"] = -2
-
-
-@breaks("row-ids-above-next")
-def _(table: Sound) -> None:
-    table.data[1]["first_row_id"] = 4
-
-
+in_deletes("deletion-vector-out-of-scope", sequence_number=1, file_sequence_number=2)
+in_deletes("deletion-vector-too-large", record_count=4)
+breaks("deletion-vector-spelling")(
+    lambda table: table.deletes[0].update(referenced_data_file=f"file://{table.path('a')}")
+)
+in_vectors("deletion-vector-dangling", {"gone": {0}})
+in_deletes("deletes-dangling", version=2, sequence_number=1, file_sequence_number=2)
+in_vectors("every-row-deleted", {"b": {0, 1}})
+in_data("row-ids-overlap", first_row_id=2)
+in_data("row-id-negative", first_row_id=-2)
+in_data("row-ids-above-next", first_row_id=4)
 in_metadata("total-differs", lambda d: d["snapshots"][0]["summary"].update({"total-records": "6"}))
 in_file("file-missing", "data/b.parquet", Path.unlink)
 in_file("file-size-differs", "data/b.parquet", lambda path: path.write_bytes(path.read_bytes() + b"!"))
 
 
-@breaks("file-out-of-reach")
-def _(table: Sound) -> None:
-    table.data[1]["file_path"] = "gs://bucket/b.parquet"
-
-
-@breaks("file-not-looked-at")
-def _(table: Sound) -> None:
-    table.data[1]["file_path"] = f"/{'x' * 300}/b.parquet"  # no system takes such a name
+in_data("file-out-of-reach", file_path="gs://bucket/b.parquet")
+in_data("file-not-looked-at", file_path=f"/{'x' * 300}/b.parquet")  # no system takes such a name
 
 
 def a_leftover(folder: Path) -> None:
@@ -485,9 +428,7 @@ def _(table: Sound) -> None:
     table.files.append(lambda folder: (folder / "metadata/2.stats").unlink())
 
 
-@breaks("statistics-file-size-differs")
-def _(table: Sound) -> None:
-    table.documents.append(lambda d: d.update(statistics=[{**table.statistics(), "file-size-in-bytes": 7}]))
+in_statistics("statistics-file-size-differs", SNAPSHOT_ID, file_size_in_bytes=7)
 
 
 # -- content -----------------------------------------------------------------------------------------------------
@@ -528,11 +469,7 @@ def theta(*fields: int, snapshot_id: int = SNAPSHOT_ID) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@breaks("puffin-blob-unfit")
-def _(table: Sound) -> None:
-    table.documents.append(
-        lambda d: d.update(statistics=[{**table.statistics(), "blob-metadata": [theta(1), theta(99)]}])
-    )
+in_statistics("puffin-blob-unfit", SNAPSHOT_ID, blob_metadata=[theta(1), theta(99)])
 
 
 @breaks("deletion-vector-unreadable", deep=True)
@@ -553,14 +490,8 @@ def _(table: Sound) -> None:
     table.puffin("lies", data, [(*place, 2) for *place, _ in places])
 
 
-@breaks("deletion-vector-position-too-high", deep=True)
-def _(table: Sound) -> None:
-    table.vectors("far", {"a": {3}})
-
-
-@breaks("record-count-differs", deep=True)
-def _(table: Sound) -> None:
-    table.data[1]["record_count"] = 3
+in_vectors("deletion-vector-position-too-high", {"a": {3}}, deep=True)
+in_data("record-count-differs", deep=True, record_count=3)
 
 
 @breaks("statistics-file-unreadable", deep=True)

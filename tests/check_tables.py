@@ -35,7 +35,7 @@ SCHEMA: dict[str, Any] = {
 }
 Entry = dict[str, Any]
 Row = dict[str, Any]
-Change = Callable[[Any], None]
+Change = Callable[[Any], object]
 
 
 @dataclass(kw_only=True)
@@ -221,7 +221,7 @@ def a_snapshot_document(
     }  # fmt: skip
 
 
-Break = Callable[[Sound], None]
+Break = Callable[[Sound], object]
 
 
 @dataclass(frozen=True)
