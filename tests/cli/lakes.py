@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.delta_writer import NOW_MS as DELTA_NOW_MS
 from iceberg_cli.testing.delta_writer import a_remove, an_add
+from iceberg_cli.testing.iceberg_reader import manifests_of, snapshot_of
 from tests.builders import DAY_MS, NOW_MS, TableWriter
 from tests.delta_opened import a_log
 
@@ -147,6 +148,30 @@ def edited(path: Path) -> Iterator[dict[str, Any]]:
     document: dict[str, Any] = json.loads(path.read_bytes())
     yield document
     path.write_text(json.dumps(document))
+
+
+def newest_metadata(folder: Path) -> Path:
+    """The file of the current version, of those that are `vN.metadata.json`."""
+    return max(
+        folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].partition(".")[0])
+    )
+
+
+def metadata_of(folder: Path) -> dict[str, Any]:
+    """The current version's document."""
+    document: dict[str, Any] = json.loads(newest_metadata(folder).read_bytes())
+    return document
+
+
+def head_of(folder: Path, ref: str = "main") -> dict[str, Any]:
+    """The snapshot of a branch or tag."""
+    document = metadata_of(folder)
+    return snapshot_of(document, document["refs"][ref]["snapshot-id"])
+
+
+def listed_of(folder: Path, ref: str = "main") -> list[dict[str, Any]]:
+    """The rows of its manifest list."""
+    return manifests_of(LocalStorage(), head_of(folder, ref))
 
 
 def listing_of_table(folder: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tests.check_tables import Sound
 from tests.cli.lakes import listing
 from tests.cli.running import Ran
 from tests.cli.running import iceberg_cli as run
-from tests.delete_tables import DeleteTable, puffin
+from tests.delete_tables import a_table, puffin
 from tests.hazard_tables import Hazard, entry
 from tests.servers import S3Server
 
@@ -215,14 +215,13 @@ def an_s3_table(s3_server: S3Server, name: str, *data: str) -> tuple[Hazard, lis
 
 
 def test_many_vectors_of_many_files_are_held_against_their_own_data_file(tmp_path: Path) -> None:
-    table = DeleteTable(storage=open_storage(), location=str(tmp_path / "t"))
+    table = a_table(tmp_path / "t")
     for number in range(30):
         table.data(f"d{number}", 1 + number)
     table.vectors("all", {f"d{number}": {number} for number in range(30)})
     table.commit(1)
     table.vectors("again", {"d7": {0, 8}, "d9": {9, 1}})
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     rules = {
         (f["id"], f["message"].split(".parquet")[0].rsplit("/", 1)[-1])
         for f in check(table.location, "--deep").json["findings"]

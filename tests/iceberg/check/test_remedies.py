@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,13 @@ from iceberg_cli.iceberg.check.rules import RULES
 from iceberg_cli.iceberg.verbs.upgrade_v3 import plan as upgrading
 from iceberg_cli.iceberg.verbs.upgrade_v3 import preflight
 from iceberg_cli.plan.preflight import SECTIONS
-from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.builders import a_branch, a_tag
 from tests.check_cases import CASES
 from tests.check_tables import SNAPSHOT_ID, Sound
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
-from tests.delete_tables import DeleteTable
+from tests.delete_tables import a_table
 from tests.delta_check_tables import DEEP, a_table_that_breaks
 from tests.delta_vector_tables import a_table as a_delta_table
 from tests.delta_vector_tables import many_files
@@ -116,15 +116,19 @@ BEFORE: dict[str, Callable[[Path], None]] = {
 }
 
 
+def of_rule(rule: str, folder: Path, *, version: int | None = None) -> str:
+    """A table with that finding."""
+    table = Sound(folder=folder, version=version or CASES[rule].version)
+    CASES[rule].change(table)
+    return table.write()
+
+
 @pytest.mark.parametrize(("rule", "command"), cases(RULES))
 def test_the_verb_that_a_finding_of_an_iceberg_table_names_takes_it_away(
     rule: str, command: str, tmp_path: Path
 ) -> None:
-    case = CASES[rule]
-    table = Sound(folder=tmp_path / "t", version=case.version)
-    case.change(table)
-    deep = ["--deep"] if case.deep else []
-    location = table.write()
+    location = of_rule(rule, tmp_path / "t")
+    deep = ["--deep"] if CASES[rule].deep else []
     assert rule in found(location, *deep)
     BEFORE.get(rule, lambda _folder: None)(tmp_path / "t")
     carry_out(command.replace("ID", str(SNAPSHOT_ID)), location)
@@ -145,13 +149,6 @@ def test_the_verb_that_a_finding_of_a_delta_table_names_takes_it_away(
 
 def test_only_remedies_that_name_a_verb_need_something_first() -> None:
     assert BEFORE.keys() <= {rule for rules in (RULES, DELTA_RULES) for rule, _ in cases(rules)}
-
-
-def of_rule(rule: str, folder: Path) -> str:
-    """A table with that finding."""
-    table = Sound(folder=folder, version=CASES[rule].version)
-    CASES[rule].change(table)
-    return table.write()
 
 
 def test_the_next_commit_ends_the_log_with_the_current_snapshot(tmp_path: Path) -> None:
@@ -182,9 +179,7 @@ def test_log_cleanup_deletes_a_checkpoint_of_which_parts_are_missing(tmp_path: P
 def test_no_verb_commits_where_counts_of_files_differ(verb: str, tmp_path: Path) -> None:
     rule = "manifest-file-counts-differ"
     assert "no verb commits" in RULES[rule].remedy
-    table = Sound(folder=tmp_path / "t", version=2)
-    CASES[rule].change(table)
-    location = table.write()
+    location = of_rule(rule, tmp_path / "t", version=2)
     name, *options = verb.split()
     before = listing(tmp_path / "t")
     assert iceberg_cli(name, location, *options, "--yes").code == 15
@@ -194,9 +189,7 @@ def test_no_verb_commits_where_counts_of_files_differ(verb: str, tmp_path: Path)
 def test_where_a_summary_is_wrong_the_verbs_go_on_with_the_option_that_is_named(tmp_path: Path) -> None:
     rule = "manifest-list-cut-short"
     assert "--unsafe-trust-lists" in RULES[rule].remedy
-    table = Sound(folder=tmp_path / "t")
-    CASES[rule].change(table)
-    location = table.write()
+    location = of_rule(rule, tmp_path / "t")
     arguments = ("rewrite-manifests", location, "--all-manifests", "--yes")
     assert iceberg_cli(*arguments).code == 15
     assert iceberg_cli(*arguments, "--unsafe-trust-lists").code == 0
@@ -205,17 +198,20 @@ def test_where_a_summary_is_wrong_the_verbs_go_on_with_the_option_that_is_named(
 # -- what blocks a verb --------------------------------------------------------------------------------------------
 
 
-def naming_its_manifests(folder: Path) -> None:
+def obstructed(folder: Path, *, main: int = 7, **refs: Any) -> str:
+    """Snapshots of version 1 that obstruct an upgrade; 6 names its manifests itself."""
     table = Hazard(location=str(folder), format_version=1, fields={"snapshot-log": []})
     obstruct_an_upgrade(table)
-    table.publish(main=6)
+    table.publish(main=main, **refs)
+    return table.location
 
 
-def of_version_2(folder: Path) -> None:
-    table = Hazard(location=str(folder))
+def of_one_file(folder: Path, *, version: int = 2, **refs: Any) -> str:
+    table = Hazard(location=str(folder), format_version=version)
     table.manifest("m1", entry(ADDED, *table.data("a")))
     table.snapshot(9, "m1")
-    table.publish(main=9)
+    table.publish(main=9, **refs)
+    return table.location
 
 
 def without_the_property(folder: Path) -> None:
@@ -226,13 +222,13 @@ def without_the_property(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("verb", "make"),
     [
-        ("rewrite-manifests", naming_its_manifests),
-        ("assign-row-ids", of_version_2),
+        ("rewrite-manifests", partial(obstructed, main=6)),
+        ("assign-row-ids", of_one_file),
         ("merge-dvs", without_the_property),
     ],
 )
 def test_the_verb_that_a_blocked_plan_names_takes_away_what_blocks_it(
-    verb: str, make: Callable[[Path], None], tmp_path: Path
+    verb: str, make: Callable[[Path], object], tmp_path: Path
 ) -> None:
     folder = tmp_path / "t"
     make(folder)
@@ -249,14 +245,6 @@ def test_the_verb_that_a_blocked_plan_names_takes_away_what_blocks_it(
 # -- before an upgrade ---------------------------------------------------------------------------------------------
 
 
-def obstructed(folder: Path) -> str:
-    """Snapshots of version 1 that obstruct an upgrade."""
-    table = Hazard(location=str(folder), format_version=1, fields={"snapshot-log": []})
-    obstruct_an_upgrade(table)
-    table.publish(main=7, b=a_branch(6))
-    return table.location
-
-
 def without_an_old_list(folder: Path) -> str:
     table = Hazard(location=str(folder), format_version=1)
     a, b = table.data("a", "b")
@@ -269,39 +257,16 @@ def without_an_old_list(folder: Path) -> str:
     return table.location
 
 
-def of_version_1(folder: Path) -> str:
-    table = Hazard(location=str(folder), format_version=1)
-    table.manifest("m1", entry(ADDED, *table.data("a")))
-    table.snapshot(9, "m1")
-    table.publish(main=9)
-    return table.location
-
-
 def with_position_deletes(folder: Path) -> str:
-    table = DeleteTable(storage=open_storage(), location=str(folder), format_version=2)
-    table.data("a", 5)
-    table.commit(1)
+    table = a_table(folder, {"a": 5}, format_version=2)
     table.positions("d", {"a": [1]})
-    table.commit(2)
-    table.publish()
-    return table.location
-
-
-def old_snapshots(folder: Path) -> str:
-    table = Hazard(location=str(folder))
-    table.manifest("m1", entry(ADDED, *table.data("a")))
-    table.snapshot(9, "m1")
-    table.publish(main=9, eod=a_tag(9))
+    table.commit_and_publish(2)
     return table.location
 
 
 def upgraded(folder: Path) -> str:
     """A snapshot of before the upgrade, and a current one with row ids."""
-    location = old_snapshots(folder)
-    path = folder / "metadata/v1.metadata.json"
-    document = json.loads(path.read_text())
-    del document["refs"]["eod"]
-    path.write_text(json.dumps(document))
+    location = of_one_file(folder)
     carry_out("upgrade-v3 --with assign-row-ids", location)
     return location
 
@@ -309,12 +274,12 @@ def upgraded(folder: Path) -> str:
 LOOK = "shows what it is about; nothing is wrong"
 ENGINE = "is a statement for an engine"
 PREFLIGHT: dict[str, Callable[[Path], str] | str] = {
-    "inline-manifests": obstructed,
-    "uncounted-manifests": obstructed,
+    "inline-manifests": partial(obstructed, b=a_branch(6)),
+    "uncounted-manifests": partial(obstructed, b=a_branch(6)),
     "missing-manifest-list": without_an_old_list,
     "position-deletes": with_position_deletes,
-    "rows-without-ids": old_snapshots,
-    "v1-manifest-lists": of_version_1,
+    "rows-without-ids": partial(of_one_file, eod=a_tag(9)),
+    "v1-manifest-lists": partial(of_one_file, version=1),
     "snapshots-without-ids": upgraded,
     "repair-blocked": LOOK,
     "encryption-keys": ENGINE,

@@ -14,7 +14,6 @@ import pytest
 
 from iceberg_cli.iceberg.check.rules import RULES
 from iceberg_cli.plan.findings import EXAMPLES, CheckResult, Findings
-from iceberg_cli.storage import open_storage
 from tests.check_cases import (
     BY_BUCKET,
     BY_K,
@@ -29,7 +28,7 @@ from tests.check_cases import (
 )
 from tests.check_tables import SNAPSHOT_ID, Break, Sound
 from tests.cli.running import Ran
-from tests.delete_tables import DeleteTable, puffin
+from tests.delete_tables import a_table, puffin
 from tests.paths import FIXTURES, needs_fixtures
 
 
@@ -205,26 +204,24 @@ def test_a_count_of_nothing_where_entries_are_is_wrong_too(name: str, tmp_path: 
 
 
 def test_equality_deletes_without_partition_apply_to_every_partition(tmp_path: Path) -> None:
-    table = DeleteTable(storage=open_storage(), location=str(tmp_path / "t"), format_version=2)
+    table = a_table(tmp_path / "t", format_version=2)
     table.data("x", 3, k="x")
     table.commit(1)
     table.equality("everywhere")
     table.equality("here", k="x")
     table.equality("elsewhere", k="y")
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     dangling = [row for row in check(table.location).json["findings"] if row["id"] == "deletes-dangling"]
     assert [Path(row["where"]).name for row in dangling] == ["elsewhere-eq-deletes.parquet"]
 
 
 def test_equality_deletes_do_not_apply_to_files_of_their_own_commit(tmp_path: Path) -> None:
     # Spec, "Scan Planning": strictly older for equality deletes, as old for position deletes.
-    table = DeleteTable(storage=open_storage(), location=str(tmp_path / "t"), format_version=2)
+    table = a_table(tmp_path / "t", format_version=2)
     table.data("x", 3)
     table.equality("same")
     table.positions("same", {"x": [1]})
-    table.commit(1)
-    table.publish()
+    table.commit_and_publish(1)
     dangling = [row for row in check(table.location).json["findings"] if row["id"] == "deletes-dangling"]
     assert [Path(row["where"]).name for row in dangling] == ["same-eq-deletes.parquet"]
 

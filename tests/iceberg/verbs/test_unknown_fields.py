@@ -15,13 +15,12 @@ from typing import Any
 import fastavro
 import pytest
 
-from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.builders import a_branch
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
 from tests.cli.tables_without_row_ids import Table as NoRowIds
-from tests.delete_tables import DeleteTable, two_generations
+from tests.delete_tables import a_table, two_generations
 from tests.hazard_tables import Hazard, entry, obstruct_an_upgrade
 
 Record = dict[str, Any]
@@ -201,16 +200,12 @@ def test_merge_dvs_does_not_drop_unknown_fields(where: str, tmp_path: Path) -> N
 def test_dangling_position_deletes_before_version_3_are_not_removed_over_unknown_fields(
     tmp_path: Path,
 ) -> None:
-    made = DeleteTable(storage=open_storage(), location=str(tmp_path / "t"), format_version=2)
-    made.data("a", 5)
-    made.data("b", 5)
-    made.commit(1)
+    made = a_table(tmp_path / "t", {"a": 5, "b": 5}, format_version=2)
     made.positions("d", {"a": [1]})
     made.positions("e", {"b": [1]})
     made.commit(2)
     made.remove("a")
-    made.commit(3)
-    made.publish()
+    made.commit_and_publish(3)
     metadata = tmp_path / "t/metadata"
     path = str(metadata / "2-m2.avro")
     _say_length(str(metadata / "snap-3.avro"), path, rewritten(path, of_data_file))

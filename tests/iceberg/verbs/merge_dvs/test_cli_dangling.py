@@ -15,37 +15,27 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
-from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.testing.iceberg_files import position_deletes
+from iceberg_cli.testing.iceberg_files import DATA, position_deletes
+from tests import delete_tables
+from tests.cli.lakes import head_of, listed_of, metadata_of, newest_metadata
 from tests.cli.running import iceberg_cli
-from tests.delete_tables import DeleteTable, check_summary, metadata_of
+from tests.delete_tables import STORAGE, DeleteTable, merge, refusal
 from tests.duckdb_reading import duckdb_with_iceberg
 from tests.manifest_tables import a_lot
-from tests.scan_planning import entries_of, view
+from tests.scan_planning import entries_of
 
-STORAGE = LocalStorage()
 FILE_PATH = 2147483546  # field id of `file_path` in position delete files
+NUMBERS = ("snapshot_id", "sequence_number", "file_sequence_number")
 
 
 def a_table(folder: Path, *data: str) -> DeleteTable:
-    """A table with a commit of data files of ten rows."""
-    table = DeleteTable(storage=STORAGE, location=str(folder), format_version=2)
-    for name in data:
-        table.data(name, 10)
-    table.commit(1)
-    return table
+    """A table of version 2 with a commit of data files of ten rows."""
+    return delete_tables.a_table(folder, dict.fromkeys(data, 10), format_version=2)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "t"
-
-
-def merge(folder: Path, *options: object) -> dict[str, Any]:
-    """The report of a merge that must succeed."""
-    ran = iceberg_cli("merge-dvs", folder, *options, "--yes", "--format", "json")
-    assert ran.code == 0, ran.out + ran.err
-    return ran.json
 
 
 def staying(folder: Path) -> set[str]:
@@ -83,14 +73,11 @@ def test_a_position_delete_file_goes_once_every_data_file_that_it_names_is_gone_
     table.commit(2)
     table.remove("b", "c")
     table.data("d", 10)
-    table.commit(3)
-    table.publish()
-    before = view(STORAGE.read, metadata_of(folder))
+    table.commit_and_publish(3)
 
     report = merge(folder)
 
     assert staying(folder) == {"mixed", "equal", "e-eq"}
-    assert view(STORAGE.read, metadata_of(folder)) == before
     assert (report["rewritten_delete_files_count"], report["added_delete_files_count"]) == (2, 0)
     assert all(Path(table.path(name)).exists() for name in "abcde")
     assert (folder / "data/gone-deletes.parquet").exists()  # an older snapshot has it
@@ -103,13 +90,10 @@ def test_the_commit_replaces_manifests_of_version_2_and_counts_what_went(folder:
     table.positions("kept", {"a": [1]})
     table.commit(2)
     table.remove("b")
-    table.commit(3)
-    table.publish()
+    table.commit_and_publish(3)
     sizes = {e["file_path"]: e["file_size_in_bytes"] for e in entries_of(STORAGE.read, metadata_of(folder))}
     merge(folder)
-    metadata = metadata_of(folder)
-    check_summary(metadata)
-    snapshot = metadata["snapshots"][-1]
+    snapshot = head_of(folder)
     gone = f"{folder}/data/gone-deletes.parquet"
     expected = {
         "operation": "replace", "removed-delete-files": "1", "removed-position-delete-files": "1",
@@ -119,9 +103,7 @@ def test_the_commit_replaces_manifests_of_version_2_and_counts_what_went(folder:
     assert {name: snapshot["summary"].get(name) for name in expected} == expected
     assert not {name for name in snapshot["summary"] if name.startswith("added-")}
     assert "first-row-id" not in snapshot
-    with open(snapshot["manifest-list"], "rb") as file:
-        rows = list(fastavro.reader(file))
-    (row,) = [row for row in rows if row["content"] == 1]
+    (row,) = [row for row in listed_of(folder) if row["content"] == 1]
     assert "first_row_id" not in row
     assert [row[f"{kind}_files_count"] for kind in ("added", "existing", "deleted")] == [0, 1, 1]
     assert (row["sequence_number"], row["min_sequence_number"]) == (4, 2)
@@ -130,12 +112,7 @@ def test_the_commit_replaces_manifests_of_version_2_and_counts_what_went(folder:
         entries = {Path(entry["data_file"]["file_path"]).name: entry for entry in reader}
         assert reader.metadata["format-version"] == "2"
     kept = entries["kept-deletes.parquet"]
-    assert [kept[n] for n in ("status", "snapshot_id", "sequence_number", "file_sequence_number")] == [
-        0,
-        2,
-        2,
-        2,
-    ]
+    assert [kept[n] for n in ("status", *NUMBERS)] == [0, 2, 2, 2]
     went = entries["gone-deletes.parquet"]
     assert [went[n] for n in ("status", "sequence_number", "file_sequence_number")] == [2, 2, 2]
     assert (went["snapshot_id"] or row["added_snapshot_id"]) == snapshot["snapshot-id"]
@@ -146,12 +123,11 @@ def test_the_commit_replaces_manifests_of_version_2_and_counts_what_went(folder:
 def test_a_live_data_file_is_live_in_every_spelling(folder: Path, spelling: str, listed: str) -> None:
     table = a_table(folder)
     path = listed.format(table.path("a").replace("/data/", "/data/./"))
-    table._add(0, path, k=None, record_count=10, file_size_in_bytes=1000)
+    table.listed(path, 10)
     table.commit(2)
     named(table, "spelled", spelling.format(table.path("a").replace("/data/", "//data/")))
     named(table, "gone", table.path("x"))
-    table.commit(3)
-    table.publish()
+    table.commit_and_publish(3)
     merge(folder)
     assert staying(folder) == {"spelled"}
 
@@ -160,10 +136,8 @@ def test_a_file_that_is_listed_in_two_spellings_is_as_old_as_the_older_listing(f
     table = a_table(folder, "a")
     named(table, "p", f"file:{table.path('a')}")
     table.commit(2)
-    again = {"record_count": 10, "file_size_in_bytes": 1000}
-    table._add(0, f"file:{table.path('a')}", k=None, **again)
-    table.commit(3)
-    table.publish()
+    table.listed(f"file:{table.path('a')}", 10)
+    table.commit_and_publish(3)
     assert merge(folder)["status"] == "nothing_to_do"
     assert staying(folder) == {"p"}
 
@@ -174,16 +148,15 @@ def test_a_live_data_file_is_live_by_the_name_that_a_link_to_its_folder_gives_it
     folder: Path, linked: str, other: str
 ) -> None:
     table = a_table(folder)
-    (folder / "data").mkdir(exist_ok=True)
+    (folder / "data").mkdir(parents=True)
     (folder / "link").symlink_to(folder / "data")
     names = [f"{folder}/data/a.parquet", f"{folder}/{other}/a.parquet"]
     listed, spelled = names if linked == "deletes" else reversed(names)
-    table._add(0, listed, k=None, record_count=10, file_size_in_bytes=1000)
+    table.listed(listed, 10)
     table.commit(2)
     named(table, "spelled", spelled)
     named(table, "gone", f"{folder}/link/b.parquet")
-    table.commit(3)
-    table.publish()
+    table.commit_and_publish(3)
     merge(folder)
     assert staying(folder) == {"spelled"}
 
@@ -202,8 +175,7 @@ def test_bounds_decide_nothing(folder: Path, bounds: str) -> None:
 
     named(table, "needed", table.path("a"), **stated(gone))
     named(table, "dangling", table.path("x"), **stated(live))
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     merge(folder)
     assert staying(folder) == {"needed"}
 
@@ -212,8 +184,7 @@ def test_a_file_whose_entry_names_another_data_file_than_its_rows_stays(folder: 
     table = a_table(folder, "a")
     named(table, "odd", table.path("x"), referenced_data_file=table.path("a"))
     named(table, "even", table.path("x"), referenced_data_file=table.path("x"))
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     assert "of another data file than its entry says" in reasons(folder)["odd"]
     merge(folder)
     assert staying(folder) == {"odd"}
@@ -225,8 +196,7 @@ def test_neither_partition_nor_spec_makes_a_delete_dangle(folder: Path) -> None:
     table.positions("elsewhere", {"a": [1]}, k="y")
     table.positions("unpartitioned", {"a": [2]})
     table.positions("gone", {"b": [2]}, k="y")
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     merge(folder)
     assert staying(folder) == {"elsewhere", "unpartitioned"}
 
@@ -235,8 +205,7 @@ def test_neither_partition_nor_spec_makes_a_delete_dangle(folder: Path) -> None:
 def test_a_file_that_is_not_read_here_stays_and_the_plan_says_so(folder: Path, how: dict[str, Any]) -> None:
     table = a_table(folder)
     named(table, "unread", table.path("x"), **how)
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     assert reasons(folder)["unread"].startswith("left alone: no Parquet file, encrypted")
     assert merge(folder)["status"] == "nothing_to_do"
 
@@ -262,14 +231,10 @@ def test_a_file_that_cannot_be_read_whole_is_named_and_nothing_is_planned(
     table = a_table(folder, "a")
     named(table, "gone", table.path("x"))
     table.position_bytes("bad", data, rows)
-    table.commit(2)
-    table.publish()
-    before = metadata_of(folder)
-    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
-    assert ran.code == 15, ran.out
-    assert "bad-deletes.parquet" in ran.json["message"]
-    assert reason in ran.json["message"]
-    assert metadata_of(folder) == before
+    table.commit_and_publish(2)
+    message = refusal(folder)
+    assert "bad-deletes.parquet" in message
+    assert reason in message
 
 
 def test_a_delete_file_that_is_older_than_every_data_file_goes_whatever_it_holds(folder: Path) -> None:
@@ -280,14 +245,9 @@ def test_a_delete_file_that_is_older_than_every_data_file_goes_whatever_it_holds
     table.remove("a")
     table.data("b", 10)
     table.positions("same", {"b": [1]})
-    table.commit(3)
-    table.publish()
-    before = view(STORAGE.read, metadata_of(folder))
-
+    table.commit_and_publish(3)
     assert merge(folder)["rewritten_delete_files_count"] == 1
-
     assert staying(folder) == {"same"}
-    assert view(STORAGE.read, metadata_of(folder)) == before
 
 
 def say_newer(folder: Path) -> None:
@@ -308,20 +268,17 @@ def test_a_delete_file_that_is_as_old_as_a_data_file_is_read(folder: Path, wrong
     table.commit(2)
     table.remove("a")
     table.data("c", 10)
-    table.commit(3)
-    table.publish()
+    table.commit_and_publish(3)
     if wrong:
         say_newer(folder)
-    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
-    assert (ran.code, "old-deletes.parquet" in ran.json["message"]) == (15, True)
+    assert "old-deletes.parquet" in refusal(folder)
 
 
 def test_where_and_keep_dangling_hold_here_as_well(folder: Path) -> None:
     table = a_table(folder)
     table.positions("x", {"gone": [1]}, k="x")
     table.positions("y", {"gone": [2]}, k="y")
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     assert merge(folder, "--keep-dangling")["status"] == "nothing_to_do"
     merge(folder, "--where", "k = 'x'")
     assert staying(folder) == {"y"}
@@ -330,8 +287,7 @@ def test_where_and_keep_dangling_hold_here_as_well(folder: Path) -> None:
 def test_deletes_that_are_needed_leave_nothing_to_do_and_the_plan_says_what_needs_them(folder: Path) -> None:
     table = a_table(folder, "a", "b")
     table.positions("p", {"a": [1], "b": [2], "gone": [3]})
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     reason = "names 3 data files: 2 live and not newer, 1 gone or newer; before version 3 there are no deletion vectors"
     assert reasons(folder) == {"p": reason}
     assert merge(folder)["status"] == "nothing_to_do"
@@ -339,7 +295,7 @@ def test_deletes_that_are_needed_leave_nothing_to_do_and_the_plan_says_what_need
 
 def test_a_table_of_version_1_has_nothing_to_do(folder: Path) -> None:
     a_lot(1, files=4, manifests=2, storage=STORAGE, location=str(folder)).table()
-    assert merge(folder)["status"] == "nothing_to_do"
+    assert merge(folder, compare=False)["status"] == "nothing_to_do"
 
 
 def test_a_plan_of_dangling_deletes_merges_none_into_a_vector_though_the_table_was_upgraded_meanwhile(
@@ -349,16 +305,13 @@ def test_a_plan_of_dangling_deletes_merges_none_into_a_vector_though_the_table_w
     table.positions("gone", {"b": [1]})
     table.positions("never", {"c": [2]})
     table.positions("needed", {"a": [3]})
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     saved = tmp_path / "plan.json"
     assert iceberg_cli("plan", folder, "merge-dvs", "-o", saved).code == 0
     assert iceberg_cli("upgrade-v3", folder, "--yes").code == 0
-    table.format_version = 3
     table.reload(metadata_of(folder), 2)
     table.data("b", 10, sequence_number=2)
-    table.commit(9)
-    table.publish()
+    table.commit_and_publish(9)
     ran = iceberg_cli("apply", saved, "--yes", "--format", "json")
     assert ran.code == 0, ran.out + ran.err
     assert staying(folder) == {"gone", "needed"}
@@ -373,13 +326,12 @@ def real_data(table: DeleteTable, name: str, first: int) -> None:
     rows = {"n": range(first, first + 10), "k": [name] * 10}
     out = io.BytesIO()
     pq.write_table(pa.table(rows, schema=pa.schema(fields)), out)
-    table.storage.put_if_absent(table.path(name), out.getvalue())
-    table._add(0, table.path(name), k=None, record_count=10, file_size_in_bytes=len(out.getvalue()))
+    table.add(table.file(f"{name}.parquet", out.getvalue(), DATA, 10))
 
 
 def rows_of_others(folder: Path) -> tuple[list[int], list[int]]:
     """The table's rows as DuckDB and as PyIceberg read them."""
-    newest = max(folder.glob("metadata/v*.metadata.json"), key=lambda path: path.stat().st_mtime_ns)
+    newest = newest_metadata(folder)
     found = duckdb_with_iceberg().execute(f"SELECT n FROM iceberg_scan('{newest}') ORDER BY n").fetchall()
     arrow = StaticTable.from_metadata(str(newest)).scan().to_arrow()
     return [n for (n,) in found], sorted(arrow["n"].to_pylist())
@@ -395,8 +347,7 @@ def test_duckdb_and_pyiceberg_read_the_same_rows_before_and_after(folder: Path) 
     table.commit(3)
     table.remove("b", "c")
     real_data(table, "d", 100)
-    table.commit(4)
-    table.publish()
+    table.commit_and_publish(4)
     before = rows_of_others(folder)
     assert before == ([0, *range(3, 10), *range(100, 110)],) * 2
     assert merge(folder)["rewritten_delete_files_count"] == 1

@@ -13,14 +13,10 @@ import pytest
 
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import TARGET_PROPERTY
 from tests.budget import deep_unless
+from tests.cli.lakes import metadata_of
 from tests.cli.running import iceberg_cli
-from tests.delete_tables import (
-    STORAGE,
-    check_summary,
-    metadata_of,
-    random_table,
-)
-from tests.scan_planning import entries_of, view
+from tests.delete_tables import STORAGE, merge, random_table
+from tests.scan_planning import entries_of
 
 OPTIONS = (
     [],
@@ -41,15 +37,9 @@ def test_readers_see_the_same_after_a_merge_and_a_second_one_finds_nothing(tmp_p
     kind = seed % len(OPTIONS)
     random_table(folder, seed, properties=PROPERTIES.get(kind, {}))
     options = OPTIONS[kind]
-    before = view(STORAGE.read, metadata_of(folder))
 
-    ran = iceberg_cli("merge-dvs", folder, *options, "--yes", "--format", "json")
+    merge(folder, *options)
 
-    assert ran.code == 0, ran.out + ran.err
-    metadata = metadata_of(folder)
-    assert view(STORAGE.read, metadata) == before
-    if ran.json["status"] == "done":
-        check_summary(metadata)
     again = iceberg_cli("merge-dvs", folder, *options, "--dry-run", "--exit-code", "--format", "json")
     assert again.code == 0, again.out
     assert not again.json["due"]
@@ -82,25 +72,17 @@ def test_below_version_3_position_deletes_go_that_no_live_data_file_needs_and_no
     folder = tmp_path / "t"
     table = random_table(folder, seed, format_version=2)
     # A compaction of half of what is there, so that much dangles.
-    live = {path for manifest in table.manifests for e in manifest.entries if e["status"] != 2
-            for path in [e["file_path"]] if e["content"] == 0}  # fmt: skip
+    live = {entry["file_path"] for entry in table.live() if not entry["content"]}
     table.remove(*[Path(path).stem for path in sorted(live)[::2]])
-    table.commit(99)
-    table.publish()
-    before = view(STORAGE.read, metadata_of(folder))
+    table.commit_and_publish(99)
     entries = entries_of(STORAGE.read, metadata_of(folder))
     due = dangling(entries) - {e["file_path"] for e in entries if e["content"] == 1 and contradicting(e)}
 
-    ran = iceberg_cli("merge-dvs", folder, "--yes", "--format", "json")
+    report = merge(folder)
 
-    assert ran.code == 0, ran.out + ran.err
-    metadata = metadata_of(folder)
-    assert view(STORAGE.read, metadata) == before
-    left = entries_of(STORAGE.read, metadata)
+    left = entries_of(STORAGE.read, metadata_of(folder))
     assert {e["file_path"] for e in left} == {e["file_path"] for e in entries} - due
-    assert ran.json["status"] == ("done" if due else "nothing_to_do")
-    if due:
-        check_summary(metadata)
+    assert report["status"] == ("done" if due else "nothing_to_do")
     numbers = ("snapshot_id", "sequence_number", "file_sequence_number")
     kept = {e["file_path"]: [e[n] for n in numbers] for e in left}
     assert kept.items() <= {e["file_path"]: [e[n] for n in numbers] for e in entries}.items()

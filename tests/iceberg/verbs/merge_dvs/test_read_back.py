@@ -13,7 +13,7 @@ from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.verbs.merge_dvs.plan import VERB
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.storage.local import LocalStorage
-from tests.delete_tables import DeleteTable
+from tests.delete_tables import a_table
 
 
 class SpoilingStorage(LocalStorage):
@@ -31,10 +31,7 @@ class SpoilingStorage(LocalStorage):
 
 def build(folder: Path, change: Callable[[bytes], bytes]) -> None:
     """Plan a merge of six small Puffin files, and build its files."""
-    made = DeleteTable(storage=LocalStorage(), location=str(folder))
-    for number in range(6):
-        made.data(f"f{number}", 100)
-    made.commit(1)
+    made = a_table(folder, {f"f{number}": 100 for number in range(6)})
     for number in range(6):
         made.vectors(f"v{number}", {f"f{number}": {1, 2, 3 + number}})
         made.commit(2 + number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from pyroaring import BitMap, BitMap64
 
 from iceberg_cli.engines import Engine
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.spec.position_deletes import FileSplit, read_position_deletes
@@ -56,16 +55,13 @@ from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import position_deletes
 from tests.budget import deep_unless
 from tests.builders import NOW_MS
-from tests.delete_tables import DeleteTable, metadata_of, random_table
+from tests.cli.lakes import metadata_of, newest_metadata
+from tests.delete_tables import STORAGE, DeleteTable, a_table, random_table
 from tests.scan_planning import view
-from tests.shuffling import AdversarialEngine
+from tests.shuffling import AdversarialEngine, Engines
 
-STORAGE = LocalStorage()
 # So little at once that small tables are cut in every way: ranges of one container, many buckets, shares of files.
 LITTLE = MergeLimits(range_bytes=300, bucket_bytes=200, split_bytes=1_000, most_splits=5)
-
-Engines = Callable[[], Engine]
-
 
 # -- sets, word for word -------------------------------------------------------------------------------------------
 
@@ -227,15 +223,6 @@ class Driver(LocalStorage):
         super().put_if_absent(path, data)
 
 
-@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.jvm)])
-def workers(request: pytest.FixtureRequest) -> Engines:
-    """An engine that exchanges."""
-    if request.param == "here":
-        return lambda: AdversarialEngine(LocalStorage())
-    session = request.getfixturevalue("spark_session")
-    return lambda: SparkEngine(session, LocalStorage())
-
-
 def opened(folder: Path, engine: Engine | None = None) -> IcebergTable:
     """The table, with this engine, or with the local one."""
     table = open_table(str(folder), storage_options={}, on_event=lambda _: None)
@@ -348,7 +335,7 @@ def test_what_is_kept_is_not_read_again(tmp_path: Path) -> None:
 def skewed(folder: Path) -> DeleteTable:
     """Data files, of which one has most of the deletes; vectors, some of them beside older position deletes."""
     rng = random.Random(5)
-    table = DeleteTable(storage=STORAGE, location=str(folder))
+    table = a_table(folder)
     names = [f"d{number}" for number in range(6)]
     for name in [*names, "v1", "v2", "v3", "v4", "v5", "large"]:
         table.data(name, 400_000 if name in ("large", "v1", "v5") else 3_000, k="x")
@@ -376,8 +363,7 @@ def skewed(folder: Path) -> DeleteTable:
     every["large"] = sorted({rng.randrange(400_000) for _ in range(20_000)})
     rows = [(table.path(name), position) for name in sorted(every) for position in every[name]]
     table.position_bytes("every", position_deletes(rows, row_group_size=2_500), len(rows), k="x")
-    table.commit(20)
-    table.publish()
+    table.commit_and_publish(20)
     return table
 
 
@@ -425,8 +411,7 @@ def by_pyiceberg(folder: Path) -> dict[str, set[int]]:
     from pyiceberg.io.pyarrow import _read_deletes
     from pyiceberg.table import StaticTable
 
-    location = max(folder.glob("metadata/v*.metadata.json"), key=lambda path: path.stat().st_mtime_ns)
-    table = StaticTable.from_metadata(str(location))
+    table = StaticTable.from_metadata(str(newest_metadata(folder)))
     found: dict[str, set[int]] = {}
     for task in table.scan().plan_files():
         for delete in task.delete_files:
