@@ -28,6 +28,7 @@ from iceberg_cli.plan.findings import Finding
 from tests.builders import DAY_MS, NOW_MS, a_branch, a_snapshot, a_table, a_table_document, a_tag
 from tests.metadata_documents import PATH, without
 
+# One data manifest of seven rows without row ids.
 COUNTED = ListFacts(
     uncounted=0, encrypted=0, data_manifests=1, rows_without_ids=7, delete_manifests=0, delete_files=0
 )
@@ -189,157 +190,99 @@ def test_snapshots_without_list_or_with_a_list_without_counts_obstruct() -> None
     table = a_table(
         a_snapshot(1, manifest_list=None, manifests=["m"]), a_snapshot(2), a_snapshot(3), format_version=1
     )
-    uncounted = ListFacts(
-        uncounted=2, encrypted=0, data_manifests=2, rows_without_ids=None, delete_manifests=0, delete_files=0
-    )
+    uncounted = replace(COUNTED, uncounted=2, data_manifests=2, rows_without_ids=None)
     assert list(obstructing(table, PreflightReads(lists={2: uncounted, 3: COUNTED}))) == [1, 2]
 
 
 # -- findings ----------------------------------------------------------------------------------------------------
 
 FIELD = {"name": "n", "source-id": 1, "field-id": 1000}
-ENCRYPTED = ListFacts(
-    uncounted=0, encrypted=3, data_manifests=3, rows_without_ids=7, delete_manifests=0, delete_files=0
-)
-BACKLOG = ListFacts(
-    uncounted=0, encrypted=0, data_manifests=1, rows_without_ids=7, delete_manifests=1, delete_files=4
-)
-UNCOUNTED = ListFacts(
-    uncounted=1, encrypted=0, data_manifests=1, rows_without_ids=None, delete_manifests=0, delete_files=0
-)
+OF_TWO_COLUMNS = {"name": "n", "source-ids": [1, 2], "field-id": 1000, "transform": "bucket[4]"}
+ENCRYPTED = replace(COUNTED, encrypted=3, data_manifests=3)
+BACKLOG = replace(COUNTED, delete_manifests=1, delete_files=4)
+UNCOUNTED = replace(COUNTED, uncounted=1, rows_without_ids=None)
 
 
-def with_type(type_: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": "struct",
-            "schema-id": 0,
-            "fields": [{"id": 1, "name": "n", "required": False, "type": type_}],
-        }
-    ]
+def with_type(type_: str, **column: Any) -> dict[str, Any]:
+    column = {"id": 1, "name": "n", "required": False, "type": type_, **column}
+    return {"schemas": [{"type": "struct", "schema-id": 0, "fields": [column]}]}
 
 
-def with_transform(transform: str, *, default: int = 0) -> dict[str, Any]:
-    specs = [{"spec-id": 0, "fields": [{**FIELD, "transform": transform}]}, {"spec-id": 1, "fields": []}]
+def with_specs(*fields: dict[str, Any], default: int = 0) -> dict[str, Any]:
+    """Partition specs of one field each, and one without fields in the end."""
+    specs = [{"spec-id": number, "fields": [{**FIELD, **each}]} for number, each in enumerate(fields)]
+    specs.append({"spec-id": len(fields), "fields": []})
     return {"partition-specs": specs, "default-spec-id": default}
 
 
-DEFAULTED = [
-    {
-        "type": "struct",
-        "schema-id": 0,
-        "fields": [{"id": 1, "name": "n", "required": False, "type": "long", "initial-default": 5}],
-    }
-]
-WRITER = {"engine-name": "spark", "engine-version": "4.1.4"}
-CASES: list[tuple[str, str, TableMetadata, dict[int, ListFacts]]] = [
-    (
-        "inline-manifests",
-        "blocking",
-        a_table(a_snapshot(1, manifest_list=None, manifests=["m"]), a_snapshot(2), format_version=1),
-        {2: COUNTED},
-    ),
-    (
-        "uncounted-manifests",
-        "blocking",
-        a_table(a_snapshot(1), a_snapshot(2), format_version=1),
-        {1: UNCOUNTED},
-    ),
-    ("encryption-keys", "blocking", a_table(a_snapshot(1)), {1: ENCRYPTED}),
-    ("encryption-keys", "blocking", a_table(a_snapshot(1), properties={"encryption.key-id": "k"}), {}),
-    ("encryption-keys", "blocking", a_table(a_snapshot(1, key_id="k")), {}),
-    (
-        "encryption-keys",
-        "blocking",
-        a_table(a_snapshot(1), fields={"encryption-keys": [{"key-id": "k"}]}),
-        {},
-    ),
-    ("unknown-type", "blocking", a_table(a_snapshot(1), fields={"schemas": with_type("quaternion")}), {}),
-    ("unknown-transform", "blocking", a_table(a_snapshot(1), fields=with_transform("zorder")), {}),
-    ("unknown-transform", "warning", a_table(a_snapshot(1), fields=with_transform("zorder", default=1)), {}),
-    ("unknown-field", "info", a_table(a_snapshot(1), fields={"somebody-elses": 1}), {}),
-    (
-        "writer-without-v3",
-        "warning",
-        a_table(a_snapshot(1, summary={**WRITER, "iceberg-version": "Apache Iceberg 1.7.2 (commit 1)"})),
-        {},
-    ),
-    (
-        "writer-reads-v3-partly",
-        "warning",
-        a_table(a_snapshot(1, summary={**WRITER, "iceberg-version": "Apache Iceberg 1.9.0 (commit 1)"})),
-        {},
-    ),
-    (
-        "writer-reads-v3",
-        "info",
-        a_table(a_snapshot(1, summary={**WRITER, "iceberg-version": "Apache Iceberg 1.12.0 (commit 1)"})),
-        {},
-    ),
-    ("writer-unknown", "warning", a_table(a_snapshot(1)), {}),
-    (
-        "equality-deletes",
-        "warning",
-        a_table(a_snapshot(1, summary={"total-equality-deletes": "8"})),
-        {1: BACKLOG},
-    ),
-    (
-        "position-deletes",
-        "warning",
-        a_table(a_snapshot(1, summary={"total-position-deletes": "3"})),
-        {1: BACKLOG},
-    ),
-    ("position-deletes", "warning", a_table(a_snapshot(1)), {1: BACKLOG}),
-    ("rows-without-ids", "warning", a_table(a_snapshot(1)), {1: COUNTED}),
-    ("v1-manifest-lists", "warning", a_table(a_snapshot(1), format_version=1), {1: COUNTED}),
-    ("snapshots-without-ids", "warning", a_table(a_snapshot(1), eom=a_tag(1)), {}),
-    ("rare-type", "warning", a_table(a_snapshot(1), fields={"schemas": with_type("timestamp_ns")}), {}),
-    ("default-values", "warning", a_table(a_snapshot(1), fields={"schemas": DEFAULTED}), {}),
-    (
-        "multi-argument-transform",
-        "warning",
-        a_table(
-            a_snapshot(1),
-            fields={
-                "partition-specs": [
-                    {
-                        "spec-id": 0,
-                        "fields": [
-                            {"name": "n", "source-ids": [1, 2], "field-id": 1000, "transform": "bucket[4]"}
-                        ],
-                    }
-                ]
-            },
-        ),
-        {},
-    ),
-    (
-        "deletion-vectors",
-        "info",
-        a_table(a_snapshot(1), properties={"write.delete.mode": "merge-on-read"}),
-        {},
-    ),
-    ("no-table-uuid", "info", a_table(a_snapshot(1), format_version=1, fields={"table-uuid": None}), {}),
-    ("already-v3", "info", a_table(a_snapshot(1), format_version=3), {}),
-    (
-        "partition-field-ids",
-        "warning",
-        a_table(
-            a_snapshot(1),
-            format_version=1,
-            fields={
-                "partition-specs": [
-                    {"spec-id": 0, "fields": [{**FIELD, "transform": "identity"}]},
-                    {"spec-id": 1, "fields": [{**FIELD, "transform": "identity", "source-id": 2}]},
-                ]
-            },
-        ),
-        {},
-    ),
-]
+def written_by(version: str) -> dict[str, Any]:
+    """A snapshot of a Spark with this version of Iceberg."""
+    writer = {"engine-name": "spark", "engine-version": "4.1.4"}
+    return a_snapshot(1, summary={**writer, "iceberg-version": f"Apache Iceberg {version} (commit 1)"})
 
 
-@pytest.mark.parametrize(("id_", "severity", "table", "lists"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
+def a_case(
+    id_: str,
+    severity: str,
+    *snapshots: dict[str, Any],
+    lists: dict[int, ListFacts] | None = None,
+    **values: Any,
+) -> Any:
+    """A finding, and the table that has it: of one plain snapshot if none are given."""
+    table = a_table(*(snapshots or (a_snapshot(1),)), **values)
+    return pytest.param(id_, severity, table, lists or {}, id=f"{id_}-{severity}")
+
+
+@pytest.mark.parametrize(
+    ("id_", "severity", "table", "lists"),
+    [
+        a_case(
+            "inline-manifests", "blocking", a_snapshot(1, manifest_list=None, manifests=["m"]), a_snapshot(2),
+            format_version=1, lists={2: COUNTED},
+        ),
+        a_case(
+            "uncounted-manifests", "blocking", a_snapshot(1), a_snapshot(2), format_version=1,
+            lists={1: UNCOUNTED},
+        ),
+        a_case("encryption-keys", "blocking", lists={1: ENCRYPTED}),
+        a_case("encryption-keys", "blocking", properties={"encryption.key-id": "k"}),
+        a_case("encryption-keys", "blocking", a_snapshot(1, key_id="k")),
+        a_case("encryption-keys", "blocking", fields={"encryption-keys": [{"key-id": "k"}]}),
+        a_case("unknown-type", "blocking", fields=with_type("quaternion")),
+        a_case("unknown-transform", "blocking", fields=with_specs({"transform": "zorder"})),
+        a_case("unknown-transform", "warning", fields=with_specs({"transform": "zorder"}, default=1)),
+        a_case("unknown-field", "info", fields={"somebody-elses": 1}),
+        a_case("writer-without-v3", "warning", written_by("1.7.2")),
+        a_case("writer-reads-v3-partly", "warning", written_by("1.9.0")),
+        a_case("writer-reads-v3", "info", written_by("1.12.0")),
+        a_case("writer-unknown", "warning"),
+        a_case(
+            "equality-deletes", "warning", a_snapshot(1, summary={"total-equality-deletes": "8"}),
+            lists={1: BACKLOG},
+        ),
+        a_case(
+            "position-deletes", "warning", a_snapshot(1, summary={"total-position-deletes": "3"}),
+            lists={1: BACKLOG},
+        ),
+        a_case("position-deletes", "warning", lists={1: BACKLOG}),
+        a_case("rows-without-ids", "warning", lists={1: COUNTED}),
+        a_case("v1-manifest-lists", "warning", format_version=1, lists={1: COUNTED}),
+        a_case("snapshots-without-ids", "warning", eom=a_tag(1)),
+        a_case("rare-type", "warning", fields=with_type("timestamp_ns")),
+        a_case("default-values", "warning", fields=with_type("long", **{"initial-default": 5})),
+        a_case(
+            "multi-argument-transform", "warning",
+            fields={"partition-specs": [{"spec-id": 0, "fields": [OF_TWO_COLUMNS]}]},
+        ),
+        a_case("deletion-vectors", "info", properties={"write.delete.mode": "merge-on-read"}),
+        a_case("no-table-uuid", "info", format_version=1, fields={"table-uuid": None}),
+        a_case("already-v3", "info", format_version=3),
+        a_case(
+            "partition-field-ids", "warning", format_version=1,
+            fields=with_specs({"transform": "identity"}, {"transform": "identity", "source-id": 2}),
+        ),
+    ],
+)  # fmt: skip
 def test_each_finding_is_made_and_has_a_way_out(
     id_: str, severity: str, table: TableMetadata, lists: dict[int, ListFacts]
 ) -> None:
