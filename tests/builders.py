@@ -85,6 +85,14 @@ def a_tag(snapshot_id: int, *, max_ref_age_ms: int | None = None) -> Document:
     return _changed({"snapshot-id": snapshot_id, "type": "tag"}, {"max_ref_age_ms": max_ref_age_ms})
 
 
+def a_statistics_file(snapshot_id: int, path: str, *, size_bytes: int = 10) -> Document:
+    """What metadata says of a statistics file without blobs."""
+    return {
+        "snapshot-id": snapshot_id, "statistics-path": path, "file-size-in-bytes": size_bytes,
+        "file-footer-size-in-bytes": 1, "blob-metadata": [],
+    }  # fmt: skip
+
+
 def a_table_document(
     *snapshots: Document,
     format_version: int = 2,
@@ -274,13 +282,8 @@ class TableWriter(IcebergWriter):
 
     def _statistics(self, snapshot_id: int) -> None:
         data = b"PFA1 statistics"
-        entry = {
-            "snapshot-id": snapshot_id,
-            "statistics-path": self.put(f"metadata/{snapshot_id}.stats", data),
-            "file-size-in-bytes": len(data),
-            "file-footer-size-in-bytes": 1,
-            "blob-metadata": [],
-        }
+        path = self.put(f"metadata/{snapshot_id}.stats", data)
+        entry = a_statistics_file(snapshot_id, path, size_bytes=len(data))
         self.document["statistics"] = [*self.document.get("statistics", []), entry]
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from iceberg_cli.storage import open_storage
-from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING, manifest, manifest_list
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING, manifest, manifest_list, manifest_row
 from tests.builders import DAY_MS, SCHEMA, SPEC, a_snapshot, a_table_document
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing
 from tests.cli.running import Ran, iceberg_cli
 
 SYNC = bytes(16)
+OWN_GONE = {"metadata/m9.avro", "metadata/snap-9.avro"}  # of `two_snapshots`, beside its data files
 Entry = dict[str, Any]
 
 
@@ -60,6 +61,10 @@ class Hazard:
     snapshots: list[dict[str, Any]] = field(default_factory=list)
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
 
+    def file(self, name: str) -> Path:
+        """Where the manifest or list of this name is."""
+        return Path(self.location) / "metadata" / f"{name}.avro"
+
     def data(self, *names: str) -> list[str]:
         """Write data files below the table's folder; their paths."""
         paths = [f"{self.location}/data/{name}" for name in names]
@@ -73,32 +78,26 @@ class Hazard:
         """Write a manifest; the name that snapshots list it by."""
         path = f"{self.location}/metadata/{name}.avro"
         data = manifest(
-            entries,
-            schema=SCHEMA,
-            spec=SPEC,
-            version=self.format_version,
-            content=content,
-            sync=SYNC,
-            block_bytes=block_bytes,
-            codec=codec,
-        )
+            entries, schema=SCHEMA, spec=SPEC, version=self.format_version, content=content, sync=SYNC,
+            block_bytes=block_bytes, codec=codec,
+        )  # fmt: skip
         self.storage.put_if_absent(path, data)
-        counts = {
-            f"{kind}_{what}_count": sum(each["status"] == status for each in entries)
-            for status, kind in ((EXISTING, "existing"), (ADDED, "added"), (DELETED, "deleted"))
-            for what in ("files", "rows")
-        }
-        self.rows[name] = {
-            "manifest_path": path,
-            "manifest_length": len(data),
-            "partition_spec_id": 0,
-            "content": content,
-            "sequence_number": 1,
-            "min_sequence_number": 1,
-            "added_snapshot_id": 1,
-            **counts,
-        }
+        self.rows[name] = manifest_row(
+            path,
+            data,
+            entries,
+            content=content,
+            spec_id=0,
+            snapshot_id=1,
+            sequence_number=1,
+            min_sequence_number=1,
+        )
         return name
+
+    def forget_counts(self) -> None:
+        """As lists of version 1 may be, without the counts of the manifests so far."""
+        for row in self.rows.values():
+            row |= {name: None for name in row if name.endswith("_count")}
 
     def snapshot(
         self,
@@ -112,29 +111,25 @@ class Hazard:
         rows = [self.rows[name] for name in manifests]
         path = f"{self.location}/metadata/snap-{snapshot_id}.avro"
         data = manifest_list(
-            rows,
-            version=self.format_version,
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=parent,
-            sequence_number=1,
-            sync=SYNC,
-            block_bytes=block_bytes,
-        )
+            rows, version=self.format_version, snapshot_id=snapshot_id, parent_snapshot_id=parent, sequence_number=1,
+            sync=SYNC, block_bytes=block_bytes,
+        )  # fmt: skip
         self.storage.put_if_absent(path, data)
-        totals = {
-            name: str(
-                sum(
-                    (row["added_files_count"] or 0) + (row["existing_files_count"] or 0)
-                    for row in rows
-                    if row["content"] == content
-                )
-            )
-            for content, name in ((0, "total-data-files"), (1, "total-delete-files"))
-        }
-        values = {"summary": totals, "manifest_list": path} | others
+        totals = dict.fromkeys(("total-data-files", "total-delete-files"), 0)
+        for row in rows:
+            live = (row["added_files_count"] or 0) + (row["existing_files_count"] or 0)
+            totals["total-delete-files" if row["content"] else "total-data-files"] += live
+        summary = {name: str(count) for name, count in totals.items()}
+        values = {"summary": summary, "manifest_list": path} | others
         self.snapshots.append(
             a_snapshot(snapshot_id, age_ms=LONG_AGO_MS + snapshot_id * DAY_MS, parent=parent, **values)
         )
+
+    def two_snapshots(self, *, expired: Iterable[str], kept: Iterable[str]) -> str:
+        """Publish the old snapshot 9, which adds files of these paths, and main's 1, which has others."""
+        self.snapshot(9, self.manifest("m9", *(entry(ADDED, path) for path in expired)))
+        self.snapshot(1, self.manifest("m1", *(entry(EXISTING, path) for path in kept)), parent=9)
+        return self.publish(main=1)
 
     def publish(self, *, main: int, name: str = "v1.metadata.json", **refs: Any) -> str:
         """Write the metadata; returns its location."""
@@ -166,6 +161,15 @@ def removed(table: Hazard, *arguments: object) -> set[str]:
     return before - set(listing(Path(table.location)))
 
 
+def stopped(table: Hazard, *arguments: object, code: int = 15) -> str:
+    """Why an expiry leaves with this exit code, which changes nothing."""
+    before = listing(Path(table.location))
+    ran = expire(table, *arguments)
+    assert ran.code == code, ran.out + ran.err
+    assert listing(Path(table.location)) == before
+    return str(ran.json["message"])
+
+
 def obstruct_an_upgrade(table: Hazard) -> None:
     """Snapshots of version 1: that of main (7) has a list without counts, that of b (6) names its manifests itself.
 
@@ -176,8 +180,7 @@ def obstruct_an_upgrade(table: Hazard) -> None:
     table.manifest("m2", entry(EXISTING, a, record_count=3), entry(DELETED, x, record_count=2, snapshot_id=8))
     table.manifest("m3", entry(ADDED, b, record_count=4, snapshot_id=7))
     table.manifest("m4", entry(ADDED, c, record_count=5, snapshot_id=6))
-    for row in table.rows.values():
-        row |= {name: None for name in row if name.endswith("_count")}
+    table.forget_counts()
     table.snapshot(9, "m1", summary={})
     table.snapshot(8, "m2", parent=9, summary={})
     table.snapshot(7, "m3", "m2", parent=8, summary={})

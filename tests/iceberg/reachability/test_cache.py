@@ -26,10 +26,17 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.budget import deep_unless
-from tests.cached_tables import ROOM, a_history, opened
+from tests.cached_tables import ROOM, Counted, a_history, opened
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli
 from tests.hazard_tables import Hazard, entry, expire, obstruct_an_upgrade
+
+
+@pytest.fixture
+def user_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the commands of one test keep what they learn."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "iceberg-cli" / "keys"
 
 
 def reach(table: IcebergTable, kept: Sequence[int]) -> ReachQuestion:
@@ -51,13 +58,29 @@ def names_of(rows: list[dict[str, Any]]) -> set[str]:
     return {row["path"].rsplit("/", 1)[1] for row in rows}
 
 
-def answer(table: IcebergTable, kept: Sequence[int]) -> tuple[list[dict[str, Any]], list[str], list[int]]:
+def answer(table: IcebergTable, kept: Sequence[int]) -> Answer:
     """What goes, the warnings, and the keys of everything that is live."""
     rows, warnings = going(table, kept)
     live = table.reachability.everything_live(
         [snapshot_files(s) for s in table.metadata.snapshots], ["named"]
     )
     return rows, warnings, live.whole().tolist()
+
+
+Answer = tuple[list[dict[str, Any]], list[str], list[int]]
+
+
+def learn(location: str, cache: Path, kept: Sequence[int], *, room: int = ROOM) -> tuple[Answer, Counted]:
+    """Answer with what earlier runs learnt, and keep what this one does; the answer, and what was read for it."""
+    table, storage = opened(location, cache, room=room)
+    found = answer(table, kept)
+    assert table.save_cache() is None
+    return found, storage
+
+
+def answer_without(location: str, kept: Sequence[int]) -> Answer:
+    """The answer of a run that has no cache."""
+    return answer(opened(location, None)[0], kept)
 
 
 def part_paths(cache: Path) -> list[Path]:
@@ -94,10 +117,8 @@ def test_answers_about_random_tables_are_the_same_with_and_without_what_was_lear
     ids = [snapshot["snapshot-id"] for snapshot in table.snapshots]
     for _ in range(6):
         kept = sorted(rng.sample(ids, rng.randrange(1, len(ids) + 1)))
-        plain, _ = opened(table.location, None)
-        learning, _ = opened(table.location, tmp_path / "cache")
-        assert answer(learning, kept) == answer(plain, kept)
-        assert learning.save_cache() is None
+        found, _ = learn(table.location, tmp_path / "cache", kept)
+        assert found == answer_without(table.location, kept)
 
 
 def test_plans_are_the_same_to_the_byte_with_and_without_what_was_learnt(tmp_path: Path) -> None:
@@ -115,21 +136,17 @@ def test_plans_of_a_table_of_version_1_without_counts_are_the_same(tmp_path: Pat
     obstruct_an_upgrade(table)
     table.publish(main=7, b={"snapshot-id": 6, "type": "branch"})
     for _ in range(3):
-        plain, _ = opened(table.location, None)
-        learning, _ = opened(table.location, tmp_path / "cache")
-        assert answer(learning, [6, 7]) == answer(plain, [6, 7])
-        assert learning.save_cache() is None
+        found, _ = learn(table.location, tmp_path / "cache", [6, 7])
+        assert found == answer_without(table.location, [6, 7])
 
 
 @pytest.mark.parametrize("keeping", [3, 40, 55])
 def test_answers_about_a_table_of_thousands_of_files_are_the_same(tmp_path: Path, keeping: int) -> None:
     made = make_table(str(tmp_path / "t"), Size(60, 40, 10))
+    kept = range(61 - keeping, 61)
     for _ in range(2):
-        plain, _ = opened(made.location, None)
-        learning, _ = opened(made.location, tmp_path / "cache")
-        kept = list(range(61 - keeping, 61))
-        assert answer(learning, kept) == answer(plain, kept)
-        assert learning.save_cache() is None
+        found, _ = learn(made.location, tmp_path / "cache", kept)
+        assert found == answer_without(made.location, kept)
 
 
 @pytest.mark.parametrize("asked", [0, 1, 3, 50, 4_000])
@@ -149,46 +166,34 @@ def test_known_keys_are_those_of_any_block_however_many_are_asked_for(asked: int
 
 def test_the_second_run_reads_no_list_and_no_manifest(tmp_path: Path) -> None:
     table = a_history(str(tmp_path / "t"))
-    cache = tmp_path / "cache"
-    first, storage = opened(table.location, cache)
-    expected = answer(first, range(4, 10))
+    expected, storage = learn(table.location, tmp_path / "cache", range(4, 10))
     assert len(storage.names("m")) == 9
-    assert first.save_cache() is None
-    second, storage = opened(table.location, cache)
-    assert answer(second, range(4, 10)) == expected
+    again, storage = learn(table.location, tmp_path / "cache", range(4, 10))
+    assert again == expected
     assert storage.names("snap") == storage.names("m") == []
 
 
 def test_a_day_later_only_what_is_new_is_read(tmp_path: Path) -> None:
-    table = a_history(str(tmp_path / "t"))
-    cache = tmp_path / "cache"
-    first, _ = opened(table.location, cache)
-    answer(first, range(1, 10))
-    assert first.save_cache() is None
+    table, cache = learnt(tmp_path)
     table.manifest("m10", entry(ADDED, *table.data("a10")))
     table.snapshot(10, *(f"m{number}" for number in range(6, 11)), parent=9)
     location = table.publish(main=10, name="v2.metadata.json")
     for new in ((["m10.avro"], ["snap-10.avro"]), ([], [])):
-        second, storage = opened(location, cache)
-        rows = answer(second, range(7, 11))[0]
+        (rows, _, _), storage = learn(location, cache, range(7, 11))
         # m1 and m2 go, and only they say with which files.
         assert storage.names("m") == [*new[0], "m2.avro", "m1.avro"]
         assert storage.names("snap") == new[1]
         expired = {f"snap-{number}.avro" for number in range(1, 7)}
         assert names_of(rows) == {*expired, "m1.avro", "m2.avro", "a1", "a2", "b1", "b2"}
-        assert second.save_cache() is None
     assert len(part_paths(cache)) == 2
 
 
-def test_without_cache_nothing_is_written_and_nothing_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_without_cache_nothing_is_written_and_nothing_used(tmp_path: Path, user_cache: Path) -> None:
     table = a_history(str(tmp_path / "t"))
     assert expire(table, "--no-cache", "--dry-run").code == 0
     assert not (tmp_path / "cache").exists()
     assert expire(table, "--dry-run").code == 0
-    [part] = part_paths(tmp_path / "cache" / "iceberg-cli" / "keys")
+    [part] = part_paths(user_cache)
     before = part.stat()
     assert expire(table, "--no-cache").code == 0
     assert part.stat() == before
@@ -196,17 +201,14 @@ def test_without_cache_nothing_is_written_and_nothing_used(
     assert part.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_command_keeps_what_it_learnt_whatever_its_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_a_command_keeps_what_it_learnt_whatever_its_exit_code(tmp_path: Path, user_cache: Path) -> None:
     table = a_history(str(tmp_path / "t"))
     assert expire(table, "--dry-run", "--exit-code").code == 3
-    assert len(part_paths(tmp_path / "cache" / "iceberg-cli" / "keys")) == 1
+    assert len(part_paths(user_cache)) == 1
 
 
-def test_a_command_that_an_error_stops_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+@pytest.mark.usefixtures("user_cache")
+def test_a_command_that_an_error_stops_keeps_nothing(tmp_path: Path) -> None:
     table = a_history(str(tmp_path / "t"))
     Path(f"{table.location}/metadata/m9.avro").write_bytes(b"no manifest")
     assert expire(table, "--dry-run").code == 15
@@ -227,11 +229,8 @@ def test_parts_are_made_one_before_they_are_many_and_forget_what_the_table_forgo
     table.publish(main=9, name="v2.metadata.json")
     table.snapshot(11, "m9", parent=9)
     location = table.publish(main=11, name="v3.metadata.json")
-    learning, _ = opened(location, cache)
-    answer(learning, [7, 8, 9, 11])
-    assert learning.save_cache() is None
-    final, storage = opened(location, cache)
-    answer(final, [7, 8, 9, 11])
+    for _ in range(2):
+        _, storage = learn(location, cache, [7, 8, 9, 11])
     assert storage.names("m") == storage.names("snap") == []
 
 
@@ -241,9 +240,7 @@ def test_parts_are_made_one_before_they_are_many_and_forget_what_the_table_forgo
 def learnt(tmp_path: Path) -> tuple[Hazard, Path]:
     """A table and the folder with all that can be learnt of it."""
     table = a_history(str(tmp_path / "t"))
-    learning, _ = opened(table.location, tmp_path / "cache")
-    answer(learning, range(1, 10))
-    assert learning.save_cache() is None
+    learn(table.location, tmp_path / "cache", range(1, 10))
     return table, tmp_path / "cache"
 
 
@@ -282,11 +279,10 @@ def test_a_list_of_another_length_under_the_same_path_is_read_again(tmp_path: Pa
     path.unlink()
     table.snapshots.pop()
     table.snapshot(9, "m9", "m1", parent=8)
-    path = Path(table.publish(main=9, name="v2.metadata.json"))
-    plain, _ = opened(str(path), None)
-    learning, _ = opened(str(path), cache)
-    assert answer(learning, [9]) == answer(plain, [9])
-    names = names_of(answer(learning, [9])[0])
+    location = table.publish(main=9, name="v2.metadata.json")
+    found, _ = learn(location, cache, [9])
+    assert found == answer_without(location, [9])
+    names = names_of(found[0])
     assert {"a1", "b1", "a9", "b9"}.isdisjoint(names)
     assert {"a2", "b8"} <= names
 
@@ -366,8 +362,7 @@ def test_a_table_restored_as_hard_links_is_the_table_that_was_learnt(tmp_path: P
     shutil.copytree(table.location, tmp_path / "copy", copy_function=os.link)
     shutil.rmtree(table.location)
     shutil.copytree(tmp_path / "copy", table.location, copy_function=os.link)
-    learning, storage = opened(table.location, cache)
-    answer(learning, range(1, 10))
+    _, storage = learn(table.location, cache, range(1, 10))
     assert storage.names("snap") == storage.names("m") == []
 
 
@@ -389,8 +384,7 @@ def test_a_manifest_replaced_while_it_is_read_is_read_again_in_the_next_run(tmp_
     storage.on_read[str(path)] = lambda: os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
     answer(learning, range(1, 10))
     assert learning.save_cache() is None
-    learning, storage = opened(table.location, tmp_path / "cache")
-    answer(learning, range(1, 10))
+    _, storage = learn(table.location, tmp_path / "cache", range(1, 10))
     assert storage.names("m") == ["m9.avro"]
 
 
@@ -440,9 +434,7 @@ def test_a_link_to_a_folder_that_was_made_since_is_looked_through(tmp_path: Path
     cold = tmp_path / "cold"
     table = Hazard(location=str(tmp_path / "t"), properties={"write.data.path": str(cold)})
     live, _ = table.data("live", "gone")
-    table.snapshot(9, table.manifest("m9", *(entry(ADDED, f"{cold}/{name}") for name in ("live", "gone"))))
-    table.snapshot(1, table.manifest("m1", entry(ADDED, live)))
-    table.publish(main=1)
+    table.two_snapshots(expired=[f"{cold}/live", f"{cold}/gone"], kept=[live])
     learning, _ = opened(table.location, tmp_path / "cache")
     names = [row["path"] for row in going(learning, [1])[0]]
     assert f"{cold}/live" in names
@@ -577,14 +569,11 @@ def test_a_table_with_a_damaged_part_is_answered_as_without_it_and_learnt_anew(
     damaged = bytearray(path.read_bytes())
     damaged[len(damaged) * share // 12] ^= 0x10
     path.write_bytes(damaged)
-    plain, _ = opened(table.location, None)
-    learning, storage = opened(table.location, cache)
-    assert answer(learning, range(4, 10)) == answer(plain, range(4, 10))
+    found, storage = learn(table.location, cache, range(4, 10))
+    assert found == answer_without(table.location, range(4, 10))
     assert len(set(storage.names("m"))) == 9
-    assert learning.save_cache() is None
     assert part_paths(cache) != [path]
-    again, storage = opened(table.location, cache)
-    answer(again, range(4, 10))
+    _, storage = learn(table.location, cache, range(4, 10))
     assert storage.names("m") == []
 
 
@@ -624,9 +613,8 @@ def test_parts_that_contradict_each_other_cost_a_reading_and_change_no_answer(tm
     )
     for each in part_paths(cache):
         each.chmod(0o600)
-    plain, _ = opened(table.location, None)
-    learning, _ = opened(table.location, cache)
-    assert answer(learning, range(4, 10)) == answer(plain, range(4, 10))
+    found, _ = learn(table.location, cache, range(4, 10))
+    assert found == answer_without(table.location, range(4, 10))
 
 
 # -- room ------------------------------------------------------------------------------------------------------
@@ -637,10 +625,8 @@ def test_parts_of_all_tables_stay_within_their_room_and_the_least_lately_used_go
     sizes = []
     for number in range(3):
         table = a_history(str(tmp_path / f"t{number}"))
-        learning, _ = opened(table.location, cache, room=sizes[0] * 5 // 2 if sizes else ROOM)
-        answer(learning, range(1, 10))
         before = set(part_paths(cache))
-        assert learning.save_cache() is None
+        learn(table.location, cache, range(1, 10), room=sizes[0] * 5 // 2 if sizes else ROOM)
         [new] = set(part_paths(cache)) - before
         os.utime(new, (number, number))
         sizes.append(new.stat().st_size)
@@ -650,9 +636,7 @@ def test_parts_of_all_tables_stay_within_their_room_and_the_least_lately_used_go
 
 def test_a_part_for_which_there_is_no_room_is_not_written(tmp_path: Path) -> None:
     table = a_history(str(tmp_path / "t"))
-    learning, _ = opened(table.location, tmp_path / "cache", room=100)
-    answer(learning, range(1, 10))
-    assert learning.save_cache() is None
+    learn(table.location, tmp_path / "cache", range(1, 10), room=100)
     assert part_paths(tmp_path / "cache") == []
 
 

@@ -12,10 +12,9 @@ from iceberg_cli.iceberg.reachability.question import ReachQuestion, SnapshotFil
 from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
+from tests.builders import a_statistics_file
 from tests.cli.lakes import listing
-from tests.hazard_tables import Hazard, entry, removed
-
-OWN_GONE = {"metadata/m9.avro", "metadata/snap-9.avro"}
+from tests.hazard_tables import OWN_GONE, Hazard, entry, removed
 
 
 def unseen(_event: Event) -> None:
@@ -55,8 +54,7 @@ def test_a_live_file_stays_where_its_authority_begins_like_that_of_the_file_befo
     storage = SimStorage(World(), Script())
     table = Hazard(location="/lake/t", storage=storage)
     old, live, gone = f"{short}/t/data/old", f"{long}/t/data/live", f"{long}/t/data/gone"
-    table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, gone)))
-    table.snapshot(1, table.manifest("m1", entry(EXISTING, old), entry(EXISTING, live)))
+    table.two_snapshots(expired=[live, gone], kept=[old, live])
     assert data_files_that_go(table) == [gone]
 
 
@@ -68,9 +66,7 @@ def test_a_live_file_stays_where_one_snapshot_spells_it_like_a_folder(
     table = Hazard(location=str(tmp_path / "events"))
     live, gone = table.data("live", "gone")
     kept, expired = (live + (end if odd == which else "") for which in ("kept", "expired"))
-    table.snapshot(9, table.manifest("m9", entry(ADDED, expired), entry(ADDED, gone)))
-    table.snapshot(1, table.manifest("m1", entry(EXISTING, kept)), parent=9)
-    table.publish(main=1)
+    table.two_snapshots(expired=[expired, gone], kept=[kept])
     assert removed(table) == OWN_GONE | {"data/gone"}
 
 
@@ -81,9 +77,7 @@ def test_a_tables_own_files_stay_where_an_expired_snapshot_spells_one_like_a_fol
     table = Hazard(location=str(tmp_path / "events"))
     live, gone = table.data("live", "gone")
     spelled = f"{table.location}/metadata/{name}/"
-    table.snapshot(9, table.manifest("m9", entry(ADDED, spelled), entry(ADDED, gone)))
-    table.snapshot(1, table.manifest("m1", entry(EXISTING, live)), parent=9)
-    table.publish(main=1)
+    table.two_snapshots(expired=[spelled, gone], kept=[live])
     assert removed(table) == OWN_GONE | {"data/gone"}
 
 
@@ -106,9 +100,7 @@ def test_a_live_file_of_localhost_stays_beside_one_without_a_host(tmp_path: Path
     table = Hazard(location=str(tmp_path / "events"))
     old, live, gone = table.data("old", "live", "gone")
     host = "file://localhost"
-    table.snapshot(9, table.manifest("m9", entry(ADDED, host + live), entry(ADDED, host + gone)))
-    table.snapshot(1, table.manifest("m1", entry(EXISTING, first + old), entry(EXISTING, host + live)))
-    table.publish(main=1)
+    table.two_snapshots(expired=[host + live, host + gone], kept=[first + old, host + live])
     assert removed(table) == {"data/gone", *OWN_GONE}
 
 
@@ -148,10 +140,8 @@ def test_a_live_data_file_stays_under_any_name_that_a_link_to_a_folder_gives_it(
         (tmp_path / name).symlink_to(tmp_path / target)
     table = Hazard(location=str(tmp_path / location / "events"))
     live, gone = table.data("live", "gone")
-    table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, gone)))
     named = live.replace(f"{tmp_path}/{location}/", f"{tmp_path}/{kept}/")
-    table.snapshot(1, table.manifest("m1", entry(ADDED, named)))
-    table.publish(main=1)
+    table.two_snapshots(expired=[live, gone], kept=[named])
     assert removed(table) == {"data/gone", *OWN_GONE}
 
 
@@ -165,9 +155,7 @@ def test_a_live_data_file_in_write_data_path_stays_under_the_name_of_a_link_insi
         (cold / name).write_text("ours")
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "data").symlink_to(cold)
-    table.snapshot(9, table.manifest("m9", *(entry(ADDED, str(cold / name)) for name in ("live", "gone"))))
-    table.snapshot(1, table.manifest("m1", entry(ADDED, f"{table.location}/data/live")))
-    table.publish(main=1)
+    table.two_snapshots(expired=[f"{cold}/live", f"{cold}/gone"], kept=[f"{table.location}/data/live"])
     assert "metadata/m9.avro" in removed(table)
     assert [path.name for path in cold.iterdir()] == ["live"]
 
@@ -176,9 +164,7 @@ def test_a_live_data_file_in_write_data_path_stays_under_the_name_of_a_link_insi
 def test_odd_names_of_live_files_stop_nothing(tmp_path: Path, odd: str) -> None:
     table = Hazard(location=str(tmp_path / "events"))
     live, gone = table.data("live", "gone")
-    table.snapshot(9, table.manifest("m9", entry(ADDED, live), entry(ADDED, gone)))
-    table.snapshot(1, table.manifest("m1", entry(ADDED, odd), entry(ADDED, live)))
-    table.publish(main=1)
+    table.two_snapshots(expired=[live, gone], kept=[odd, live])
     assert removed(table) == {"data/gone", *OWN_GONE}
 
 
@@ -237,11 +223,8 @@ def test_records_of_this_and_other_tables_stay_whatever_names_them_as_content(
     record = f"{table.location}/{name}"
     table.storage.put_if_absent(record, b"1")
     content = [keep, gone, record] if named_by == "manifest" else [keep, gone]
-    table.snapshot(9, table.manifest("m9", *(entry(ADDED, path) for path in content)))
-    table.snapshot(1, table.manifest("m1", entry(EXISTING, keep)), parent=9)
     if named_by == "statistics":
-        sizes = {"file-size-in-bytes": 1, "file-footer-size-in-bytes": 1, "blob-metadata": []}
-        table.fields["statistics"] = [{"snapshot-id": 9, "statistics-path": record, **sizes}]
-    table.publish(main=1)
+        table.fields["statistics"] = [a_statistics_file(9, record, size_bytes=1)]
+    table.two_snapshots(expired=content, kept=[keep])
     assert removed(table) == {"data/gone", *OWN_GONE}
     assert name in listing(tmp_path / "events")

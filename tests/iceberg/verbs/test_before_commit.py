@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.testing.iceberg_files import ADDED
-from tests.cli.lakes import listing
+from tests.cli.lakes import listing, metadata_of
 from tests.cli.running import Ran, iceberg_cli
 from tests.delete_tables import puffin
 from tests.hazard_tables import Hazard, entry
@@ -27,58 +26,30 @@ VERBS: dict[str, tuple[list[str], int, bool]] = {
     "rewrite-manifests": (["--min-manifests", "2"], 2, False),
     "merge-dvs": ([], 3, False),
 }
-Damage = Callable[[Hazard, str, int], None]
+Damage = Callable[[Path], None]
 
 
-def file_of(table: Hazard, name: str) -> Path:
-    return Path(table.location) / "metadata" / f"{name}.avro"
+def is_gone(path: Path) -> None:
+    path.unlink()
 
 
-def the_list_is_gone(table: Hazard, manifest: str, snapshot: int) -> None:
-    file_of(table, f"snap-{snapshot}").unlink()
-
-
-def the_list_ends_after_a_block(table: Hazard, manifest: str, snapshot: int) -> None:
-    path = file_of(table, f"snap-{snapshot}")
+def ends_after_a_block(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: data.rindex(bytes(16), 0, len(data) - 16) + 16])
 
 
-def the_list_ends_inside_a_block(table: Hazard, manifest: str, snapshot: int) -> None:
-    path = file_of(table, f"snap-{snapshot}")
+def ends_inside_a_block(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def a_manifest_is_gone(table: Hazard, manifest: str, snapshot: int) -> None:
-    file_of(table, manifest).unlink()
+def has_another_end(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-16] + bytes([1]) * 16)
 
 
-def a_manifest_ends_after_a_block(table: Hazard, manifest: str, snapshot: int) -> None:
-    path = file_of(table, manifest)
-    data = path.read_bytes()
-    path.write_bytes(data[: data.rindex(bytes(16), 0, len(data) - 16) + 16])
-
-
-def a_manifest_ends_inside_a_block(table: Hazard, manifest: str, snapshot: int) -> None:
-    path = file_of(table, manifest)
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def a_manifest_of_the_same_size_is_damaged(table: Hazard, manifest: str, snapshot: int) -> None:
-    path = file_of(table, manifest)
-    data = path.read_bytes()
-    path.write_bytes(data[:-16] + bytes([1]) * 16)
-
-
-DAMAGES: tuple[Damage, ...] = (
-    the_list_is_gone,
-    the_list_ends_after_a_block,
-    the_list_ends_inside_a_block,
-    a_manifest_is_gone,
-    a_manifest_ends_after_a_block,
-    a_manifest_ends_inside_a_block,
-    a_manifest_of_the_same_size_is_damaged,
-)
+DAMAGES = [
+    *(("list", damage) for damage in (is_gone, ends_after_a_block, ends_inside_a_block)),
+    *(("manifest", damage) for damage in (is_gone, ends_after_a_block, ends_inside_a_block, has_another_end)),
+]
 
 
 def a_table(folder: Path, version: int) -> Hazard:
@@ -120,17 +91,17 @@ def test_each_verb_has_something_to_commit_on_a_sound_table(tmp_path: Path, verb
     table = a_table(tmp_path, VERBS[verb][1])
     ran = run(verb, table, "--yes")
     assert ran.code == 0, ran.err
-    assert file_of(table, "v2").with_suffix(".metadata.json").exists(), ran.out + ran.err
+    assert (tmp_path / "t/metadata/v2.metadata.json").exists(), ran.out + ran.err
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(("kind", "damage"), DAMAGES)
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_verb_commits_on_what_is_damaged(tmp_path: Path, verb: str, damage: Damage) -> None:
+def test_no_verb_commits_on_what_is_damaged(tmp_path: Path, verb: str, kind: str, damage: Damage) -> None:
     _, version, keeps_all = VERBS[verb]
     places = [("both", 1), *([("old", 3)] if keeps_all else [("new", 1)])]
     for manifest, snapshot in places:
         table = a_table(tmp_path / manifest, version)
-        damage(table, manifest, snapshot)
+        damage(table.file(manifest if kind == "manifest" else f"snap-{snapshot}"))
         before = listing(tmp_path / manifest)
         ran = run(verb, table, "--yes")
         assert ran.code == 15, (manifest, snapshot, ran.out, ran.err)
@@ -149,19 +120,12 @@ def of_eight_rows(folder: Path, *, version: int, listed_in: int, **listed: int |
     table = Hazard(location=str(folder / "t"), format_version=listed_in)
     entries = [entry(ADDED, path, record_count=4) for path in table.data("a", "b")]
     table.manifest("m", *entries)
-    table.rows["m"] |= {"added_rows_count": 8, **listed}
+    table.rows["m"] |= listed
     stated = {"total-records": str(listed.get("added_rows_count", 8)), "total-data-files": "2"}
     table.snapshot(1, "m", summary=stated)
     table.format_version = version
     table.publish(main=1)
     return table
-
-
-def next_row_id(table: Hazard) -> int | None:
-    """Of the newest metadata."""
-    newest = max(Path(table.location).glob("metadata/v*.metadata.json"), key=lambda path: path.name)
-    found: int | None = json.loads(newest.read_text()).get("next-row-id")
-    return found
 
 
 @pytest.mark.parametrize(("verb", "version"), [("assign-row-ids", 3), ("upgrade-v3", 2), ("upgrade-v3", 1)])
@@ -191,7 +155,7 @@ def test_a_manifest_without_file_counts_gets_as_many_ids_as_it_has_rows(
         table = of_eight_rows(tmp_path / str(version), version=version, listed_in=1, **null)
         ran = iceberg_cli(verb, table.location, *(["--with", *more] if more else []), "--yes")
         assert ran.code == 0, ran.out + ran.err
-        assert next_row_id(table) == 8
+        assert metadata_of(Path(table.location))["next-row-id"] == 8
         assert iceberg_cli("inspect", table.location, "--check").code == 0
 
 
@@ -205,7 +169,7 @@ def test_rows_that_are_counted_wrong_do_not_stop_what_gives_no_ids(tmp_path: Pat
 
 def test_the_way_out_of_a_lost_list_of_an_older_snapshot_is_named_and_works(tmp_path: Path) -> None:
     table = a_table(tmp_path, 2)
-    the_list_is_gone(table, "", 3)
+    table.file("snap-3").unlink()
     refused = iceberg_cli("upgrade-v3", table.location, "--yes")
     assert f"expire-snapshots {table.location} --snapshot-id 3" in refused.err
     assert iceberg_cli("expire-snapshots", table.location, "--snapshot-id", "3", "--yes").code == 0
@@ -221,7 +185,7 @@ def test_an_operation_whose_table_was_damaged_after_its_commit_says_what_stays_a
     table = a_table(tmp_path, 2)
     begun = run("expire-snapshots", table, "--yes", "--limit-deletes", "1", "--format", "json")
     operation = begun.json["operation_id"]
-    a_manifest_is_gone(table, "new", 1)
+    table.file("new").unlink()
     before = listing(Path(table.location) / "data")
     for _ in range(2):
         stopped = iceberg_cli("resume", table.location)

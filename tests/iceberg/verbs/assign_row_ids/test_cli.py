@@ -207,7 +207,7 @@ def test_ranges_that_overlap_in_the_list_alone_do_not_block(tmp_path: Path) -> N
     a, b, c = table.data("a", "b", "c")
     for name, path, first_row_id in (("m1", a, 0), ("m2", b, 5)):
         table.manifest(name, entry(0, path, record_count=5, first_row_id=first_row_id))
-        table.rows[name] |= {"existing_rows_count": 5, "first_row_id": 10}
+        table.rows[name]["first_row_id"] = 10
     table.holding("m3", (ADDED, c, 3))
     table.snapshot(9, "m3", "m2", "m1")
     table.fields = {"next-row-id": 10}
@@ -222,8 +222,7 @@ def test_null_counts_are_counted(tmp_path: Path) -> None:
     a, b = table.data("a", "b")
     table.holding("m1", (ADDED, a, 3), (DELETED, b, 9))
     table.holding("m2", (0, b, 4))
-    for row in table.rows.values():
-        row |= {name: None for name in row if name.endswith("_count")}
+    table.forget_counts()
     table.snapshot(9, "m1", "m2", summary={})
     table.format_version = 3
     table.publish(main=9)

@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import fastavro
 import pyarrow.parquet as pq
@@ -23,10 +22,10 @@ import pytest
 
 from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
-from tests.builders import DAY_MS, a_snapshot
-from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing
+from tests.builders import DAY_MS, a_snapshot, a_statistics_file
+from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing, listing_of_table, metadata_of, newest_metadata
 from tests.cli.running import as_nobody, iceberg_cli
-from tests.hazard_tables import Entry, Hazard, a_dv, entry, expire, removed
+from tests.hazard_tables import OWN_GONE, Entry, Hazard, a_dv, entry, expire, removed, stopped
 from tests.paths import FIXTURES, needs_fixtures
 from tests.servers import S3Server
 
@@ -110,17 +109,13 @@ def many_manifests(table: Hazard) -> None:
 @pytest.mark.parametrize("snapshot_id", [1, 2])
 def test_no_file_goes_where_a_kept_list_ends_at_any_earlier_block(table: Hazard, snapshot_id: int) -> None:
     many_manifests(table)
-    path = Path(table.location) / "metadata" / f"snap-{snapshot_id}.avro"
+    path = table.file(f"snap-{snapshot_id}")
     whole = path.read_bytes()
     cuts = block_starts(whole)
     assert len(cuts) == (4 if snapshot_id == 1 else 3)
     for cut in [*cuts, 0, 3, cuts[-1] + 5, len(whole) - 1]:
         path.write_bytes(whole[:cut])
-        before = listing(Path(table.location))
-        ran = expire(table)
-        assert ran.code == 15, cut
-        assert path.name in ran.json["message"]
-        assert listing(Path(table.location)) == before
+        assert path.name in stopped(table), cut
     path.write_bytes(whole)
     assert removed(table) == {"data/dead.parquet", "metadata/dead.avro", "metadata/snap-9.avro"}
 
@@ -132,13 +127,11 @@ def test_no_file_goes_where_a_kept_manifest_ends_at_any_earlier_block(table: Haz
     table.snapshot(9, dead)
     table.snapshot(1, kept)
     table.publish(main=1)
-    path = Path(table.location) / "metadata" / "kept.avro"
+    path = table.file("kept")
     whole = path.read_bytes()
     for cut in [*block_starts(whole), len(whole) - 1]:
         path.write_bytes(whole[:cut])
-        before = listing(Path(table.location))
-        assert expire(table).code == 15, cut
-        assert listing(Path(table.location)) == before
+        stopped(table)
     path.write_bytes(whole)
     assert removed(table) == {"data/dead", "metadata/dead.avro", "metadata/snap-9.avro"}
 
@@ -151,11 +144,9 @@ def test_a_list_without_totals_must_still_name_the_snapshot_s_own_manifest(table
     table.snapshot(9, first, summary={})
     table.snapshot(1, first, second, summary={"added-data-files": "1"}, block_bytes=1)
     table.publish(main=1)
-    path = Path(table.location) / "metadata" / "snap-1.avro"
+    path = table.file("snap-1")
     path.write_bytes(path.read_bytes()[: block_starts(path.read_bytes())[1]])
-    before = listing(Path(table.location))
-    assert expire(table).code == 15
-    assert listing(Path(table.location)) == before
+    stopped(table)
 
 
 def test_a_list_below_its_summary_s_totals_is_believed_only_where_the_operator_says_so(table: Hazard) -> None:
@@ -163,9 +154,7 @@ def test_a_list_below_its_summary_s_totals_is_believed_only_where_the_operator_s
     table.snapshot(9, table.manifest("m9", entry(ADDED, dead)))
     table.snapshot(1, table.manifest("m1", entry(ADDED, keep)), summary={"total-data-files": "5"})
     table.publish(main=1)
-    ran = expire(table)
-    assert ran.code == 15
-    assert "hold 1 data files, its snapshot's summary says 5" in ran.json["message"]
+    assert "hold 1 data files, its snapshot's summary says 5" in stopped(table)
     assert "data/dead" in removed(table, "--unsafe-trust-lists")
 
 
@@ -173,12 +162,10 @@ def test_an_expired_list_that_is_gone_or_damaged_stops_nothing_or_all_but_never_
     table: Hazard,
 ) -> None:
     many_manifests(table)
-    path = Path(table.location) / "metadata" / "snap-9.avro"
+    path = table.file("snap-9")
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
-    before = listing(Path(table.location))
-    assert expire(table).code == 15
-    assert listing(Path(table.location)) == before
+    stopped(table)
     path.unlink()
     assert removed(table) == set()
 
@@ -204,9 +191,13 @@ def test_a_list_that_an_expired_and_a_kept_snapshot_share_stays(table: Hazard) -
 # -- v1 --------------------------------------------------------------------------------------------------------
 
 
+def a_v1_table(folder: Path) -> Hazard:
+    return Hazard(location=str(folder / "visits"), format_version=1)
+
+
 def v1_without_lists(tmp_path: Path, *, last_has_list: bool) -> Hazard:
     """Snapshots 9 and 8 name their manifests themselves; 1 does too, or has a list without counts."""
-    table = Hazard(location=str(tmp_path / "visits"), format_version=1)
+    table = a_v1_table(tmp_path)
     keep, one, two = table.data("keep", "one", "two")
     table.manifest("m9", entry(ADDED, keep), entry(ADDED, one))
     table.manifest("m8", entry(EXISTING, keep), entry(DELETED, one))
@@ -217,8 +208,7 @@ def v1_without_lists(tmp_path: Path, *, last_has_list: bool) -> Hazard:
 
     for snapshot_id, names in ((9, ["m9"]), (8, ["m8"]), (1, ["m8", "m1"])):
         if snapshot_id == 1 and last_has_list:
-            for row in table.rows.values():
-                row |= {key: None for key in row if key.endswith("_count")}
+            table.forget_counts()
             table.snapshot(1, *names, parent=8, summary={"total-data-files": "2"})
             continue
         values = {"manifest_list": None, "manifests": [path_of(name) for name in names], "summary": {}}
@@ -234,29 +224,24 @@ def test_v1_snapshots_that_name_their_manifests_and_have_no_counts_expire(
 ) -> None:
     table = v1_without_lists(tmp_path, last_has_list=last_has_list)
     assert removed(table) == {"data/one", "metadata/m9.avro"}
-    after = json.loads((tmp_path / "visits/metadata/v2.metadata.json").read_text())
-    [left] = after["snapshots"]
+    [left] = metadata_of(tmp_path / "visits")["snapshots"]
     assert ("manifests" in left) is not last_has_list
 
 
 def test_a_v1_list_without_counts_that_was_cut_short_stops_the_run(tmp_path: Path) -> None:
-    table = Hazard(location=str(tmp_path / "visits"), format_version=1)
+    table = a_v1_table(tmp_path)
     paths = table.data("a", "b", "dead")
     names = [table.manifest(f"m{n}", entry(ADDED, path)) for n, path in enumerate(paths)]
-    for row in table.rows.values():
-        row |= {key: None for key in row if key.endswith("_count")}
+    table.forget_counts()
     table.snapshot(9, *names, summary={"total-data-files": "3"})
     table.snapshot(1, *names[:2], summary={"total-data-files": "2"}, block_bytes=1)
     table.publish(main=1)
-    path = Path(table.location) / "metadata" / "snap-1.avro"
+    path = table.file("snap-1")
     whole = path.read_bytes()
     path.write_bytes(whole[: block_starts(whole)[1]])
-    before = listing(Path(table.location))
     for cleanup in ("all", "metadata"):
-        ran = expire(table, "--cleanup", cleanup)
-        assert ran.code == 15
-        assert "hold 1 files, its snapshot's summary says 2" in ran.json["message"]
-    assert listing(Path(table.location)) == before
+        message = stopped(table, "--cleanup", cleanup)
+        assert "hold 1 files, its snapshot's summary says 2" in message
     path.write_bytes(whole)
     assert removed(table) == {"data/dead", "metadata/m2.avro", "metadata/snap-9.avro"}
 
@@ -268,23 +253,20 @@ def test_a_v1_list_that_was_cut_short_stops_the_run_before_its_commit_too(
     # Every manifest of the expired snapshot is kept too, so that no file of a manifest is in question; but the
     # list hides a partition spec that is in use.
     table = v1_of_two_specs(tmp_path)
-    path = Path(table.location) / "metadata" / "snap-1.avro"
+    path = table.file("snap-1")
     whole = path.read_bytes()
     path.write_bytes(whole[: block_starts(whole)[1]])
-    before = listing(Path(table.location))
-    assert expire(table, *flags).code == 15
-    assert listing(Path(table.location)) == before
+    stopped(table, *flags)
 
 
 def v1_of_two_specs(tmp_path: Path) -> Hazard:
     """Expired 9 has a manifest of spec 0; kept 1 has it too, and one of spec 1. Spec 2 is the default."""
-    table = Hazard(location=str(tmp_path / "visits"), format_version=1)
+    table = a_v1_table(tmp_path)
     a, b = table.data("a", "b")
     table.manifest("m0", entry(ADDED, a))
     table.manifest("m1", entry(ADDED, b))
     table.rows["m1"]["partition_spec_id"] = 1
-    for row in table.rows.values():
-        row |= {key: None for key in row if key.endswith("_count")}
+    table.forget_counts()
     table.snapshot(9, "m0", summary={"total-data-files": "1"})
     table.snapshot(1, "m0", "m1", summary={"total-data-files": "2"}, block_bytes=1)
     partition = {"name": "n_1", "transform": "identity", "source-id": 1, "field-id": 1000}
@@ -302,16 +284,13 @@ def v1_of_two_specs(tmp_path: Path) -> Hazard:
 def test_a_v1_snapshot_that_names_fewer_files_than_its_summary_says_stops_the_run(
     tmp_path: Path, cleanup: str
 ) -> None:
-    table = Hazard(location=str(tmp_path / "visits"), format_version=1)
+    table = a_v1_table(tmp_path)
     table.snapshot(9, table.manifest("m9", *(entry(ADDED, path) for path in table.data("a", "b"))))
     values = {"manifest_list": None, "manifests": [], "summary": {"total-data-files": "2"}}
     table.snapshots.append(a_snapshot(1, age_ms=LONG_AGO_MS + DAY_MS, parent=9, **values))
     table.publish(main=1)
-    before = listing(Path(table.location))
-    ran = expire(table, "--cleanup", cleanup)
-    assert ran.code == 15
-    assert "snapshot 1: its manifests hold 0 files, its snapshot's summary says 2" in ran.json["message"]
-    assert listing(Path(table.location)) == before
+    message = stopped(table, "--cleanup", cleanup)
+    assert "snapshot 1: its manifests hold 0 files, its snapshot's summary says 2" in message
 
 
 def test_no_partition_spec_goes_while_a_v1_snapshot_names_manifests_of_unknown_specs(tmp_path: Path) -> None:
@@ -321,7 +300,7 @@ def test_no_partition_spec_goes_while_a_v1_snapshot_names_manifests_of_unknown_s
     table.snapshots[1] = a_snapshot(1, age_ms=LONG_AGO_MS + DAY_MS, parent=9, **values)
     table.publish(main=1, name="v2.metadata.json")
     assert expire(table, "--clean-metadata").code == 0
-    after = json.loads((tmp_path / "visits/metadata/v3.metadata.json").read_text())
+    after = metadata_of(tmp_path / "visits")
     assert [spec["spec-id"] for spec in after["partition-specs"]] == [0, 1, 2]
     assert [snapshot["snapshot-id"] for snapshot in after["snapshots"]] == [1]
 
@@ -385,22 +364,12 @@ def test_a_gap_in_the_ancestry_costs_nothing(table: Hazard) -> None:
 # -- what metadata names directly ------------------------------------------------------------------------------
 
 
-def statistics(snapshot_id: int, path: str) -> dict[str, Any]:
-    return {
-        "snapshot-id": snapshot_id,
-        "statistics-path": path,
-        "file-size-in-bytes": 10,
-        "file-footer-size-in-bytes": 1,
-        "blob-metadata": [],
-    }
-
-
 def test_a_statistics_file_that_two_snapshots_share_stays(table: Hazard) -> None:
     shared, own = table.data("shared.stats", "own.stats")
     table.snapshot(9)
     table.snapshot(8)
     table.snapshot(1, summary={"total-data-files": "0"})
-    table.fields["statistics"] = [statistics(9, shared), statistics(8, own), statistics(1, shared)]
+    table.fields["statistics"] = [a_statistics_file(*item) for item in ((9, shared), (8, own), (1, shared))]
     table.publish(main=1)
     by_kind = expire(table, "--dry-run").json["removals"]["by_kind"]
     assert by_kind["statistics_file"]["count"] == 1
@@ -418,7 +387,7 @@ def test_statistics_that_name_a_live_file_or_the_metadata_itself_delete_neither(
     table.snapshot(1, live)
     metadata = f"{table.location}/metadata"
     named = {9: path, 8: f"{metadata}/v1.metadata.json", 7: f"{metadata}/snap-1.avro"}
-    table.fields["statistics"] = [statistics(*item) for item in named.items()]
+    table.fields["statistics"] = [a_statistics_file(*item) for item in named.items()]
     table.publish(main=1)
     assert removed(table) == {f"metadata/snap-{n}.avro" for n in (9, 8, 7)}
 
@@ -429,9 +398,7 @@ def test_statistics_that_name_a_live_file_or_the_metadata_itself_delete_neither(
 def a_due_table(table: Hazard) -> None:
     """Expired snapshot 9 with a file of its own, kept 1."""
     keep, dead = table.data("keep", "dead")
-    table.snapshot(9, table.manifest("m9", entry(ADDED, keep), entry(ADDED, dead)))
-    table.snapshot(1, table.manifest("m1", entry(EXISTING, keep)), parent=9)
-    table.publish(main=1)
+    table.two_snapshots(expired=[keep, dead], kept=[keep])
 
 
 @pytest.mark.parametrize("text", ["false", "False", "no", "0", "off", "", "true ", "1"])
@@ -439,11 +406,7 @@ def test_gc_enabled_is_off_wherever_java_reads_it_as_off(table: Hazard, text: st
     # Boolean.parseBoolean: "true" in any case, nothing else.
     table.properties = {"gc.enabled": text}
     a_due_table(table)
-    before = listing(Path(table.location))
-    ran = expire(table)
-    assert ran.code == 11
-    assert "gc.enabled" in ran.json["message"]
-    assert listing(Path(table.location)) == before
+    assert "gc.enabled" in stopped(table, code=11)
 
 
 @pytest.mark.parametrize("text", ["true", "TRUE"])
@@ -459,11 +422,7 @@ def test_a_table_that_no_branch_or_tag_holds_is_not_emptied(table: Hazard) -> No
         table.snapshot(snapshot_id, table.manifest(f"m{snapshot_id}", entry(ADDED, *paths)))
     table.fields |= {"refs": {}, "current-snapshot-id": -1}
     table.publish(main=8)
-    before = listing(Path(table.location))
-    ran = expire(table)
-    assert ran.code == 11
-    assert "every snapshot of the table" in ran.json["message"]
-    assert listing(Path(table.location)) == before
+    assert "every snapshot of the table" in stopped(table, code=11)
 
 
 def test_gc_enabled_that_is_switched_off_during_the_grace_stops_the_deletions(table: Hazard) -> None:
@@ -501,16 +460,16 @@ def test_files_that_all_came_back_during_the_grace_stay(table: Hazard) -> None:
 
 def set_property(table: Hazard, name: str, value: str) -> None:
     """Commit a table property as another writer."""
-    folder = Path(table.location) / "metadata"
-    version = max(int(path.name[1:].partition(".")[0]) for path in folder.glob("v*.metadata.json"))
-    document = json.loads((folder / f"v{version}.metadata.json").read_text())
+    newest = newest_metadata(Path(table.location))
+    document = json.loads(newest.read_text())
     document["properties"] |= {name: value}
-    (folder / f"v{version + 1}.metadata.json").write_text(json.dumps(document))
+    version = int(newest.name[1:].partition(".")[0])
+    newest.with_name(f"v{version + 1}.metadata.json").write_text(json.dumps(document))
 
 
 def table_files(table: Hazard) -> set[str]:
     """The table's files without the journals of this tool."""
-    return {name for name in listing(Path(table.location)) if not name.startswith("_iceberg_cli/")}
+    return set(listing_of_table(Path(table.location)))
 
 
 # -- other people's files --------------------------------------------------------------------------------------
@@ -519,12 +478,7 @@ def table_files(table: Hazard) -> set[str]:
 def a_table_that_gives_up(table: Hazard, *paths: str) -> None:
     """Expired snapshot 9 has these paths and main has not."""
     [keep] = table.data("keep")
-    table.snapshot(9, table.manifest("m9", *(entry(ADDED, path) for path in (keep, *paths))))
-    table.snapshot(1, table.manifest("m1", entry(EXISTING, keep)), parent=9)
-    table.publish(main=1)
-
-
-OWN_GONE = {"metadata/m9.avro", "metadata/snap-9.avro"}
+    table.two_snapshots(expired=[keep, *paths], kept=[keep])
 
 
 @pytest.mark.parametrize(
@@ -635,13 +589,8 @@ def test_a_quiet_run_of_which_nothing_stays_says_nothing(table: Hazard) -> None:
 
 def refusal(table: Hazard, *arguments: object) -> str:
     """Why an expiry is refused, which leaves everything as it was."""
-    before = listing(Path(table.location))
-    plan = expire(table, "--dry-run", *arguments).json
-    ran = expire(table, *arguments)
-    assert ran.code == 11, ran.out + ran.err
-    assert listing(Path(table.location)) == before
-    [reason] = plan["blocked_by"]
-    assert reason in ran.json["message"]
+    [reason] = expire(table, "--dry-run", *arguments).json["blocked_by"]
+    assert reason in stopped(table, *arguments, code=11)
     return str(reason)
 
 
@@ -765,9 +714,7 @@ def test_data_in_the_table_s_own_write_data_path_goes(tmp_path: Path) -> None:
 )
 def test_two_local_spellings_of_a_file_are_one_file(table: Hazard, expired: str, kept: str) -> None:
     [path] = table.data("x")
-    table.snapshot(9, table.manifest("m9", entry(ADDED, expired.format(path))))
-    table.snapshot(1, table.manifest("m1", entry(EXISTING, kept.format(path))))
-    table.publish(main=1)
+    table.two_snapshots(expired=[expired.format(path)], kept=[kept.format(path)])
     assert removed(table) == OWN_GONE
 
 

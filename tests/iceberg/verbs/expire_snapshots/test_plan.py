@@ -23,6 +23,7 @@ from tests.builders import (
     SPEC,
     a_branch,
     a_snapshot,
+    a_statistics_file,
     a_table,
     a_tag,
 )
@@ -58,16 +59,6 @@ def ids(snapshots: Any) -> list[int]:
 
 def four_days(**values: Any) -> TableMetadata:
     return a_table(*(a_snapshot(n, age_ms=(10 - n) * DAY_MS) for n in range(1, 5)), **values)
-
-
-def stats(snapshot_id: int, path: str) -> dict[str, Any]:
-    return {
-        "snapshot-id": snapshot_id,
-        "statistics-path": path,
-        "file-size-in-bytes": 10,
-        "file-footer-size-in-bytes": 1,
-        "blob-metadata": [],
-    }
 
 
 def partition_stats(snapshot_id: int, path: str) -> dict[str, Any]:
@@ -112,7 +103,7 @@ def test_the_snapshot_log_starts_after_the_last_expired_entry() -> None:
 def test_statistics_of_expired_snapshots_leave_the_metadata_and_those_of_kept_ones_stay() -> None:
     table = four_days(
         fields={
-            "statistics": [stats(1, "/s/1"), stats(4, "/s/4")],
+            "statistics": [a_statistics_file(1, "/s/1"), a_statistics_file(4, "/s/4")],
             "partition-statistics": [partition_stats(2, "/p/2"), partition_stats(4, "/p/4")],
         }
     )
@@ -134,7 +125,7 @@ def test_fields_and_properties_that_nobody_here_knows_survive_the_commit() -> No
 def test_the_plan_asks_what_expired_snapshots_reach_that_kept_ones_do_not() -> None:
     table = four_days(
         fields={
-            "statistics": [stats(1, "/s/1"), stats(4, "/s/4")],
+            "statistics": [a_statistics_file(1, "/s/1"), a_statistics_file(4, "/s/4")],
             "partition-statistics": [partition_stats(2, "/p/2")],
         }
     )

@@ -18,6 +18,9 @@ from iceberg_cli.plan.text import age
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, a_branch, a_snapshot, a_table, a_tag
 
 YEAR_MS = 365 * DAY_MS
+PROPERTIES = [
+    f"history.expire.{name}" for name in ("max-snapshot-age-ms", "min-snapshots-to-keep", "max-ref-age-ms")
+]
 
 
 def judged(table: TableMetadata, **policy: Any) -> Judgement:
@@ -352,27 +355,13 @@ def test_a_cut_off_in_the_future_is_refused() -> None:
         judged(a_table(a_snapshot(1)), older_than=NOW_MS + 1)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "history.expire.max-snapshot-age-ms",
-        "history.expire.min-snapshots-to-keep",
-        "history.expire.max-ref-age-ms",
-    ],
-)
+@pytest.mark.parametrize("name", PROPERTIES)
 def test_a_retention_property_that_is_no_number_stops_the_run(name: str) -> None:
     with pytest.raises(InvalidMetadata, match=name):
         judged(a_table(a_snapshot(1), properties={name: "5d"}))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "history.expire.max-snapshot-age-ms",
-        "history.expire.min-snapshots-to-keep",
-        "history.expire.max-ref-age-ms",
-    ],
-)
+@pytest.mark.parametrize("name", PROPERTIES)
 def test_a_negative_retention_property_stops_the_run_and_does_not_mean_older_than_the_future(
     name: str,
 ) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 
-from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import ADDED
-from tests.builders import DAY_MS, a_branch, a_tag
-from tests.cli.lakes import FolderTable, four_snapshots, listing
+from tests.builders import DAY_MS, TABLE_UUID, a_branch, a_tag
+from tests.cli.lakes import FolderTable, four_snapshots, listed_of, listing, metadata_of, newest_metadata
 from tests.cli.running import Ran, iceberg_cli
-from tests.delete_tables import DeleteTable
+from tests.delete_tables import a_table
 from tests.hazard_tables import Hazard, entry, obstruct_an_upgrade
 
 REPAIR = ("--with", "repair-manifests,assign-row-ids")
@@ -24,26 +23,6 @@ def upgrade(table: Path, *arguments: object, code: int = 0) -> Ran:
     ran = iceberg_cli("upgrade-v3", table, "--format", "json", *arguments)
     assert ran.code == code, ran.out + ran.err
     return ran
-
-
-def metadata(folder: Path) -> dict[str, Any]:
-    """The current version's document."""
-    newest = max(folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
-    document: dict[str, Any] = json.loads(newest.read_bytes())
-    return document
-
-
-def head(folder: Path, ref: str = "main") -> dict[str, Any]:
-    document = metadata(folder)
-    targets = document["refs"][ref]["snapshot-id"]
-    found: dict[str, Any] = next(s for s in document["snapshots"] if s["snapshot-id"] == targets)
-    return found
-
-
-def listed(folder: Path, ref: str = "main") -> list[dict[str, Any]]:
-    with open(head(folder, ref)["manifest-list"], "rb") as file:
-        rows: list[Any] = list(fastavro.reader(file))
-    return rows
 
 
 @pytest.fixture
@@ -61,18 +40,20 @@ def old(tmp_path: Path) -> Hazard:
     made = Hazard(location=str(tmp_path / "old"), format_version=1, fields={"snapshot-log": []})
     obstruct_an_upgrade(made)
     made.publish(main=7, b=a_branch(6))
-    path = Path(made.location, "metadata/v1.metadata.json")
-    document = json.loads(path.read_bytes())
-    del document["table-uuid"]
-    path.write_text(json.dumps(document))
+    change_document(made, lambda document: document.pop("table-uuid"))
     return made
 
 
-def tag(table: Hazard, name: str, snapshot_id: int) -> None:
-    path = Path(table.location, "metadata/v1.metadata.json")
+def change_document(table: Hazard, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the current metadata file in its place."""
+    path = newest_metadata(Path(table.location))
     document = json.loads(path.read_bytes())
-    document["refs"][name] = a_tag(snapshot_id)
+    change(document)
     path.write_text(json.dumps(document))
+
+
+def tag(table: Hazard, name: str, snapshot_id: int) -> None:
+    change_document(table, lambda document: document["refs"].update({name: a_tag(snapshot_id)}))
 
 
 # -- preflight ---------------------------------------------------------------------------------------------------
@@ -127,20 +108,16 @@ def test_check_as_text_is_a_table_with_a_verdict(table: FolderTable) -> None:
 
 
 def test_check_of_a_table_of_version_3_counts_what_is_left_and_no_deletion_vectors(tmp_path: Path) -> None:
-    made = DeleteTable(storage=LocalStorage(), location=str(tmp_path / "t"))
-    made.data("a", 10)
-    made.commit(1)
+    made = a_table(tmp_path / "t", {"a": 10})
     made.vectors("dv", {"a": [1, 2]})
-    made.commit(2)
-    made.publish()
+    made.commit_and_publish(2)
     ran = iceberg_cli("upgrade-v3", made.location, "--check")
     assert ran.code == 0
     assert f"upgrade-v3 {made.location}: the table has format version 3: nothing to upgrade" in ran.out
     findings = upgrade(Path(made.location), "--check").json["findings"]
     assert [each["id"] for each in findings] == ["already-v3"]
     made.positions("late", {"a": [3, 4, 5]})
-    made.commit(3)
-    made.publish()
+    made.commit_and_publish(3)
     (finding,) = [
         each
         for each in upgrade(Path(made.location), "--check").json["findings"]
@@ -161,13 +138,13 @@ def test_check_finds_nothing_without_ids_once_they_are_assigned(table: FolderTab
 
 def test_upgrade_is_one_commit_that_writes_one_file(table: FolderTable) -> None:
     before = listing(table.folder)
-    old_document = metadata(table.folder)
+    old_document = metadata_of(table.folder)
     report = upgrade(table.folder, "--yes").json
     assert (report["status"], report["upgraded_tables_count"]) == ("done", 1)
     after = listing(table.folder)
     assert {path: digest for path, digest in after.items() if path in before} == before
     assert set(after) - set(before) - {"metadata/version-hint.text"} == {"metadata/v2.metadata.json"}
-    new = metadata(table.folder)
+    new = metadata_of(table.folder)
     assert (new["format-version"], new["next-row-id"]) == (3, 0)
     assert new["snapshots"] == old_document["snapshots"]
 
@@ -190,10 +167,10 @@ def test_second_upgrade_has_nothing_to_do(table: FolderTable) -> None:
 def test_upgrade_with_row_ids_is_three_commits(table: FolderTable) -> None:
     report = upgrade(table.folder, "--yes", "--with", "assign-row-ids").json
     assert report["assigned_rows_count"] == 7
-    document = metadata(table.folder)
+    document = metadata_of(table.folder)
     assert document["next-row-id"] == 7
-    assert [row["first_row_id"] for row in listed(table.folder)] == [0, 1, 1, 2]
-    assert [row["first_row_id"] for row in listed(table.folder, "b")] == [3, 4, 5, 6]
+    assert [row["first_row_id"] for row in listed_of(table.folder)] == [0, 1, 1, 2]
+    assert [row["first_row_id"] for row in listed_of(table.folder, "b")] == [3, 4, 5, 6]
     assert len(document["metadata-log"]) == 3
     assert upgrade(table.folder, "--with", "assign-row-ids").json["status"] == "nothing_to_do"
 
@@ -231,9 +208,7 @@ def test_a_recipe_offers_main_s_ids_by_a_command_that_there_is(tmp_path: Path) -
 @pytest.fixture
 def deleting(tmp_path: Path) -> Path:
     """Version 2; main and the branch b have the same position delete file."""
-    made = DeleteTable(storage=LocalStorage(), location=str(tmp_path / "d"), format_version=2)
-    made.data("a", 10)
-    made.commit(1)
+    made = a_table(tmp_path / "d", {"a": 10}, format_version=2)
     made.positions("first", {"a": [1, 2]})
     made.commit(2)
     made.document["refs"]["b"] = a_branch(2)
@@ -258,7 +233,7 @@ def test_a_merge_on_main_is_said_to_reserve_mains_ids(deleting: Path) -> None:
     assert reasons["main"].endswith("; merge-dvs main commits before, and reserves them")
     assert "merge-dvs" not in reasons["b"]
     upgrade(deleting, "--yes", *recipe)
-    document = metadata(deleting)
+    document = metadata_of(deleting)
     assert (document["next-row-id"], len(document["snapshots"])) == (20, 4)
     assert upgrade(deleting, *recipe).json["status"] == "nothing_to_do"
 
@@ -269,7 +244,7 @@ def test_a_saved_recipe_is_carried_out(table: FolderTable, tmp_path: Path) -> No
     assert ran.code == 0, ran.err
     ran = iceberg_cli("apply", saved, "--yes", "--format", "json")
     assert ran.code == 0, ran.out
-    assert metadata(table.folder)["next-row-id"] == 7
+    assert metadata_of(table.folder)["next-row-id"] == 7
 
 
 # -- repair ------------------------------------------------------------------------------------------------------
@@ -300,17 +275,17 @@ def test_repair_counts_every_head_expires_the_rest_and_then_upgrades(old: Hazard
     assert (report["repaired_heads_count"], report["deleted_data_files_count"]) == (2, 1)
     names = ("added", "existing", "deleted")
     counts = {
-        ref: [tuple(row[f"{name}_rows_count"] for name in names) for row in listed(folder, ref)]
+        ref: [tuple(row[f"{name}_rows_count"] for name in names) for row in listed_of(folder, ref)]
         for ref in ("main", "b")
     }
     assert counts == {"main": [(4, 0, 0), (0, 3, 2)], "b": [(5, 0, 0), (0, 3, 2)]}
-    assert [row["first_row_id"] for row in listed(folder)] == [0, 4]
-    assert [row["first_row_id"] for row in listed(folder, "b")] == [7, 12]
-    assert [(row["manifest_length"], row["added_snapshot_id"]) for row in listed(folder, "b")] == [
+    assert [row["first_row_id"] for row in listed_of(folder)] == [0, 4]
+    assert [row["first_row_id"] for row in listed_of(folder, "b")] == [7, 12]
+    assert [(row["manifest_length"], row["added_snapshot_id"]) for row in listed_of(folder, "b")] == [
         (Path(row["manifest_path"]).stat().st_size, snapshot_id)
-        for row, snapshot_id in zip(listed(folder, "b"), (6, 8), strict=True)
+        for row, snapshot_id in zip(listed_of(folder, "b"), (6, 8), strict=True)
     ]
-    document = metadata(folder)
+    document = metadata_of(folder)
     assert (document["format-version"], document["next-row-id"]) == (3, 15)
     assert document["table-uuid"]
     assert all("manifests" not in snapshot for snapshot in document["snapshots"])
@@ -344,7 +319,7 @@ def test_tags_go_where_told_to(old: Hazard) -> None:
     tag(old, "eom", 9)
     report = upgrade(Path(old.location), "--yes", *REPAIR, "--unsafe-drop-tags").json
     assert report["dropped_tags_count"] == 1
-    document = metadata(Path(old.location))
+    document = metadata_of(Path(old.location))
     assert set(document["refs"]) == {"main", "b"}
     assert 9 not in {snapshot["snapshot-id"] for snapshot in document["snapshots"]}
 
@@ -354,7 +329,7 @@ def test_tags_stay_where_told_to(old: Hazard) -> None:
     plan = upgrade(Path(old.location), "--dry-run", *REPAIR, "--unsafe-keep-tags").json
     assert any("tags eom keep 1 snapshot without counts" in warning for warning in plan["warnings"])
     upgrade(Path(old.location), "--yes", *REPAIR, "--unsafe-keep-tags")
-    document = metadata(Path(old.location))
+    document = metadata_of(Path(old.location))
     assert document["refs"]["eom"]["snapshot-id"] == 9
     assert Path(old.location, "data/x").exists()
     again = upgrade(Path(old.location), *REPAIR, "--unsafe-keep-tags").json
@@ -362,10 +337,7 @@ def test_tags_stay_where_told_to(old: Hazard) -> None:
 
 
 def test_nothing_expires_where_files_may_be_anothers(old: Hazard) -> None:
-    path = Path(old.location, "metadata/v1.metadata.json")
-    document = json.loads(path.read_bytes())
-    document["properties"] = {"gc.enabled": "false"}
-    path.write_text(json.dumps(document))
+    change_document(old, lambda document: document["properties"].update({"gc.enabled": "false"}))
     assert "gc.enabled=false" in upgrade(Path(old.location), "--yes", *REPAIR, code=11).json["message"]
 
 
@@ -374,7 +346,7 @@ def test_a_list_that_was_cut_short_is_not_repaired(tmp_path: Path) -> None:
     made = Hazard(location=str(tmp_path / "cut"), format_version=1)
     (a,) = made.data("a")
     made.manifest("m1", entry(ADDED, a))
-    made.rows["m1"] |= {name: None for name in made.rows["m1"] if name.endswith("_count")}
+    made.forget_counts()
     made.snapshot(9, "m1", summary={"total-data-files": "2", "total-delete-files": "0"})
     made.publish(main=9)
     before = listing(Path(made.location))
@@ -384,18 +356,12 @@ def test_a_list_that_was_cut_short_is_not_repaired(tmp_path: Path) -> None:
 
 
 def test_a_table_that_another_writer_upgraded_too_early_is_repaired_afterwards(old: Hazard) -> None:
-    path = Path(old.location, "metadata/v1.metadata.json")
-    document = json.loads(path.read_bytes())
-    document |= {
-        "format-version": 2,
-        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
-        "last-sequence-number": 0,
-    }
-    del document["schema"], document["partition-spec"]
-    path.write_text(json.dumps(document))
+    values = {"format-version": 2, "table-uuid": TABLE_UUID, "last-sequence-number": 0}
+    change_document(old, lambda document: document.update(values))
+    change_document(old, lambda document: [document.pop("schema"), document.pop("partition-spec")])
     report = upgrade(Path(old.location), "--yes", *REPAIR).json
     assert (report["status"], report["repaired_heads_count"]) == ("done", 2)
-    assert [row["first_row_id"] for row in listed(Path(old.location))] == [0, 4]
+    assert [row["first_row_id"] for row in listed_of(Path(old.location))] == [0, 4]
 
 
 # -- options -----------------------------------------------------------------------------------------------------
