@@ -142,10 +142,12 @@ def test_position_deletes_in_a_file_that_cannot_be_read_hold_their_partition_bac
     table = two_generations(folder)
     table.positions("orc", {"a": [50]}, k="x", file_format="ORC")
     table.positions("y", {"c": [3]}, k="y")
+    table.data("same", 10, k="x")  # as old as the file that cannot be read, which may delete of it too
+    table.positions("same", {"same": [1]}, k="x")
     table.commit_and_publish(4)
     merge(folder)
     assert vectors(folder).keys() == {"c"}
-    assert {"both-deletes.parquet", "late-deletes.parquet", "orc-deletes.parquet"} <= names(folder)
+    assert names(folder) >= {f"{name}-deletes.parquet" for name in ("both", "late", "orc", "same")}
 
 
 def test_a_data_file_that_is_newer_than_a_delete_keeps_its_rows(folder: Path) -> None:
@@ -384,6 +386,16 @@ def test_an_equality_delete_goes_once_every_data_file_is_newer(folder: Path) -> 
     table = dangling(folder)
     table.remove("b")
     table.commit_and_publish(5)
+    merge(folder)
+    assert deletes(folder) == []
+
+
+def test_an_equality_delete_goes_that_is_as_old_as_the_oldest_data_file(folder: Path) -> None:
+    """It applies to older ones only. Spec: "Scan Planning"."""
+    table = a_table(folder)
+    table.data("a", 10)
+    table.equality("e")
+    table.commit_and_publish(1)
     merge(folder)
     assert deletes(folder) == []
 
