@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from tests.budget import FULL
-from tests.live.agreement import check_agreement
-from tests.live.model import COLUMNS, Model, Values
 from tests.paths import ROOT
 from tests.spark_tables import Lake, Shape, in_order, write
 
@@ -38,6 +37,253 @@ VERBS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "upgrade-v3": ((), ("--with", "assign-row-ids"), ("--with", "merge-dvs,assign-row-ids")),
 }
 ONCE = "upgrade-v3"
+
+
+# -- a table's rows as a Python dictionary, and the random statements that change both in the same way -------------
+
+
+Values = tuple[str | None, int]  # k, n
+COLUMNS = "id bigint, k string, n int"
+_COMPACTION = "CALL {c}.system.rewrite_data_files(table => '{t}', "
+
+
+@dataclass(kw_only=True)
+class Model:
+    """What the table holds. Each method but `statement` changes the model and returns the SQL that does the same.
+
+    Args:
+        draw: decides everything, so that a seed tells the whole story.
+    """
+
+    draw: random.Random
+    rows: dict[int, Values] = field(default_factory=dict)  # by id
+    written: set[int] = field(default_factory=set)  # ids of the rows that the last statement wrote anew
+    next_id: int = 0
+    kinds: list[Callable[[], str]] = field(default_factory=list)  # of statements that are still to come
+
+    def statement(self) -> str:
+        """One statement; all kinds have had their turn, in any order, before one comes again."""
+        if not self.kinds:
+            self.kinds = [self.insert, self.update, self.delete, self.merge, self.compact]
+            self.draw.shuffle(self.kinds)
+        return self.insert() if len(self.rows) < 15 else self.kinds.pop()()
+
+    def insert(self, count: int | None = None, k: str | None = None) -> str:
+        """New rows, in every partition or in one."""
+        new = self._new_rows(count or self.draw.randint(6, 20))
+        self._write({key: (k or value[0], value[1]) for key, value in new.items()})
+        new = {key: self.rows[key] for key in new}
+        return f"INSERT INTO {{t}} VALUES {_values(new)}"
+
+    def update(self) -> str:
+        """Some rows get another number, or go to another partition."""
+        chosen = self._some()
+        if self.draw.random() < 0.5:
+            k = self._k()
+            self._write({key: (k, self.rows[key][1]) for key in chosen})
+            return f"UPDATE {{t}} SET k = {_literal(k)} WHERE {_in(chosen)}"
+        self._write({key: (self.rows[key][0], self.rows[key][1] + 1000) for key in chosen})
+        return f"UPDATE {{t}} SET n = n + 1000 WHERE {_in(chosen)}"
+
+    def delete(self, keys: list[int] | None = None) -> str:
+        """These or some rows, now and then all that an old partition field has in one partition."""
+        if keys is None and self.draw.random() < 0.2 and len(self.rows) > 30:
+            k = self._k()
+            self._remove([key for key, values in self.rows.items() if values[0] == k])
+            return f"DELETE FROM {{t}} WHERE k <=> {_literal(k)}"
+        chosen = keys or self._some()
+        self._remove(chosen)
+        return f"DELETE FROM {{t}} WHERE {_in(chosen)}"
+
+    def merge(self) -> str:
+        """Rows that are deleted, rows that are changed and rows that are new, in one statement."""
+        chosen = self._some()
+        gone = [key for key in chosen if self.draw.random() < 0.3]
+        changed = {key: (self._k(), self.draw.randint(0, 99)) for key in chosen if key not in gone}
+        new = self._new_rows(self.draw.randint(1, 5))
+        source = {**dict.fromkeys(gone, (None, -1)), **changed, **new}
+        self._remove(gone)
+        self._write({**changed, **new})
+        return (
+            f"MERGE INTO {{t}} t USING (SELECT * FROM VALUES {_values(source)} AS s(id, k, n)) s ON t.id = s.id"
+            " WHEN MATCHED AND s.n < 0 THEN DELETE"
+            " WHEN MATCHED THEN UPDATE SET t.k = s.k, t.n = s.n"
+            " WHEN NOT MATCHED THEN INSERT (id, k, n) VALUES (s.id, s.k, s.n)"
+        )
+
+    def compact(self) -> str:
+        """New data files with the same rows, for all or for some of the old ones."""
+        self.written = set()
+        chosen = self.draw.choice(
+            (
+                "options => map('rewrite-all', 'true'))",
+                f"where => 'k = \"{self.draw.choice('abc')}\"', options => map('rewrite-all', 'true'))",
+                "options => map('min-input-files', '2', 'delete-file-threshold', '1'))",
+            )
+        )
+        return _COMPACTION + chosen
+
+    def _k(self) -> str | None:
+        return self.draw.choice(["a", "b", "c", None])
+
+    def _new_rows(self, count: int) -> dict[int, Values]:
+        first, self.next_id = self.next_id, self.next_id + count
+        return {key: (self._k(), self.draw.randint(0, 99)) for key in range(first, first + count)}
+
+    def _some(self) -> list[int]:
+        most = max(1, len(self.rows) // 5)
+        return sorted(self.draw.sample(sorted(self.rows), self.draw.randint(1, most)))
+
+    def _write(self, rows: dict[int, Values]) -> None:
+        self.rows.update(rows)
+        self.written = set(rows)
+
+    def _remove(self, keys: list[int]) -> None:
+        for key in keys:
+            del self.rows[key]
+        self.written = set()
+
+
+def _literal(k: str | None) -> str:
+    return "CAST(NULL AS STRING)" if k is None else f"'{k}'"
+
+
+def _values(rows: dict[int, Values]) -> str:
+    return ", ".join(f"({key}L, {_literal(k)}, {n})" for key, (k, n) in rows.items())
+
+
+def _in(keys: list[int]) -> str:
+    return f"id IN ({', '.join(map(str, keys))})"
+
+
+# -- Iceberg Java's metadata tables beside our `inspect` -----------------------------------------------------------
+
+
+Row = dict[str, Any]
+_FILE = (
+    "content",
+    "file_path",
+    "file_format",
+    "spec_id",
+    "record_count",
+    "file_size_in_bytes",
+    "split_offsets",
+    "sort_order_id",
+    "referenced_data_file",
+    "content_offset",
+    "content_size_in_bytes",
+    "first_row_id",
+)
+_MAPS = ("column_sizes", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
+_LINEAGE = ("snapshot_id", "sequence_number", "file_sequence_number")
+_MANIFEST = (
+    "content",
+    "path",
+    "length",
+    "partition_spec_id",
+    "added_snapshot_id",
+    *(
+        f"{status}_{kind}_files_count"
+        for kind in ("data", "delete")
+        for status in ("added", "existing", "deleted")
+    ),
+)
+_SUMMARY = ("contains_null", "contains_nan", "lower_bound", "upper_bound")
+_IDS = ("first_row_id", "added_snapshot_id", *_LINEAGE)  # text in our documents
+# Columns of the tables, then the reserved ones. Spec: "Reserved Field IDs".
+_STRINGS = {2, 2147483546}
+_INTEGERS = {1: "<q", 3: "<i", 2147483545: "<q", 2147483540: "<q", 2147483539: "<q"}
+
+
+def check_agreement(lake: Lake, table: str) -> None:
+    """The current snapshot in both listings.
+
+    Raises:
+        AssertionError: with the rows that differ.
+    """
+    files = f"{', '.join((*_FILE, *_MAPS))}, partition"
+    ours = {what: _inspected(lake, table, what) for what in ("files", "deletes", "manifests")}
+    java = {
+        name: [row.asDict(recursive=True) for row in lake.sql(table, f"SELECT {columns} FROM {{t}}.{name}")]
+        for name, columns in (
+            ("files", files),
+            ("delete_files", files),
+            ("manifests", "*"),
+            ("entries", "status, data_file.file_path, data_file.content_offset, " + ", ".join(_LINEAGE)),
+        )
+    }
+    entries = [row for row in java["entries"] if row["status"] != 2]
+    _equal("files", [_java_file(row) for row in java["files"]], [_our_file(row) for row in ours["files"]])
+    _equal(
+        "delete_files",
+        [_java_file(row) for row in java["delete_files"]],
+        [_our_file(row) for row in ours["deletes"]],
+    )
+    place = ("file_path", "content_offset", *_LINEAGE)
+    _equal("entries", [_only(place, row) for row in entries], [_only(place, row) for row in ours["files"]])
+    _equal(
+        "manifests",
+        [_manifest(row) for row in java["manifests"]],
+        [_manifest(row) for row in ours["manifests"]],
+    )
+
+
+def _inspected(lake: Lake, table: str, what: str) -> list[Row]:
+    code, document = lake.cli("inspect", lake.argument(table), what)
+    assert code == 0, document
+    rows: list[Row] = document["rows"]
+    return [
+        {name: int(value) if name in _IDS and value is not None else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def _equal(what: str, java: list[Row], ours: list[Row]) -> None:
+    """In any order; what differs is in the message."""
+    theirs, mine = sorted(map(repr, java)), sorted(map(repr, ours))
+    only_java = [row for row in theirs if row not in mine]
+    only_ours = [row for row in mine if row not in theirs]
+    assert theirs == mine, f"{what}: only in Java: {only_java}; only in ours: {only_ours}"
+
+
+def _only(names: tuple[str, ...], row: Mapping[str, Any]) -> Row:
+    return {name: row[name] for name in names}
+
+
+def _java_file(row: Mapping[str, Any]) -> Row:
+    found = _only(_FILE, row)
+    for name in _MAPS:
+        value: Callable[[int, Any], Any] = _bound if name.endswith("bounds") else lambda _, number: number
+        found[name] = {key: value(key, row[name][key]) for key in sorted(row[name] or {})}
+    # Java shows the fields of all specs in each row.
+    return found | {"partition": _given(row["partition"])}
+
+
+def _our_file(row: Mapping[str, Any]) -> Row:
+    found = _only(_FILE, row)
+    for name in _MAPS:
+        found[name] = {int(key): row[name][key] for key in sorted(row[name] or {}, key=int)}
+    return found | {"partition": _given(row["partition"])}
+
+
+def _given(partition: Mapping[str, Any]) -> Row:
+    return {name: partition[name] for name in sorted(partition) if partition[name] is not None}
+
+
+def _bound(field_id: int, data: bytes) -> Any:
+    """A bound's value. Spec: "Binary Single-Value Serialization"."""
+    return bytes(data).decode() if field_id in _STRINGS else struct.unpack(_INTEGERS[field_id], data)[0]
+
+
+def _manifest(row: Mapping[str, Any]) -> Row:
+    summaries = [_only(_SUMMARY, each) for each in row["partition_summaries"]]
+    # Java spells a bound that is not there "null"; no value of the tables is called that.
+    bare = [{name: None if value == "null" else value for name, value in each.items()} for each in summaries]
+    return _only(_MANIFEST, row) | {"partition_summaries": bare}
+
+
+# -- the game ------------------------------------------------------------------------------------------------------
+
 
 Lineage = tuple[int | None, int | None]  # row id, last updated sequence number
 
