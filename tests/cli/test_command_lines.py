@@ -32,7 +32,7 @@ from tests.cli.running import JSON, Ran, as_nobody, iceberg_cli, process
 from tests.delete_tables import DeleteTable
 from tests.delta_opened import a_log
 from tests.manifest_tables import a_lot
-from tests.paths import FIXTURES
+from tests.paths import FIXTURES, needs_fixtures, tables_below
 
 WHAT = (
     "summary", "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes",
@@ -408,14 +408,11 @@ def test_a_locale_that_knows_ascii_alone_changes_nothing(
     assert wrong(lake, [*letters, *some(EVERYTHING, budget)], *options, spoil=spoil) == []
 
 
+@needs_fixtures
 @few_or_many(10)
 def test_tables_of_other_engines_end_as_the_command_line_says(tmp_path: Path, budget: int) -> None:
-    if not FIXTURES.is_dir():
-        pytest.skip("the folder ../shared/fixtures beside the repository is absent")
-    marks = {"metadata", "_delta_log"}
-    roots = sorted(Path(root) for root, names, _ in os.walk(FIXTURES) if marks & set(names))
     found = []
-    for number, root in enumerate(some(roots, budget)):
+    for number, root in enumerate(some(tables_below(FIXTURES), budget)):
         copy = shutil.copytree(root, tmp_path / str(number), symlinks=True)
         for command in some(COMMANDS, 8):
             if "PLAN" in command:

@@ -34,6 +34,8 @@ HEAVY = (
     "asyncio",
     "fastavro",
 )
+# What neither help nor a look at a table needs.
+ONLY_FOR_SOME = ("pydantic", "importlib.metadata", "fastavro", "iceberg_cli.iceberg.spec.updates")
 
 
 def exit_codes_of_errors() -> set[int]:
@@ -186,12 +188,21 @@ def test_unknown_option_with_json_prints_one_error_document(spelling: list[str])
     assert "--nope" in shown.json["message"]
 
 
-def test_help_loads_none_of_the_libraries_that_do_the_work() -> None:
+@pytest.mark.parametrize(
+    ("words", "code", "names"),
+    [
+        pytest.param(["--help"], 0, HEAVY, id="help needs none that does the work"),
+        pytest.param(["inspect", "FOLDER", "--limit", "3", "files", "-q"], 10, ONLY_FOR_SOME, id="a command"),
+    ],
+)
+def test_no_library_is_loaded_that_is_not_needed(
+    tmp_path: Path, words: list[str], code: int, names: tuple[str, ...]
+) -> None:
     program = (
         "import sys, json\n"
         "from iceberg_cli.cli.app import run\n"
-        "assert run(['--help']) == 0\n"
-        f"print('\\n' + json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+        f"assert run({[str(tmp_path) if word == 'FOLDER' else word for word in words]}) == {code}\n"
+        f"print('\\n' + json.dumps([name for name in {names!r} if name in sys.modules]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from tests.cli.lakes import AS_OF, GONE, FolderTable, in_the_way
 from tests.cli.running import JSON, Ran, expire, iceberg_cli
 from tests.delta_opened import a_log
 from tests.first_release import first_plan
-from tests.paths import FIXTURES
+from tests.paths import FIXTURES, needs_fixtures, tables_below
 
 
 @pytest.fixture
@@ -227,14 +226,10 @@ def numbers(value: Any, name: str = "") -> Iterator[str]:
         yield name
 
 
+@needs_fixtures
 @pytest.mark.parametrize("folder", ["16-iceberg-v3-java-row-lineage", "32-delta-spark-row-tracking"])
 def test_ids_sequence_numbers_and_row_ids_are_strings_everywhere(folder: str, tmp_path: Path) -> None:
-    if not FIXTURES.is_dir():
-        pytest.skip(f"there is no {FIXTURES}")
-    marks = {"metadata", "_delta_log"}
-    roots = [Path(root) for root, names, _ in os.walk(FIXTURES / folder) if marks & set(names)]
-    source = min(roots)
-    table = shutil.copytree(source, tmp_path / "t")
+    table = shutil.copytree(tables_below(FIXTURES / folder)[0], tmp_path / "t")
     asked = [("inspect", table, *what) for what in ((), ("snapshots",), ("refs",), ("history",), ("manifests",),
         ("files",), ("deletes",), ("statistics",), ("metadata-log",), ("row-ids",), ("protocol",))]  # fmt: skip
     asked += [("plan", table, verb) for verb in VERBS]

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import json
-import subprocess
-import sys
-import tomllib
 from typing import Annotated, Any
 
 import pytest
@@ -15,7 +10,6 @@ from typer.core import TyperCommand
 
 from iceberg_cli.cli.arguments import integer
 from iceberg_cli.cli.plain_command import PlainCommand
-from tests.paths import ROOT
 
 WORDS = (
     ["t"],
@@ -87,24 +81,3 @@ def test_plain_command_says_of_a_mistake_what_typer_says(words: list[str]) -> No
     stated = read_by(PlainCommand, words)
     assert isinstance(stated, str)
     assert stated == read_by(TyperCommand, words)
-
-
-def test_a_command_loads_neither_pydantic_nor_what_only_commits_need() -> None:
-    unwanted = ("pydantic", "importlib.metadata", "fastavro", "iceberg_cli.iceberg.spec.updates")
-    program = (
-        "import json, sys, tempfile\n"
-        "from iceberg_cli.cli.app import run\n"
-        "with tempfile.TemporaryDirectory() as folder:\n"
-        "    assert run(['inspect', folder, '--limit', '3', 'files', '-q']) == 10\n"
-        f"print(json.dumps([name for name in {unwanted!r} if name in sys.modules]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert json.loads(done.stdout.splitlines()[-1]) == []
-
-
-def test_the_installed_script_is_a_function_that_exists() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    module, _, name = project["scripts"]["iceberg-cli"].partition(":")
-    assert callable(getattr(importlib.import_module(module), name))

@@ -21,17 +21,13 @@ from iceberg_cli.iceberg.avro.container import read_container
 from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, read_entries, read_manifest_lists
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
 from tests.budget import few_or_many
+from tests.builders import SCHEMA
 
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 KINDS = ("list", "manifest")
 ROWS = 3
 SYNC = random.Random(1).randbytes(16)
 MOST_SECONDS = 2.0
-SCHEMA = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [{"id": 1, "name": "n", "required": False, "type": "long"}],
-}
 SPEC = {"spec-id": 0, "fields": [{"name": "n", "transform": "identity", "source-id": 1, "field-id": 1000}]}
 PROJECTION = ("status", "snapshot_id", "file_path_hash", "sequence_number")
 
