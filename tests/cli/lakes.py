@@ -150,13 +150,6 @@ def edited(path: Path) -> Iterator[dict[str, Any]]:
     path.write_text(json.dumps(document))
 
 
-def newest_metadata(folder: Path) -> Path:
-    """The file of the current version, of those that are `vN.metadata.json`."""
-    return max(
-        folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].partition(".")[0])
-    )
-
-
 def metadata_of(folder: Path) -> dict[str, Any]:
     """The current version's document."""
     document: dict[str, Any] = json.loads(newest_metadata(folder).read_bytes())
