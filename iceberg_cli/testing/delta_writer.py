@@ -268,9 +268,14 @@ def write_log_file(root: Path, name: str, data: bytes, *, modified_ms: int = NOW
     return write_file(root, f"_delta_log/{name}", data, modified_ms=modified_ms)
 
 
+def commit_path(root: Path, version: int) -> Path:
+    """Where `<version>.json` is."""
+    return root / "_delta_log" / f"{version:020}.json"
+
+
 def write_commit(root: Path, version: int, data: bytes, *, modified_ms: int = NOW_MS) -> Path:
     """Write `<version>.json`."""
-    return write_log_file(root, f"{version:020}.json", data, modified_ms=modified_ms)
+    return write_log_file(root, commit_path(root, version).name, data, modified_ms=modified_ms)
 
 
 def write_log(

@@ -23,6 +23,7 @@ from iceberg_cli.testing.delta_writer import (
     a_metadata,
     a_protocol_with,
     an_add,
+    commit_path,
     write_log_file,
 )
 from tests.budget import few_or_many, some
@@ -154,7 +155,7 @@ def delta_in_a_folder_with_other_letters(folder: Path) -> str:
 
 def delta_with_half_a_commit(folder: Path) -> str:
     name = delta(folder)
-    commit = folder / "_delta_log" / f"{1:020}.json"
+    commit = commit_path(folder, 1)
     commit.write_bytes(commit.read_bytes()[:-20])
     return name
 

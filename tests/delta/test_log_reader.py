@@ -40,6 +40,7 @@ from iceberg_cli.testing.delta_writer import (
     a_remove,
     a_txn,
     an_add,
+    commit_path,
     write_commit,
     write_log_file,
 )
@@ -605,7 +606,7 @@ class Shrinking(Watched):
 def test_a_commit_that_a_cleanup_takes_after_the_listing_is_not_missed(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="old")], [an_add(path="b")])
     storage: Any = Shrinking()
-    storage.gone = tmp_path / "_delta_log" / f"{0:020}.json"
+    storage.gone = commit_path(tmp_path, 0)
     log = DeltaLog(storage, LocalEngine(storage), str(tmp_path), lambda _: None)
     checkpoint = a_checkpoint(*STATE)
 

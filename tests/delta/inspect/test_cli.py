@@ -22,6 +22,7 @@ from iceberg_cli.testing.delta_writer import (
     a_protocol_with,
     a_remove,
     an_add,
+    commit_path,
     write_log_file,
 )
 from tests.cli.running import iceberg_cli as run
@@ -213,7 +214,7 @@ def test_history_goes_back_to_the_last_gap_in_the_log(tmp_path: Path) -> None:
     a_log(root, [an_add(path="a.parquet")], *([a_commit_info(operation=f"of {v}")] for v in (1, 2, 3)))
     state = a_checkpoint(a_protocol(), a_metadata(), an_add(path="a.parquet"))
     write_log_file(root, f"{2:020}.checkpoint.parquet", state)
-    (root / "_delta_log" / f"{1:020}.json").unlink()
+    commit_path(root, 1).unlink()
     assert [row["operation"] for row in rows(root, "history")] == ["of 2", "of 3"]
 
 

@@ -22,11 +22,7 @@ import pytest
 from iceberg_cli.delta.spec.statistics_columns import primitive
 from iceberg_cli.delta.spec.text_values import partition_values
 from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.ports import Planned
-from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_writer import (
-    NOW_MS,
     Action,
     a_commit_info,
     a_field,
@@ -35,11 +31,12 @@ from iceberg_cli.testing.delta_writer import (
     a_protocol_with,
     a_schema,
     an_add,
+    commit_path,
+    write_file,
 )
 from tests.cli.running import iceberg_cli
-from tests.delta_opened import a_log, a_shell, opened
+from tests.delta_opened import Operator, a_log
 from tests.partition_texts import DELTA_RS, KERNEL, KINDS, Column
-from tests.policies import policy_with
 
 DAY_MS = 86_400_000
 Answers = list[list[int] | str]
@@ -113,32 +110,28 @@ def the_protocol(kind: str) -> Action:
     return a_protocol_with("timestampNtz") if kind == "timestamp_ntz" else a_protocol()
 
 
+def files_of(root: Path, partitions: Sequence[Mapping[str, str | None]]) -> list[Action]:
+    """Adds of a file of one row for each partition, which are written."""
+    adds = []
+    for number, values in enumerate(partitions):
+        data = a_data_file(number)
+        path = write_file(root, f"{number}.parquet", data).name
+        adds.append(an_add(path=path, rows=1, partitionValues=values, size=len(data)))
+    return adds
+
+
 def a_partitioned_table(
     root: Path, kind: str, texts: Sequence[str | None], *, age_ms: int = 0, **metadata: Any
 ) -> Path:
     """A file of one row for each text, which is its value of the partition column `p`."""
-    adds = []
-    root.mkdir(parents=True, exist_ok=True)
-    for number, text in enumerate(texts):
-        data = a_data_file(number)
-        (root / f"{number}.parquet").write_bytes(data)
-        adds.append(an_add(path=f"{number}.parquet", rows=1, partitionValues={"p": text}, size=len(data)))
+    adds = files_of(root, [{"p": text} for text in texts])
     table = a_metadata(a_field("p", kind), a_field("v", "long"), partitionColumns=["p"], **metadata)
     a_log(root, [the_protocol(kind), table, *adds], age_ms=age_ms)
     return root
 
 
-def planned(root: Path, **policy: Any) -> Planned:
-    verb = VERBS["rewrite-manifests"]
-    return verb.plan(opened(root), policy_with(verb.policy, policy), as_of_ms=NOW_MS)
-
-
-def carried_out(plan: Planned, root: Path) -> Report:
-    return apply(plan, opened(root), VERBS["rewrite-manifests"], a_shell())
-
-
-def rewritten(root: Path, **policy: Any) -> Report:
-    return carried_out(planned(root, **policy), root)
+OPERATOR = Operator(VERBS["rewrite-manifests"])
+prepared, rewritten = OPERATOR.prepare, OPERATOR.run
 
 
 def checkpoint_file(root: Path, pattern: str = "*.checkpoint.parquet") -> Path:
@@ -210,8 +203,8 @@ def agreeing(
     """
     a_partitioned_table(root, kind, column.alike)
     before = answers(root, kernel, asked)
-    plan = planned(root)
-    assert plan.plan.warnings == carried_out(plan, root).notes == ()
+    table, plan = prepared(root)
+    assert plan.plan.warnings == OPERATOR.apply(plan, table).notes == ()
     assert "partitionValues_parsed" in fields_of_adds(root)
     after = answers(root, kernel, asked)
     for reader in (KERNEL, DELTA_RS):
@@ -266,10 +259,10 @@ def test_values_that_readers_do_not_take_alike_leave_the_whole_struct_out(
     root, count = a_partitioned_table(tmp_path, kind, texts), len(texts) - 3
     asked = asked_of(column, column.bounds, ("=", "<"))
     before = answers(root, kernel, asked)
-    plan = planned(root)
+    table, plan = prepared(root)
     (warning,) = plan.plan.warnings
     assert f"values of {count} of {count + 3} files, such as p={texts[3]!r} of 3.parquet;" in warning
-    assert carried_out(plan, root).notes == (warning,)
+    assert OPERATOR.apply(plan, table).notes == (warning,)
     assert "stats_parsed" in fields_of_adds(root)
     assert "partitionValues_parsed" not in fields_of_adds(root)
     assert answers(root, kernel, asked) == before
@@ -279,13 +272,7 @@ def test_one_such_value_in_one_of_two_partition_columns_leaves_both_out(
     tmp_path: Path, kernel: duckdb.DuckDBPyConnection
 ) -> None:
     values = [{"p": "1", "q": "a"}, {"p": "7", "q": ""}, {"p": "9", "q": None}]
-    (tmp_path / "t").mkdir()
-    for number in range(3):
-        (tmp_path / "t" / f"{number}.parquet").write_bytes(a_data_file(number))
-    adds = [
-        an_add(path=f"{number}.parquet", rows=1, partitionValues=each, size=len(a_data_file(number)))
-        for number, each in enumerate(values)
-    ]
+    adds = files_of(tmp_path / "t", values)
     columns = [a_field("p", "long"), a_field("q", "string"), a_field("v", "long")]
     a_log(tmp_path / "t", [a_protocol(), a_metadata(*columns, partitionColumns=["p", "q"]), *adds])
     asked = ["p > 5", "q = ''", "q IS NULL", "p > 5 AND q IS NOT NULL", "q < 'b'"]
@@ -335,10 +322,10 @@ def test_rows_are_found_after_the_checkpoint_that_log_cleanup_writes(
             configuration={"delta.checkpointInterval": "1"},
         )
         a_log(root, [a_commit_info()], [a_commit_info()], first=1, age_ms=40 * DAY_MS)
-        verb = VERBS["expire-snapshots"]
-        plan = verb.plan(opened(root), verb.policy(), as_of_ms=NOW_MS)
-        report = apply(plan, opened(root), verb, a_shell())
-        assert not (root / "_delta_log" / f"{0:020}.json").exists()
+        vacuum = Operator(VERBS["expire-snapshots"])
+        table, plan = vacuum.prepare(root)
+        report = vacuum.apply(plan, table)
+        assert not commit_path(root, 0).exists()
         assert ("partitionValues_parsed" in fields_of_adds(root)) == (name == "alike")
         assert len(report.notes) == (name == "ambiguous")
         assert plan.plan.warnings == report.notes

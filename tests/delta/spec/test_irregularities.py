@@ -26,6 +26,7 @@ from iceberg_cli.testing.delta_writer import (
     a_remove,
     a_txn,
     an_add,
+    commit_path,
     write_commit,
     write_log_file,
 )
@@ -238,7 +239,7 @@ def test_what_nobody_knows_beside_an_action_does_not_hide_it(
         f"{letter}.parquet" for letter in "abc"
     ]
     assert iceberg_cli("rewrite-manifests", tmp_path, "--yes").code == 0
-    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    commit_path(tmp_path, 0).unlink()
     assert len(deltalake.DeltaTable(str(tmp_path)).file_uris()) == 3
 
 

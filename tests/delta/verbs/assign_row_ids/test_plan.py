@@ -13,15 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignRowIds
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json
-from iceberg_cli.plan.plan import Plan, encode
-from iceberg_cli.plan.report import Report
+from iceberg_cli.plan.plan import encode
 from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
@@ -34,10 +32,10 @@ from iceberg_cli.testing.delta_writer import (
     a_remove,
     a_row_id_mark,
     an_add,
+    commit_path,
     write_log,
 )
-from tests.delta_opened import a_log, a_shell, opened, the_log
-from tests.policies import policy_with
+from tests.delta_opened import Operator, a_log, a_shell, actions_in, opened, the_log
 
 VERB = VERBS["assign-row-ids"]
 ENABLED = "delta.enableRowTracking"
@@ -47,19 +45,8 @@ COLUMNS = (
 )
 
 
-def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
-    table = opened(root)
-    return table, VERB.plan(table, policy_with(VERB.policy, policy), as_of_ms=NOW_MS)
-
-
-def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
-    table, made = prepared(root, **policy)
-    return table, made.plan
-
-
-def assigned(root: Path, **policy: Any) -> Report:
-    table, made = prepared(root, **policy)
-    return apply(made, table, VERB, a_shell())
+OPERATOR = Operator(VERB)
+prepared, planned, assigned = OPERATOR.prepare, OPERATOR.plan, OPERATOR.run
 
 
 def a_supporting_table(root: Path, *actions: Action, **configuration: str) -> Path:
@@ -74,19 +61,10 @@ def files(root: Path) -> dict[str, tuple[int, int]]:
     return {add["path"]: (add["baseRowId"], add["defaultRowCommitVersion"]) for add in adds}
 
 
-def actions(root: Path, version: int) -> list[dict[str, Any]]:
-    path = root / "_delta_log" / f"{version:020}.json"
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def operations(root: Path) -> list[str]:
     snapshot = the_log(root).snapshot()
-    return [
-        action["commitInfo"]["operation"]
-        for version in range(1, snapshot.version + 1)
-        for action in actions(root, version)
-        if "commitInfo" in action
-    ]
+    versions = range(1, snapshot.version + 1)
+    return [info["operation"] for version in versions for info in actions_in(root, version, "commitInfo")]
 
 
 def mark_of(root: Path) -> int:
@@ -128,7 +106,7 @@ def test_a_file_is_added_again_as_it_was_and_not_removed(tmp_path: Path) -> None
     )
     a_supporting_table(tmp_path, old)
     assigned(tmp_path)
-    info, add, domain = actions(tmp_path, 1)
+    info, add, domain = actions_in(tmp_path, 1)
     assert add["add"] == {**old["add"], "dataChange": False, "baseRowId": 0, "defaultRowCommitVersion": 1}
     assert info["commitInfo"]["operationParameters"] == {"batchId": "0"}
     assert info["commitInfo"]["isolationLevel"] == "SnapshotIsolation"
@@ -173,7 +151,7 @@ def test_the_commit_that_enables_says_that_it_does_nothing_else(tmp_path: Path) 
         tmp_path, an_add(path="a", baseRowId=0, defaultRowCommitVersion=0), a_row_id_mark(9), **names
     )
     assigned(tmp_path)
-    info, metadata = actions(tmp_path, 1)
+    info, metadata = actions_in(tmp_path, 1)
     assert info["commitInfo"]["tags"] == {"rowTrackingEnablementOnly": "true"}
     assert metadata["metaData"]["configuration"] == {**names, ENABLED: "true"}
 
@@ -366,7 +344,7 @@ def test_files_that_others_take_away_or_number_meanwhile_are_left_to_them(
     )
     verb = Watched(before={}, after={})
     getattr(verb, moment)[2] = other  # the second batch
-    apply(made, table, verb, a_shell())
+    Operator(verb).apply(made, table)
     assert files(tmp_path) == {"a": (0, 2), "c": (10, 3), "d": (20, 4)}
     assert mark_of(tmp_path) == 29
     assert operations(tmp_path)[-1] == "SET TBLPROPERTIES"
@@ -379,10 +357,10 @@ def test_a_file_without_ids_that_comes_back_last_gets_them_in_the_commit_that_en
     a_log(tmp_path, [an_add(path=name) for name in "ab"])
     table, made = prepared(tmp_path)
     verb = Watched(before={}, after={2: write_next(tmp_path, an_add(path="old"))})
-    report = apply(made, table, verb, a_shell())
+    report = Operator(verb).apply(made, table)
     assert report.status == "done"
     assert files(tmp_path) == {"a": (0, 2), "b": (10, 2), "old": (20, 4)}
-    info, metadata, add, _ = actions(tmp_path, 4)
+    info, metadata, add, _ = actions_in(tmp_path, 4)
     assert "tags" not in info["commitInfo"]
     assert metadata["metaData"]["configuration"][ENABLED] == "true"
     assert add["add"]["path"] == "old"
@@ -396,7 +374,7 @@ def test_files_that_came_before_the_declaration_get_ids_too(tmp_path: Path) -> N
     a_log(tmp_path, [an_add(path="a")])
     table, made = prepared(tmp_path, batch_size=1)
     write_next(tmp_path, an_add(path="b"), an_add(path="c"))()
-    apply(made, table, VERB, a_shell())
+    OPERATOR.apply(made, table)
     assert {path: first for path, (first, _) in files(tmp_path).items()} == {"a": 0, "b": 10, "c": 20}
 
 
@@ -404,7 +382,7 @@ def test_a_run_that_stops_between_batches_is_resumed(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path=name) for name in "abcde"])
     table, made = prepared(tmp_path, batch_size=2)
     runtime = a_shell(deadline_ms=NOW_MS + 1)
-    first_batch = tmp_path / "_delta_log" / f"{2:020}.json"
+    first_batch = commit_path(tmp_path, 2)
     runtime.now_ms = lambda: NOW_MS + first_batch.exists()
     report = apply(made, table, VERB, runtime)
     assert report.status == "partial"
@@ -425,7 +403,7 @@ def test_where_the_feature_is_dropped_meanwhile_no_file_gets_ids(tmp_path: Path)
     table, made = prepared(tmp_path)
     dropped = a_protocol(1, 7, writer_features=["appendOnly"])
     verb = Watched(before={1: write_next(tmp_path, dropped)}, after={})
-    apply(made, table, verb, a_shell())
+    Operator(verb).apply(made, table)
     assert operations(tmp_path) == ["UPGRADE PROTOCOL"]
     assert files(tmp_path) == {"a": (None, None)}
     assert ENABLED not in the_log(tmp_path).snapshot().metadata.configuration
@@ -436,7 +414,8 @@ def test_a_saved_plan_has_nothing_left_to_do_where_the_feature_that_it_found_was
 ) -> None:
     features = ["rowTracking", "domainMetadata"]
     a_log(tmp_path, [a_protocol(1, 7, writer_features=features), a_metadata(), an_add(path="a")])
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
+    plan = made.plan
     assert [step.name for step in plan.steps] == ["backfill 0", "enable"]
     write_next(tmp_path, a_protocol(1, 7, writer_features=["appendOnly"]))()
     assert VERB.plan(table, AssignRowIds(), as_of_ms=NOW_MS, within=plan).plan.steps == ()
@@ -444,12 +423,13 @@ def test_a_saved_plan_has_nothing_left_to_do_where_the_feature_that_it_found_was
 
 def test_a_saved_plan_is_carried_out_whatever_came_in_between(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path=name) for name in "abc"])
-    table, plan = planned(tmp_path, batch_size=2)
+    table, made = prepared(tmp_path, batch_size=2)
+    plan = made.plan
     saved = plan_from_json(json.loads(encode(plan.to_json())), removals=plan.removals, path="plan.json")
     assert [step.name for step in saved.steps] == ["declare", "backfill 0", "backfill 1", "enable"]
     write_next(tmp_path, a_remove(path="a"), an_add(path="d"))()
     made = VERB.plan(table, AssignRowIds(batch_size=2), as_of_ms=NOW_MS, within=saved)
-    apply(made, table, VERB, a_shell())
+    OPERATOR.apply(made, table)
     assert files(tmp_path) == {"b": (0, 3), "c": (10, 3), "d": (20, 4)}
     assert the_log(tmp_path).snapshot().metadata.configuration[ENABLED] == "true"
 
@@ -466,7 +446,7 @@ def test_row_tracking_that_is_enabled_without_column_names_gets_them(tmp_path: P
     """Spec, "Writer Requirements for Row Tracking": enabled only where both names are in the configuration."""
     there = an_add(path="a", baseRowId=0, defaultRowCommitVersion=0)
     a_supporting_table(tmp_path, there, a_row_id_mark(9), **{ENABLED: "true", COLUMNS[0]: "_row-id-col-x"})
-    _, plan = planned(tmp_path)
+    plan = planned(tmp_path)
     reasons = {verdict.id: verdict.reason for verdict in plan.verdicts}
     assert reasons[ENABLED] == "it is true, and the names of the columns that it needs are added"
     assigned(tmp_path)
@@ -480,7 +460,7 @@ def test_row_tracking_that_is_enabled_without_column_names_gets_them(tmp_path: P
 def test_a_property_without_the_feature_enables_row_tracking_only_once_files_have_ids(tmp_path: Path) -> None:
     """Spec, "Writer Requirements for Row Tracking": in no version is it enabled without ids or column names."""
     a_log(tmp_path, [a_protocol(), a_metadata(configuration={ENABLED: "true"}), an_add(path="a")])
-    _, plan = planned(tmp_path)
+    plan = planned(tmp_path)
     assert [step.name for step in plan.steps] == ["declare", "backfill 0", "enable"]
     assigned(tmp_path)
     snapshots = [the_log(tmp_path).snapshot(version) for version in (1, 2, 3)]

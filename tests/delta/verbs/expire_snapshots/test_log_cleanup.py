@@ -25,13 +25,10 @@ from iceberg_cli.delta.spec.checkpoint_writing import (
 )
 from iceberg_cli.delta.spec.in_commit_timestamps import newest_version_at
 from iceberg_cli.delta.spec.log_cleanup import cut_off_ms
+from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
-from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_writer import (
     Action,
     a_checkpoint,
@@ -43,13 +40,11 @@ from iceberg_cli.testing.delta_writer import (
     a_remove,
     a_txn,
     an_add,
-    set_modified,
-    write_commit,
+    commit_path,
     write_log_file,
 )
 from tests.cli.running import iceberg_cli
-from tests.delta_opened import a_log, a_shell, opened, the_log
-from tests.policies import policy_with
+from tests.delta_opened import Operator, a_log, opened, the_log
 
 DAY_MS = 86_400_000
 NOW_MS = round(datetime(2026, 3, 15, 12, tzinfo=UTC).timestamp() * 1000)
@@ -74,24 +69,22 @@ def a_table(
     made[0] = [protocol or a_protocol(), a_metadata(configuration=properties), *made[0]]
     for version, actions in (commits or {}).items():
         made[version] = [*actions, *made[version]]
-    a_log(root, *made)
-    for version in range(len(ages_days)):
-        write_log_file(root, f"{version:020}.crc", b"{}")
-        age(root, f"{version:020}.json", ages_days[version])
-        age(root, f"{version:020}.crc", ages_days[version])
+    for version, (days, actions) in enumerate(zip(ages_days, made, strict=True)):
+        write_aged(root, f"{version:020}.json", a_commit(*actions), days=days)
+        write_aged(root, f"{version:020}.crc", b"{}", days=days)
     for version in checkpoints:
-        a_classic_checkpoint(root, version)
-        age(root, classic_name(version), ages_days[version])
+        a_classic_checkpoint(root, version, days=ages_days[version])
     return root
 
 
-def age(root: Path, name: str, days: float) -> None:
-    set_modified(root / LOG / name, NOW_MS - round(days * DAY_MS))
+def write_aged(root: Path, name: str, data: bytes, *, days: float = 0) -> None:
+    """A file of the log that was written so long ago."""
+    write_log_file(root, name, data, modified_ms=NOW_MS - round(days * DAY_MS))
 
 
-def a_classic_checkpoint(root: Path, version: int) -> None:
+def a_classic_checkpoint(root: Path, version: int, *, days: float = 0) -> None:
     data, _ = checkpoint_writer(checkpoint_state(the_log(root).snapshot(version), as_of_ms=NOW_MS)).classic()
-    write_log_file(root, classic_name(version), data)
+    write_aged(root, classic_name(version), data, days=days)
 
 
 def a_v2_checkpoint(root: Path, version: int, *, days: float, unique: str) -> None:
@@ -101,44 +94,51 @@ def a_v2_checkpoint(root: Path, version: int, *, days: float, unique: str) -> No
     parts = []
     for part in range(2):
         name, data = sidecar_name(version, part, 2, unique), written.sidecar(part)
-        write_log_file(root, f"_sidecars/{name}", data)
-        age(root, f"_sidecars/{name}", days)
+        write_aged(root, f"_sidecars/{name}", data, days=days)
         parts.append(CheckpointFile(name=name, size_bytes=len(data), modified_ms=0))
-    write_log_file(root, top_level_name(version, unique), written.top_level(parts))
-    age(root, top_level_name(version, unique), days)
+    write_aged(root, top_level_name(version, unique), written.top_level(parts), days=days)
 
 
-def prepared(root: Path, **policy: Any) -> Planned:
-    return VERB.plan(opened(root), policy_with(ExpireSnapshots, policy), as_of_ms=NOW_MS)
+OPERATOR = Operator(VERB, as_of_ms=NOW_MS)
+planned, run = OPERATOR.plan, OPERATOR.run
 
 
-def planned(root: Path, **policy: Any) -> Plan:
-    return prepared(root, **policy).plan
-
-
-def going(root: Path, **policy: Any) -> list[str]:
-    """The names of the log's files that would be deleted, in the order in which they are."""
+def removed(root: Path, **policy: Any) -> list[dict[str, Any]]:
+    """The rows of what would be deleted, in the order in which it is."""
     removals = planned(root, **policy).removals
-    assert removals is not None
-    rows = removals.rows.to_pylist()
-    return [row["path"].removeprefix(f"{root}/{LOG}/") for row in rows if row["step"] in CLEANUP]
-
-
-def removed(root: Path) -> list[dict[str, Any]]:
-    """The rows of what would be deleted."""
-    removals = planned(root).removals
     assert removals is not None
     rows: list[dict[str, Any]] = removals.rows.to_pylist()
     return rows
 
 
+def going(root: Path, **policy: Any) -> list[str]:
+    """The names of the log's files that would be deleted, in the order in which they are."""
+    rows = removed(root, **policy)
+    return [row["path"].removeprefix(f"{root}/{LOG}/") for row in rows if row["step"] in CLEANUP]
+
+
+def unreachable(
+    root: Path, plan: Plan, step: str | None = None, *, table: DeltaTable | None = None
+) -> list[int]:
+    """The rows of a plan, or of a step of it, that a second look would let go."""
+    removals = plan.removals
+    assert removals is not None
+    start, stop = (0, removals.count) if step is None else removals.of_step(step)
+    assert stop > start
+    return (table or opened(root)).unreachable(removals, range(start, stop), plan=plan)
+
+
+def compact(root: Path, first: int, last: int) -> str:
+    """Write the compaction of some commits; its name."""
+    name = f"{first:020}.{last:020}.compacted.json"
+    commits = (commit_path(root, version).read_bytes() for version in range(first, last + 1))
+    write_log_file(root, name, b"".join(commits))
+    return name
+
+
 def versions(names: Sequence[str]) -> set[int]:
     """The versions whose commits are among some files."""
     return {int(name[:20]) for name in names if name.endswith(".json") and len(name) == 25}
-
-
-def run(root: Path, **policy: Any) -> Report:
-    return apply(prepared(root, **policy), opened(root), VERB, a_shell())
 
 
 def in_log(root: Path) -> set[str]:
@@ -228,13 +228,8 @@ def test_parts_of_a_checkpoint_that_is_not_whole_go_below_the_one_that_stays_and
 
 def test_log_compactions_that_begin_at_or_before_the_checkpoint_go(tmp_path: Path) -> None:
     root = a_table(tmp_path, [60, 55, 50, 45, 40, 1], checkpoints=[2])
-    for first, last in ((0, 1), (1, 4), (2, 3), (3, 4)):
-        lines = (root / LOG / f"{version:020}.json" for version in range(first, last + 1))
-        write_log_file(
-            root, f"{first:020}.{last:020}.compacted.json", b"".join(p.read_bytes() for p in lines)
-        )
-    compacted = [name for name in going(root) if "compacted" in name]
-    assert compacted == [f"{first:020}.{last:020}.compacted.json" for first, last in ((0, 1), (1, 4), (2, 3))]
+    *expected, _ = [compact(root, first, last) for first, last in ((0, 1), (1, 4), (2, 3), (3, 4))]
+    assert [name for name in going(root) if "compacted" in name] == expected
 
 
 def test_a_log_compaction_goes_where_all_commits_after_the_checkpoint_are_there_up_to_the_newest(
@@ -242,20 +237,18 @@ def test_a_log_compaction_goes_where_all_commits_after_the_checkpoint_are_there_
 ) -> None:
     root = a_table(tmp_path, [60, 55, 50, 45, 1], checkpoints=[2])
     for version in (0, 1):
-        (root / LOG / f"{version:020}.json").unlink()
+        commit_path(root, version).unlink()
         (root / LOG / f"{version:020}.crc").unlink()
-    to_the_newest = f"{2:020}.{4:020}.compacted.json"
-    data = b"".join((root / LOG / f"{version:020}.json").read_bytes() for version in (2, 3, 4))
-    write_log_file(root, to_the_newest, data)
-    (root / LOG / f"{2:020}.json").unlink()  # checkpoint 2 has it
+    to_the_newest = compact(root, 2, 4)
+    commit_path(root, 2).unlink()  # checkpoint 2 has it
     assert going(root) == [to_the_newest]
 
 
 def test_a_log_compaction_stays_that_holds_a_commit_which_is_gone(tmp_path: Path) -> None:
     root = a_table(tmp_path, [60, 55, 50, 45, 40, 1], checkpoints=[2, 4])
     a_compaction = f"{1:020}.{3:020}.compacted.json"
-    write_log_file(root, a_compaction, (root / LOG / f"{3:020}.json").read_bytes())
-    (root / LOG / f"{3:020}.json").unlink()
+    write_log_file(root, a_compaction, commit_path(root, 3).read_bytes())
+    commit_path(root, 3).unlink()
     (root / LOG / classic_name(4)).unlink()
     shutil.copy(root / LOG / classic_name(2), root / LOG / classic_name(5))  # so that the table can be opened
     assert a_compaction not in going(root)
@@ -356,7 +349,7 @@ def test_without_the_version_that_enabled_them_every_commit_tells_its_time(tmp_p
         tmp_path, [0, 0, 0], checkpoints=[0], configuration=configuration, protocol=protocol, commits=times
     )
     assert planned(root).verdicts[-1].id == "from 0"
-    (root / LOG / f"{1:020}.json").write_bytes(a_commit(a_commit_info(), an_add(path="1.parquet")))
+    commit_path(root, 1).write_bytes(a_commit(a_commit_info(), an_add(path="1.parquet")))
     with pytest.raises(CorruptFile, match=f"{1:020}.json.*inCommitTimestamp"):
         planned(root)
 
@@ -392,8 +385,7 @@ def test_checkpoint_protection_keeps_all_or_lets_all_go(
 
 def test_protection_without_a_version_protects_none(tmp_path: Path) -> None:
     root = a_table(tmp_path, [60, 55, 50], checkpoints=[0], protocol=a_protocol_with("checkpointProtection"))
-    compacted = f"{0:020}.{1:020}.compacted.json"
-    write_log_file(root, compacted, b"".join((root / LOG / f"{v:020}.json").read_bytes() for v in (0, 1)))
+    compacted = compact(root, 0, 1)
     assert going(root) == [compacted]
 
 
@@ -406,9 +398,7 @@ def test_protection_that_is_asked_for_between_plan_and_deletion_is_heeded(tmp_pa
     table = opened(root)
     asked = a_metadata(configuration={"delta.requireCheckpointProtectionBeforeVersion": "9"})
     a_log(root, [asked], first=4)
-    removals = plan.removals
-    assert removals is not None
-    assert table.unreachable(removals, range(removals.count), plan=plan) == []
+    assert unreachable(root, plan, table=table) == []
     assert files <= in_log(root)
 
 
@@ -416,10 +406,9 @@ def test_nothing_goes_once_the_checkpoint_that_stands_for_it_is_gone(tmp_path: P
     root = a_table(tmp_path, [60, 55, 50, 1], checkpoints=[2])
     plan = planned(root)
     (root / LOG / classic_name(2)).unlink()
-    removals = plan.removals
-    assert removals is not None
-    assert removals.count == 4
-    assert opened(root).unreachable(removals, range(removals.count), plan=plan) == []
+    assert plan.removals is not None
+    assert plan.removals.count == 4
+    assert unreachable(root, plan) == []
 
 
 # -- sidecars --------------------------------------------------------------------------------------------------
@@ -460,8 +449,7 @@ def test_a_young_sidecar_stays_for_it_may_belong_to_a_checkpoint_that_is_being_w
 ) -> None:
     root = a_table_of_v2_checkpoints(tmp_path)
     for name, days in (("young", 1.4), ("old", 1.5)):
-        write_log_file(root, f"_sidecars/{name}.parquet", b"part")
-        age(root, f"_sidecars/{name}.parquet", days)
+        write_aged(root, f"_sidecars/{name}.parquet", b"part", days=days)
     names = going(root)
     assert "_sidecars/old.parquet" in names
     assert "_sidecars/young.parquet" not in names
@@ -469,19 +457,15 @@ def test_a_young_sidecar_stays_for_it_may_belong_to_a_checkpoint_that_is_being_w
 
 def test_no_sidecar_goes_where_a_checkpoint_cannot_be_read(tmp_path: Path) -> None:
     root = a_table_of_v2_checkpoints(tmp_path)
-    write_log_file(root, "_sidecars/old.parquet", b"part")
-    age(root, "_sidecars/old.parquet", 40)
+    write_aged(root, "_sidecars/old.parquet", b"part", days=40)
     listed = planned(root)
     path = root / LOG / top_level_name(4, "bb")
     path.write_bytes(path.read_bytes()[:-9])
     plan = planned(root)
     assert [step.name for step in plan.steps] == ["log cleanup"]
     assert any("no sidecar goes" in warning for warning in plan.warnings)
-    removals = listed.removals
-    assert removals is not None
-    start, stop = removals.of_step("sidecar cleanup")
     with pytest.raises(CorruptFile, match=top_level_name(4, "bb")):
-        opened(root).unreachable(removals, range(start, stop), plan=listed)
+        unreachable(root, listed, "sidecar cleanup")
 
 
 def test_what_a_checkpoint_names_is_not_known_once_it_is_gone(tmp_path: Path) -> None:
@@ -497,13 +481,13 @@ def test_what_a_checkpoint_names_is_not_known_once_it_is_gone(tmp_path: Path) ->
 
 def test_a_sidecar_stays_that_a_part_of_a_multi_part_checkpoint_names(tmp_path: Path) -> None:
     founding = [a_protocol_with("v2Checkpoint"), a_metadata()]
-    write_commit(tmp_path, 0, a_commit(*founding, an_add(path="a")), modified_ms=NOW_MS - 40 * DAY_MS)
-    write_commit(tmp_path, 1, a_commit(a_txn()), modified_ms=NOW_MS - 35 * DAY_MS)
+    write_aged(tmp_path, f"{0:020}.json", a_commit(*founding, an_add(path="a")), days=40)
+    write_aged(tmp_path, f"{1:020}.json", a_commit(a_txn()), days=35)
+    sidecar = a_checkpoint(an_add(path="a"))
     for name in ("named", "orphan"):
-        sidecar = write_log_file(tmp_path, f"_sidecars/{name}.parquet", a_checkpoint(an_add(path="a")))
-        age(tmp_path, f"_sidecars/{name}.parquet", 40)
+        write_aged(tmp_path, f"_sidecars/{name}.parquet", sidecar, days=40)
     names_it: Action = {
-        "sidecar": {"path": "named.parquet", "sizeInBytes": sidecar.stat().st_size, "modificationTime": 0}
+        "sidecar": {"path": "named.parquet", "sizeInBytes": len(sidecar), "modificationTime": 0}
     }
     for part, actions in enumerate(([*founding, names_it], [a_txn()]), 1):
         write_log_file(tmp_path, f"{0:020}.checkpoint.{part:010}.{2:010}.parquet", a_checkpoint(*actions))
@@ -515,11 +499,7 @@ def test_sidecars_wait_for_the_checkpoint_that_names_them(tmp_path: Path) -> Non
     root = a_table_of_v2_checkpoints(tmp_path)
     plan = planned(root)
     assert [step.name for step in plan.steps] == list(CLEANUP)
-    removals = plan.removals
-    assert removals is not None
-    start, stop = removals.of_step("sidecar cleanup")
-    assert stop > start
-    assert opened(root).unreachable(removals, range(start, stop), plan=plan) == []
+    assert unreachable(root, plan, "sidecar cleanup") == []
 
 
 # -- a checkpoint of our own -----------------------------------------------------------------------------------
@@ -653,7 +633,7 @@ def test_in_the_order_of_deletion_no_version_ever_looks_readable_that_is_not(
             a_v2_checkpoint(root, version, days=50, unique=f"u{version}")
         else:
             a_classic_checkpoint(root, version)
-    (root / LOG / f"{0:020}.json").unlink()  # the log was cleaned up before
+    commit_path(root, 0).unlink()  # the log was cleaned up before
     before = readable_versions(root)
     names = going(root)
     assert len(names) > 10
@@ -666,9 +646,7 @@ def test_in_the_order_of_deletion_no_version_ever_looks_readable_that_is_not(
 
 def test_the_plan_says_why_each_file_goes(tmp_path: Path) -> None:
     root = a_table(tmp_path, [60, 55, 50, 1], checkpoints=[0, 2])
-    removals = planned(root).removals
-    assert removals is not None
-    found = {(row["kind"], row["reason"]) for row in removals.rows.to_pylist()}
+    found = {(row["kind"], row["reason"]) for row in removed(root)}
     assert found == {
         ("commit_file", "before checkpoint 2, which stands for it"),
         ("checksum_file", "before checkpoint 2, which stands for it"),
@@ -683,4 +661,4 @@ def test_a_second_run_finds_nothing(tmp_path: Path) -> None:
     assert report.counts["deleted_commit_files_count"] == 4
     assert report.counts["deleted_sidecar_files_count"] == 2
     assert not planned(root).due
-    assert json.loads((root / LOG / f"{4:020}.json").read_bytes().splitlines()[-1])["add"]
+    assert json.loads(commit_path(root, 4).read_bytes().splitlines()[-1])["add"]

@@ -20,16 +20,12 @@ from iceberg_cli.delta.reachability import DeltaReachability
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vacuum import hidden, hides_metadata
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import iceberg_files
-from iceberg_cli.operation.apply import apply, resume
-from iceberg_cli.operation.ports import Planned
-from iceberg_cli.plan.plan import Plan
+from iceberg_cli.operation.apply import resume
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.delta_vectors import vector_file_name, vector_name
 from iceberg_cli.testing.delta_writer import (
@@ -45,12 +41,14 @@ from iceberg_cli.testing.delta_writer import (
     a_remove,
     a_txn,
     an_add,
+    commit_path,
+    set_modified,
     write_commit,
     write_file,
+    write_log,
     write_log_file,
 )
-from tests.delta_opened import a_log, a_shell, opened, the_log
-from tests.policies import policy_with
+from tests.delta_opened import Operator, a_log, a_shell, opened, the_log
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -58,19 +56,25 @@ WEEK_MS = 7 * DAY_MS
 OLD_MS = NOW_MS - 20 * DAY_MS
 YOUNG_MS = NOW_MS - DAY_MS
 LOG = "_delta_log"
+RECORD = "latestCommitVersionOutsideOfRetentionWindow"
 
 
-def a_file(root: Path, name: str, *, modified_ms: int = OLD_MS, data: bytes = b"data") -> Path:
-    """A file of the table."""
-    return write_file(root, name, data, modified_ms=modified_ms)
+OPERATOR = Operator(VERB)
+prepared, planned, run = OPERATOR.prepare, OPERATOR.plan, OPERATOR.run
 
 
-def prepared(root: Path, *, as_of_ms: int = NOW_MS, **policy: Any) -> Planned:
-    return VERB.plan(opened(root), policy_with(ExpireSnapshots, policy), as_of_ms=as_of_ms)
+def some_files(root: Path, *names: str, modified_ms: int = OLD_MS, data: bytes = b"data") -> None:
+    """Files of a table, or beside it."""
+    for name in names:
+        write_file(root, name, data, modified_ms=modified_ms)
 
 
-def planned(root: Path, **policy: Any) -> Plan:
-    return prepared(root, **policy).plan
+def adds(*paths: str) -> list[Action]:
+    return [an_add(path=path) for path in paths]
+
+
+def removes(*paths: str, at_ms: int | None = OLD_MS) -> list[Action]:
+    return [a_remove(path=path, deletionTimestamp=at_ms) for path in paths]
 
 
 def going(root: Path, **policy: Any) -> set[str]:
@@ -89,10 +93,6 @@ def reasons(root: Path, **policy: Any) -> dict[str, tuple[str, str]]:
         row["path"].removeprefix(f"{root}/"): (row["kind"], row["reason"])
         for row in removals.rows.to_pylist()
     }
-
-
-def run(root: Path, **policy: Any) -> Report:
-    return apply(prepared(root, **policy), opened(root), VERB, a_shell())
 
 
 def vector_names(number: int) -> tuple[str, str]:
@@ -171,66 +171,51 @@ def test_hidden_names_are_those_of_delta_sparks_rule_name_by_name(
 
 
 def test_a_file_goes_only_when_its_tombstone_and_its_modification_time_are_both_older(tmp_path: Path) -> None:
-    names = ["old-old", "old-young", "young-old", "at-cut"]
-    a_log(
-        tmp_path,
-        [an_add(path=name) for name in names],
-        [
-            a_remove(path="old-old", deletionTimestamp=OLD_MS),
-            a_remove(path="old-young", deletionTimestamp=OLD_MS),
-            a_remove(path="young-old", deletionTimestamp=YOUNG_MS),
-            a_remove(path="at-cut", deletionTimestamp=NOW_MS - WEEK_MS),
-        ],
-        age_ms=20 * DAY_MS,
-    )
-    for name in names:
-        a_file(tmp_path, name, modified_ms=YOUNG_MS if name == "old-young" else OLD_MS)
+    old = removes("old-old", "old-young")
+    younger = [*removes("young-old", at_ms=YOUNG_MS), *removes("at-cut", at_ms=NOW_MS - WEEK_MS)]
+    names = ("old-old", "young-old", "at-cut")
+    a_log(tmp_path, adds("old-young", *names), [*old, *younger], age_ms=20 * DAY_MS)
+    some_files(tmp_path, *names)
+    some_files(tmp_path, "old-young", modified_ms=YOUNG_MS)
     assert going(tmp_path) == {"old-old"}
 
 
 def test_an_untracked_file_goes_by_its_age_alone_and_a_file_written_at_the_cut_off_stays(
     tmp_path: Path,
 ) -> None:
-    a_log(tmp_path, [an_add(path="live.parquet")])
-    for name, modified_ms in (
-        ("a", OLD_MS),
-        ("b", YOUNG_MS),
-        ("c", NOW_MS - WEEK_MS),
-        ("live.parquet", OLD_MS),
-    ):
-        a_file(tmp_path, name, modified_ms=modified_ms)
+    a_log(tmp_path, adds("live.parquet"))
+    some_files(tmp_path, "a", "live.parquet")
+    some_files(tmp_path, "b", modified_ms=YOUNG_MS)
+    some_files(tmp_path, "c", modified_ms=NOW_MS - WEEK_MS)
     assert going(tmp_path) == {"a"}
 
 
 def test_a_path_that_was_added_again_after_its_removal_stays(tmp_path: Path) -> None:
     a_log(
         tmp_path,
-        [an_add(path="a"), an_add(path="b")],
-        [a_remove(path="a", deletionTimestamp=OLD_MS), a_remove(path="b", deletionTimestamp=OLD_MS)],
-        [an_add(path="a")],
+        adds("a", "b"),
+        removes("a", "b"),
+        adds("a"),
         age_ms=20 * DAY_MS,
     )
-    a_file(tmp_path, "a")
-    a_file(tmp_path, "b")
+    some_files(tmp_path, "a", "b")
     assert going(tmp_path) == {"b"}
 
 
 def test_a_tombstone_without_a_time_has_that_of_its_commit(tmp_path: Path) -> None:
-    removed = [a_remove(path="a", deletionTimestamp=None)]
-    a_log(tmp_path / "young", [an_add(path="a")], removed, age_ms=DAY_MS)
-    a_log(tmp_path / "old", [an_add(path="a")], removed, age_ms=20 * DAY_MS)
-    for name in ("young", "old"):
-        a_file(tmp_path / name, "a")
+    removed = removes("a", at_ms=None)
+    a_log(tmp_path / "young", adds("a"), removed, age_ms=DAY_MS)
+    a_log(tmp_path / "old", adds("a"), removed, age_ms=20 * DAY_MS)
+    some_files(tmp_path, "young/a", "old/a")
     assert (going(tmp_path / "young"), going(tmp_path / "old")) == (set(), {"a"})
 
 
 def test_a_tombstone_of_which_nobody_knows_the_time_keeps_its_file(tmp_path: Path) -> None:
-    unknown = [a_remove(path="a", deletionTimestamp=None), a_remove(path="b", deletionTimestamp=OLD_MS)]
+    unknown = [*removes("a", at_ms=None), *removes("b")]
     checkpoint = a_checkpoint(a_protocol(), a_metadata(), an_add(path="live"), *unknown)
-    a_log(tmp_path, [an_add(path="a"), an_add(path="b"), an_add(path="live")], unknown, age_ms=20 * DAY_MS)
+    a_log(tmp_path, adds("a", "b", "live"), unknown, age_ms=20 * DAY_MS)
     write_log_file(tmp_path, f"{1:020}.checkpoint.parquet", checkpoint)
-    for name in ("a", "b", "live"):
-        a_file(tmp_path, name)
+    some_files(tmp_path, "a", "b", "live")
     assert going(tmp_path) == {"b"}
 
 
@@ -257,8 +242,7 @@ def test_a_live_deletion_vector_file_stays_even_where_only_one_of_its_vectors_is
         ],
         age_ms=20 * DAY_MS,
     )
-    for name in ("a", "b", "c", "d", shared_file, replaced_file, young_file, unnamed_file):
-        a_file(tmp_path, name)
+    some_files(tmp_path, "a", "b", "c", "d", shared_file, replaced_file, young_file, unnamed_file)
     assert going(tmp_path) == {"b", replaced_file, unnamed_file}
     found = reasons(tmp_path)
     assert found[replaced_file] == ("deletion_vector_file", "removed on 2026-12-26")
@@ -284,8 +268,7 @@ def test_a_deletion_vector_below_a_prefix_or_at_an_absolute_path_stays(tmp_path:
             ),
         ],
     )
-    for name in ("a", "b", "c", f"ab/{prefix_file}", "dv s/x.bin", "dv s/y.bin"):
-        a_file(tmp_path, name)
+    some_files(tmp_path, "a", "b", "c", f"ab/{prefix_file}", "dv s/x.bin", "dv s/y.bin")
     assert going(tmp_path) == {"dv s/y.bin"}
 
 
@@ -310,12 +293,11 @@ def test_escapes_in_partition_values_delete_nothing_live(tmp_path: Path, logged:
     a_log(
         tmp_path,
         [a_protocol(), a_metadata(partitionColumns=["p"])],
-        [an_add(path=f"{logged}/live"), an_add(path=f"{logged}/gone")],
-        [a_remove(path=f"{logged}/gone", deletionTimestamp=OLD_MS)],
+        adds(f"{logged}/live", f"{logged}/gone"),
+        removes(f"{logged}/gone"),
         age_ms=20 * DAY_MS,
     )
-    for name in ("live", "gone"):
-        a_file(tmp_path, f"{folder}/{name}")
+    some_files(tmp_path, f"{folder}/live", f"{folder}/gone")
     assert going(tmp_path) == {f"{folder}/gone"}
 
 
@@ -325,27 +307,17 @@ def test_a_file_that_was_removed_in_another_spelling_stays_for_those_who_still_r
 ) -> None:
     a_log(
         tmp_path,
-        [
-            a_protocol(),
-            a_metadata(partitionColumns=["p"]),
-            an_add(path="p=\u00e9/a"),
-            an_add(path="p=\u00e9/b"),
-        ],
-        [
-            a_remove(path="p=%C3%A9/a", deletionTimestamp=OLD_MS),
-            a_remove(path="p=\u00e9/b", deletionTimestamp=OLD_MS),
-        ],
+        [a_protocol(), a_metadata(partitionColumns=["p"]), *adds("p=\u00e9/a", "p=\u00e9/b")],
+        removes("p=%C3%A9/a", "p=\u00e9/b"),
         age_ms=20 * DAY_MS,
     )
-    for name in ("a", "b"):
-        a_file(tmp_path, f"p=\u00e9/{name}")
+    some_files(tmp_path, "p=\u00e9/a", "p=\u00e9/b")
     assert going(tmp_path, mode=mode) == {"p=\u00e9/b"}
 
 
 def test_a_file_at_the_place_that_the_log_spells_literally_stays_too(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="p=50%25/a")])
-    a_file(tmp_path, "p=50%25/a")
-    a_file(tmp_path, "p=50%/a")
+    a_log(tmp_path, adds("p=50%25/a"))
+    some_files(tmp_path, "p=50%25/a", "p=50%/a")
     assert going(tmp_path) == set()
 
 
@@ -354,52 +326,45 @@ def test_an_absolute_path_inside_the_table_keeps_its_file_in_any_spelling(
     tmp_path: Path, spelling: str
 ) -> None:
     a_log(tmp_path, [an_add(path=spelling.format(root=tmp_path))])
-    a_file(tmp_path, "a")
-    a_file(tmp_path, "b")
+    some_files(tmp_path, "a", "b")
     assert going(tmp_path) == {"b"}
 
 
 def test_files_outside_the_table_are_never_listed(tmp_path: Path) -> None:
     source, clone = tmp_path / "source", tmp_path / "clone"
-    a_file(source, "a")
+    some_files(source, "a")
     a_log(
         clone,
-        [an_add(path=f"file:{source}/a"), an_add(path="own")],
-        [
-            a_remove(path=f"file:{source}/a", deletionTimestamp=OLD_MS),
-            a_remove(path="own", deletionTimestamp=OLD_MS),
-        ],
+        adds(f"file:{source}/a", "own"),
+        removes(f"file:{source}/a", "own"),
         age_ms=20 * DAY_MS,
     )
-    a_file(clone, "own")
+    some_files(clone, "own")
     for mode in ("full", "lite"):
         assert going(clone, mode=mode) == {"own"}
 
 
 def test_a_file_that_the_log_names_through_a_linked_folder_stays(tmp_path: Path) -> None:
     root = tmp_path / "t"
-    a_log(root, [an_add(path="link/a")])
-    a_file(root, "real/a")
-    a_file(root, "real/b")
+    a_log(root, adds("link/a"))
+    some_files(root, "real/a", "real/b")
     (root / "link").symlink_to(root / "real")
     assert going(root) == {"real/b"}
 
 
 def test_a_file_behind_a_link_out_of_the_table_blocks_the_vacuum_that_would_leave_it(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "t", tmp_path / "disk"
-    removed = a_remove(path="k=1/gone", deletionTimestamp=OLD_MS)
-    a_log(root, [an_add(path="k=1/gone"), an_add(path="live")], [removed], age_ms=20 * DAY_MS)
-    a_file(elsewhere, "gone")
+    a_log(root, adds("k=1/gone", "live"), removes("k=1/gone"), age_ms=20 * DAY_MS)
+    some_files(elsewhere, "gone")
     (root / "k=1").symlink_to(elsewhere)
-    made = prepared(root, mode="lite")
+    table, made = prepared(root, mode="lite")
     plan = made.plan
     link = f"the symbolic link {root}/k=1 leads to {elsewhere}"
     assert plan.blocked_by == (
         f"files cannot be deleted: {link}; mount {elsewhere} there instead of the link",
     )
-    table = opened(root)
     with pytest.raises(Refused):
-        apply(made, table, VERB, a_shell())
+        OPERATOR.apply(made, table)
     assert table.snapshot.version == 1
     assert planned(root).blocked_by == ()
 
@@ -409,36 +374,32 @@ def test_what_a_link_that_the_log_names_leads_to_stays_inside_the_table(tmp_path
     root = tmp_path / "t"
     old = ["real", "d/second", "third", "gone"]
     links = {"first": "real", "d/link": "../d/second", "chain": str(root / "d" / "hop"), "d/hop": "../third"}
-    adds = [an_add(path=name) for name in [*old, "first", "d/link", "chain"]]
-    a_log(root, adds, [a_remove(path=name, deletionTimestamp=OLD_MS) for name in old], age_ms=20 * DAY_MS)
-    for name in old:
-        a_file(root, name)
+    a_log(root, adds(*old, "first", "d/link", "chain"), removes(*old), age_ms=20 * DAY_MS)
+    some_files(root, *old)
     for name, target in links.items():
         (root / name).symlink_to(target)
     (root / "dangling").symlink_to(root / "nowhere")
-    policy = {"inventory": every_file(root, tmp_path / "i.jsonl")} if mode == "inventory" else {"mode": mode}
+    policy = looking(root, mode)
     assert going(root, **policy) == {"gone"}
     run(root, **policy)
     assert [(root / name).read_bytes() for name in ("first", "d/link", "chain")] == [b"data"] * 3
 
 
 def test_what_a_link_that_a_young_commit_removed_leads_to_stays(tmp_path: Path) -> None:
-    removed = a_remove(path="link", deletionTimestamp=YOUNG_MS)
-    a_log(tmp_path, [an_add(path="live"), an_add(path="link")], [removed])
-    a_file(tmp_path, "real")
+    a_log(tmp_path, adds("live", "link"), removes("link", at_ms=YOUNG_MS))
+    some_files(tmp_path, "real")
     (tmp_path / "link").symlink_to("real")
     assert going(tmp_path) == set()
 
 
 def test_a_log_that_is_a_link_is_cleaned_up_where_it_is(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "t", tmp_path / "elsewhere"
-    a_log(root, [an_add(path="live")], [an_add(path="more")], [an_add(path="most")], age_ms=60 * DAY_MS)
-    checkpoint = a_checkpoint(a_protocol(), a_metadata(), *(an_add(path=n) for n in ("live", "more", "most")))
+    a_log(root, adds("live"), adds("more"), adds("most"), age_ms=60 * DAY_MS)
+    checkpoint = a_checkpoint(a_protocol(), a_metadata(), *adds("live", "more", "most"))
     write_log_file(root, f"{2:020}.checkpoint.parquet", checkpoint, modified_ms=NOW_MS - 60 * DAY_MS)
     (root / LOG).rename(elsewhere)
     (root / LOG).symlink_to(elsewhere)
-    for name in ("live", "more", "most"):
-        a_file(root, name)
+    some_files(root, "live", "more", "most")
     assert run(root).status == "done"
     assert sorted(path.name for path in elsewhere.iterdir()) == [
         f"{2:020}.checkpoint.parquet",
@@ -448,9 +409,8 @@ def test_a_log_that_is_a_link_is_cleaned_up_where_it_is(tmp_path: Path) -> None:
 
 def test_a_table_that_is_opened_through_a_link_keeps_what_it_names_by_its_real_folder(tmp_path: Path) -> None:
     real = tmp_path / "real"
-    a_log(real, [an_add(path=f"file:{real}/a")])
-    a_file(real, "a")
-    a_file(real, "b")
+    a_log(real, adds(f"file:{real}/a"))
+    some_files(real, "a", "b")
     (tmp_path / "link").symlink_to(real)
     removals = planned(tmp_path / "link").removals
     assert removals is not None
@@ -458,30 +418,27 @@ def test_a_table_that_is_opened_through_a_link_keeps_what_it_names_by_its_real_f
 
 
 def test_a_file_whose_name_is_no_text_stays(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live")])
-    a_file(tmp_path, "orphan")
+    a_log(tmp_path, adds("live"))
+    some_files(tmp_path, "orphan")
     strange = os.fsencode(tmp_path) + b"/\xff\xfe.parquet"
     Path(os.fsdecode(strange)).write_bytes(b"data")
-    os.utime(strange, ns=(OLD_MS * 1_000_000,) * 2)
+    set_modified(Path(os.fsdecode(strange)), OLD_MS)
     assert going(tmp_path) == {"orphan"}
 
 
 def test_change_data_goes_by_its_age_also_where_it_lies_beside_the_data(tmp_path: Path) -> None:
     changes = [a_cdc(path="_change_data/cdc-0"), a_cdc(path="y0/cdc-1")]
     a_log(tmp_path, [an_add(path="live"), *changes], age_ms=20 * DAY_MS)
-    for name in ("live", "_change_data/cdc-0", "y0/cdc-1", "_change_data/orphan"):
-        a_file(tmp_path, name)
-    a_file(tmp_path, "_change_data/cdc-2", modified_ms=YOUNG_MS)
+    some_files(tmp_path, "live", "_change_data/cdc-0", "y0/cdc-1", "_change_data/orphan")
+    some_files(tmp_path, "_change_data/cdc-2", modified_ms=YOUNG_MS)
     assert going(tmp_path) == {"_change_data/cdc-0", "y0/cdc-1", "_change_data/orphan"}
     assert {kind for kind, _ in reasons(tmp_path).values()} == {"change_data_file"}
     assert {reason for _, reason in reasons(tmp_path).values()} == {"change data, last written on 2026-12-26"}
 
 
 def test_a_removed_file_that_is_named_like_change_data_goes_for_its_removal(tmp_path: Path) -> None:
-    removes = [a_remove(path=path, deletionTimestamp=OLD_MS) for path in ("cdc-0", "b")]
-    a_log(tmp_path, [an_add(path="cdc-0"), an_add(path="b")], removes, age_ms=20 * DAY_MS)
-    for name in ("cdc-0", "b", "orphan"):
-        a_file(tmp_path, name)
+    a_log(tmp_path, adds("cdc-0", "b"), removes("cdc-0", "b"), age_ms=20 * DAY_MS)
+    some_files(tmp_path, "cdc-0", "b", "orphan")
     assert reasons(tmp_path) == {
         "cdc-0": ("change_data_file", "removed on 2026-12-26"),
         "b": ("data_file", "removed on 2026-12-26"),
@@ -490,10 +447,9 @@ def test_a_removed_file_that_is_named_like_change_data_goes_for_its_removal(tmp_
 
 
 def test_folders_are_never_listed_and_only_those_that_a_run_empties_are_removed(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live")])
-    for name in ("live", "p=1/gone", "p=2/gone"):
-        a_file(tmp_path, name)
-    a_file(tmp_path, "p=2/young", modified_ms=YOUNG_MS)
+    a_log(tmp_path, adds("live"))
+    some_files(tmp_path, "live", "p=1/gone", "p=2/gone")
+    some_files(tmp_path, "p=2/young", modified_ms=YOUNG_MS)
     (tmp_path / "empty").mkdir()
     assert going(tmp_path) == {"p=1/gone", "p=2/gone"}
     assert run(tmp_path).status == "done"
@@ -504,12 +460,11 @@ def test_folders_are_never_listed_and_only_those_that_a_run_empties_are_removed(
 
 
 def test_what_becomes_live_between_plan_and_deletion_stays(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live")], age_ms=10_000)
-    for name in ("live", "a", "b"):
-        a_file(tmp_path, name)
-    made = prepared(tmp_path)
-    a_log(tmp_path, [an_add(path="a")], first=1)
-    report = apply(made, opened(tmp_path), VERB, a_shell())
+    a_log(tmp_path, adds("live"), age_ms=10_000)
+    some_files(tmp_path, "live", "a", "b")
+    _, made = prepared(tmp_path)
+    a_log(tmp_path, adds("a"), first=1)
+    report = OPERATOR.apply(made, opened(tmp_path))
     assert report.status == "done"
     assert (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
@@ -519,20 +474,23 @@ def test_the_second_look_keeps_what_the_table_needs_by_now_and_what_no_plan_may_
     names = ["again", "again-and-gone", "gone", "orphan"]
     a_log(
         tmp_path,
-        [an_add(path=name) for name in names[:3]],
-        [a_remove(path=name, deletionTimestamp=OLD_MS) for name in names[:3]],
+        adds(*names[:3]),
+        removes(*names[:3]),
         age_ms=20 * DAY_MS,
     )
-    for name in names:
-        a_file(tmp_path, name)
+    some_files(tmp_path, *names)
     plan = planned(tmp_path)
     removals = plan.removals
     assert removals is not None
-    a_log(tmp_path, [an_add(path=name) for name in names[:2]], [a_remove(path="again-and-gone")], first=2)
+    a_log(tmp_path, adds(*names[:2]), [a_remove(path="again-and-gone")], first=2)
     rows = opened(tmp_path).unreachable(removals, range(removals.count), plan=plan)
     assert [removals.rows["path"][row].as_py() for row in rows] == [str(tmp_path / n) for n in names[2:]]
-    hidden_file = a_file(tmp_path, "_hidden/gone")
-    paths = [str(hidden_file), str(tmp_path / LOG / f"{0:020}.json"), str(tmp_path.parent / "elsewhere")]
+    some_files(tmp_path, "_hidden/gone")
+    paths = [
+        str(tmp_path / "_hidden/gone"),
+        str(commit_path(tmp_path, 0)),
+        str(tmp_path.parent / "elsewhere"),
+    ]
     forged = Removals.of(
         pa.table(
             {name: pa.array([value] * 3) for name, value in removals.read_rows([0]).to_pylist()[0].items()}
@@ -558,19 +516,20 @@ def every_file(root: Path, path: Path) -> str:
     return an_inventory(path, rows)
 
 
+def looking(root: Path, mode: str) -> dict[str, str]:
+    """The policy of a mode, or of an inventory that lies beside the table."""
+    inventory = root.parent / f"{root.name}.jsonl"
+    return {"inventory": every_file(root, inventory)} if mode == "inventory" else {"mode": mode}
+
+
 def a_table_whose_checkpoint_forgot(root: Path, **configuration: str) -> Path:
     """x was removed 40 days ago and y 10, and a checkpoint that is 2 days old has the tombstone of neither."""
     founding = [a_protocol(), a_metadata(configuration=configuration)]
-    removals = [
-        [a_remove(path=name, deletionTimestamp=NOW_MS - days * DAY_MS)]
-        for name, days in (("x", 40), ("y", 10))
-    ]
-    commits = [[*founding, *(an_add(path=name) for name in "xyz")], *removals, [a_txn()]]
-    for version, (days, commit) in enumerate(zip((50, 40, 10, 2), commits, strict=True)):
-        write_commit(root, version, a_commit(*commit), modified_ms=NOW_MS - days * DAY_MS)
-    write_log_file(root, f"{3:020}.checkpoint.parquet", a_checkpoint(*founding, an_add(path="z")))
-    for name in "xyz":
-        a_file(root, name, modified_ms=NOW_MS - 60 * DAY_MS)
+    removals = [removes(name, at_ms=NOW_MS - days * DAY_MS) for name, days in (("x", 40), ("y", 10))]
+    ages_ms = [days * DAY_MS for days in (50, 40, 10, 2)]
+    write_log(root, [*founding, *adds(*"xyz")], *removals, [a_txn()], age_ms=ages_ms)
+    write_log_file(root, f"{3:020}.checkpoint.parquet", a_checkpoint(*founding, *adds("z")))
+    some_files(root, *"xyz", modified_ms=NOW_MS - 60 * DAY_MS)
     return root
 
 
@@ -582,13 +541,10 @@ def test_a_retention_longer_than_that_of_a_checkpoint_is_kept_by_the_commits_tha
     raised = a_table_whose_checkpoint_forgot(
         tmp_path / "raised", **{"delta.deletedFileRetentionDuration": "interval 30 days"}
     )
-    policies = [
-        {"inventory": every_file(table, tmp_path / f"{table.name}.jsonl")} if mode == "inventory" else {}
-        for table in (root, raised)
-    ]
-    assert going(root, **policies[0]) == {"x", "y"}
-    assert going(root, retention_ms=30 * DAY_MS, **policies[0]) == {"x"}
-    assert going(raised, **policies[1]) == {"x"}
+    short, long = (looking(table, mode) for table in (root, raised))
+    assert going(root, **short) == {"x", "y"}
+    assert going(root, retention_ms=30 * DAY_MS, **short) == {"x"}
+    assert going(raised, **long) == {"x"}
     assert planned(root, retention_ms=30 * DAY_MS).warnings == ()
 
 
@@ -609,7 +565,7 @@ def test_a_log_that_ends_after_the_cut_off_keeps_by_tombstones_alone_and_the_pla
 ) -> None:
     root = a_table_whose_checkpoint_forgot(tmp_path)
     for version in range(3):
-        (root / LOG / f"{version:020}.json").unlink()
+        commit_path(root, version).unlink()
     assert going(root, retention_ms=30 * DAY_MS) == {"x", "y"}
     (warning,) = planned(root, retention_ms=30 * DAY_MS).warnings
     assert warning == (
@@ -630,56 +586,44 @@ def test_what_a_young_commit_removed_stays_whatever_the_clock_of_its_writer_said
     dv, dv_file = vector_names(1)
     names = ["old", "at-cut", "young", "p=1%/a"]
     changed = ["_change_data/cdc-old", "_change_data/cdc-at-cut", "_change_data/cdc-1%"]
-    commits: list[tuple[int, list[Action]]] = [
-        (20 * DAY_MS, [a_protocol_with("deletionVectors"), a_metadata()]),
-        (19 * DAY_MS, [an_add(path=name) for name in names[:3]]),
-        (19 * DAY_MS, [an_add(path="p=1%25/a", dv=a_dv(name=dv)), an_add(path="live")]),
-        (WEEK_MS + 1, [a_remove(path="old", deletionTimestamp=OLD_MS), a_cdc(path=changed[0])]),
-        (WEEK_MS, [a_remove(path="at-cut", deletionTimestamp=OLD_MS), a_cdc(path=changed[1])]),
-        (DAY_MS, [a_remove(path="young", deletionTimestamp=OLD_MS)]),
-        (
-            DAY_MS,
-            [
-                a_remove(path="p=1%25/a", dv=a_dv(name=dv), deletionTimestamp=OLD_MS),
-                a_cdc(path="_change_data/cdc-1%25"),
-            ],
-        ),
-    ]
-    for version, (age_ms, commit) in enumerate(commits):
-        write_commit(root, version, a_commit(*commit), modified_ms=NOW_MS - age_ms)
-    for name in ("live", *names, *changed, dv_file):
-        a_file(root, name)
-    policy = {"inventory": every_file(root, tmp_path / "i.jsonl")} if mode == "inventory" else {"mode": mode}
+    escaped = a_remove(path="p=1%25/a", dv=a_dv(name=dv), deletionTimestamp=OLD_MS)
+    write_log(
+        root,
+        [a_protocol_with("deletionVectors"), a_metadata()],
+        adds(*names[:3]),
+        [an_add(path="p=1%25/a", dv=a_dv(name=dv)), *adds("live")],
+        [*removes("old"), a_cdc(path=changed[0])],
+        [*removes("at-cut"), a_cdc(path=changed[1])],
+        removes("young"),
+        [escaped, a_cdc(path="_change_data/cdc-1%25")],
+        age_ms=[20 * DAY_MS, 19 * DAY_MS, 19 * DAY_MS, WEEK_MS + 1, WEEK_MS, DAY_MS, DAY_MS],
+    )
+    some_files(root, "live", *names, *changed, dv_file)
+    policy = looking(root, mode)
     assert going(root, **policy) == {"old", "_change_data/cdc-old"}
 
 
 def test_lite_mode_looks_again_at_commits_whose_files_it_kept(tmp_path: Path) -> None:
     root = a_lite_table(tmp_path)
-    newest = root / LOG / f"{2:020}.json"
-    os.utime(newest, ns=((NOW_MS - WEEK_MS) * 1_000_000,) * 2)
+    newest = commit_path(root, 2)
+    set_modified(newest, NOW_MS - WEEK_MS)
     assert run(root, mode="lite").status == "done"
-    assert json.loads((root / LOG / "_last_vacuum_info").read_text()) == {
-        "latestCommitVersionOutsideOfRetentionWindow": 1
-    }
+    assert recorded(root) == {RECORD: 1}
     write_commit(root, 2, newest.read_bytes().replace(b"%d" % YOUNG_MS, b"%d" % OLD_MS), modified_ms=OLD_MS)
     assert going(root, mode="lite") == {"b"}
 
 
 def test_lite_mode_calls_a_file_by_its_one_name_however_the_log_spells_it(tmp_path: Path) -> None:
     spelled, other = "d//./old", f"file:{tmp_path}//d/older"
-    adds = [an_add(path=path) for path in ("live", spelled, other)]
-    removes = [a_remove(path=path, deletionTimestamp=OLD_MS) for path in (spelled, other)]
-    a_log(tmp_path, adds, removes, age_ms=20 * DAY_MS)
-    for name in ("live", "d/old", "d/older"):
-        a_file(tmp_path, name)
+    a_log(tmp_path, adds("live", spelled, other), removes(spelled, other), age_ms=20 * DAY_MS)
+    some_files(tmp_path, "live", "d/old", "d/older")
     assert going(tmp_path, mode="lite") == {"d/old", "d/older"}
 
 
 def test_a_remove_whose_name_is_spelled_by_numbers_keeps_its_file(tmp_path: Path) -> None:
     removed = a_commit(a_remove(path="a", deletionTimestamp=OLD_MS)).replace(b'"remove"', rb'"\u0072emove"')
-    a_log(tmp_path, [an_add(path="a"), an_add(path="live")], removed)
-    for name in ("a", "live"):
-        a_file(tmp_path, name)
+    a_log(tmp_path, adds("a", "live"), removed)
+    some_files(tmp_path, "a", "live")
     assert going(tmp_path) == set()
 
 
@@ -706,7 +650,7 @@ def test_each_young_commit_is_read_once_for_all_looks_at_one_table_and_old_ones_
     for _ in range(3):
         assert needed(snapshot, age_ms=21 * DAY_MS) == [True, True, True, True, False]
     assert reads() == [3]
-    a_log(tmp_path, [a_remove(path="c", deletionTimestamp=OLD_MS)], first=3)
+    a_log(tmp_path, removes("c"), first=3)
     for newer in [the_log(tmp_path).snapshot()] * 2:
         assert needed(newer, age_ms=21 * DAY_MS) == [True, True, True, True, False]
     assert reads() == [1]
@@ -719,14 +663,13 @@ def test_each_young_commit_is_read_once_for_all_looks_at_one_table_and_old_ones_
 def test_everything_in_the_folder_of_another_table_stays(tmp_path: Path, mode: str) -> None:
     """Delta Spark deletes what is there: to it these are files that nothing names."""
     root = tmp_path / "t"
-    a_log(root, [an_add(path="live"), an_add(path="n/own")], age_ms=20 * DAY_MS)
-    a_log(root / "n", [an_add(path="live")], age_ms=20 * DAY_MS)
+    a_log(root, adds("live", "n/own"), age_ms=20 * DAY_MS)
+    a_log(root / "n", adds("live"), age_ms=20 * DAY_MS)
     others = ["n/live", "n/deep/orphan", "i/w/metadata/v1.metadata.json", "i/w/data/a"]
     others += ["z/metadata/0.metadata.json.gz", "z/a\nb"]
     plain = ["i/orphan", "n2/orphan", "metadata/a.json", "m/metadata/a.json", "x/_delta_log"]
-    for name in ("live", "n/own", *others, *plain):
-        a_file(root, name)
-    policy = {"inventory": every_file(root, tmp_path / "i.jsonl")} if mode == "inventory" else {}
+    some_files(root, "live", "n/own", *others, *plain)
+    policy = looking(root, mode)
     assert going(root, **policy) == {"i/orphan", "n2/orphan", "metadata/a.json", "m/metadata/a.json"}
     verdicts = {v.reason: v.id for v in planned(root, **policy).verdicts if v.subject == "files"}
     below = ", ".join(str(root / name) for name in ("i/w", "n", "z"))
@@ -739,10 +682,10 @@ def test_everything_in_the_folder_of_another_table_stays(tmp_path: Path, mode: s
 
 def test_another_table_beside_this_one_in_the_inventory_keeps_nothing(tmp_path: Path) -> None:
     root, beside = tmp_path / "t", tmp_path / "u"
-    a_log(root, [an_add(path="live")], age_ms=20 * DAY_MS)
-    a_log(beside / "n", [an_add(path="live")], age_ms=20 * DAY_MS)
+    a_log(root, adds("live"), age_ms=20 * DAY_MS)
+    a_log(beside / "n", adds("live"), age_ms=20 * DAY_MS)
     for file in (root / "live", root / "n" / "orphan", beside / "n" / "live"):
-        a_file(file.parent, file.name)
+        some_files(file.parent, file.name)
     assert going(root, inventory=every_file(tmp_path, tmp_path / "i.jsonl")) == {"n/orphan"}
 
 
@@ -810,9 +753,9 @@ def test_vacuum_lists_what_the_rule_read_literally_lists(
     root = tmp_path_factory.mktemp("t")
     founding = [a_protocol_with("deletionVectors"), a_metadata()]
     a_log(root, founding, *(commit or [a_txn()] for commit in made), age_ms=8 * DAY_MS)
-    os.utime(root / LOG / f"{len(made):020}.json", ns=(YOUNG_MS * 1_000_000,) * 2)
+    set_modified(commit_path(root, len(made)), YOUNG_MS)
     for name, modified_ms in files.items():
-        a_file(root, name, modified_ms=modified_ms)
+        some_files(root, name, modified_ms=modified_ms)
     assert going(root) == literal_vacuum(made, files, cut_ms=NOW_MS - WEEK_MS)
 
 
@@ -821,8 +764,8 @@ def test_vacuum_lists_what_the_rule_read_literally_lists(
 
 def a_table_with_an_old_orphan(root: Path, **configuration: str) -> Path:
     a_log(root, [a_protocol(), a_metadata(configuration=configuration), an_add(path="live")])
-    a_file(root, "live")
-    a_file(root, "orphan", modified_ms=NOW_MS - 5 * DAY_MS)
+    some_files(root, "live")
+    some_files(root, "orphan", modified_ms=NOW_MS - 5 * DAY_MS)
     return root
 
 
@@ -854,7 +797,7 @@ def test_a_retention_below_the_tables_own_is_blocked_and_never_ignored(tmp_path:
 def test_an_unknown_writer_feature_blocks_the_deletion_and_not_the_view(tmp_path: Path) -> None:
     features = ["appendOnly", "tomorrow"]
     a_log(tmp_path, [a_protocol(1, 7, writer_features=features), a_metadata(), an_add(path="live")])
-    a_file(tmp_path, "orphan")
+    some_files(tmp_path, "orphan")
     plan = planned(tmp_path)
     assert going(tmp_path) == {"orphan"}
     assert any("tomorrow" in reason for reason in plan.blocked_by)
@@ -863,7 +806,7 @@ def test_an_unknown_writer_feature_blocks_the_deletion_and_not_the_view(tmp_path
 def test_what_was_specified_is_in_the_log(tmp_path: Path) -> None:
     root = a_table_with_an_old_orphan(tmp_path)
     run(root, retention_ms=0, unsafe_short_retention=True)
-    (line,) = (root / LOG / f"{1:020}.json").read_text().splitlines()
+    (line,) = commit_path(root, 1).read_text().splitlines()
     assert json.loads(line)["commitInfo"]["operationParameters"] == {
         "retentionCheckEnabled": False,
         "defaultRetentionMillis": WEEK_MS,
@@ -872,11 +815,10 @@ def test_what_was_specified_is_in_the_log(tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_vacuum_tells_how_many_folders_were_looked_at(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live")])
-    for name in ("live", "orphan", "a=1/b=2/orphan", "a=1/b=3/orphan", "c/orphan", "d/e/f/orphan"):
-        a_file(tmp_path, name)
+    a_log(tmp_path, adds("live"))
+    some_files(tmp_path, "live", "orphan", "a=1/b=2/orphan", "a=1/b=3/orphan", "c/orphan", "d/e/f/orphan")
     run(tmp_path)
-    (line,) = (tmp_path / LOG / f"{2:020}.json").read_text().splitlines()
+    (line,) = commit_path(tmp_path, 2).read_text().splitlines()
     folders = {"", "a=1", "a=1/b=2", "a=1/b=3", "c", "d", "d/e", "d/e/f"}
     metrics = json.loads(line)["commitInfo"]["operationMetrics"]
     assert {name: int(value) for name, value in metrics.items()} == {
@@ -886,28 +828,28 @@ def test_the_end_of_a_vacuum_tells_how_many_folders_were_looked_at(tmp_path: Pat
 
 
 def test_nothing_to_delete_commits_nothing(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live")])
-    a_file(tmp_path, "live")
+    a_log(tmp_path, adds("live"))
+    some_files(tmp_path, "live")
     assert run(tmp_path).status == "nothing_to_do"
     assert [path.name for path in (tmp_path / LOG).iterdir()] == [f"{0:020}.json"]
 
 
 def test_every_kept_file_is_counted_by_the_rule_that_keeps_it(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live")])
-    a_file(tmp_path, "live", data=b"12345")
-    a_file(tmp_path, "_hidden", data=b"1")
-    a_file(tmp_path, "young", modified_ms=YOUNG_MS, data=b"123")
-    a_file(tmp_path, "orphan")
+    a_log(tmp_path, adds("live"))
+    some_files(tmp_path, "live", data=b"12345")
+    some_files(tmp_path, "_hidden", data=b"1")
+    some_files(tmp_path, "young", modified_ms=YOUNG_MS, data=b"123")
+    some_files(tmp_path, "orphan")
     found = {
         v.reason.split(":")[1].split()[0]: v.id for v in planned(tmp_path).verdicts if v.subject == "files"
     }
-    log_bytes = (tmp_path / LOG / f"{0:020}.json").stat().st_size
+    log_bytes = commit_path(tmp_path, 0).stat().st_size
     assert found == {"the": "1 of 5 bytes", "written": "1 of 3 bytes", "their": f"2 of {1 + log_bytes} bytes"}
 
 
 def test_a_kept_file_without_a_byte_is_counted_with_none(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live")])
-    a_file(tmp_path, "live", data=b"")
+    a_log(tmp_path, adds("live"))
+    some_files(tmp_path, "live", data=b"")
     verdicts = {v.reason: v.id for v in planned(tmp_path).verdicts if v.subject == "files"}
     assert (
         verdicts["kept: the table needs them, or a version that is younger than the cut-off"]
@@ -920,16 +862,15 @@ def test_a_kept_file_without_a_byte_is_counted_with_none(tmp_path: Path) -> None
 
 def a_lite_table(root: Path, *, first: int = 0) -> Path:
     """Files removed long ago at version 1 and lately at version 2, old change data, and an orphan."""
-    commits: list[list[Action]] = [
-        [a_protocol(), a_metadata(), an_add(path="a"), an_add(path="b"), an_add(path="c")],
-        [a_remove(path="a", deletionTimestamp=OLD_MS), a_cdc(path="_change_data/cdc-0")],
-        [a_remove(path="b", deletionTimestamp=YOUNG_MS)],
-    ]
-    a_log(root, *commits, first=first)
-    for number, age_ms in enumerate((21 * DAY_MS, 20 * DAY_MS, DAY_MS)):
-        os.utime(root / LOG / f"{first + number:020}.json", ns=((NOW_MS - age_ms) * 1_000_000,) * 2)
-    for name in ("a", "b", "c", "_change_data/cdc-0", "orphan"):
-        a_file(root, name)
+    write_log(
+        root,
+        [a_protocol(), a_metadata(), *adds("a", "b", "c")],
+        [*removes("a"), a_cdc(path="_change_data/cdc-0")],
+        removes("b", at_ms=YOUNG_MS),
+        first=first,
+        age_ms=[21 * DAY_MS, 20 * DAY_MS, DAY_MS],
+    )
+    some_files(root, "a", "b", "c", "_change_data/cdc-0", "orphan")
     return root
 
 
@@ -938,8 +879,7 @@ def test_lite_mode_finds_what_old_commits_removed_and_leaves_a_record(tmp_path: 
     assert going(root, mode="lite") == {"a", "_change_data/cdc-0"}
     assert going(root) == {"a", "_change_data/cdc-0", "orphan"}
     run(root, mode="lite")
-    record = json.loads((root / LOG / "_last_vacuum_info").read_text())
-    assert record == {"latestCommitVersionOutsideOfRetentionWindow": 1}
+    assert recorded(root) == {RECORD: 1}
     assert going(root, mode="lite") == set()
 
 
@@ -951,12 +891,9 @@ def recorded(root: Path) -> dict[str, int]:
 
 def a_row_of_removals(root: Path, ages_ms: Mapping[str, int]) -> Path:
     """Commits 1, 2 and so on, each of which removed one file long ago by its own time, if not by its tombstone's."""
-    commits: list[list[Action]] = [[a_protocol(), a_metadata(), *(an_add(path=name) for name in ages_ms)]]
-    commits += [[a_remove(path=name, deletionTimestamp=NOW_MS - age_ms)] for name, age_ms in ages_ms.items()]
-    a_log(root, *commits, age_ms=20 * DAY_MS)
-    for name in ages_ms:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        a_file(root, name)
+    commits = [removes(name, at_ms=NOW_MS - age_ms) for name, age_ms in ages_ms.items()]
+    write_log(root, adds(*ages_ms), *commits, age_ms=20 * DAY_MS)
+    some_files(root, *ages_ms)
     return root
 
 
@@ -967,53 +904,53 @@ def test_lite_mode_records_no_commit_whose_file_a_tombstone_with_a_fast_clock_ke
     root = a_row_of_removals(tmp_path, {**LONG_AGO, "d//./c": DAY_MS})
     assert going(root, mode="lite") == {"a", "n/b", "e"}
     run(root, mode="lite")
-    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
-    later = prepared(root, mode="lite", as_of_ms=NOW_MS + 10 * DAY_MS)
+    assert recorded(root) == {RECORD: 2}
+    table, later = prepared(root, mode="lite", as_of_ms=NOW_MS + 10 * DAY_MS)
     assert later.plan.removals is not None
     assert later.plan.removals.rows["path"].to_pylist() == [f"{root}/d/c"]
-    apply(later, opened(root), VERB, a_shell())
-    assert recorded(root)["latestCommitVersionOutsideOfRetentionWindow"] >= 4
+    OPERATOR.apply(later, table)
+    assert recorded(root)[RECORD] >= 4
 
 
 def test_lite_mode_records_no_commit_whose_file_was_written_lately(tmp_path: Path) -> None:
     root = a_row_of_removals(tmp_path, LONG_AGO)
-    a_file(root, "a", modified_ms=YOUNG_MS)
+    some_files(root, "a", modified_ms=YOUNG_MS)
     run(root, mode="lite")
-    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 0}
-    a_file(root, "a")
+    assert recorded(root) == {RECORD: 0}
+    some_files(root, "a")
     assert going(root, mode="lite") == {"a"}
 
 
 def test_lite_mode_records_no_commit_whose_file_the_second_look_keeps(tmp_path: Path) -> None:
     root = a_row_of_removals(tmp_path, LONG_AGO)
-    made = prepared(root, mode="lite")
-    a_file(root, "e", modified_ms=YOUNG_MS)
+    _, made = prepared(root, mode="lite")
+    some_files(root, "e", modified_ms=YOUNG_MS)
     (root / "n" / LOG).mkdir()
-    assert apply(made, opened(root), VERB, a_shell()).kept_again == 2
-    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 1}
+    assert OPERATOR.apply(made, opened(root)).kept_again == 2
+    assert recorded(root) == {RECORD: 1}
     (root / "n" / LOG).rmdir()
-    a_file(root, "e")
+    some_files(root, "e")
     assert going(root, mode="lite") == {"n/b", "e"}
 
 
 def test_lite_mode_passes_a_commit_whose_file_is_active_again(tmp_path: Path) -> None:
     root = a_row_of_removals(tmp_path, LONG_AGO)
-    a_log(root, [an_add(path="a")], first=5, age_ms=19 * DAY_MS)
+    a_log(root, adds("a"), first=5, age_ms=19 * DAY_MS)
     run(root, mode="lite")
-    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 5}
+    assert recorded(root) == {RECORD: 5}
 
 
 def a_lite_table_whose_log_went_on_without_its_record(root: Path) -> Path:
     """The record is 0, because a file was kept then, and the log begins with version 3 by now."""
     a_row_of_removals(root, LONG_AGO)
-    a_file(root, "a", modified_ms=YOUNG_MS)
+    some_files(root, "a", modified_ms=YOUNG_MS)
     run(root, mode="lite")
-    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 0}
+    assert recorded(root) == {RECORD: 0}
     checkpoint = a_checkpoint(a_protocol(), a_metadata(), an_add(path="e"))
     write_log_file(root, f"{3:020}.checkpoint.parquet", checkpoint)
     for version in range(3):
-        (root / LOG / f"{version:020}.json").unlink()
-    a_file(root, "a")
+        commit_path(root, version).unlink()
+    some_files(root, "a")
     with pytest.raises(Refused, match="the last VACUUM looked up to 0") as refusal:
         planned(root, mode="lite")
     assert "--mode full" in str(refusal.value.next_step)
@@ -1024,16 +961,16 @@ def test_a_vacuum_that_lists_everything_lets_lite_mode_go_on_where_commits_are_g
     root = a_lite_table_whose_log_went_on_without_its_record(tmp_path)
     assert going(root) == {"a"}
     run(root)
-    assert recorded(root)["latestCommitVersionOutsideOfRetentionWindow"] >= 4
+    assert recorded(root)[RECORD] >= 4
     assert going(root, mode="lite") == set()
 
 
 def test_a_vacuum_that_lists_everything_records_no_commit_whose_file_it_kept(tmp_path: Path) -> None:
     root = a_lite_table_whose_log_went_on_without_its_record(tmp_path)
-    a_file(root, "e", modified_ms=YOUNG_MS)
+    some_files(root, "e", modified_ms=YOUNG_MS)
     run(root)
-    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 3}
-    a_file(root, "e")
+    assert recorded(root) == {RECORD: 3}
+    some_files(root, "e")
     assert going(root, mode="lite") == {"e"}
 
 
@@ -1045,13 +982,13 @@ def test_an_inventory_does_not_tell_what_commits_removed_that_are_gone(tmp_path:
 
 def test_lite_mode_records_nothing_before_its_last_deletion(tmp_path: Path) -> None:
     root = a_row_of_removals(tmp_path, LONG_AGO)
-    table = opened(root)
-    report = apply(prepared(root, mode="lite"), table, VERB, a_shell(limit_deletes=1))
+    table, made = prepared(root, mode="lite")
+    report = OPERATOR.apply(made, table, limit_deletes=1)
     assert report.status == "partial"
     assert not (root / LOG / "_last_vacuum_info").exists()
     (operation,) = table.workspace.open_operations()
     assert resume(table, operation, a_shell(), verbs={VERB.name: VERB}).status == "done"
-    assert recorded(root) == {"latestCommitVersionOutsideOfRetentionWindow": 4}
+    assert recorded(root) == {RECORD: 4}
 
 
 def test_lite_mode_does_not_list_what_is_gone_already(tmp_path: Path) -> None:
@@ -1099,9 +1036,8 @@ def an_inventory(path: Path, rows: list[dict[str, Any]]) -> str:
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_an_inventory_takes_the_place_of_the_listing(tmp_path: Path, form: str) -> None:
     root = tmp_path / "t"
-    a_log(root, [an_add(path="live")])
-    for name in ("live", "orphan", "unlisted", "young"):
-        a_file(root, name)
+    a_log(root, adds("live"))
+    some_files(root, "live", "orphan", "unlisted", "young")
 
     def row(path: str, *, modified_ms: int = OLD_MS, is_folder: bool = False) -> dict[str, Any]:
         return {"path": path, "length": 4, "isDir": is_folder, "modificationTime": modified_ms}
@@ -1128,7 +1064,7 @@ def test_an_inventory_takes_the_place_of_the_listing(tmp_path: Path, form: str) 
     ids=["a field is missing", "a path is null", "a length is text"],
 )
 def test_an_inventory_of_another_form_is_refused(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    a_log(tmp_path / "t", [an_add(path="live")])
+    a_log(tmp_path / "t", adds("live"))
     for form in ("parquet", "jsonl"):
         with pytest.raises(UsageError, match="inventory"):
             planned(tmp_path / "t", inventory=an_inventory(tmp_path / f"i.{form}", rows))
@@ -1136,7 +1072,7 @@ def test_an_inventory_of_another_form_is_refused(tmp_path: Path, rows: list[dict
 
 @pytest.mark.parametrize("line", ["null", "[]", '{"path": "/a"} null', '{"path": "/a", "path": "/b"}'])
 def test_an_inventory_with_a_line_that_is_no_object_is_refused(tmp_path: Path, line: str) -> None:
-    a_log(tmp_path / "t", [an_add(path="live")])
+    a_log(tmp_path / "t", adds("live"))
     good = {"path": str(tmp_path / "t" / "x"), "length": 4, "isDir": False, "modificationTime": 1}
     inventory = tmp_path / "i.jsonl"
     for lines in ([json.dumps(good), line], [line], [line, json.dumps(good)]):
@@ -1147,9 +1083,8 @@ def test_an_inventory_with_a_line_that_is_no_object_is_refused(tmp_path: Path, l
 
 def test_an_inventory_in_json_may_tell_times_as_text(tmp_path: Path) -> None:
     root = tmp_path / "t"
-    a_log(root, [an_add(path="live")])
-    for name in ("old", "young"):
-        a_file(root, name)
+    a_log(root, adds("live"))
+    some_files(root, "old", "young")
     rows = [
         {"path": f"{root}/{name}", "length": 4, "isDir": False, "modificationTime": text, "more": [1]}
         for name, text in (("old", "2001-01-01T00:00:00Z"), ("young", "2099-01-01 00:00:00.5"))
@@ -1158,6 +1093,6 @@ def test_an_inventory_in_json_may_tell_times_as_text(tmp_path: Path) -> None:
 
 
 def test_an_inventory_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    a_log(tmp_path, [an_add(path="live")])
+    a_log(tmp_path, adds("live"))
     with pytest.raises(UsageError, match="no file is there"):
         planned(tmp_path, inventory=str(tmp_path / "missing.parquet"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ from iceberg_cli.delta.spec.paths import dv_path
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json
-from iceberg_cli.plan.plan import Plan, StagedFile, Step, Task, encode
+from iceberg_cli.plan.plan import StagedFile, Step, Task, encode
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_vectors import an_inline_vector, positions_in, vector_file_name
 from iceberg_cli.testing.delta_writer import (
@@ -26,39 +26,18 @@ from iceberg_cli.testing.delta_writer import (
     a_remove,
     a_row_id_mark,
     an_add,
+    commit_path,
     write_log,
     write_vectors,
 )
-from tests.delta_opened import a_shell, opened, the_log
+from tests.delta_opened import Operator, actions_in, opened, the_log
 from tests.delta_vector_tables import ON, a_table, evens, many_files
-from tests.policies import policy_with
 
 VERB = VERBS["merge-dvs"]
 
 
-def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
-    table = opened(root)
-    return table, VERB.plan(table, policy_with(VERB.policy, policy), as_of_ms=NOW_MS)
-
-
-def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
-    table, made = prepared(root, **policy)
-    return table, made.plan
-
-
-def carried_out(planned: Planned, table: DeltaTable, verb: Any = VERB) -> Report:
-    return apply(planned, table, verb, a_shell())
-
-
-def merged(root: Path, **policy: Any) -> Report:
-    table, made = prepared(root, **policy)
-    return carried_out(made, table)
-
-
-def actions(root: Path, version: int, kind: str) -> list[dict[str, Any]]:
-    path = root / "_delta_log" / f"{version:020}.json"
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    return [action[kind] for action in found if kind in action]
+OPERATOR = Operator(VERB)
+prepared, planned, merged = OPERATOR.prepare, OPERATOR.plan, OPERATOR.run
 
 
 def deleted(root: Path) -> dict[str, list[int]]:
@@ -117,17 +96,17 @@ def test_an_add_keeps_all_that_it_says_but_where_its_vector_is(tmp_path: Path) -
     other = an_add(path="b", dv=write_vectors(tmp_path, 8, [1])[0], baseRowId=0, defaultRowCommitVersion=0)
     a_table(tmp_path, old, other, features=features, configuration=configuration, others=(mark,))
     merged(tmp_path, min_files=2)
-    (add,) = (add for add in actions(tmp_path, 1, "add") if add["path"] == "a%20b.parquet")
+    (add,) = (add for add in actions_in(tmp_path, 1, "add") if add["path"] == "a%20b.parquet")
     moved = {key: add["deletionVector"].pop(key) for key in ("pathOrInlineDv", "offset")}
     assert moved["offset"] != old["add"]["deletionVector"]["offset"]
     expected = json.loads(json.dumps(old["add"]))
     for key in ("pathOrInlineDv", "offset"):
         del expected["deletionVector"][key]
     assert add == {**expected, "dataChange": False}
-    (info,) = actions(tmp_path, 1, "commitInfo")
+    (info,) = actions_in(tmp_path, 1, "commitInfo")
     assert info["tags"] == {"delta.rowTracking.preserved": "true"}
     assert info["operationMetrics"]["numDeletionVectorsUpdated"] == "2"
-    assert not actions(tmp_path, 1, "domainMetadata")
+    assert not actions_in(tmp_path, 1, "domainMetadata")
 
 
 def test_each_data_file_is_removed_with_its_old_vector_in_the_same_commit(tmp_path: Path) -> None:
@@ -136,9 +115,9 @@ def test_each_data_file_is_removed_with_its_old_vector_in_the_same_commit(tmp_pa
     add = an_add(path="a", dv=vector, partitionValues=values, size=77, tags={"k": "v"})
     a_table(tmp_path, add, *many_files(tmp_path, 2))
     merged(tmp_path, min_files=2)
-    removes = {remove["path"]: remove for remove in actions(tmp_path, 1, "remove")}
+    removes = {remove["path"]: remove for remove in actions_in(tmp_path, 1, "remove")}
     assert removes.keys() == {"a", "0.parquet", "1.parquet"}
-    (info,) = actions(tmp_path, 1, "commitInfo")
+    (info,) = actions_in(tmp_path, 1, "commitInfo")
     assert removes["a"] == {
         "path": "a",
         "deletionTimestamp": info["timestamp"],
@@ -156,7 +135,7 @@ def test_each_data_file_is_removed_with_its_old_vector_in_the_same_commit(tmp_pa
 def test_vectors_in_the_log_move_into_files_and_count_as_small_ones(tmp_path: Path) -> None:
     inline = [an_add(path=f"i{n}", dv=an_inline_vector([n, 9])) for n in range(3)]
     a_table(tmp_path, *inline)
-    assert not planned(tmp_path, min_files=4)[1].due
+    assert not planned(tmp_path, min_files=4).due
     report = merged(tmp_path, min_files=3)
     assert report.counts["rewritten_deletion_vectors_count"] == 3
     assert report.counts["rewritten_deletion_vector_files_count"] == 0
@@ -169,12 +148,12 @@ def test_a_table_that_gives_ids_to_what_is_added_gives_them_here_too(tmp_path: P
     features = ("deletionVectors", "rowTracking", "domainMetadata")
     a_table(tmp_path, *many_files(tmp_path, 2), features=features, others=(mark,))
     merged(tmp_path, min_files=2)
-    found = [(add["baseRowId"], add["defaultRowCommitVersion"]) for add in actions(tmp_path, 1, "add")]
+    found = [(add["baseRowId"], add["defaultRowCommitVersion"]) for add in actions_in(tmp_path, 1, "add")]
     assert found == [(42, 1), (62, 1)]
-    (domain,) = actions(tmp_path, 1, "domainMetadata")
+    (domain,) = actions_in(tmp_path, 1, "domainMetadata")
     assert json.loads(domain["configuration"])["rowIdHighWaterMark"] == 81
-    assert all("baseRowId" not in remove for remove in actions(tmp_path, 1, "remove"))
-    (info,) = actions(tmp_path, 1, "commitInfo")
+    assert all("baseRowId" not in remove for remove in actions_in(tmp_path, 1, "remove"))
+    (info,) = actions_in(tmp_path, 1, "commitInfo")
     assert "tags" not in info
 
 
@@ -191,10 +170,10 @@ def test_while_row_tracking_is_suspended_no_file_gets_ids_and_those_that_have_th
     merged(tmp_path, min_files=2)
     found = {
         add["path"]: (add.get("baseRowId"), add.get("defaultRowCommitVersion"))
-        for add in actions(tmp_path, 1, "add")
+        for add in actions_in(tmp_path, 1, "add")
     }
     assert found == {"old": (30, 0), "0.parquet": (None, None), "1.parquet": (None, None)}
-    assert not actions(tmp_path, 1, "domainMetadata")
+    assert not actions_in(tmp_path, 1, "domainMetadata")
 
 
 # What is chosen
@@ -202,7 +181,7 @@ def test_while_row_tracking_is_suspended_no_file_gets_ids_and_those_that_have_th
 
 def test_fewer_small_files_than_asked_for_stay_and_say_so(tmp_path: Path) -> None:
     a_table(tmp_path, *many_files(tmp_path, 4))
-    _, plan = planned(tmp_path)
+    plan = planned(tmp_path)
     assert not plan.due
     assert {verdict.reason for verdict in plan.verdicts} == {
         f"nothing to gain: 1 vectors in {43 + 2 * n} bytes, 0 of them dead" for n in range(4)
@@ -213,25 +192,25 @@ def test_fewer_small_files_than_asked_for_stay_and_say_so(tmp_path: Path) -> Non
 def test_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
     a_table(tmp_path, *many_files(tmp_path))
     merged(tmp_path)
-    assert not planned(tmp_path, min_files=1)[1].due
+    assert not planned(tmp_path, min_files=1).due
 
 
 def test_a_mostly_dead_file_is_written_anew_by_itself(tmp_path: Path) -> None:
     dead = write_vectors(tmp_path, 1, [1, 2], dead=100)[0]
     a_table(tmp_path, an_add(path="a", dv=dead), an_add(path="b", dv=write_vectors(tmp_path, 2, [5])[0]))
-    _, plan = planned(tmp_path)
+    plan = planned(tmp_path)
     going = {verdict.id: verdict.reason for verdict in plan.verdicts if not verdict.keep}
     assert going == {str(tmp_path / vector_file_name(1)): "1 vectors in 145 bytes, 100 of them dead"}
     merged(tmp_path)
     assert deleted(tmp_path) == {"a": [1, 2], "b": [5]}
-    assert not planned(tmp_path)[1].due
-    assert not planned(tmp_path, dead_ratio=1e-9)[1].due
+    assert not planned(tmp_path).due
+    assert not planned(tmp_path, dead_ratio=1e-9).due
 
 
 def test_a_vector_that_two_data_files_share_is_counted_once(tmp_path: Path) -> None:
     shared = write_vectors(tmp_path, 1, [1])[0]
     a_table(tmp_path, an_add(path="a", dv=shared), an_add(path="b", dv=shared))
-    _, plan = planned(tmp_path)
+    plan = planned(tmp_path)
     assert [verdict.reason for verdict in plan.verdicts] == [
         "nothing to gain: 2 vectors in 43 bytes, 0 of them dead"
     ]
@@ -258,7 +237,7 @@ def test_files_of_another_table_stay(tmp_path: Path) -> None:
         path = f"file:{source / vector_file_name(number)}"
         adds.append(an_add(path=f"{number}", dv={**vector, "storageType": "p", "pathOrInlineDv": path}))
     a_table(root, *adds)
-    _, plan = planned(root, min_files=2)
+    plan = planned(root, min_files=2)
     assert not plan.due
     assert all("outside the table's folder" in verdict.reason for verdict in plan.verdicts)
 
@@ -272,7 +251,7 @@ def test_where_new_vectors_are_not_enabled_nothing_is_merged(tmp_path: Path, val
     a_table(tmp_path, *many_files(tmp_path), configuration=configuration)
     with pytest.raises(Refused, match=r"delta\.enableDeletionVectors is not true"):
         merged(tmp_path)
-    assert not (tmp_path / "_delta_log" / f"{1:020}.json").exists()
+    assert not commit_path(tmp_path, 1).exists()
 
 
 def test_a_data_file_without_a_number_of_rows_is_refused_by_name(tmp_path: Path) -> None:
@@ -289,7 +268,7 @@ def test_fields_of_a_vector_that_the_protocol_does_not_name_block_and_are_not_lo
     a_table(tmp_path, new, *others)
     with pytest.raises(Refused, match="newField, which Delta's protocol does not name"):
         merged(tmp_path)
-    assert not (tmp_path / "_delta_log" / f"{1:020}.json").exists()
+    assert not commit_path(tmp_path, 1).exists()
 
 
 def test_a_field_that_says_nothing_blocks_nothing(tmp_path: Path) -> None:
@@ -321,7 +300,7 @@ def test_a_damaged_vector_stops_the_run_before_anything_is_committed(tmp_path: P
     path.write_bytes(data)
     with pytest.raises(CorruptFile, match=path.name):
         merged(tmp_path)
-    assert not (tmp_path / "_delta_log" / f"{1:020}.json").exists()
+    assert not commit_path(tmp_path, 1).exists()
 
 
 @pytest.mark.parametrize(
@@ -360,6 +339,9 @@ class Interrupted:
     def plan(self, table: Any, policy: Any, **others: Any) -> Planned:
         return self.interrupted(VERB.plan(table, policy, **others))
 
+    def carry_out(self, table: DeltaTable, made: Planned) -> Report:
+        return Operator(self).apply(self.interrupted(made), table)
+
     def interrupted(self, planned: Planned) -> Planned:
         """The plan, whose build is followed by the next other writer."""
 
@@ -388,7 +370,7 @@ def test_what_another_writer_deletes_meanwhile_stays_deleted(tmp_path: Path) -> 
 
     table, made = prepared(tmp_path)
     verb = Interrupted(others=[delete])
-    report = carried_out(verb.interrupted(made), table, verb)
+    report = verb.carry_out(table, made)
     assert (report.committed_version, report.counts["rewritten_deletion_vectors_count"]) == (2, 4)
     assert deleted(tmp_path) == {f"{n}.parquet": [0, 2, 4, 9] if n == 2 else evens(n) for n in range(5)}
     named = {
@@ -405,13 +387,9 @@ def test_a_data_file_that_goes_meanwhile_does_not_come_back(tmp_path: Path) -> N
     a_table(tmp_path, *adds)
     gone = a_remove(path="5.parquet", dv=adds[5]["add"]["deletionVector"])
     table, made = prepared(tmp_path)
-    verb = Interrupted(others=[lambda: void(write_log(tmp_path, [gone], first=1))])
-    assert carried_out(verb.interrupted(made), table, verb).committed_version == 2
+    verb = Interrupted(others=[partial(write_log, tmp_path, [gone], first=1)])
+    assert verb.carry_out(table, made).committed_version == 2
     assert deleted(tmp_path) == {f"{n}.parquet": evens(n) for n in range(5)}
-
-
-def void(_: object) -> None:
-    """A value that nobody needs."""
 
 
 def test_ids_that_another_writer_takes_meanwhile_are_not_given_twice(tmp_path: Path) -> None:
@@ -421,8 +399,8 @@ def test_ids_that_another_writer_takes_meanwhile_are_not_given_twice(tmp_path: P
     then = a_row_id_mark(51)
     other = an_add(path="new", baseRowId=42, defaultRowCommitVersion=1)
     table, made = prepared(tmp_path)
-    verb = Interrupted(others=[lambda: void(write_log(tmp_path, [other, then], first=1))])
-    carried_out(verb.interrupted(made), table, verb)
+    verb = Interrupted(others=[partial(write_log, tmp_path, [other, then], first=1)])
+    verb.carry_out(table, made)
     adds = the_log(tmp_path).snapshot().adds.to_pylist()
     firsts = {add["path"]: add["baseRowId"] for add in adds}
     assert firsts == {"new": 42, **{f"{n}.parquet": 52 + 20 * n for n in range(5)}}
@@ -433,15 +411,16 @@ def test_a_vector_with_an_unknown_field_that_comes_meanwhile_stops_the_run(tmp_p
     a_table(tmp_path, *many_files(tmp_path))
     new = {**write_vectors(tmp_path, 50, [3])[0], "newField": 1}
     table, made = prepared(tmp_path)
-    verb = Interrupted(others=[lambda: void(write_log(tmp_path, [an_add(path="n", dv=new)], first=1))])
+    verb = Interrupted(others=[partial(write_log, tmp_path, [an_add(path="n", dv=new)], first=1)])
     with pytest.raises(Refused, match="newField"):
-        carried_out(verb.interrupted(made), table, verb)
-    assert not (tmp_path / "_delta_log" / f"{2:020}.json").exists()
+        verb.carry_out(table, made)
+    assert not commit_path(tmp_path, 2).exists()
 
 
 def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path) -> None:
     a_table(tmp_path, *many_files(tmp_path))
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
+    plan = made.plan
     assert plan.removals is not None
     saved = plan_from_json(json.loads(encode(plan.to_json())), removals=plan.removals, path="plan.json")
     assert saved.base.table_uuid == TABLE_ID
@@ -449,15 +428,15 @@ def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path) -> None:
     new = write_vectors(tmp_path, 60, [7])[0]
     write_log(tmp_path, [an_add(path="new", dv=new)], first=1)
     made = VERB.plan(table, VERB.policy(), as_of_ms=NOW_MS, within=saved)
-    assert carried_out(made, table).committed_version == 2
-    assert "new" not in {add["path"] for add in actions(tmp_path, 2, "add")}
+    assert OPERATOR.apply(made, table).committed_version == 2
+    assert "new" not in {add["path"] for add in actions_in(tmp_path, 2, "add")}
     assert deleted(tmp_path) == {"new": [7], **{f"{n}.parquet": evens(n) for n in range(5)}}
 
 
 def test_files_that_are_written_stay_of_use_when_an_append_comes_first(tmp_path: Path) -> None:
     a_table(tmp_path, *many_files(tmp_path))
     table, made = prepared(tmp_path)
-    verb = Interrupted(others=[lambda: void(write_log(tmp_path, [an_add(path="new")], first=1))])
-    assert carried_out(verb.interrupted(made), table, verb).committed_version == 2
+    verb = Interrupted(others=[partial(write_log, tmp_path, [an_add(path="new")], first=1)])
+    assert verb.carry_out(table, made).committed_version == 2
     assert len(verb.built) == 1
     assert Path(verb.built[0]).exists()

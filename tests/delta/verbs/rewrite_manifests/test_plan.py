@@ -13,15 +13,12 @@ import deltalake
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import checkpoint_task
 from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.documents import plan_from_json
-from iceberg_cli.plan.plan import Change, Plan, Step, encode
+from iceberg_cli.plan.plan import Change, Step, encode
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_writer import (
     NOW_MS,
@@ -35,29 +32,18 @@ from iceberg_cli.testing.delta_writer import (
     a_remove,
     a_txn,
     an_add,
+    commit_path,
     write_commit,
     write_log_file,
 )
-from tests.delta_opened import a_log, a_shell, opened, the_log
-from tests.policies import policy_with
+from tests.delta_opened import Operator, a_log, opened, the_log
 
 VERB = VERBS["rewrite-manifests"]
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
 
 
-def prepared(root: Path, **policy: Any) -> tuple[DeltaTable, Planned]:
-    table = opened(root)
-    return table, VERB.plan(table, policy_with(VERB.policy, policy), as_of_ms=NOW_MS)
-
-
-def planned(root: Path, **policy: Any) -> tuple[DeltaTable, Plan]:
-    table, made = prepared(root, **policy)
-    return table, made.plan
-
-
-def rewritten(root: Path, **policy: Any) -> Report:
-    table, made = prepared(root, **policy)
-    return apply(made, table, VERB, a_shell())
+OPERATOR = Operator(VERB)
+prepared, planned, rewritten = OPERATOR.prepare, OPERATOR.plan, OPERATOR.run
 
 
 def names(root: Path) -> list[str]:
@@ -106,7 +92,7 @@ def test_a_classic_checkpoint_of_the_newest_version_is_written_with_hint_and_che
     found = hint(tmp_path)
     assert [found[key] for key in ("version", "size", "sizeInBytes", "numOfAddFiles")] == [1, 4, size, 1]
     assert not os.path.exists(tmp_path / "_iceberg_cli")
-    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    commit_path(tmp_path, 0).unlink()
     assert files(tmp_path) == ["b"]
     assert deltalake.DeltaTable(str(tmp_path)).file_uris() == [str(tmp_path / "b")]
 
@@ -136,7 +122,7 @@ def test_a_v2_checkpoint_names_its_sidecars_as_they_are(tmp_path: Path) -> None:
 
 def test_the_operator_decides_before_the_tables_policy(tmp_path: Path) -> None:
     a_v2_table(tmp_path)
-    _, plan = planned(tmp_path)
+    plan = planned(tmp_path)
     assert (plan.options["checkpoint"].value, plan.options["checkpoint"].source) == (
         "v2",
         "delta.checkpointPolicy",
@@ -148,7 +134,7 @@ def test_the_operator_decides_before_the_tables_policy(tmp_path: Path) -> None:
 
 def test_a_v2_checkpoint_is_refused_unless_the_table_supports_it(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add()])
-    _, plan = planned(tmp_path, checkpoint="v2")
+    plan = planned(tmp_path, checkpoint="v2")
     assert "v2Checkpoint" in plan.blocked_by[0]
     before = names(tmp_path)
     with pytest.raises(Refused, match="v2Checkpoint"):
@@ -159,13 +145,13 @@ def test_a_v2_checkpoint_is_refused_unless_the_table_supports_it(tmp_path: Path)
 @pytest.mark.parametrize("value", ["third", ""])
 def test_a_policy_of_the_table_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
     a_v2_table(tmp_path, **{"delta.checkpointPolicy": value})
-    assert "delta.checkpointPolicy" in planned(tmp_path)[1].blocked_by[0]
-    assert planned(tmp_path, checkpoint="classic")[1].blocked_by == ()
+    assert "delta.checkpointPolicy" in planned(tmp_path).blocked_by[0]
+    assert planned(tmp_path, checkpoint="classic").blocked_by == ()
 
 
 def test_a_table_with_an_unknown_writer_feature_is_not_written_to(tmp_path: Path) -> None:
     a_log(tmp_path, [a_protocol_with("fromTheFuture"), a_metadata(), an_add()])
-    assert "fromTheFuture" in planned(tmp_path)[1].blocked_by[0]
+    assert "fromTheFuture" in planned(tmp_path).blocked_by[0]
 
 
 @pytest.mark.parametrize(
@@ -181,11 +167,11 @@ def test_unknown_actions_that_parquet_cannot_hold_are_left_out_as_by_delta_spark
     tmp_path: Path, novelties: list[Action]
 ) -> None:
     a_v2_table(tmp_path, [an_add(), *novelties, {"other": {"a": 1}}])
-    _, plan = planned(tmp_path)
+    plan = planned(tmp_path)
     assert (plan.blocked_by, plan.warnings) == ((), ())
     assert rewritten(tmp_path).status == "done"
     assert the_log(tmp_path).snapshot().unknown == (*novelties, {"other": {"a": 1}})
-    _, plan = planned(tmp_path, checkpoint="classic")
+    plan = planned(tmp_path, checkpoint="classic")
     (warning,) = plan.warnings
     assert "leaves out the actions novelty, which" in warning
     assert rewritten(tmp_path, checkpoint="classic").status == "done"
@@ -196,7 +182,7 @@ def test_unknown_actions_that_parquet_cannot_hold_are_left_out_as_by_delta_spark
 
 def test_a_field_of_a_known_action_that_parquet_cannot_hold_blocks_the_plan(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add()], [a_txn(novelty={})])
-    assert "txn.novelty" in planned(tmp_path)[1].blocked_by[0]
+    assert "txn.novelty" in planned(tmp_path).blocked_by[0]
 
 
 def test_a_version_with_a_checkpoint_needs_none_unless_another_kind_is_asked_for(tmp_path: Path) -> None:
@@ -215,7 +201,7 @@ def test_a_new_version_is_due_again(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="a")])
     rewritten(tmp_path)
     write_commit(tmp_path, 1, a_commit(an_add(path="b")))
-    assert planned(tmp_path)[1].due
+    assert planned(tmp_path).due
     rewritten(tmp_path)
     assert hint(tmp_path)["version"] == 1
 
@@ -224,7 +210,7 @@ def test_a_plan_that_was_shown_is_carried_out_on_the_version_that_is_there_then(
     a_log(tmp_path, [an_add(path="a")])
     table, made = prepared(tmp_path)
     write_commit(tmp_path, 1, a_commit(an_add(path="b")))
-    report = apply(made, table, VERB, a_shell())
+    report = OPERATOR.apply(made, table)
     assert report.status == "done"
     assert [name for name in names(tmp_path) if "checkpoint.parquet" in name] == [
         f"{1:020}.checkpoint.parquet"
@@ -233,12 +219,13 @@ def test_a_plan_that_was_shown_is_carried_out_on_the_version_that_is_there_then(
 
 def test_a_saved_plan_is_carried_out(tmp_path: Path) -> None:
     a_v2_table(tmp_path, [an_add(path="a"), an_add(path="b")])
-    table, plan = planned(tmp_path, part_size=1)
+    table, made = prepared(tmp_path, part_size=1)
+    plan = made.plan
     document = json.loads(encode(plan.to_json()))
     assert plan.removals is not None
     saved = plan_from_json(document, removals=plan.removals, path="saved")
     made = VERB.plan(table, RewriteManifests(part_size=1), as_of_ms=NOW_MS, within=saved)
-    report = apply(made, table, VERB, a_shell())
+    report = OPERATOR.apply(made, table)
     assert (report.status, len(sidecars(tmp_path))) == ("done", 2)
     assert files(tmp_path) == ["a", "b"]
 
@@ -249,7 +236,7 @@ def test_another_writers_checkpoint_under_the_same_name_stays(tmp_path: Path) ->
     deltalake.DeltaTable(str(tmp_path)).create_checkpoint()
     path = tmp_path / "_delta_log" / f"{0:020}.checkpoint.parquet"
     theirs, their_hint = path.read_bytes(), hint(tmp_path)
-    report = apply(made, table, VERB, a_shell())
+    report = OPERATOR.apply(made, table)
     assert (report.status, report.counts["added_checkpoints_count"]) == ("done", 0)
     assert (path.read_bytes(), hint(tmp_path)) == (theirs, their_hint)
 
@@ -309,13 +296,7 @@ def a_timed_table_whose_last_commit_is_gone(root: Path, *, checksum: bool) -> No
 
 
 def upgraded(root: Path) -> Report:
-    table, verb = opened(root), VERBS["upgrade-v3"]
-    return apply(
-        verb.plan(table, policy_with(verb.policy, {"features": ["changeDataFeed"]}), as_of_ms=NOW_MS),
-        table,
-        verb,
-        a_shell(),
-    )
+    return Operator(VERBS["upgrade-v3"]).run(root, features=["changeDataFeed"])
 
 
 def test_where_a_commit_is_gone_its_checksum_tells_its_in_commit_timestamp(tmp_path: Path) -> None:
@@ -323,7 +304,7 @@ def test_where_a_commit_is_gone_its_checksum_tells_its_in_commit_timestamp(tmp_p
     a_timed_table_whose_last_commit_is_gone(tmp_path, checksum=True)
     assert the_log(tmp_path).snapshot().timestamp_ms == 30 * NOW_MS + 5
     upgraded(tmp_path)
-    commit = (tmp_path / "_delta_log" / f"{2:020}.json").read_text().splitlines()
+    commit = commit_path(tmp_path, 2).read_text().splitlines()
     assert json.loads(commit[0])["commitInfo"]["inCommitTimestamp"] == 30 * NOW_MS + 6
 
 
@@ -348,8 +329,8 @@ def test_where_nothing_tells_it_the_table_is_read_and_not_committed_to(
         table.bind(
             Step(name="x", change=change), {}, timestamp_ms=1, commit_uuid="u", operation_id="o", mark="m"
         )
-    assert not (tmp_path / "_delta_log" / f"{2:020}.json").exists()
-    assert not planned(tmp_path)[1].blocked_by
+    assert not commit_path(tmp_path, 2).exists()
+    assert not planned(tmp_path).blocked_by
 
 
 def test_no_checksum_is_written_where_the_commit_is_gone_or_holds_what_is_unknown(tmp_path: Path) -> None:
@@ -357,7 +338,7 @@ def test_no_checksum_is_written_where_the_commit_is_gone_or_holds_what_is_unknow
     assert rewritten(tmp_path / "1").counts["added_checksums_count"] == 0
     a_v2_table(tmp_path / "2", [an_add()])
     rewritten(tmp_path / "2", checkpoint="classic")
-    (tmp_path / "2" / "_delta_log" / f"{0:020}.json").unlink()
+    commit_path(tmp_path / "2", 0).unlink()
     (tmp_path / "2" / "_delta_log" / f"{0:020}.crc").unlink()
     assert rewritten(tmp_path / "2", checkpoint="v2").counts["added_checksums_count"] == 0
 
@@ -382,7 +363,7 @@ def test_a_range_of_the_log_is_compacted_beside_the_checkpoint(tmp_path: Path) -
     name = f"{1:020}.{3:020}.compacted.json"
     assert (tmp_path / "_delta_log" / name).read_text().count("\n") == 3
     for version in (1, 2, 3):
-        (tmp_path / "_delta_log" / f"{version:020}.json").write_text("no reader may look here\n")
+        commit_path(tmp_path, version).write_text("no reader may look here\n")
     (tmp_path / "_delta_log" / f"{5:020}.checkpoint.parquet").unlink()
     assert files(tmp_path) == [str(number) for number in range(6)]
 
@@ -390,7 +371,7 @@ def test_a_range_of_the_log_is_compacted_beside_the_checkpoint(tmp_path: Path) -
 def test_a_compaction_that_is_there_is_left_alone(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(path="a")], [an_add(path="b")])
     rewritten(tmp_path, compact_log=[0, 1])
-    _, plan = planned(tmp_path, compact_log=[0, 1])
+    plan = planned(tmp_path, compact_log=[0, 1])
     assert not plan.due
     assert [(verdict.subject, verdict.keep) for verdict in plan.verdicts] == [
         ("checkpoint", True),
@@ -425,7 +406,7 @@ def test_a_field_of_a_vector_that_would_be_lost_blocks_checkpoint_and_compaction
 ) -> None:
     a_v2_table(tmp_path, [an_add(path="a", dv=a_dv())], [action])
     before = names(tmp_path)
-    assert len(planned(tmp_path, **policy)[1].blocked_by) == 1
+    assert len(planned(tmp_path, **policy).blocked_by) == 1
     with pytest.raises(Refused, match=UNNAMED):
         rewritten(tmp_path, **policy)
     assert names(tmp_path) == before
@@ -439,12 +420,13 @@ def test_a_field_of_vectors_in_a_parquet_checkpoint_is_noticed_where_it_has_a_va
     add = an_add(path="a", dv=NEW_DV | {"maxRowIndex": 4, "newField": value})
     state = [a_protocol_with("deletionVectors"), a_metadata(), add, a_remove(path="c", dv=a_dv())]
     write_log_file(tmp_path, f"{0:020}.checkpoint.parquet", a_checkpoint(*state))
-    assert any(UNNAMED in reason for reason in planned(tmp_path)[1].blocked_by) is blocked
+    assert any(UNNAMED in reason for reason in planned(tmp_path).blocked_by) is blocked
 
 
 def test_a_checkpoint_of_a_log_cleanup_is_blocked_too(tmp_path: Path) -> None:
     a_log(tmp_path, [an_add(dv=NEW_DV)])
-    table, plan = planned(tmp_path)
+    table, made = prepared(tmp_path)
+    plan = made.plan
     cleanup = replace(plan, blocked_by=(), steps=(Step(name="versions", tasks=(checkpoint_task(0),)),))
     assert UNNAMED in table.blocked(cleanup).blocked_by[0]
     files = replace(cleanup, steps=(Step(name="files"),))

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable as DeltaRsTable
 
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
-from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.delta.verbs.upgrade_v3.rules import missing_features, upgraded
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_writer import (
-    NOW_MS,
     Action,
     a_checkpoint,
     a_commit_info,
@@ -29,10 +24,11 @@ from iceberg_cli.testing.delta_writer import (
     a_protocol,
     a_protocol_with,
     an_add,
+    commit_path,
+    write_log,
     write_log_file,
 )
-from tests.delta_opened import a_log, a_shell, opened, the_log
-from tests.policies import policy_with
+from tests.delta_opened import Operator, a_log, actions_in, the_log
 
 VERB = VERBS["upgrade-v3"]
 LEGACY = {
@@ -44,19 +40,15 @@ LEGACY[1, 5] = LEGACY[2, 4] = LEGACY[1, 4]
 LEGACY[1, 6] = LEGACY[1, 4] | {"identityColumns"}
 
 
-def prepared(root: Path, *features: str) -> tuple[DeltaTable, Planned]:
-    table = opened(root)
-    return table, VERB.plan(table, policy_with(VERB.policy, {"features": list(features)}), as_of_ms=NOW_MS)
+OPERATOR = Operator(VERB)
 
 
-def planned(root: Path, *features: str) -> tuple[DeltaTable, Plan]:
-    table, made = prepared(root, *features)
-    return table, made.plan
+def planned(root: Path, *features: str) -> Plan:
+    return OPERATOR.plan(root, features=[*features])
 
 
 def done(root: Path, *features: str) -> Report:
-    table, made = prepared(root, *features)
-    return apply(made, table, VERB, a_shell())
+    return OPERATOR.run(root, features=[*features])
 
 
 def a_table(root: Path, protocol: Action, **configuration: str) -> Path:
@@ -158,14 +150,13 @@ def test_what_was_listed_for_writers_only_is_listed_for_readers_too(tmp_path: Pa
     a_table(tmp_path, a_protocol(1, 7, writer_features=["columnMapping"]))
     with pytest.raises(Exception, match="ReaderWriter feature ColumnMapping"):
         DeltaRsTable(str(tmp_path))
-    _, plan = planned(tmp_path, "domainMetadata")
+    plan = planned(tmp_path, "domainMetadata")
     reasons = {verdict.id: verdict.reason for verdict in plan.verdicts}
     assert reasons["columnMapping"] == "it is listed for writers only: readers are told of it too"
     done(tmp_path, "domainMetadata")
     writers = {"columnMapping", "domainMetadata"}
     assert state(tmp_path)[0] == a_value(3, 7, {"columnMapping"}, writers)
-    table, checkpoint = opened(tmp_path), VERBS["rewrite-manifests"]
-    apply(checkpoint.plan(table, checkpoint.policy(), as_of_ms=NOW_MS), table, checkpoint, a_shell())
+    Operator(VERBS["rewrite-manifests"]).run(tmp_path)
     assert DeltaRsTable(str(tmp_path)).version() == 1
 
 
@@ -198,7 +189,7 @@ def test_a_second_run_has_nothing_to_do(tmp_path: Path, features: tuple[str, ...
     a_table(tmp_path, a_protocol())
     assert done(tmp_path, *features).status == "done"
     assert done(tmp_path, *features).status == "nothing_to_do"
-    assert not (tmp_path / "_delta_log" / f"{2:020}.json").exists()
+    assert not commit_path(tmp_path, 2).exists()
 
 
 def test_a_feature_that_is_implied_takes_its_property_only(tmp_path: Path) -> None:
@@ -210,7 +201,7 @@ def test_a_feature_that_is_implied_takes_its_property_only(tmp_path: Path) -> No
 
 def test_a_property_that_says_otherwise_is_set_and_told(tmp_path: Path) -> None:
     a_table(tmp_path, a_protocol_with("v2Checkpoint"), delta_checkpointPolicy="classic")
-    _, plan = planned(tmp_path, "v2Checkpoint")
+    plan = planned(tmp_path, "v2Checkpoint")
     assert plan.verdicts[0].reason == "the table has it; delta.checkpointPolicy=v2 turns it on, it is classic"
     assert not plan.new_protocol
     done(tmp_path, "v2Checkpoint")
@@ -219,13 +210,11 @@ def test_a_property_that_says_otherwise_is_set_and_told(tmp_path: Path) -> None:
 
 def test_the_commit_reads_like_one_of_delta_spark(tmp_path: Path) -> None:
     done(a_table(tmp_path, a_protocol()), "rowTracking")
-    lines = (tmp_path / "_delta_log" / f"{1:020}.json").read_text().splitlines()
-    info, protocol = map(json.loads, lines)
+    info, protocol = actions_in(tmp_path, 1)
     assert info["commitInfo"]["operation"] == "UPGRADE PROTOCOL"
     assert json.loads(info["commitInfo"]["operationParameters"]["newProtocol"]) == protocol["protocol"]
     done(tmp_path, "deletionVectors")
-    lines = (tmp_path / "_delta_log" / f"{2:020}.json").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
+    found = actions_in(tmp_path, 2)
     assert [kind for line in found for kind in line] == ["commitInfo", "metaData", "protocol"]
     assert found[0]["commitInfo"]["operation"] == "SET TBLPROPERTIES"
 
@@ -295,13 +284,11 @@ def test_in_commit_timestamps_that_were_switched_on_without_their_feature_begin_
     """Spec: "Writer Requirements for In-Commit Timestamps", 4."""
     a_table(tmp_path, a_protocol(), delta_enableInCommitTimestamps="true")
     done(tmp_path, "inCommitTimestamp")
-    first = (tmp_path / "_delta_log" / f"{1:020}.json").read_text().splitlines()[0]
+    (info,) = actions_in(tmp_path, 1, "commitInfo")
     assert state(tmp_path)[1].configuration == {
         "delta.enableInCommitTimestamps": "true",
         "delta.inCommitTimestampEnablementVersion": "1",
-        "delta.inCommitTimestampEnablementTimestamp": str(
-            json.loads(first)["commitInfo"]["inCommitTimestamp"]
-        ),
+        "delta.inCommitTimestampEnablementTimestamp": str(info["inCommitTimestamp"]),
     }
 
 
@@ -310,7 +297,7 @@ def test_row_tracking_that_was_switched_on_without_its_feature_is_off_until_file
 ) -> None:
     """Spec, "Writer Requirements for Row Tracking": enabled only where all active files have ids."""
     a_table(tmp_path, a_protocol(), delta_enableRowTracking="TRUE")
-    _, plan = planned(tmp_path, "rowTracking")
+    plan = planned(tmp_path, "rowTracking")
     assert plan.verdicts[0].reason == (
         "it is added; supported only: assign-row-ids enables it; delta.enableRowTracking is TRUE, it is set to false "
         "until then"
@@ -334,7 +321,7 @@ def test_who_wrote_lately_and_would_be_shut_out_is_told(tmp_path: Path) -> None:
         [a_commit_info(engineInfo=new)],
         [a_commit_info(engineInfo="a homemade writer")],
     )
-    _, plan = planned(tmp_path)
+    plan = planned(tmp_path)
     clients = {v.id: v.reason for v in plan.verdicts if v.subject == "client"}
     assert clients == {
         old: "it wrote version 0; it does not know deletionVectors, rowTracking, domainMetadata, and could "
@@ -351,8 +338,8 @@ def test_who_wrote_is_looked_for_in_the_commits_that_follow_each_other(tmp_path:
     a_log(tmp_path, *([a_commit_info(engineInfo=f"writer {version}")] for version in range(4)))
     checkpoint = a_checkpoint(a_protocol(), a_metadata())
     write_log_file(tmp_path, f"{2:020}.checkpoint.parquet", checkpoint)
-    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
-    _, plan = planned(tmp_path)
+    commit_path(tmp_path, 1).unlink()
+    plan = planned(tmp_path)
     assert [v.id for v in plan.verdicts if v.subject == "client"] == ["writer 2", "writer 3"]
 
 
@@ -367,9 +354,8 @@ def test_a_feature_dropped_by_another_writer_meanwhile_is_not_there_afterwards_u
 ) -> None:
     """The commit is made from the newest protocol, not from the one that was shown."""
     a_table(tmp_path, a_protocol())
-    table, made = prepared(tmp_path, "rowTracking")
-    other: dict[str, Any] = a_protocol(1, 7, writer_features=["appendOnly", "inCommitTimestamp"])
-    (tmp_path / "_delta_log" / f"{1:020}.json").write_text(json.dumps(other) + "\n")
-    apply(made, table, VERB, a_shell())
+    table, made = OPERATOR.prepare(tmp_path, features=["rowTracking"])
+    write_log(tmp_path, [a_protocol(1, 7, writer_features=["appendOnly", "inCommitTimestamp"])], first=1)
+    OPERATOR.apply(made, table)
     writers = {"appendOnly", "inCommitTimestamp", "rowTracking", "domainMetadata"}
     assert state(tmp_path)[0] == a_value(1, 7, (), writers)
