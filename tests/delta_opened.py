@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from iceberg_cli.delta.log_reader import DeltaLog
+from iceberg_cli.delta.spec.paths import dv_path
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.formats.open import open_table
@@ -18,6 +19,7 @@ from iceberg_cli.operation.runtime import Runtime, system_runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from iceberg_cli.storage import open_storage
+from iceberg_cli.testing.delta_vectors import positions_in
 from iceberg_cli.testing.delta_writer import NOW_MS, Action, commit_path, write_log
 from tests.policies import policy_with
 
@@ -48,6 +50,18 @@ def actions_in(root: Path, version: int, kind: str = "") -> list[Action]:
     """The actions of a commit, or the fields of those of one kind."""
     found = [json.loads(line) for line in commit_path(root, version).read_text().splitlines()]
     return [action[kind] for action in found if kind in action] if kind else found
+
+
+def deleted(root: Path) -> dict[str, list[int]]:
+    """The rows that each data file lacks, read by pyroaring."""
+    found = {}
+    for add in the_log(root).snapshot().adds.to_pylist():
+        vector = add["deletionVector"]
+        if vector is not None:
+            path = dv_path(vector["storageType"], vector["pathOrInlineDv"], str(root))
+            assert path is not None
+            found[add["path"]] = positions_in(Path(path).read_bytes(), vector)
+    return found
 
 
 def a_shell(**others: Any) -> Runtime:

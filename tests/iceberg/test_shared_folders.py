@@ -11,18 +11,14 @@ import pytest
 from deltalake import write_deltalake
 
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.errors import Refused
-from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import AS_OF_MS, CatalogTable, catalog_table, listing, rows
 from tests.cli.running import dry, iceberg_cli
-from tests.delta_opened import a_log, a_shell, opened
+from tests.delta_opened import Operator, a_log
 from tests.hazard_tables import Hazard, entry, expire, removed
-from tests.policies import policy_with
 
 DAY_MS = 86_400_000
 OLD_MS = NOW_MS - 20 * DAY_MS
@@ -173,13 +169,11 @@ def age(table: Hazard) -> None:
             os.utime(path, ns=(OLD_MS * 1_000_000,) * 2)
 
 
-def prepared(table: Hazard, **policy: Any) -> Planned:
-    chosen = policy_with(ExpireSnapshots, policy)
-    return VERB.plan(opened(f"{table.location}/_delta_log"), chosen, as_of_ms=NOW_MS)
+OPERATOR = Operator(VERB)
 
 
 def planned(table: Hazard, **policy: Any) -> Plan:
-    return prepared(table, **policy).plan
+    return OPERATOR.plan(f"{table.location}/_delta_log", **policy)
 
 
 def going(table: Hazard, **policy: Any) -> set[str]:
@@ -206,10 +200,10 @@ def test_a_vacuum_keeps_what_iceberg_metadata_in_its_folder_reaches(uniform: Haz
 
 
 def test_a_vacuum_keeps_what_iceberg_metadata_reaches_that_came_after_the_plan(uniform: Hazard) -> None:
-    made = prepared(uniform)
+    table, made = OPERATOR.prepare(f"{uniform.location}/_delta_log")
     publish(uniform)
     before = set(listing(Path(uniform.location)))
-    report = apply(made, opened(f"{uniform.location}/_delta_log"), VERB, a_shell())
+    report = OPERATOR.apply(made, table)
     assert report.status == "done"
     assert before - set(listing(Path(uniform.location))) == {"data/gone"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,16 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import Field, Schema, convert_to_deltalake
 
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
-from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.nested_tables import NestedTables
-from iceberg_cli.operation.ports import Planned
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add
+from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add, set_modified
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import AS_OF_MS, listing
 from tests.cli.running import dry
-from tests.delta_opened import a_log, a_shell, opened
+from tests.delta_opened import Operator, a_log
 from tests.hazard_tables import Hazard, entry, expire, removed
-from tests.policies import policy_with
 from tests.servers import S3Server
 
 DAY_MS = 86_400_000
@@ -48,7 +43,7 @@ def outer(tmp_path: Path) -> Path:
     for name in NAMES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"i": [1, 2]}), root / name)
-        os.utime(root / name, ns=(OLD_MS * 1_000_000,) * 2)
+        set_modified(root / name, OLD_MS)
     return root
 
 
@@ -62,12 +57,8 @@ def rows_of(folder: Path) -> int:
     return int(DeltaRs(folder).to_pyarrow_table().num_rows)
 
 
-def prepared(root: Path, **policy: Any) -> Planned:
-    return VERB.plan(opened(root), policy_with(ExpireSnapshots, policy), as_of_ms=NOW_MS)
-
-
-def planned(root: Path, **policy: Any) -> Plan:
-    return prepared(root, **policy).plan
+OPERATOR = Operator(VERB)
+planned = OPERATOR.plan
 
 
 def going(plan: Plan, root: Path) -> set[str]:
@@ -104,9 +95,9 @@ def test_files_of_a_folder_that_became_a_table_are_not_planned(
 def test_files_of_a_folder_that_became_a_table_after_the_plan_stay(
     outer: Path, tmp_path: Path, mode: str
 ) -> None:
-    made = prepared(outer, **policy_of(mode, outer, tmp_path))
+    table, made = OPERATOR.prepare(outer, **policy_of(mode, outer, tmp_path))
     convert(outer / "sub")
-    report = apply(made, opened(outer), VERB, a_shell())
+    report = OPERATOR.apply(made, table)
     assert (report.status, report.kept_again) == ("done", 2)
     assert not (outer / "gone.parquet").exists()
     assert rows_of(outer / "sub") == 4

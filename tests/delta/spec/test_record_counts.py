@@ -16,10 +16,8 @@ from iceberg_cli.delta.spec.columns import ADD
 from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts, with_record_count
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.operation.apply import apply
-from iceberg_cli.testing.delta_writer import NOW_MS, a_field, a_metadata, a_protocol, an_add
-from tests.delta_opened import a_log, a_shell, opened
-from tests.policies import policy_with
+from iceberg_cli.testing.delta_writer import a_field, a_metadata, a_protocol, an_add
+from tests.delta_opened import Operator, a_log, opened
 
 
 def counted(*stats: str | None) -> list[int]:
@@ -101,13 +99,7 @@ def test_delta_rs_finds_the_rows_of_a_file_whose_rows_were_counted(tmp_path: Pat
     stats = f'{{"minValues":{{"d":{value}}},"maxValues":{{"d":{value}}},"nullCount":{{"d":0}}}}'
     add = an_add(path="a.parquet", size=(tmp_path / "a.parquet").stat().st_size, stats=stats)
     a_log(tmp_path, [a_protocol(), a_metadata(a_field("d", "decimal(38,2)")), add])
-    table, verb = opened(tmp_path), VERBS["assign-row-ids"]
-    apply(
-        verb.plan(table, policy_with(verb.policy, {"count_rows": True}), as_of_ms=NOW_MS),
-        table,
-        verb,
-        a_shell(),
-    )
+    Operator(VERBS["assign-row-ids"]).run(tmp_path, count_rows=True)
     assert opened(tmp_path).snapshot.adds["stats"].to_pylist() == [f'{{"numRecords":1,{stats[1:]}']
     below = pc.field("d") < decimal.Decimal("1234567890123456790.00")
     for version in (0, 2):

@@ -19,7 +19,7 @@ from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import StagedFile, Step, Task, encode
 from iceberg_cli.plan.report import Report
-from iceberg_cli.testing.delta_vectors import an_inline_vector, positions_in, vector_file_name
+from iceberg_cli.testing.delta_vectors import an_inline_vector, vector_file_name
 from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     TABLE_ID,
@@ -30,7 +30,7 @@ from iceberg_cli.testing.delta_writer import (
     write_log,
     write_vectors,
 )
-from tests.delta_opened import Operator, actions_in, opened, the_log
+from tests.delta_opened import Operator, actions_in, deleted, opened, the_log
 from tests.delta_vector_tables import ON, a_table, evens, many_files
 
 VERB = VERBS["merge-dvs"]
@@ -38,18 +38,6 @@ VERB = VERBS["merge-dvs"]
 
 OPERATOR = Operator(VERB)
 prepared, planned, merged = OPERATOR.prepare, OPERATOR.plan, OPERATOR.run
-
-
-def deleted(root: Path) -> dict[str, list[int]]:
-    """The rows that each data file lacks."""
-    found = {}
-    for add in the_log(root).snapshot().adds.to_pylist():
-        vector = add["deletionVector"]
-        if vector is not None:
-            path = dv_path(vector["storageType"], vector["pathOrInlineDv"], str(root))
-            assert path is not None
-            found[add["path"]] = positions_in(Path(path).read_bytes(), vector)
-    return found
 
 
 def bins(root: Path) -> set[str]:
