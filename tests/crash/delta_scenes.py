@@ -105,8 +105,8 @@ class Scene(suite.Scene):
 
     def __init__(self, name: str = "vacuum") -> None:
         self.name = name
-        self.verb = VERBS_ASKED[name]
-        self.makes_versions = self.verb.operation != "rewrite-manifests"  # which writes checkpoints
+        self.case = VERBS_ASKED[name]
+        self.makes_versions = self.case.operation != "rewrite-manifests"  # which writes checkpoints
         self.world = _the_world().copy()
         self.stated: dict[int, Content] = {}
         self.before = set(self.world.files)
@@ -126,7 +126,7 @@ class Scene(suite.Scene):
 
     def process(self, **script: Any) -> DeltaProcess:
         """A run of the verb."""
-        return self.verb.process(self.world, Script(**script))
+        return self.case.process(self.world, Script(**script))
 
     def process_of(self, other: str) -> DeltaProcess:
         """A run of another verb."""
@@ -138,7 +138,7 @@ class Scene(suite.Scene):
 
     def is_too_late(self, act: suite.Act, effect: str) -> bool:
         # Between the last look and the deletions of one batch nothing can help: that is what retention is for.
-        return act is restore and effect.removeprefix("delete ") in self.verb.goes
+        return act is restore and effect.removeprefix("delete ") in self.case.goes
 
     def hear(self) -> None:
         """Remember what the versions say that are new."""
@@ -227,14 +227,14 @@ class Scene(suite.Scene):
         try:
             self.process().plan()
         except Refused as refused:
-            if self.verb.policy.get("mode") != "lite" or "--mode full" not in refused.next_step:
+            if self.case.policy.get("mode") != "lite" or "--mode full" not in refused.next_step:
                 raise
             return "vacuum"
         return self.name
 
     def check_done(self) -> None:
         """The files are gone that the verb deletes."""
-        assert not self.verb.goes & set(self.world.files)
+        assert not self.case.goes & set(self.world.files)
 
 
 # -- other writers ---------------------------------------------------------------------------------------------

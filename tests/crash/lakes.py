@@ -118,7 +118,6 @@ class Lake(suite.Scene):
     others: ClassVar[tuple[Case, ...]] = OTHERS
 
     case: Case
-    world: World
     engine: Engine
     rows: dict[str, set[Row]]  # by ref: what the engine left
     known: dict[str, dict[Row, Lineage]] = field(
@@ -136,9 +135,9 @@ class Lake(suite.Scene):
 
     def copy(self) -> Self:
         """The same, to change it alone."""
-        world = self.world.copy()
-        engine = Engine(world, commits=self.engine.commits)
-        return replace(self, world=world, engine=engine, rows=dict(self.rows), known=dict(self.known))
+        here = super().copy()
+        engine = Engine(here.world, commits=self.engine.commits)
+        return replace(here, engine=engine, rows=dict(self.rows), known=dict(self.known))
 
     def note_rows(self) -> None:
         """What the refs hold now is what the engine left there."""

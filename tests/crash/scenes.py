@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 from unittest.mock import patch
 
 from iceberg_cli.iceberg.catalogs.folder_versions import find_current
@@ -40,7 +39,9 @@ class Expiry(Process):
 class Scene(suite.Scene):
     """A world with a table of seven snapshots, three of which stay, and what must hold in it."""
 
-    world: World
+    process_type = Expiry
+    policy = POLICY
+
     writer: TableWriter
     refs: dict[str, int] = field(default_factory=lambda: {"main": 7, "eom": 2, "audit": 6})
     kept: set[int] = field(default_factory=lambda: {2, 6, 7})
@@ -60,10 +61,6 @@ class Scene(suite.Scene):
         return Scene(
             world=world, writer=writer, refs=dict(self.refs), kept={*self.kept}, foreign=list(self.foreign)
         )
-
-    def process(self, **script: Any) -> Expiry:
-        """A run of the expiry."""
-        return Expiry(world=self.world, script=Script(**script))
 
     @property
     def current(self) -> str:

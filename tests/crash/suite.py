@@ -10,36 +10,44 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, IcebergCliError, Refused, TakenOver
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.process import Process
-from iceberg_cli.testing.crash.world import World, crash
+from iceberg_cli.testing.crash.world import Script, World, crash
 from tests.budget import few_or_many, some
 
 around = pytest.mark.parametrize("side", ["before", "after"])
 
 
+@dataclass(kw_only=True)
 class Scene:
     """A table in a world of its own, a verb on it, and what must hold of it."""
 
-    world: World
+    process_type: ClassVar[type[Process]] = Process
+    verb: ClassVar[str] = "expire-snapshots"
+    policy: ClassVar[Any] = {}
     refusals: ClassVar[tuple[type[Exception], ...]] = ()  # of a run into which others commit
     stale: ClassVar[tuple[type[Exception], ...]] = ()  # of the first resume after others have committed
-    makes_versions: bool = True
+    makes_versions: ClassVar[bool] = True
     others: ClassVar[Sequence[Any]] = ()  # what else this tool can run on the table
 
-    def copy(self) -> Scene:
-        """The same, to change it alone."""
-        raise NotImplementedError
+    world: World
 
-    def process(self, **script: Any) -> Process:
+    def copy(self) -> Self:
+        """The same, to change it alone."""
+        return replace(self, world=self.world.copy())
+
+    def process(self, **script: Any) -> Any:
         """A run of the verb, and what befalls it."""
-        raise NotImplementedError
+        return self.process_type(
+            world=self.world, script=Script(**script), verb=self.verb, policy=self.policy
+        )
 
     def process_of(self, other: Any) -> Process:
         """A run of one of `others`."""
@@ -51,7 +59,17 @@ class Scene:
 
     def finish(self) -> None:
         """Resume and run again: what must hold still does, and nothing is left to do or to clean up."""
-        raise NotImplementedError
+        self.process().resume()
+        self.check()
+        assert self.process().run().status in ("done", "nothing_to_do")
+        self.check()
+        assert self.process().run().status == "nothing_to_do"
+        self.check_finished()
+
+    def check_finished(self) -> None:
+        """What must hold when nothing is left to do."""
+        self.check()
+        assert not [path for path in self.world.files if "/_iceberg_cli/" in path]
 
     def check_done(self) -> None:
         """What the verb is for has happened once, where nobody else has committed."""

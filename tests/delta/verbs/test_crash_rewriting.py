@@ -15,7 +15,7 @@ import pytest
 from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.testing.crash.delta_reader import State, commits, state_at, vector_file
 from iceberg_cli.testing.crash.process import DeltaProcess
-from iceberg_cli.testing.crash.world import Script, World
+from iceberg_cli.testing.crash.world import World
 from tests.crash import suite
 from tests.crash.delta import (
     PROTOCOL,
@@ -58,21 +58,19 @@ def states(world: World) -> list[State]:
     return [state for state in found if state is not None]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Rewriting(suite.Scene):
     """A verb on the table."""
 
-    operation: str
+    process_type = DeltaProcess
+
+    verb: str
     world: World = field(default_factory=a_world)
     gone: frozenset[str] = frozenset()  # files that others have removed
 
-    def copy(self) -> Rewriting:
-        return Rewriting(self.operation, self.world.copy(), self.gone)
-
-    def process(self, **script: Any) -> DeltaProcess:
-        return DeltaProcess(
-            world=self.world, script=Script(**script), verb=self.operation, policy=POLICIES[self.operation]
-        )
+    @property
+    def policy(self) -> Mapping[str, Any]:
+        return POLICIES[self.verb]
 
     def check(self) -> None:
         """What must hold at every moment, for every version."""
@@ -89,20 +87,15 @@ class Rewriting(suite.Scene):
                     assert ids.setdefault(path, add["baseRowId"]) == add["baseRowId"], "an id changed"
             state.check_row_ids()
 
-    def finish(self) -> None:
-        """Resume, run again: all is done, once, and nothing is left over."""
-        self.process().resume()
-        self.check()
-        assert self.process().run().status in ("done", "nothing_to_do")
-        assert self.process().run().status == "nothing_to_do"
-        self.check()
-        assert not [name for name in self.world.files if "_iceberg_cli" in name]
+    def check_finished(self) -> None:
+        """All is done, once, and nothing is left over."""
+        super().check_finished()
         found = states(self.world)
         vectors = [{vector_file(add) for add in state.adds.values()} - {None} for state in found]
         named = set().union(*vectors)
         there = {name for name in self.world.files if name.endswith(".bin")}
         assert there == named, "no version names a file"
-        match self.operation:
+        match self.verb:
             case "merge-dvs":
                 assert len(vectors[-1]) <= 2
             case "upgrade-v3":
@@ -123,7 +116,7 @@ def replace_a_file(scene: Rewriting) -> None:
 
 @pytest.fixture(params=POLICIES)
 def scene(request: pytest.FixtureRequest) -> Rewriting:
-    return Rewriting(request.param)
+    return Rewriting(verb=request.param)
 
 
 class TestRewriting(suite.Crashes, suite.SecondCrashes, suite.Commits):

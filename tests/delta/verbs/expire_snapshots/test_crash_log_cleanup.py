@@ -6,7 +6,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.process import DeltaProcess
-from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World
+from iceberg_cli.testing.crash.world import DELTA_TABLE, World
 from iceberg_cli.testing.delta_writer import a_commit
 from tests.budget import few_or_many, some
 from tests.crash import suite
@@ -32,17 +31,14 @@ def append_to(world: World) -> None:
     world.files[f"{LOG}{version + 1:020}.json"] = a_commit(an_add("6.parquet"))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class LogCleanup(suite.Scene):
     """A log cleanup of a table whose checkpoints have sidecars."""
 
+    process_type = DeltaProcess
+    policy = CLEANUP_POLICY
+
     world: World = field(default_factory=a_world_of_v2_checkpoints)
-
-    def copy(self) -> LogCleanup:
-        return LogCleanup(self.world.copy())
-
-    def process(self, **script: Any) -> DeltaProcess:
-        return DeltaProcess(world=self.world, script=Script(**script), policy=CLEANUP_POLICY)
 
     def files_at(self, version: int) -> list[str] | None:
         """The files of a version; None where it cannot be read."""
@@ -66,15 +62,6 @@ class LogCleanup(suite.Scene):
     def log_files(self) -> set[str]:
         """The names of what is in the log."""
         return {name.removeprefix(LOG) for name in self.world.files if name.startswith(LOG)}
-
-    def finish(self) -> None:
-        """Resume, run again, and nothing is left to do or to clean up."""
-        self.process().resume()
-        self.check()
-        assert self.process().run().status in ("done", "nothing_to_do")
-        assert self.process().run().status == "nothing_to_do"
-        self.check()
-        assert not [name for name in self.world.files if "_iceberg_cli" in name]
 
     def undisturbed(self) -> list[str]:
         """The effects until the journal is closed: every verb deletes its files in the same way."""

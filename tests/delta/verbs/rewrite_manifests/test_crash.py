@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -33,21 +32,20 @@ def a_world() -> World:
     return world
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Checkpoint(suite.Scene):
     """A checkpoint of one kind, with a log compaction."""
+
+    process_type = DeltaProcess
+    verb = "rewrite-manifests"
 
     kind: str
     world: World = field(default_factory=a_world)
     files: tuple[set[str], ...] = ({*"abcde"}, {*"bcde"}, {*"cdef"})  # of each version
 
-    def copy(self) -> Checkpoint:
-        return Checkpoint(self.kind, self.world.copy(), self.files)
-
-    def process(self, **script: Any) -> DeltaProcess:
-        return DeltaProcess(
-            world=self.world, script=Script(**script), policy=POLICIES[self.kind], verb="rewrite-manifests"
-        )
+    @property
+    def policy(self) -> Mapping[str, object]:
+        return POLICIES[self.kind]
 
     def append(self) -> None:
         """Another writer's commit."""
@@ -73,15 +71,6 @@ class Checkpoint(suite.Scene):
             version = json.loads(self.world.files[HINT])["version"]
             assert any(name.startswith(f"{LOG}/{version:020}.checkpoint.") for name in self.world.files)
 
-    def finish(self) -> None:
-        """Resume, run again, and nothing is left to do but by a log cleanup."""
-        self.process().resume()
-        self.check()
-        self.process().run()
-        assert self.process().run().status == "nothing_to_do"
-        self.check()
-        assert not [name for name in self.world.files if "_iceberg_cli" in name]
-
 
 def files_at(world: World, version: int) -> set[str]:
     storage = SimStorage(world, Script())
@@ -91,7 +80,7 @@ def files_at(world: World, version: int) -> set[str]:
 
 @pytest.fixture(params=POLICIES)
 def scene(request: pytest.FixtureRequest) -> Checkpoint:
-    return Checkpoint(request.param)
+    return Checkpoint(kind=request.param)
 
 
 class TestCheckpoints(suite.Crashes, suite.Commits):
@@ -126,7 +115,7 @@ def test_a_file_that_cannot_be_written_stops_the_run_and_harms_nothing(scene: Ch
 
 
 def test_a_process_that_hung_while_another_one_went_on_writes_its_top_level_and_harms_nothing() -> None:
-    scene = Checkpoint("v2")
+    scene = Checkpoint(kind="v2")
     (top_level,) = (
         number
         for number, effect in enumerate(scene.undisturbed())
