@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.operation.verbs import policy_called, policy_of
+from iceberg_cli.operation.verbs import Verbs, policy_called, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +52,7 @@ class DeltaFormat:
     stateless: Final = ("history",)
     recounts: Final = False
     deep_reads: Final = "reads every checkpoint and opens Parquet files too"
-    verbs: Final = VERBS
+    verbs: Final = Verbs(f"{__name__}.verbs")
 
     def detect(self, request: OpenRequest) -> bool:
         """Whether the folder has a log."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.operation.verbs import policy_called, policy_of
+from iceberg_cli.operation.verbs import Verbs, policy_called, policy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +50,7 @@ class IcebergFormat:
     )  # fmt: skip
     recounts: Final = True
     deep_reads: Final = "opens Puffin and Parquet files too"
-    verbs: Final = VERBS
+    verbs: Final = Verbs(f"{__name__}.verbs")
 
     def detect(self, request: OpenRequest) -> bool:  # noqa: ARG002 - the port's signature
         """Whatever no other format knows, so that it is refused by what Iceberg's would be."""
