@@ -463,10 +463,10 @@ class Table:
         """
         from iceberg_cli.operation.recovery import operations
 
-        found = operations(self._opened, now_ms=_now_ms())
+        open_operations = operations(self._opened, now_ms=_now_ms())
         if operation_id is None:
-            return found
-        named = [listed for listed in found if listed.operation_id == operation_id]
+            return open_operations
+        named = [listed for listed in open_operations if listed.operation_id == operation_id]
         if not named:
             raise UsageError(
                 f"{self.name} has no open operation {operation_id}",
@@ -496,14 +496,14 @@ class Table:
         from iceberg_cli.operation.recovery import close, finish
 
         runtime = runtime or new_runtime()
-        found = self.operations(operation_id)
+        open_operations = self.operations(operation_id)
         verbs = format_of(self.format).verbs
         return _settled(
             (
                 close(self._opened, listed, runtime)
                 if abandon
                 else finish(self._opened, listed, runtime, verbs=verbs)
-                for listed in found
+                for listed in open_operations
             ),
             on_settled,
         )

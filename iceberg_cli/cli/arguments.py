@@ -74,11 +74,11 @@ class Values:
 
     def run(self) -> None:
         """Call the command's function."""
-        made = {
+        grouped = {
             parameter: group.make({name: getattr(self, name) for name in group.arguments})
             for parameter, group in self._groups.items()
         }
-        self._function(**{name: getattr(self, name) for name in self._own}, **made)
+        self._function(**{name: getattr(self, name) for name in self._own}, **grouped)
 
 
 def values_of(function: Callable[..., None], groups: Mapping[str, ArgumentGroup]) -> type[Values]:

@@ -329,11 +329,11 @@ def leave_with(error: IcebergCliError, *, as_json: bool) -> int:
     """Print an error and return its exit code."""
     from iceberg_cli.cli import render
 
-    known = subject.document()
-    if known["settled"] and error.state == IcebergCliError.default_state:
+    about = subject.document()
+    if about["settled"] and error.state == IcebergCliError.default_state:
         error.state = stopping.state()
     if as_json:
-        render.print_json({**render.error_document(error), **known})
+        render.print_json({**render.error_document(error), **about})
     elif isinstance(error, Cancelled):
         sentences = (f"{error.message}.", error.state, error.next_step)
         typer.echo(render.printable(" ".join(text for text in sentences if text)), err=True)

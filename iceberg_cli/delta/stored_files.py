@@ -61,8 +61,8 @@ def find_files(storage: Storage, paths: pa.Array) -> pa.Table:
     keys = paths.to_pylist()
     if not pc.all(pc.starts_with(paths, "/")).as_py() or not path_key_column(paths).equals(paths):
         keys = [storage.canonical(path) for path in keys]
-    found = zip(keys, storage.stat_many(keys), strict=True)
-    there = [(key, info.size_bytes, info.modified_ms) for key, info in found if info is not None]
+    infos = zip(keys, storage.stat_many(keys), strict=True)
+    there = [(key, info.size_bytes, info.modified_ms) for key, info in infos if info is not None]
     columns = zip(*there, strict=True) if there else ((), (), ())
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, STORED_FILES, strict=True)],

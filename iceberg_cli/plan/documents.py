@@ -65,7 +65,7 @@ def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path:
     try:
         if schema == _FIRST_SCHEMA:
             value = _from_first(value)
-        made = _parsed(value, removals)
+        plan = _parsed(value, removals)
         recorded = value["removals"]
         same = (
             recorded is None
@@ -76,7 +76,7 @@ def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path:
         raise CorruptFile(path, None, f"not a plan as it was written: {error!r}") from error
     if not same:
         raise CorruptFile(path, "removals", "count or digest differs from the removals file")
-    return made
+    return plan
 
 
 def _from_first(value: Mapping[str, Any]) -> dict[str, Any]:

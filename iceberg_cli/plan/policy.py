@@ -506,13 +506,13 @@ class Policy:
         Raises:
             UsageError: a text is no time, or one in the future.
         """
-        found = {
+        times = {
             item.name: item.kind.at(value, item.flag, now_ms=now_ms)
             for item in self.options()
             for value in [getattr(self, item.name)]
             if isinstance(item.kind, Moment) and isinstance(value, str)
         }
-        return replace(self, **found) if found else self  # type: ignore[type-var]
+        return replace(self, **times) if times else self  # type: ignore[type-var]
 
     def check_together(self) -> None:
         """Refuse values that are out of range together, or that only this verb can read; UsageError."""
@@ -562,21 +562,21 @@ class Policy:
         Raises:
             UsageError: a field is missing, unknown, of another type or out of range.
         """
-        known = {item.json_name: item for item in cls.options()}
-        if unknown := sorted(value.keys() - known):
+        options = {item.json_name: item for item in cls.options()}
+        if unknown := sorted(value.keys() - options):
             raise _unusable(f"it has {', '.join(unknown)}, which this verb does not know")
-        if missing := [name for name, item in known.items() if name not in value and not item.omitted]:
+        if missing := [name for name, item in options.items() if name not in value and not item.omitted]:
             raise _unusable(f"it has no {', '.join(missing)}")
-        found = {}
+        values = {}
         for name, content in value.items():
-            item = known[name]
+            item = options[name]
             try:
                 nothing = content is None and item.default is None
-                found[item.name] = None if nothing else item.kind.from_json(content)
+                values[item.name] = None if nothing else item.kind.from_json(content)
             except (TypeError, ValueError) as error:
                 raise _unusable(f"{name} is {content!r}") from error
         try:
-            return cls(**found)
+            return cls(**values)
         except UsageError as error:
             raise _unusable(error.message) from error
 

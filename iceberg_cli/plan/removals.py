@@ -196,9 +196,9 @@ class Removals:
             first = self._ends[part_index] - self.parts[part_index].count
             tables.append(self._read(int(part_index)).take(pa.array(row_indices[mine] - first)))
             positions.append(mine)
-        found = pa.concat_tables(tables)
+        rows = pa.concat_tables(tables)
         order = np.argsort(np.concatenate(positions))
-        return found if (order[1:] > order[:-1]).all() else found.take(pa.array(order))
+        return rows if (order[1:] > order[:-1]).all() else rows.take(pa.array(order))
 
     @cached_property
     def _ends(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

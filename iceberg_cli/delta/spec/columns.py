@@ -103,8 +103,8 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema, location: Row
         field, column = _unknown(name, [row.get(name) for row in rows])
         fields.append(field)
         columns.append(column)
-    found = pa.Table.from_arrays(columns, schema=pa.schema(fields))
-    return noting_unknown(found, _unknown_in_vectors(rows)) if _VECTOR in schema.names else found
+    table = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    return noting_unknown(table, _unknown_in_vectors(rows)) if _VECTOR in schema.names else table
 
 
 def noting_unknown(table: pa.Table, names: Collection[str]) -> pa.Table:
@@ -148,7 +148,7 @@ def _integers(
     values: Mapping[str, Any], names: Sequence[str], index: int, location: RowLocation
 ) -> dict[str, Any]:
     """The fields that are whole numbers in the form of fractions, as integers."""
-    found = {}
+    integers = {}
     for name in names:
         value = values.get(name)
         if isinstance(value, float):
@@ -156,8 +156,8 @@ def _integers(
             if number is None:
                 path, where = location(index)
                 raise CorruptFile(path, f"{where}.{name}", f"{value} is not a whole number")
-            found[name] = number
-    return found
+            integers[name] = number
+    return integers
 
 
 def whole_number(value: float) -> int | None:

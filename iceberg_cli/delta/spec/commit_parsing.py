@@ -201,8 +201,8 @@ def parse_checkpoint(top_level: CommitBytes) -> Parsed:
 
 
 def _parse(commits: Sequence[CommitBytes]) -> Parsed:
-    found = _files_at_once(commits) if all(may_be_ordinary(commit.data) for commit in commits) else None
-    return _line_by_line(commits) if found is None else found
+    parsed = _files_at_once(commits) if all(may_be_ordinary(commit.data) for commit in commits) else None
+    return _line_by_line(commits) if parsed is None else parsed
 
 
 def _files_at_once(commits: Sequence[CommitBytes]) -> Parsed | None:
@@ -234,9 +234,9 @@ def _line_by_line(commits: Sequence[CommitBytes]) -> Parsed:
     for commit in commits:
         if not rest.read(commit, files):
             raise CorruptFile(commit.path, None, "it has no action")
-    found = {kind: of_kind.table(fractions=rest.fractions) for kind, of_kind in files.items()}
-    rest.irregular += chain.from_iterable(irregular for _, irregular in found.values())
-    return _parsed_files(files, {kind: table for kind, (table, _) in found.items()}, rest)
+    tables = {kind: of_kind.table(fractions=rest.fractions) for kind, of_kind in files.items()}
+    rest.irregular += chain.from_iterable(irregular for _, irregular in tables.values())
+    return _parsed_files(files, {kind: table for kind, (table, _) in tables.items()}, rest)
 
 
 class _FileActions:

@@ -185,15 +185,15 @@ def _check_packages(session: Session, names: frozenset[str]) -> None:
     look = functions.udf(_look_for((*sorted(names), "iceberg_cli")), "string", useArrow=False)
     with translated("look what the workers have"):
         rows = session.spark.range(0, looks, 1, looks).select(look("id")).distinct().collect()
-    found = [json.loads(row[0]) for row in rows]
-    missing = sorted({name for each in found for name in each["missing"]})
+    answers = [json.loads(row[0]) for row in rows]
+    missing = sorted({name for each in answers for name in each["missing"]})
     if missing:
         raise BackendUnavailable(
             f"Cannot use Spark: its workers lack {', '.join(missing)}",
             next_step="Install them on every node, or ship an environment: `venv-pack -o env.tar.gz`, then"
             " --spark-conf spark.archives=env.tar.gz#env --spark-conf spark.pyspark.python=./env/bin/python",
         )
-    others = sorted({each["version"] for each in found} - {__version__})
+    others = sorted({each["version"] for each in answers} - {__version__})
     if others:
         raise BackendUnavailable(
             f"Cannot use Spark: its workers have iceberg-cli {', '.join(others)} and this is {__version__}",
@@ -231,13 +231,13 @@ def _quietly() -> Iterator[io.BufferedRandom]:
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as log:
-        kept = [os.dup(number) for number in (1, 2)]
+        descriptors = [os.dup(number) for number in (1, 2)]
         try:
             for number in (1, 2):
                 os.dup2(log.fileno(), number)
             yield log
         finally:
-            for number, descriptor in zip((1, 2), kept, strict=True):
+            for number, descriptor in zip((1, 2), descriptors, strict=True):
                 os.dup2(descriptor, number)
                 os.close(descriptor)
 

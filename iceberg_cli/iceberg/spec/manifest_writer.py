@@ -160,13 +160,13 @@ def _partition_schema(schema_text: str) -> str:
 @lru_cache(maxsize=64)
 def _partition_fields(schema_text: str) -> list[tuple[int, str, int | None]]:
     """Id, name and, of a decimal, length in bytes of the fields of the partition struct."""
-    found = []
+    fields = []
     for field in json.loads(_partition_schema(schema_text))["fields"]:
         avro = field["type"][1]
         decimal = isinstance(avro, dict) and avro.get("logicalType") == "decimal"
         size = avro["size"] if decimal else None
-        found.append((field["field-id"], field["name"], size))
-    return found
+        fields.append((field["field-id"], field["name"], size))
+    return fields
 
 
 def _partition(values: Mapping[int, Any], fields: list[tuple[int, str, int | None]]) -> dict[str, Any]:
@@ -175,13 +175,13 @@ def _partition(values: Mapping[int, Any], fields: list[tuple[int, str, int | Non
     Raises:
         ValueError: a decimal does not fit.
     """
-    found = {}
+    named = {}
     for field_id, name, size in fields:
         value = values.get(field_id)
         if size is not None and isinstance(value, bytes) and len(value) != size:
             value = _resized(value, size)
-        found[name] = value
-    return found
+        named[name] = value
+    return named
 
 
 def _resized(value: bytes, size: int) -> bytes:
