@@ -163,8 +163,3 @@ def journal_files(scene: Scene) -> list[str]:
 def few_rows_in_a_part() -> AbstractContextManager[object]:
     """As if a few files that go were too many for one file of removals."""
     return patch.multiple(removal_files, PART_ROWS=3, MEMORY_ROWS=3)
-
-
-def finish(scene: Scene) -> None:
-    """See `Scene.finish`."""
-    scene.finish()

@@ -16,9 +16,9 @@ import pytest
 from iceberg_cli.errors import IcebergCliError, Refused, TakenOver
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.operation.apply import apply, resume
-from iceberg_cli.testing.crash.world import Script, crash
+from iceberg_cli.testing.crash.world import crash
 from tests.budget import few_or_many, some
-from tests.crash.scenes import Expiry, Scene, a_scene, few_rows_in_a_part, finish, journal_files
+from tests.crash.scenes import Scene, a_scene, few_rows_in_a_part, journal_files
 from tests.journals import append
 
 
@@ -28,7 +28,7 @@ def interrupted(request: pytest.FixtureRequest) -> Iterator[Scene]:
     with few_rows_in_a_part() if request.param.endswith("parts") else contextlib.nullcontext():
         scene = a_scene()
         deletions = [n for n, effect in enumerate(scene.undisturbed()) if effect.startswith("delete ")]
-        process = Expiry(world=scene.world, script=Script(before={deletions[5]: crash}))
+        process = scene.process(before={deletions[5]: crash})
         assert process.dies(process.run)
         scene.world.deleted.clear()
         yield scene
@@ -41,7 +41,7 @@ def records_of(scene: Scene) -> list[str]:
 
 def refuses_and_deletes_nothing(scene: Scene) -> None:
     with pytest.raises(IcebergCliError) as caught:
-        Expiry(world=scene.world).resume()
+        scene.process().resume()
     assert caught.value.exit_code in (11, 15)
     assert scene.world.deleted == []
     scene.check()
@@ -65,7 +65,7 @@ def test_every_file_of_a_journal_with_one_bit_flipped_is_refused(interrupted: Sc
             flipped = data[place] ^ (1 << generator.randrange(8))
             here.world.files[path] = data[:place] + bytes([flipped]) + data[place + 1 :]
             with pytest.raises(IcebergCliError):
-                Expiry(world=here.world).resume()
+                here.process().resume()
             assert here.world.deleted == [], path
             here.check()
 
@@ -90,9 +90,9 @@ def test_journal_without_its_last_records_tells_an_earlier_story_that_is_safe_to
         here = interrupted.copy()
         for path in records[count:]:
             del here.world.files[path]
-        # As `finish`; what a lost journal knew of may be left.
-        Expiry(world=here.world).resume()
-        Expiry(world=here.world).run()
+        # As when all is finished; what a lost journal knew of may be left.
+        here.process().resume()
+        here.process().run()
         here.check()
         assert journal_files(here) == []
 
@@ -125,7 +125,7 @@ def test_journal_of_a_newer_version_is_refused(interrupted: Scene) -> None:
     folder, _, _ = first.rpartition("/")
     for path in journal_files(here):
         del here.world.files[path]
-    process = Expiry(world=here.world)
+    process = here.process()
     journal = process.table.workspace.journal(folder.rpartition("/")[2])
     append(journal, "begin", {"version": 2, "whatever": "a newer version has"})
     append(journal, "a kind that is not known here", {})
@@ -134,7 +134,7 @@ def test_journal_of_a_newer_version_is_refused(interrupted: Scene) -> None:
 
 def test_record_of_an_unknown_kind_is_refused(interrupted: Scene) -> None:
     here = interrupted.copy()
-    process = Expiry(world=here.world)
+    process = here.process()
     (operation_id,) = process.table.workspace.open_operations()
     append(process.table.workspace.journal(operation_id), "vacuum", {"step": "expire"})
     refuses_and_deletes_nothing(here)
@@ -162,8 +162,8 @@ def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(
     stopped = 0
     for number, effect in some(list(enumerate(scene.undisturbed())), budget):
         here = scene.copy()
-        other = Expiry(world=here.world)
-        first = Expiry(world=here.world, script=Script(before={number: other.resume}))
+        other = here.process()
+        first = here.process(before={number: other.resume})
         try:
             first.run()
         except TakenOver:
@@ -171,7 +171,7 @@ def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(
         except (IcebergCliError, FileNotFoundError) as error:
             pytest.fail(f"{effect}: {error!r}")
         here.check()
-        finish(here)
+        here.finish()
     assert stopped > budget // 2 or stopped > 15
 
 
@@ -185,36 +185,36 @@ def test_second_process_that_resumes_at_any_moment_and_dies_at_any_moment(
     cases = []
     for number, _ in enumerate(scene.undisturbed()):
         here = scene.copy()
-        first = Expiry(world=here.world, script=Script(before={number: crash}))
+        first = here.process(before={number: crash})
         first.dies(first.run)
-        second = Expiry(world=here.world)
+        second = here.process()
         second.resume()
         cases += [(number, death) for death in range(len(second.effects))]
     for number, death in some(cases, budget):
         here = scene.copy()
-        other = Expiry(world=here.world, script=Script(before={death: crash}))
+        other = here.process(before={death: crash})
         act = {number: partial(other.dies, other.resume)}
-        first = Expiry(world=here.world, script=Script(before=act))
+        first = here.process(before=act)
         with contextlib.suppress(TakenOver):
             first.run()
         here.check()
-        finish(here)
+        here.finish()
 
 
 def test_two_processes_that_resume_at_once_do_it_once(interrupted: Scene) -> None:
-    trial = Expiry(world=interrupted.copy().world)
+    trial = interrupted.copy().process()
     trial.resume()
     taken_over = 0
     for number, _ in enumerate(trial.effects):
         here = interrupted.copy()
-        other = Expiry(world=here.world)
-        first = Expiry(world=here.world, script=Script(before={number: other.resume}))
+        other = here.process()
+        first = here.process(before={number: other.resume})
         try:
             first.resume()
         except TakenOver:
             taken_over += 1
         here.check()
-        finish(here)
+        here.finish()
     assert taken_over > 5
 
 
@@ -223,26 +223,26 @@ def test_the_same_expiry_twice_at_once_ends_as_one() -> None:
     scene = a_scene()
     for number, _ in enumerate(scene.undisturbed()):
         here = scene.copy()
-        other = Expiry(world=here.world)
+        other = here.process()
         act = {number: partial(other.run, settle=False)}
-        first = Expiry(world=here.world, script=Script(before=act))
+        first = here.process(before=act)
         assert first.run().status in ("done", "nothing_to_do")
         here.check_finished()
 
 
 def test_resuming_a_running_operation_of_this_host_is_left_to_its_process() -> None:
     scene = a_scene()
-    process = Expiry(world=scene.world, script=Script(before={15: crash}))
+    process = scene.process(before={15: crash})
     process.runtime.host, process.runtime.process_id = socket.gethostname(), os.getppid()
     assert process.dies(process.run)
     before = dict(scene.world.files)
-    second = Expiry(world=scene.world)
+    second = scene.process()
     assert second.run().status == "nothing_to_do"
     assert scene.world.files == before
 
 
 def test_closed_journal_that_was_half_deleted_is_cleaned_up(interrupted: Scene) -> None:
-    trial = Expiry(world=interrupted.copy().world)
+    trial = interrupted.copy().process()
     trial.resume()
     closing = next(
         n
@@ -251,18 +251,18 @@ def test_closed_journal_that_was_half_deleted_is_cleaned_up(interrupted: Scene) 
     )
     for number in range(closing, len(trial.effects)):
         once = interrupted.copy()
-        process = Expiry(world=once.world, script=Script(before={number: crash}))
+        process = once.process(before={number: crash})
         assert process.dies(process.resume)
-        assert [report.status for report in Expiry(world=once.world).resume()] == ["nothing_to_do"]
+        assert [report.status for report in once.process().resume()] == ["nothing_to_do"]
         once.check_finished()
 
 
 def test_plan_that_was_made_for_another_table_is_refused() -> None:
     scene = a_scene()
-    process = Expiry(world=scene.world)
+    process = scene.process()
     planned = process.plan()
     become_another_table(scene)
-    fresh = Expiry(world=scene.world)
+    fresh = scene.process()
     with pytest.raises(Refused, match="made for table"):
         apply(planned, fresh.table, VERBS[planned.plan.verb], fresh.runtime)
     assert journal_files(scene) == []
@@ -270,7 +270,7 @@ def test_plan_that_was_made_for_another_table_is_refused() -> None:
 
 def test_operation_that_does_not_exist_has_nothing_to_do() -> None:
     scene = a_scene()
-    process = Expiry(world=scene.world)
+    process = scene.process()
     report = resume(process.table, "no-such-operation", process.runtime, verbs=VERBS)
     assert report.status == "nothing_to_do"
     assert process.effects == [e for e in process.effects if "no-such-operation" in e]

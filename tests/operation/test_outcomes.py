@@ -21,7 +21,7 @@ from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.outcomes import Committed, Outcome
 from iceberg_cli.testing.crash.world import Script, crash
 from tests.builders import DAY_MS, HOUR_MS
-from tests.crash.scenes import Expiry, Scene, a_scene, finish, journal_files
+from tests.crash.scenes import Expiry, Scene, a_scene, journal_files
 
 
 @pytest.fixture(params=["swapped", "served"])
@@ -43,7 +43,7 @@ def foreign_files_deleted(scene: Scene) -> list[str]:
 def lose_the_answer(scene: Scene) -> None:
     """An expiry whose swap was sent and not carried out, and nobody says so."""
     with pytest.raises(CommitStateUnknown):
-        Expiry(world=scene.world, script=Script(swaps=["lost"])).run()
+        scene.process(swaps=["lost"]).run()
 
 
 def abandon_all(process: Expiry) -> int:
@@ -58,19 +58,19 @@ def abandon_all(process: Expiry) -> int:
 
 
 def test_lost_answer_of_a_swap_that_happened_is_found_by_reading_back(scene: Scene) -> None:
-    process = Expiry(world=scene.world, script=Script(swaps=["lost after"]))
+    process = scene.process(swaps=["lost after"])
     assert process.run().status == "done"
     scene.check_finished()
 
 
 def test_swap_without_an_answer_deletes_nothing_and_resume_sends_it_again(swapped: Scene) -> None:
-    process = Expiry(world=swapped.world, script=Script(swaps=["lost"]))
+    process = swapped.process(swaps=["lost"])
     with pytest.raises(CommitStateUnknown) as caught:
         process.run()
     assert caught.value.exit_code == 13
     assert swapped.world.deleted == []
     assert len({path for path in swapped.world.files if path.endswith(".metadata.json")}) == 2
-    reports = Expiry(world=swapped.world).resume()
+    reports = swapped.process().resume()
     assert [report.status for report in reports] == ["done"]
     swapped.check_finished()
 
@@ -79,10 +79,10 @@ def test_swap_that_stays_without_an_answer_stays_unknown_however_often_it_is_res
     lose_the_answer(scene)
     for _ in range(3):
         with pytest.raises(CommitStateUnknown):
-            Expiry(world=scene.world, script=Script(swaps=["lost"])).resume()
+            scene.process(swaps=["lost"]).resume()
         assert scene.world.deleted == []
         scene.check()
-    finish(scene)
+    scene.finish()
 
 
 def test_swap_that_comes_in_after_everybody_has_given_up_is_not_undone(swapped: Scene) -> None:
@@ -91,23 +91,23 @@ def test_swap_that_comes_in_after_everybody_has_given_up_is_not_undone(swapped: 
     late = next(p for p in swapped.world.files if p.endswith(".metadata.json") and p != swapped.world.pointer)
     swapped.world.pointer = late
     swapped.check()
-    assert [report.status for report in Expiry(world=swapped.world).resume()] == ["done"]
+    assert [report.status for report in swapped.process().resume()] == ["done"]
     swapped.check_finished()
 
 
 def test_swap_that_never_came_in_and_now_cannot_is_planned_again(scene: Scene) -> None:
     lose_the_answer(scene)
     scene.foreign_append()
-    finish(scene)
+    scene.finish()
 
 
 def test_swap_that_came_in_and_was_followed_by_others_is_swept(swapped: Scene) -> None:
-    process = Expiry(world=swapped.world, script=Script(after={5: crash}))
+    process = swapped.process(after={5: crash})
     assert process.dies(process.run)
     assert process.effects[5].startswith("swap ")
     for _ in range(3):
         swapped.foreign_append()
-    finish(swapped)
+    swapped.finish()
 
 
 def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(scene: Scene) -> None:
@@ -115,7 +115,7 @@ def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(s
     lose_the_answer(scene)
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    (report,) = Expiry(world=scene.world).resume()
+    (report,) = scene.process().resume()
     assert report.status == "done"
     assert journal_files(scene) == []
     scene.check()
@@ -125,19 +125,19 @@ def test_swap_that_can_never_come_in_any_more_can_be_abandoned(scene: Scene) -> 
     lose_the_answer(scene)
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    assert abandon_all(Expiry(world=scene.world)) == 1
+    assert abandon_all(scene.process()) == 1
     assert journal_files(scene) == []
     assert foreign_files_deleted(scene) == []
-    assert Expiry(world=scene.world).run().status == "done"
+    assert scene.process().run().status == "done"
     scene.check()
 
 
 def test_commit_whose_effects_show_is_taken_for_done_where_no_log_shows_it(scene: Scene) -> None:
-    process = Expiry(world=scene.world, script=Script(after={5: crash}))
+    process = scene.process(after={5: crash})
     assert process.dies(process.run)
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    (report,) = Expiry(world=scene.world).resume()
+    (report,) = scene.process().resume()
     assert report.status == "done"
     assert all(path.endswith(".metadata.json") for path in scene.leftovers())
 
@@ -145,7 +145,7 @@ def test_commit_whose_effects_show_is_taken_for_done_where_no_log_shows_it(scene
 @pytest.mark.parametrize("number", [0, 1])
 def test_attempt_that_two_processes_send_is_a_success_for_both(swapped: Scene, number: int) -> None:
     """One resumed the operation of the other, and its swap comes first, before either effect of the other."""
-    one, other = Expiry(world=swapped.world), Expiry(world=swapped.world)
+    one, other = swapped.process(), swapped.process()
     (step,) = one.plan().plan.steps
     attempt = one.table.bind(
         step,
@@ -164,20 +164,20 @@ def test_attempt_that_two_processes_send_is_a_success_for_both(swapped: Scene, n
 def test_outcome_that_can_still_be_success_cannot_be_abandoned(scene: Scene) -> None:
     lose_the_answer(scene)
     with pytest.raises(Refused, match="no known outcome"):
-        abandon_all(Expiry(world=scene.world))
-    finish(scene)
+        abandon_all(scene.process())
+    scene.finish()
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 4])
 def test_refused_swaps_are_tried_again(scene: Scene, refusals: int) -> None:
-    process = Expiry(world=scene.world, script=Script(swaps=["refused"] * refusals))
+    process = scene.process(swaps=["refused"] * refusals)
     assert process.run().status == "done"
     scene.check_finished()
 
 
 def test_commit_retry_num_retries_bounds_the_attempts(swapped: Scene) -> None:
     """The default is 4 retries: the fifth refusal is the last."""
-    process = Expiry(world=swapped.world, script=Script(swaps=["refused"] * 5))
+    process = swapped.process(swaps=["refused"] * 5)
     with pytest.raises(CommitConflict) as caught:
         process.run()
     assert caught.value.exit_code == 12
@@ -185,12 +185,12 @@ def test_commit_retry_num_retries_bounds_the_attempts(swapped: Scene) -> None:
     assert journal_files(swapped) == []
     of_refused_swaps = [path for path in foreign_files_deleted(swapped) if path.endswith(".metadata.json")]
     assert foreign_files_deleted(swapped) == of_refused_swaps
-    finish(swapped)
+    swapped.finish()
 
 
 def test_no_retries_means_one_attempt() -> None:
     scene = a_scene(properties={"commit.retry.num-retries": "0"})
-    process = Expiry(world=scene.world, script=Script(swaps=["refused"]))
+    process = scene.process(swaps=["refused"])
     with pytest.raises(CommitConflict, match="1 times"):
         process.run()
     assert journal_files(scene) == []
@@ -198,7 +198,7 @@ def test_no_retries_means_one_attempt() -> None:
 
 def test_waits_between_attempts_double_and_stay_within_the_total(scene: Scene) -> None:
     waits: list[float] = []
-    process = Expiry(world=scene.world, script=Script(swaps=["refused"] * 4))
+    process = scene.process(swaps=["refused"] * 4)
     process.runtime.sleep_ms = waits.append
     process.run()
     assert len(waits) == 4
@@ -207,12 +207,12 @@ def test_waits_between_attempts_double_and_stay_within_the_total(scene: Scene) -
 
 
 def test_catalog_that_is_down_before_anything_was_sent_is_no_unknown_outcome(scene: Scene) -> None:
-    process = Expiry(world=scene.world, script=Script(swaps=["down"]))
+    process = scene.process(swaps=["down"])
     with pytest.raises(BackendUnavailable) as caught:
         process.run()
     assert caught.value.exit_code == 16
     assert scene.world.deleted == []
-    finish(scene)
+    scene.finish()
 
 
 def test_a_storage_that_fails_after_the_commit_is_told_of_with_the_state_and_the_operation(
@@ -223,12 +223,12 @@ def test_a_storage_that_fails_after_the_commit_is_told_of_with_the_state_and_the
     def full(path: str) -> str | None:
         return "no room" if scene.world.pointer != before and "/ops/" in path else None
 
-    process = Expiry(world=scene.world, script=Script(fail_put=full))
+    process = scene.process(fail_put=full)
     with pytest.raises(BackendUnavailable) as caught:
         process.run()
     assert caught.value.state == "The commit may or may not have happened. Nothing was deleted."
     assert caught.value.next_step.startswith("`resume` goes on with operation ")
-    finish(scene)
+    scene.finish()
 
 
 # -- deletions -------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def denied(path: str) -> str | None:
 
 
 def test_denied_deletions_are_reported_and_finished_by_resume(scene: Scene) -> None:
-    process = Expiry(world=scene.world, script=Script(fail_delete=denied))
+    process = scene.process(fail_delete=denied)
     report = process.run()
     assert report.status == "partial"
     assert {failure["path"].rpartition("/")[2] for failure in report.failed_deletes} == {
@@ -251,27 +251,27 @@ def test_denied_deletions_are_reported_and_finished_by_resume(scene: Scene) -> N
         "e.parquet",
         "snap-1.avro",
     }
-    again = Expiry(world=scene.world, script=Script(fail_delete=denied)).resume()
+    again = scene.process(fail_delete=denied).resume()
     assert [each.status for each in again] == ["partial"]
-    (report,) = Expiry(world=scene.world).resume()
+    (report,) = scene.process().resume()
     assert report.status == "done"
     assert report.failed_deletes == ()
     scene.check_finished()
 
 
 def test_crash_anywhere_while_denied_deletions_are_retried(scene: Scene) -> None:
-    Expiry(world=scene.world, script=Script(fail_delete=denied)).run()
-    trial = Expiry(world=scene.copy().world)
+    scene.process(fail_delete=denied).run()
+    trial = scene.copy().process()
     trial.resume()
     for number, _ in enumerate(trial.effects):
         here = scene.copy()
-        process = Expiry(world=here.world, script=Script(before={number: crash}))
+        process = here.process(before={number: crash})
         assert process.dies(process.resume)
-        finish(here)
+        here.finish()
 
 
 def test_file_that_is_gone_already_counts_as_deleted(scene: Scene) -> None:
-    process = Expiry(world=scene.world)
+    process = scene.process()
     planned = process.plan()
     del scene.world.files[scene.writer.data_path("e")]
     report = apply(planned, process.table, VERBS[planned.plan.verb], process.runtime)
@@ -285,9 +285,7 @@ def test_file_that_another_writer_takes_up_again_before_the_sweep_stays(scene: S
     (swap,) = (number for number, effect in enumerate(scene.undisturbed()) if effect.startswith("swap "))
     for number in range(swap, swap + 3):
         here = scene.copy()
-        script = Script(before={number: partial(here.foreign_append, again="e")})
-        process = Expiry(world=here.world, script=script)
-        process.run()
+        here.process(before={number: partial(here.foreign_append, again="e")}).run()
         assert here.writer.data_path("e") in here.check()
 
 
@@ -300,11 +298,14 @@ def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None
     puts = [effect.removeprefix("put ") for effect in scene.undisturbed() if effect.startswith("put ")]
     for path in puts:
         here = scene.copy()
-        full = Script(fail_put=lambda key, path=path: "no space left on device" if key == path else None)
+
+        def full(key: str, path: str = path) -> str | None:
+            return "no space left on device" if key == path else None
+
         with pytest.raises((BackendUnavailable, DeletesFailed)):
-            Expiry(world=here.world, script=full).run()
+            here.process(fail_put=full).run()
         here.check()
-        finish(here)
+        here.finish()
 
 
 # -- stops and limits ------------------------------------------------------------------------------------------
@@ -314,14 +315,14 @@ def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: 
     stopped = 0
     for number, _ in enumerate(scene.undisturbed()):
         here = scene.copy()
-        process = Expiry(world=here.world)
+        process = here.process()
         process.storage.script = Script(before={number: partial(process.stop.append, True)})
         try:
             process.run()
         except Interrupted:
             stopped += 1
         here.check()
-        finish(here)
+        here.finish()
     assert stopped > 10
     assert Interrupted.exit_code == 14
 
@@ -345,7 +346,7 @@ def test_deadline_in_the_sweep_leaves_the_rest_for_resume(scene: Scene) -> None:
     process = Expiry(world=scene.world, script=Script(before=later), limits=limits)
     assert process.run().status == "partial"
     assert len(foreign_files_deleted(scene)) == 4
-    finish(scene)
+    scene.finish()
 
 
 def test_files_go_bottom_up_and_only_those_of_one_kind_at_once(scene: Scene) -> None:
@@ -383,11 +384,11 @@ def test_files_wait_for_their_grace_and_go_after_it(scene: Scene) -> None:
     assert process.run().status == "waiting"
     assert foreign_files_deleted(scene) == []
     scene.world.now_ms += DAY_MS - 1
-    assert [report.status for report in Expiry(world=scene.world).resume()] == ["waiting"]
-    assert Expiry(world=scene.world).run().status == "nothing_to_do"
+    assert [report.status for report in scene.process().resume()] == ["waiting"]
+    assert scene.process().run().status == "nothing_to_do"
     assert foreign_files_deleted(scene) == []
     scene.world.now_ms += 1
-    assert Expiry(world=scene.world).run().status == "nothing_to_do"
+    assert scene.process().run().status == "nothing_to_do"
     scene.check_finished()
 
 
@@ -395,7 +396,7 @@ def test_file_taken_up_again_in_the_grace_stays(scene: Scene) -> None:
     with_grace(scene).run()
     scene.foreign_append(again="e")
     scene.world.now_ms += DAY_MS
-    (report,) = Expiry(world=scene.world).resume()
+    (report,) = scene.process().resume()
     assert report.kept_again == 1
     scene.check_finished()
 
@@ -409,10 +410,10 @@ def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
         first = with_grace(here, script=Script(before={number: crash}))
         assert first.dies(first.run)
         here.check()
-        Expiry(world=here.world).resume()
+        here.process().resume()
         here.check()
         here.world.now_ms += 2 * DAY_MS
-        finish(here)
+        here.finish()
 
 
 # -- abandon ---------------------------------------------------------------------------------------------------
@@ -420,7 +421,7 @@ def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
 
 def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> None:
     with_grace(scene).run()
-    assert abandon_all(Expiry(world=scene.world)) == 1
+    assert abandon_all(scene.process()) == 1
     assert foreign_files_deleted(scene) == []
     assert journal_files(scene) == []
     assert len(scene.leftovers()) == 14
@@ -428,13 +429,13 @@ def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> No
 
 def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
     with_grace(scene).run()
-    process = Expiry(world=scene.copy().world)
+    process = scene.copy().process()
     assert abandon_all(process) == 1
     for number, _ in enumerate(process.effects):
         here = scene.copy()
-        first = Expiry(world=here.world, script=Script(before={number: crash}))
+        first = here.process(before={number: crash})
         assert first.dies(partial(abandon_all, first))
-        abandon_all(Expiry(world=here.world))
+        abandon_all(here.process())
         assert foreign_files_deleted(here) == []
         assert journal_files(here) == []
 
@@ -445,13 +446,13 @@ def test_hint_file_that_was_half_written_when_the_process_died_is_cleaned_up() -
     link = next(
         number for number, effect in enumerate(scene.undisturbed()) if effect.endswith("/v2.metadata.json")
     )
-    process = Expiry(world=scene.world, script=Script(after={link: crash}))
+    process = scene.process(after={link: crash})
     assert process.dies(process.run)
     (operation_id,) = process.table.workspace.open_operations()
-    operation = Expiry(world=scene.world).table.workspace.journal(operation_id).operation()
+    operation = scene.process().table.workspace.journal(operation_id).operation()
     assert operation is not None
     intent = operation.steps["expire"].intent
     assert intent is not None
     (temporary,) = intent.scratch
     scene.world.files[temporary] = b"2"
-    finish(scene)
+    scene.finish()
