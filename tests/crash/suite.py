@@ -107,6 +107,19 @@ class Scene:
 Act = Callable[[Any], object]
 
 
+def lost_once(path: str) -> Callable[[str], str | None]:
+    """The first put of this file does not happen, and nobody says so."""
+    paths = [path]
+
+    def lose(key: str) -> str | None:
+        if key not in paths:
+            return None
+        paths.remove(key)
+        return "no answer"
+
+    return lose
+
+
 class Undisturbed:
     """Nothing befalls the process."""
 

@@ -137,15 +137,7 @@ def test_a_put_of_a_version_without_an_answer_is_settled(scene: Rewriting) -> No
     assert versions
     for version in versions:
         here = scene.copy()
-        lost: list[str] = []
-
-        def lose(path: str, version: str = version, lost: list[str] = lost) -> str | None:
-            if path == version and not lost:
-                lost.append(path)
-                return "no answer"
-            return None
-
         with pytest.raises(CommitStateUnknown):
-            here.process(fail_put=lose).run()
+            here.process(fail_put=suite.lost_once(version)).run()
         here.check()
         here.finish()

@@ -144,16 +144,8 @@ def test_the_end_tells_how_many_files_went_also_after_a_crash_between() -> None:
 
 def test_a_put_without_an_answer_is_found_when_it_happened() -> None:
     scene = Vacuum()
-    lost: list[str] = []
-
-    def lose(path: str) -> str | None:
-        if path == version_path(3) and not lost:
-            lost.append(path)
-            return "no answer"
-        return None
-
     with pytest.raises(CommitStateUnknown):
-        scene.process(fail_put=lose).run()
+        scene.process(fail_put=suite.lost_once(version_path(3))).run()
     assert set(scene.world.files) >= GOING  # nothing was deleted
     assert operations_of(scene.world)[-1] == "WRITE"
     scene.finish()
