@@ -32,10 +32,10 @@ from iceberg_cli.testing.delta_writer import (
     a_protocol_with,
     a_schema,
     set_modified,
-    write_checkpoint,
     write_commit,
     write_file,
     write_log_file,
+    write_row_groups,
     write_vectors,
 )
 
@@ -130,7 +130,7 @@ class Writer:
         """A classic checkpoint, a row group for each of `files`, and the hint that names it."""
         path = self.root / "_delta_log" / f"{version:020}.checkpoint.parquet"
         groups = chain(([action] for action in self.first), files)
-        rows = write_checkpoint(str(path), _CHECKPOINT, groups)
+        rows = write_row_groups(str(path), _CHECKPOINT, groups)
         set_modified(path, self.at_ms(version))
         hint = json.dumps({"version": version, "size": rows}).encode()
         write_log_file(self.root, "_last_checkpoint", hint, modified_ms=self.at_ms(version))

@@ -184,11 +184,11 @@ def a_checkpoint(*actions: Action) -> bytes:
     kinds = dict.fromkeys(kind for action in actions for kind in action)
     types = [(kind, _type_of([action[kind] for action in actions if kind in action])) for kind in kinds]
     sink = io.BytesIO()
-    write_checkpoint(sink, pa.schema(types), [actions])
+    write_row_groups(sink, pa.schema(types), [actions])
     return sink.getvalue()
 
 
-def write_checkpoint(sink: str | IO[bytes], schema: pa.Schema, groups: Iterable[Sequence[Action]]) -> int:
+def write_row_groups(sink: str | IO[bytes], schema: pa.Schema, groups: Iterable[Sequence[Action]]) -> int:
     """Write a checkpoint in Parquet, of any length.
 
     Args:
@@ -276,6 +276,12 @@ def commit_path(root: Path, version: int) -> Path:
 def write_commit(root: Path, version: int, data: bytes, *, modified_ms: int = NOW_MS) -> Path:
     """Write `<version>.json`."""
     return write_log_file(root, commit_path(root, version).name, data, modified_ms=modified_ms)
+
+
+def write_checkpoint(root: Path, version: int, *actions: Action, modified_ms: int = NOW_MS) -> Path:
+    """Write a classic checkpoint of these actions."""
+    name = f"{version:020}.checkpoint.parquet"
+    return write_log_file(root, name, a_checkpoint(*actions), modified_ms=modified_ms)
 
 
 def write_log(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,11 +18,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.testing.delta_writer import NOW_MS as DELTA_NOW_MS
-from iceberg_cli.testing.delta_writer import a_remove, an_add
+from iceberg_cli.testing.delta_writer import a_remove, an_add, write_file, write_log
 from iceberg_cli.testing.iceberg_reader import manifests_of, snapshot_of
 from tests.builders import DAY_MS, NOW_MS, TableWriter
-from tests.delta_opened import a_log
 
 # Builders count ages from a moment that may be in the future of this machine's clock; these tables are older.
 LONG_AGO_MS = 1_500 * DAY_MS
@@ -111,12 +108,15 @@ def delta_with_removed_files(folder: Path, *removed: str) -> str:
     paths = [quote(f"{name}.parquet") for name in names]
     adds = [an_add(path=path) for path in paths]
     removes = [a_remove(path=path, deletionTimestamp=AS_OF_MS - 20 * DAY_MS) for path in paths[1:]]
-    a_log(folder, adds, removes, age_ms=DELTA_NOW_MS - AS_OF_MS + 20 * DAY_MS)
-    for name in names:
-        path = folder / f"{name}.parquet"
-        path.write_bytes(b"1234")
-        os.utime(path, ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
+    write_log(folder, adds, removes, age_ms=NOW_MS - AS_OF_MS + 20 * DAY_MS)
+    old_files(folder, *(f"{name}.parquet" for name in names))
     return str(folder)
+
+
+def old_files(folder: Path, *names: str) -> None:
+    """Files of 4 bytes, written 40 days before `AS_OF_MS`."""
+    for name in names:
+        write_file(folder, name, b"1234", modified_ms=AS_OF_MS - 40 * DAY_MS)
 
 
 def newest_metadata(folder: Path) -> Path:

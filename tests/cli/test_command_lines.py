@@ -18,13 +18,12 @@ import pytest
 
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.delta_writer import (
-    a_checkpoint,
     a_dv,
     a_metadata,
     a_protocol_with,
     an_add,
     commit_path,
-    write_log_file,
+    write_checkpoint,
 )
 from tests.budget import few_or_many, some
 from tests.cli.command_names import VERBS
@@ -138,7 +137,7 @@ def delta(folder: Path) -> str:
 def delta_with_a_checkpoint(folder: Path) -> str:
     actions = [a_protocol_with("deletionVectors"), a_metadata(), an_add(path="a.parquet", dv=a_dv())]
     a_log(folder, actions)
-    write_log_file(folder, f"{0:020}.checkpoint.parquet", a_checkpoint(*actions))
+    write_checkpoint(folder, 0, *actions)
     (folder / "a.parquet").write_bytes(b"1234")
     return str(folder)
 

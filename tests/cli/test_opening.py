@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 import uuid
@@ -23,6 +22,7 @@ from tests.cli.lakes import (
     edited,
     four_snapshots,
     listing_of_table,
+    old_files,
 )
 from tests.cli.running import dry, expire, iceberg_cli
 from tests.delta_opened import a_log
@@ -83,9 +83,7 @@ def test_a_delta_table_is_the_same_by_every_name_that_leads_to_its_folder(
     through_link = an_add(path=f"file:{Path.cwd()}/link/absolute")
     age_ms = NOW_MS - AS_OF_MS + 20 * DAY_MS
     a_log(folder, [an_add(path="a"), through_link], removed, age_ms=age_ms)
-    for name in ("a", "b", "c", "absolute"):
-        (folder / name).write_bytes(b"1234")
-        os.utime(folder / name, ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
+    old_files(folder, "a", "b", "c", "absolute")
     assert dry(spelling, *AS_OF)["table"]["name"] == str(folder)
     expire(spelling, *AS_OF, "--limit-deletes", "1")
     (operation,) = open_operations(folder)

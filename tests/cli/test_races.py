@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from iceberg_cli.testing.iceberg_files import DELETED, records
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.budget import few_or_many
 from tests.cli.forking import Program, program
-from tests.cli.lakes import AS_OF_MS, newest_metadata
+from tests.cli.lakes import AS_OF_MS, newest_metadata, old_files
 from tests.cli.running import iceberg_cli
 from tests.delta_opened import a_log
 
@@ -82,10 +81,8 @@ def a_delta_lake(folder: Path) -> Lake:
     names = [f"{number}.parquet" for number in range(6)]
     removed = [a_remove(path=name, deletionTimestamp=AS_OF_MS - 20 * DAY_MS) for name in names[:3]]
     age_ms = NOW_MS - AS_OF_MS + 20 * DAY_MS
-    a_log(table, [an_add(path=name) for name in names], *([each] for each in removed), age_ms=age_ms)
-    for name in names:
-        (table / name).write_bytes(bytes(100))
-        os.utime(table / name, ns=((AS_OF_MS - 40 * DAY_MS) * 1_000_000,) * 2)
+    a_log(table, [an_add(path=name, size=4) for name in names], *([each] for each in removed), age_ms=age_ms)
+    old_files(table, *names)
     verbs = (
         ("expire-snapshots",),
         ("rewrite-manifests", "--checkpoint", "classic"),

@@ -41,6 +41,7 @@ from iceberg_cli.testing.delta_writer import (
     a_txn,
     an_add,
     commit_path,
+    write_checkpoint,
     write_commit,
     write_log_file,
 )
@@ -377,7 +378,7 @@ def test_parsed_statistics_stand_in_where_there_is_no_text(tmp_path: Path) -> No
     assert json.loads(stats[0]) == parsed
     assert stats[1] == '{"numRecords":10}'
     bare = [an_add(path="a", stats=None, stats_parsed=parsed), a_protocol(), a_metadata()]
-    write_log_file(tmp_path, f"{4:020}.checkpoint.parquet", a_checkpoint(*bare))
+    write_checkpoint(tmp_path, 4, *bare)
     snapshot = log.snapshot(4)
     assert [json.loads(text) for text in snapshot.adds["stats"].to_pylist()] == [parsed]
     assert "stats_parsed" not in snapshot.adds.schema.names
@@ -497,7 +498,7 @@ def test_in_commit_timestamps_count_from_the_version_that_enabled_them(tmp_path:
 def test_the_in_commit_timestamp_of_a_checkpointed_version_is_read_from_its_commit(tmp_path: Path) -> None:
     state = [a_protocol_with("inCommitTimestamp"), a_metadata(configuration=IN_COMMIT)]
     log = a_log(tmp_path, [a_commit_info(inCommitTimestamp=77), *state])
-    write_log_file(tmp_path, f"{0:020}.checkpoint.parquet", a_checkpoint(*state))
+    write_checkpoint(tmp_path, 0, *state)
     assert log.snapshot().timestamp_ms == 77
 
 
@@ -574,7 +575,7 @@ def test_advancing_from_another_table_at_the_same_place_reads_all(
 def test_advancing_after_a_cleanup_that_left_a_checkpoint_reads_that(tmp_path: Path) -> None:
     log = a_log(tmp_path, [an_add(path="a")], [an_add(path="b")])
     before = log.snapshot()
-    write_log_file(tmp_path, f"{3:020}.checkpoint.parquet", a_checkpoint(*STATE))
+    write_checkpoint(tmp_path, 3, *STATE)
     assert paths(log.advance(before)) == ["a", "b"]
     assert log.advance(before).version == 3
 
@@ -583,7 +584,7 @@ def test_advancing_in_a_log_that_has_not_changed_reads_nothing_though_it_begins_
     tmp_path: Path,
 ) -> None:
     a_log(tmp_path, [an_add(path="a")], [an_add(path="b")])
-    write_log_file(tmp_path, f"{1:020}.checkpoint.parquet", a_checkpoint(*STATE))
+    write_checkpoint(tmp_path, 1, *STATE)
     log, storage = watched(tmp_path)
     before = log.snapshot()
     old = log.snapshot(0)

@@ -15,7 +15,6 @@ from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.testing.delta_writer import (
     Action,
-    a_checkpoint,
     a_commit,
     a_commit_info,
     a_domain,
@@ -27,8 +26,8 @@ from iceberg_cli.testing.delta_writer import (
     a_txn,
     an_add,
     commit_path,
+    write_checkpoint,
     write_commit,
-    write_log_file,
 )
 from tests.cli.running import Ran, iceberg_cli
 from tests.delta_opened import a_log, the_log
@@ -140,7 +139,7 @@ def test_no_checkpoint_is_written_over_a_clash_and_the_check_reports_it(
 
 def test_a_checkpoint_of_another_writer_settles_a_clash_before_it(tmp_path: Path) -> None:
     a_log(tmp_path, BEGINNING, CLASHES["two metaData"], [an_add(path="c.parquet")])
-    write_log_file(tmp_path, f"{1:020}.checkpoint.parquet", a_checkpoint(*BEGINNING))
+    write_checkpoint(tmp_path, 1, *BEGINNING)
     assert iceberg_cli("rewrite-manifests", tmp_path, "--yes").code == 0
     assert f"{2:020}.checkpoint.parquet" in in_log(tmp_path)
     assert "commit-actions-clash" not in rules(tmp_path)
@@ -163,12 +162,10 @@ def test_no_commit_repeats_the_state_over_a_clash(tmp_path: Path) -> None:
 
 def test_a_range_with_a_clash_is_not_compacted_whatever_checkpoint_is_after_it(tmp_path: Path) -> None:
     a_log(tmp_path, BEGINNING, CLASHES["remove, then add"], [an_add(path="c.parquet")])
-    write_log_file(
-        tmp_path, f"{2:020}.checkpoint.parquet", a_checkpoint(*BEGINNING, an_add(path="c.parquet"))
-    )
+    write_checkpoint(tmp_path, 2, *BEGINNING, an_add(path="c.parquet"))
     assert "version 1, line 2" in refused(tmp_path, "rewrite-manifests", "--compact-log", "0..1").err
     a_log(tmp_path / "later", BEGINNING, [an_add(path="b.parquet")], CLASHES["two metaData"])
-    write_log_file(tmp_path / "later", f"{2:020}.checkpoint.parquet", a_checkpoint(*BEGINNING))
+    write_checkpoint(tmp_path / "later", 2, *BEGINNING)
     assert iceberg_cli("rewrite-manifests", tmp_path / "later", "--compact-log", "0..1", "--yes").code == 0
 
 

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from iceberg_cli.testing.delta_writer import NOW_MS, a_metadata, a_protocol, a_remove, an_add
-from tests.cli.lakes import AS_OF_MS, four_snapshots
+from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, an_add
+from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots, old_files
 from tests.cli.running import iceberg_cli
 from tests.delta_opened import a_log
-
-DAY_MS = 86_400_000
-OLD_MS = AS_OF_MS - 40 * DAY_MS
 
 
 @pytest.fixture
 def visits(tmp_path: Path) -> str:
     """A table with a live file, one removed 20 days before `AS_OF_MS`, and one that nobody names."""
-    root = tmp_path / "visits"
-    removed = a_remove(path="b.parquet", deletionTimestamp=AS_OF_MS - 20 * DAY_MS)
-    age_ms = NOW_MS - AS_OF_MS + 20 * DAY_MS
-    a_log(root, [an_add(path="a.parquet"), an_add(path="b.parquet")], [removed], age_ms=age_ms)
-    for name in ("a", "b", "nobody"):
-        path = root / f"{name}.parquet"
-        path.write_bytes(b"1234")
-        os.utime(path, ns=(OLD_MS * 1_000_000,) * 2)
-    return str(root)
+    root = delta_with_removed_files(tmp_path / "visits", "b")
+    old_files(tmp_path / "visits", "nobody.parquet")
+    return root
 
 
 def names(root: str) -> list[str]:
@@ -233,9 +223,7 @@ def test_a_table_that_cannot_be_written_to_shows_its_plan_and_refuses_to_carry_i
     root = tmp_path / "t"
     protocol = a_protocol(1, 7, writer_features=["fromTheFuture"])
     a_log(root, [protocol, a_metadata(), an_add(path="a.parquet")])
-    orphan = root / "nobody.parquet"
-    orphan.write_bytes(b"1")
-    os.utime(orphan, ns=(OLD_MS * 1_000_000,) * 2)
+    old_files(root, "nobody.parquet")
     ran = iceberg_cli(*expire(str(root), "--dry-run"))
     assert ran.code == 0, ran.err
     assert "blocked by" in ran.out
@@ -243,7 +231,7 @@ def test_a_table_that_cannot_be_written_to_shows_its_plan_and_refuses_to_carry_i
     ran = iceberg_cli(*expire(str(root), "--yes"))
     assert ran.code == 11
     assert "fromTheFuture" in ran.err
-    assert orphan.exists()
+    assert (root / "nobody.parquet").exists()
 
 
 def test_a_table_that_needs_another_reader_is_refused_by_the_features_name(tmp_path: Path) -> None:

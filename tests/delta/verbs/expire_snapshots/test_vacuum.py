@@ -32,7 +32,6 @@ from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
     a_cdc,
-    a_checkpoint,
     a_commit,
     a_dv,
     a_metadata,
@@ -43,6 +42,7 @@ from iceberg_cli.testing.delta_writer import (
     an_add,
     commit_path,
     set_modified,
+    write_checkpoint,
     write_commit,
     write_file,
     write_log,
@@ -212,9 +212,8 @@ def test_a_tombstone_without_a_time_has_that_of_its_commit(tmp_path: Path) -> No
 
 def test_a_tombstone_of_which_nobody_knows_the_time_keeps_its_file(tmp_path: Path) -> None:
     unknown = [*removes("a", at_ms=None), *removes("b")]
-    checkpoint = a_checkpoint(a_protocol(), a_metadata(), an_add(path="live"), *unknown)
     a_log(tmp_path, adds("a", "b", "live"), unknown, age_ms=20 * DAY_MS)
-    write_log_file(tmp_path, f"{1:020}.checkpoint.parquet", checkpoint)
+    write_checkpoint(tmp_path, 1, a_protocol(), a_metadata(), an_add(path="live"), *unknown)
     some_files(tmp_path, "a", "b", "live")
     assert going(tmp_path) == {"b"}
 
@@ -395,8 +394,9 @@ def test_what_a_link_that_a_young_commit_removed_leads_to_stays(tmp_path: Path) 
 def test_a_log_that_is_a_link_is_cleaned_up_where_it_is(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "t", tmp_path / "elsewhere"
     a_log(root, adds("live"), adds("more"), adds("most"), age_ms=60 * DAY_MS)
-    checkpoint = a_checkpoint(a_protocol(), a_metadata(), *adds("live", "more", "most"))
-    write_log_file(root, f"{2:020}.checkpoint.parquet", checkpoint, modified_ms=NOW_MS - 60 * DAY_MS)
+    write_checkpoint(
+        root, 2, a_protocol(), a_metadata(), *adds("live", "more", "most"), modified_ms=NOW_MS - 60 * DAY_MS
+    )
     (root / LOG).rename(elsewhere)
     (root / LOG).symlink_to(elsewhere)
     some_files(root, "live", "more", "most")
@@ -528,7 +528,7 @@ def a_table_whose_checkpoint_forgot(root: Path, **configuration: str) -> Path:
     removals = [removes(name, at_ms=NOW_MS - days * DAY_MS) for name, days in (("x", 40), ("y", 10))]
     ages_ms = [days * DAY_MS for days in (50, 40, 10, 2)]
     write_log(root, [*founding, *adds(*"xyz")], *removals, [a_txn()], age_ms=ages_ms)
-    write_log_file(root, f"{3:020}.checkpoint.parquet", a_checkpoint(*founding, *adds("z")))
+    write_checkpoint(root, 3, *founding, *adds("z"))
     some_files(root, *"xyz", modified_ms=NOW_MS - 60 * DAY_MS)
     return root
 
@@ -946,8 +946,7 @@ def a_lite_table_whose_log_went_on_without_its_record(root: Path) -> Path:
     some_files(root, "a", modified_ms=YOUNG_MS)
     run(root, mode="lite")
     assert recorded(root) == {RECORD: 0}
-    checkpoint = a_checkpoint(a_protocol(), a_metadata(), an_add(path="e"))
-    write_log_file(root, f"{3:020}.checkpoint.parquet", checkpoint)
+    write_checkpoint(root, 3, a_protocol(), a_metadata(), an_add(path="e"))
     for version in range(3):
         commit_path(root, version).unlink()
     some_files(root, "a")
@@ -1009,10 +1008,9 @@ def test_lite_mode_begins_after_the_commits_that_the_one_before_looked_at(tmp_pa
 
 def test_lite_mode_is_refused_where_commits_are_gone_that_nobody_has_looked_at(tmp_path: Path) -> None:
     root = a_lite_table(tmp_path, first=3)
-    checkpoint = a_checkpoint(
-        a_protocol(), a_metadata(), an_add(path="a"), an_add(path="b"), an_add(path="c")
+    write_checkpoint(
+        root, 3, a_protocol(), a_metadata(), an_add(path="a"), an_add(path="b"), an_add(path="c")
     )
-    write_log_file(root, f"{3:020}.checkpoint.parquet", checkpoint)
     with pytest.raises(Refused, match="lite"):
         planned(root, mode="lite")
     write_log_file(root, "_last_vacuum_info", b'{"latestCommitVersionOutsideOfRetentionWindow":2}')

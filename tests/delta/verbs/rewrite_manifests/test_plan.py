@@ -23,7 +23,6 @@ from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
-    a_checkpoint,
     a_commit,
     a_commit_info,
     a_dv,
@@ -33,6 +32,7 @@ from iceberg_cli.testing.delta_writer import (
     a_txn,
     an_add,
     commit_path,
+    write_checkpoint,
     write_commit,
     write_log_file,
 )
@@ -419,7 +419,7 @@ def test_a_field_of_vectors_in_a_parquet_checkpoint_is_noticed_where_it_has_a_va
     a_log(tmp_path, [an_add()], [an_add(path="b")])
     add = an_add(path="a", dv=NEW_DV | {"maxRowIndex": 4, "newField": value})
     state = [a_protocol_with("deletionVectors"), a_metadata(), add, a_remove(path="c", dv=a_dv())]
-    write_log_file(tmp_path, f"{0:020}.checkpoint.parquet", a_checkpoint(*state))
+    write_checkpoint(tmp_path, 0, *state)
     assert any(UNNAMED in reason for reason in planned(tmp_path).blocked_by) is blocked
 
 
@@ -438,7 +438,7 @@ def test_a_compaction_of_commits_that_have_such_a_field_is_refused_whatever_the_
 ) -> None:
     a_log(tmp_path, [an_add(path="a")], [an_add(dv=NEW_DV)], [a_remove(dv=NEW_DV)], [an_add(path="b")])
     state = [a_protocol_with("deletionVectors"), a_metadata(), an_add(path="a"), an_add(path="b")]
-    write_log_file(tmp_path, f"{3:020}.checkpoint.parquet", a_checkpoint(*state))
+    write_checkpoint(tmp_path, 3, *state)
     with pytest.raises(Refused, match=UNNAMED):
         rewritten(tmp_path, compact_log=[0, 1])
     assert not [name for name in names(tmp_path) if "compacted" in name]

@@ -17,7 +17,6 @@ from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_writer import (
     Action,
-    a_checkpoint,
     a_commit_info,
     a_field,
     a_metadata,
@@ -25,8 +24,8 @@ from iceberg_cli.testing.delta_writer import (
     a_protocol_with,
     an_add,
     commit_path,
+    write_checkpoint,
     write_log,
-    write_log_file,
 )
 from tests.delta_opened import Operator, a_log, actions_in, the_log
 
@@ -336,8 +335,7 @@ def test_who_wrote_lately_and_would_be_shut_out_is_told(tmp_path: Path) -> None:
 def test_who_wrote_is_looked_for_in_the_commits_that_follow_each_other(tmp_path: Path) -> None:
     """Delta Spark may leave older commits behind a gap; they say nothing of who writes now."""
     a_log(tmp_path, *([a_commit_info(engineInfo=f"writer {version}")] for version in range(4)))
-    checkpoint = a_checkpoint(a_protocol(), a_metadata())
-    write_log_file(tmp_path, f"{2:020}.checkpoint.parquet", checkpoint)
+    write_checkpoint(tmp_path, 2, a_protocol(), a_metadata())
     commit_path(tmp_path, 1).unlink()
     plan = planned(tmp_path)
     assert [v.id for v in plan.verdicts if v.subject == "client"] == ["writer 2", "writer 3"]
