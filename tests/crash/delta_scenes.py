@@ -24,6 +24,7 @@ from iceberg_cli.testing.crash.delta_reader import (
     is_ours,
     named_files,
     state_at,
+    vector_file,
     vector_id,
 )
 from iceberg_cli.testing.crash.process import DeltaProcess
@@ -71,6 +72,7 @@ class Verb:
     operation: str
     policy: Mapping[str, Any] = field(default_factory=dict)
     goes: frozenset[str] = frozenset()  # files that it deletes
+    made: Callable[[State], bool] = lambda _state: True  # whether the table is what it makes of it
 
     def process(self, world: World, script: Script | None = None) -> DeltaProcess:
         whole = 0 in commits(world.files)  # else there is nothing to compact any more
@@ -92,9 +94,21 @@ VERBS_ASKED: Mapping[str, Verb] = {
     "vacuum lite": Verb(operation="expire-snapshots", policy={"mode": "lite"}, goes=_LITE),
     "classic": Verb(operation="rewrite-manifests", policy={"checkpoint": "classic", **_COMPACT}),
     "v2": Verb(operation="rewrite-manifests", policy={"checkpoint": "v2", "part_size": 4, **_COMPACT}),
-    "merge": Verb(operation="merge-dvs", policy={"min_files": 2, "target_size": 100}),
-    "upgrade": Verb(operation="upgrade-v3", policy={"features": ["rowTracking", "inCommitTimestamp"]}),
-    "assign": Verb(operation="assign-row-ids", policy={"batch_size": 2}),
+    "merge": Verb(
+        operation="merge-dvs",
+        policy={"min_files": 2, "target_size": 100},
+        made=lambda state: len({*map(vector_file, state.adds.values())} - {None}) <= 2,
+    ),
+    "upgrade": Verb(
+        operation="upgrade-v3",
+        policy={"features": ["rowTracking", "inCommitTimestamp"]},
+        made=lambda state: {"rowTracking", "inCommitTimestamp"} <= {*state.protocol["writerFeatures"]},
+    ),
+    "assign": Verb(
+        operation="assign-row-ids",
+        policy={"batch_size": 2},
+        made=lambda state: state.metadata["configuration"]["delta.enableRowTracking"] == "true",
+    ),
 }
 
 
@@ -188,11 +202,13 @@ class Scene(suite.Scene):
             for (path, _), add in state.adds.items():
                 if "baseRowId" in add:
                     assert ids.setdefault(path, add["baseRowId"]) == add["baseRowId"]
+                else:
+                    assert path not in ids, "an id was lost"
+            state.check_row_ids()
         newest = self.state()
         assert newest.needed() <= set(files)
         assert f"{DELTA_TABLE}/f.parquet" in files  # its tombstone is young
         assert f"{DELTA_TABLE}/_hidden.parquet" in files
-        newest.check_row_ids()
         if HINT in files:
             assert json.loads(files[HINT])["version"] in checkpoints(files).values()
 
@@ -233,8 +249,9 @@ class Scene(suite.Scene):
         return self.name
 
     def check_done(self) -> None:
-        """The files are gone that the verb deletes."""
+        """The files are gone that the verb deletes, and the table is what it makes of it."""
         assert not self.case.goes & set(self.world.files)
+        assert self.case.made(self.state())
 
 
 # -- other writers ---------------------------------------------------------------------------------------------

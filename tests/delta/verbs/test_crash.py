@@ -37,8 +37,8 @@ class TestVerbs(
 ):
     """Every verb, on a table on which it has something to do."""
 
-    crashes = 2
-    second_crashes = 3
+    crashes = 8
+    second_crashes = 8
     commits = 1
     commits_meanwhile = 1
     resumes = 3
@@ -100,6 +100,22 @@ def test_a_feature_that_nobody_knows_stops_the_verb_at_any_effect(scene: Scene, 
         here.check()
         assert not is_ours(here.world.files, here.newest), effects[number]
         assert there <= set(here.world.files)
+
+
+def test_a_put_of_a_version_without_an_answer_is_settled(scene: Scene) -> None:
+    versions = [effect.removeprefix("put ") for effect in scene.undisturbed() if scene.is_commit(effect)]
+    assert bool(versions) == scene.makes_versions
+    for version in versions:
+        here, reasons = scene.copy(), ["no answer"]
+
+        def lose(path: str, version: str = version, reasons: list[str] = reasons) -> str | None:
+            return reasons.pop() if path == version and reasons else None
+
+        with pytest.raises(CommitStateUnknown):
+            here.process(fail_put=lose).run()
+        here.check()
+        here.finish()
+        here.check_done()
 
 
 def down() -> None:
