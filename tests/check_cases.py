@@ -12,16 +12,12 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.check_tables import CASES, SCHEMA, SNAPSHOT_ID, TIME_MS, Break, Case, Sound, a_snapshot_document
+from tests.check_tables import CASES, SNAPSHOT_ID, TIME_MS, Break, Case, Sound, a_snapshot_document
 from tests.cli.running import Ran
 from tests.cli.running import iceberg_cli as run
-from tests.delete_tables import puffin
+from tests.delete_tables import BY_K, SCHEMA, puffin
 
 MINUTE_MS = 60_000
-BY_K = {
-    "spec-id": 1,
-    "fields": [{"name": "k", "transform": "identity", "source-id": 2, "field-id": 1000}],
-}
 BY_BUCKET = {
     "spec-id": 1,
     "fields": [{"name": "k_bucket", "transform": "bucket[4]", "source-id": 2, "field-id": 1000}],

@@ -20,19 +20,11 @@ from iceberg_cli.testing.iceberg_files import (
     position_deletes,
 )
 from tests.builders import NOW_MS, a_table_document
-from tests.delete_tables import puffin
+from tests.delete_tables import SCHEMA, puffin
 
 SNAPSHOT_ID, SEQUENCE_NUMBER = 2, 2
 TIME_MS = NOW_MS - 1_500 * 86_400_000
 SYNC = bytes(16)
-SCHEMA: dict[str, Any] = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [
-        {"id": 1, "name": "n", "required": False, "type": "long"},
-        {"id": 2, "name": "k", "required": False, "type": "string"},
-    ],
-}
 Entry = dict[str, Any]
 Row = dict[str, Any]
 Change = Callable[[Any], object]

@@ -33,8 +33,7 @@ def a_table_with_position_deletes(folder: Path) -> str:
     table.data("a", 100, k="x")
     table.commit(1)
     table.positions("p", {"a": [1, 2]}, k="x")
-    table.commit(2)
-    table.publish()
+    table.commit_and_publish(2)
     return str(folder)
 
 

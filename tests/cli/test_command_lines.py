@@ -83,8 +83,7 @@ def iceberg_v3(folder: Path) -> str:
     table.vectors("dv", {"a": [1, 2], "b": [3]})
     table.commit(2)
     table.positions("late", {"b": [4]})
-    table.commit(3)
-    table.publish()
+    table.commit_and_publish(3)
     return str(folder)
 
 

@@ -41,8 +41,7 @@ def with_deletes(folder: Path) -> None:
     table.vectors("v1", {"d2": range(10)}, k="k0")
     table.commit(6)
     table.vectors("v2", {"d2": range(20), "d4": [3]}, k="k0")
-    table.commit(7)
-    table.publish()
+    table.commit_and_publish(7)
 
 
 def with_dangling_deletes(folder: Path) -> None:
@@ -56,8 +55,7 @@ def with_dangling_deletes(folder: Path) -> None:
     table.positions("of-y", {"c": [7]}, k="y")
     table.commit(2)
     table.remove("b", "c")
-    table.commit(3)
-    table.publish()
+    table.commit_and_publish(3)
 
 
 def of_four_snapshots(folder: Path) -> None:

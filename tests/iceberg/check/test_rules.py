@@ -16,7 +16,6 @@ from iceberg_cli.iceberg.check.rules import RULES
 from iceberg_cli.plan.findings import EXAMPLES, CheckResult, Findings
 from tests.check_cases import (
     BY_BUCKET,
-    BY_K,
     CASES,
     by_k,
     check,
@@ -28,7 +27,7 @@ from tests.check_cases import (
 )
 from tests.check_tables import SNAPSHOT_ID, Break, Sound
 from tests.cli.running import Ran
-from tests.delete_tables import a_table, puffin
+from tests.delete_tables import BY_K, a_table, puffin
 from tests.paths import FIXTURES, needs_fixtures
 
 
