@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,13 @@ def catalog_table(
         table.append(number)
         time.sleep(0.005)
     return table
+
+
+def registered(database: Path, metadata_location: str) -> str:
+    """The name of a table in the SQL catalog `lake` on SQLite, which is at this metadata file."""
+    columns = "catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(f"CREATE TABLE iceberg_tables ({columns}, PRIMARY KEY (catalog_name, table_name))")
+        row = ("lake", "shop", "t", metadata_location, None)
+        connection.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, ?)", row)
+    return "lake.shop.t"

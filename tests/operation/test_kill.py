@@ -20,7 +20,7 @@ from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.budget import few_or_many
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, TableWriter, a_tag
-from tests.cli.lakes import newest_metadata
+from tests.cli.lakes import newest_metadata, registered
 from tests.cli.running import Ran, iceberg_cli
 from tests.paths import ROOT
 
@@ -35,10 +35,6 @@ ELSEWHERE = """import socket
 socket.gethostname = lambda: "elsewhere"
 from iceberg_cli.__main__ import main
 main()"""
-SCHEMA = """CREATE TABLE iceberg_tables (
-    catalog_name VARCHAR(255), table_namespace VARCHAR(255), table_name VARCHAR(255),
-    metadata_location VARCHAR(1000), previous_metadata_location VARCHAR(1000), iceberg_type VARCHAR(5),
-    PRIMARY KEY (catalog_name, table_namespace, table_name))"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +46,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        return "lake.shop.visits" if self.catalog else str(self.folder)
+        return "lake.shop.t" if self.catalog else str(self.folder)
 
     @property
     def journal(self) -> Path:
@@ -98,10 +94,7 @@ def a_place(root: Path, *, catalog: bool) -> Place:
     if not catalog:
         return Place(folder=folder, catalog=None)
     path = folder.parent / "catalog.db"
-    with sqlite3.connect(path) as database:
-        database.execute(SCHEMA)
-        row = ("lake", "shop", "visits", location, None, "TABLE")
-        database.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, ?, ?)", row)
+    registered(path, location)
     return Place(folder=folder, catalog=path)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 import uuid
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +19,7 @@ from iceberg_cli.storage import open_storage
 from iceberg_cli.testing.delta_writer import a_remove, an_add
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.builders import DAY_MS
-from tests.cli.lakes import AS_OF_MS
+from tests.cli.lakes import AS_OF_MS, registered
 from tests.cli.running import Ran, iceberg_cli
 from tests.delta_opened import a_log, a_shell, unseen
 from tests.hazard_tables import Hazard, entry
@@ -36,17 +34,6 @@ def bucket(s3_server: S3Server) -> str:
     names = {"aws_access_key_id": "AK", "aws_secret_access_key": "a-secret-key", "region_name": "us-east-1"}
     boto3.client("s3", endpoint_url=s3_server.endpoint, **names).create_bucket(Bucket=name)
     return f"s3://{name}"
-
-
-def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metadata_location: str) -> str:
-    """The name of a table in a SQL catalog that is at this metadata file."""
-    columns = "catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location"
-    with closing(sqlite3.connect(tmp_path / "c.db")) as connection, connection:
-        connection.execute(f"CREATE TABLE iceberg_tables ({columns}, PRIMARY KEY (catalog_name, table_name))")
-        row = ("lake", "shop", "t", metadata_location, None)
-        connection.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, ?)", row)
-    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
-    return "lake.shop.t"
 
 
 def expire(server: S3Server, name: str, *arguments: object) -> Ran:
@@ -69,7 +56,8 @@ def test_an_iceberg_table_that_is_all_of_a_bucket_is_expired_once_the_bucket_is_
     s3_server: S3Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = open_storage(s3_server.options)
-    name = registered(tmp_path, monkeypatch, a_table_that_gives_up_x(bucket, storage))
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
+    name = registered(tmp_path / "c.db", a_table_that_gives_up_x(bucket, storage))
     before = set(storage.paths(bucket))
     ran = expire(s3_server, name)
     assert ran.code == 11, ran.out
@@ -92,7 +80,8 @@ def test_an_iceberg_table_whose_location_is_a_whole_disk_is_never_expired(
     location = a_table_that_gives_up_x(folder, open_storage())
     text = Path(location).read_text()
     Path(location).write_text(text.replace(f'"location": "{folder}"', '"location": "file:///"'))
-    name = registered(tmp_path, monkeypatch, location)
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
+    name = registered(tmp_path / "c.db", location)
     ran = expire(s3_server, name)
     assert ran.code == 11, ran.out
     assert "the table's location is a whole disk, where none is deleted: 3 files, " in ran.json["message"]
