@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -258,10 +258,14 @@ class Scene(suite.Scene):
 
 
 def append(scene: Scene) -> None:
+    scene.commit(*_new_file(scene))
+
+
+def _new_file(scene: Scene) -> Iterable[dict[str, Any]]:
     path = f"new-{scene.newest}.parquet"
     scene.world.write(f"{DELTA_TABLE}/{path}", DATA)
     scene.raced |= {f"{DELTA_TABLE}/{path}"}
-    scene.commit(*numbered(scene.state(), an_add(path)))
+    return numbered(scene.state(), an_add(path))
 
 
 def delete_rows(scene: Scene) -> None:
@@ -284,12 +288,16 @@ def _renew(scene: Scene, path: str, number: int) -> None:
 def remove(scene: Scene) -> None:
     """A file goes whose vector may just be merged, or which may just get its row ids."""
     for path in ("b.parquet", "g.parquet"):
-        _remove(scene, path)
+        scene.commit(*_removes_of(scene, path))
 
 
-def _remove(scene: Scene, path: str) -> None:
-    adds = [add for (found, _), add in scene.state().adds.items() if found == path]
-    scene.commit(*(_remove_of(add) for add in adds))
+def replace(scene: Scene) -> None:
+    """A file goes whose vector may just be merged, and another one comes, in one commit."""
+    scene.commit(*_removes_of(scene, "b.parquet"), *_new_file(scene))
+
+
+def _removes_of(scene: Scene, path: str) -> list[dict[str, Any]]:
+    return [_remove_of(add) for (name, _), add in scene.state().adds.items() if name == path]
 
 
 def _remove_of(add: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,6 +331,7 @@ RACES: Mapping[str, Callable[[Scene], object]] = {
     "delete rows": delete_rows,
     "delete rows without vector": delete_rows_without_vector,
     "remove": remove,
+    "replace": replace,
     "restore": restore,
     "set property": set_property,
     "checkpoint": ours("classic"),
