@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.testing.iceberg_writer import Draft, IcebergWriter, Manifest
+from iceberg_cli.testing.iceberg_writer import IcebergWriter, Manifest, ManifestDraft
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -206,13 +206,13 @@ class TableWriter(IcebergWriter):
         document = a_table_document(format_version=self.format_version, properties=self.properties)
         return document | {"location": self.location, "last-updated-ms": 0}
 
-    def manifest_name(self, draft: Draft) -> str:
+    def manifest_name(self, draft: ManifestDraft) -> str:
         return f"{self.snapshot_id}-m{draft.listed}.avro"
 
     def list_name(self, snapshot_id: int) -> str:
         return f"snap-{snapshot_id}.avro"
 
-    def write_manifest(self, draft: Draft, sequence_number: int) -> Manifest:
+    def write_manifest(self, draft: ManifestDraft, sequence_number: int) -> Manifest:
         numbers = {"sequence_number": sequence_number, "file_sequence_number": sequence_number}
         entries = [entry | numbers | {"snapshot_id": self.snapshot_id} for entry in draft.entries]
         manifest = super().write_manifest(draft._replace(entries=entries), sequence_number)

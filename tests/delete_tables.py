@@ -24,10 +24,10 @@ from iceberg_cli.testing.iceberg_reader import entries_of as entries_of_manifest
 from iceberg_cli.testing.iceberg_reader import manifests_of, snapshot_of
 from iceberg_cli.testing.iceberg_writer import (
     UNPARTITIONED,
-    Draft,
     IcebergWriter,
     Key,
     Manifest,
+    ManifestDraft,
     is_vector,
     key_of,
 )
@@ -83,7 +83,7 @@ class DeleteTable(IcebergWriter):
             "last-partition-id": 1001,
         }  # fmt: skip
 
-    def manifest_name(self, draft: Draft) -> str:
+    def manifest_name(self, draft: ManifestDraft) -> str:
         number = 2 * draft.content + draft.spec_id if draft.added else 10 + draft.listed
         return f"{self.snapshot_id}-m{number}.avro"
 

@@ -18,7 +18,7 @@ _ENCRYPTED_MAGIC: Final = b"PARE"
 
 
 @dataclass(frozen=True, slots=True)
-class Uncounted:
+class UnknownRowCount:
     """The reason why the rows of a Parquet file are not known: a finding's rule and message."""
 
     rule: str
@@ -48,7 +48,7 @@ def parquet_footer_bytes(tail: bytes, size: int, path: str) -> int | None:
     return int(needed)
 
 
-def parquet_rows(tail: bytes) -> int | Uncounted:
+def parquet_rows(tail: bytes) -> int | UnknownRowCount:
     """The number of rows by the footer of a Parquet file; a footer that pyarrow does not understand may be sound.
 
     Args:
@@ -60,4 +60,6 @@ def parquet_rows(tail: bytes) -> int | Uncounted:
         # The reader looks for the footer from the end, and needs nothing of what is before it.
         return int(pq.read_metadata(pa.BufferReader(_PARQUET_MAGIC + tail)).num_rows)
     except (pa.ArrowException, OSError, ValueError) as error:
-        return Uncounted("parquet-cannot-be-read-here", f"it cannot be read here, pyarrow says: {error}")
+        return UnknownRowCount(
+            "parquet-cannot-be-read-here", f"it cannot be read here, pyarrow says: {error}"
+        )

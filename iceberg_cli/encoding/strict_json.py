@@ -92,7 +92,7 @@ def loads(data: bytes | bytearray, path: str, *, sharing: bool = True) -> dict[s
     return value
 
 
-class Lines(NamedTuple):
+class JsonLines(NamedTuple):
     """The objects of newline-delimited JSON.
 
     Args:
@@ -114,7 +114,7 @@ class _RepeatedKeys(dict[str, Any]):
 
 def loads_lines(
     data: bytes, path: str, *, repeats_allowed: Callable[[Mapping[str, Any]], bool] | None = None
-) -> Lines:
+) -> JsonLines:
     """The JSON objects that `data` spells, one on each line; lines may end in CR LF, and the last one in nothing.
 
     Args:
@@ -172,7 +172,7 @@ def loads_lines(
             raise CorruptFile(path, place, f"one JSON object is expected on the line, not {found}")
         values.append(value)
         numbers.append(number)
-    return Lines(values, numbers, bool(fractions), repeated)
+    return JsonLines(values, numbers, bool(fractions), repeated)
 
 
 def dumps(value: Mapping[str, Any]) -> bytes:

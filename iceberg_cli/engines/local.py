@@ -88,12 +88,12 @@ class LocalEngine:
         on_event: OnEvent,
     ) -> Iterator[Any]:
         """See `Engine.shuffle`. What is in the buckets is in memory while it is little, else in a temporary file."""
-        buckets = Buckets()
+        buckets = BucketContents()
         for parsed in self.scan(scan, items, on_event=on_event):
             buckets.add(parsed)
         *before, last = stages
         for stage in before:
-            combined = Buckets()
+            combined = BucketContents()
             for index, contents in buckets.take():
                 combined.add(stage.combine(index, contents))
             buckets = combined
@@ -190,7 +190,7 @@ class LocalEngine:
                     future.cancel()
 
 
-class Buckets:
+class BucketContents:
     """The contents of a shuffle's buckets: in memory while they are few bytes, else in a temporary file."""
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ def metadata_folders(metadata: TableMetadata, location: str) -> frozenset[str]:
     return frozenset([*(canonical(file).rpartition("/")[0] for file in files), canonical(own).rstrip("/")])
 
 
-def named_files(metadata: TableMetadata, location: str) -> list[str]:
+def files_of_metadata(metadata: TableMetadata, location: str) -> list[str]:
     """The files that metadata names itself: its own, those of its log, statistics."""
     logged = [entry.metadata_file for entry in metadata.metadata_log]
     statistics = [entry.statistics_path for entry in metadata.statistics]

@@ -145,7 +145,7 @@ class UniformFiles:
         return pa.array(self._keys.contains(keys_of(keys)))
 
     def _reached(self, tables: Mapping[str, str]) -> KnownKeys:
-        from iceberg_cli.iceberg.ownership import named_files
+        from iceberg_cli.iceberg.ownership import files_of_metadata
         from iceberg_cli.iceberg.reachability.keys import KnownKeys
         from iceberg_cli.iceberg.reachability.question import snapshot_files
         from iceberg_cli.iceberg.reachability.scan import Reachability
@@ -163,7 +163,9 @@ class UniformFiles:
                     decode_metadata_file(self.storage.read(path), path), path=path
                 )
                 snapshots = [snapshot_files(snapshot) for snapshot in metadata.snapshots]
-                blocks.append(reachability.everything_live(snapshots, named_files(metadata, path)).whole())
+                blocks.append(
+                    reachability.everything_live(snapshots, files_of_metadata(metadata, path)).whole()
+                )
             except (CorruptFile, FileNotFoundError) as error:
                 reason = error.message if isinstance(error, CorruptFile) else f"{path} is gone"
                 raise Refused(

@@ -238,7 +238,7 @@ class IcebergTable(OpenTable):
         """
         if self._looked_beside is None or self._looked_beside[0] != self.metadata_location:
             folder = f"{canonical(self.location).rstrip('/')}/{METADATA}"
-            named = own_files.named_files(self.metadata, self.metadata_location)
+            named = own_files.files_of_metadata(self.metadata, self.metadata_location)
             found = self._neighbours.newest(folder, besides={self.storage.canonical(path) for path in named})
             others = [each for each in found.items() if each[0] not in ("", self.metadata.table_uuid)]
             self._looked_beside = self.metadata_location, others[0] if others else None
@@ -454,7 +454,7 @@ class IcebergTable(OpenTable):
         if self._live is None or self._live_location != self.metadata_location:
             self._live = self._reachability.everything_live(
                 [snapshot_files(s) for s in self.metadata.snapshots],
-                own_files.named_files(self.metadata, self.metadata_location),
+                own_files.files_of_metadata(self.metadata, self.metadata_location),
             )
             self._live_location = self.metadata_location
         return self._live

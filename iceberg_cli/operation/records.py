@@ -113,7 +113,7 @@ class Discard(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leave(_Wire):
+class LeaveFiles(_Wire):
     """Files of ours stay for good: a version of the past may name them."""
 
     kind = "leave"
@@ -219,13 +219,21 @@ class Close(_Wire):
 
 
 StepRecord: TypeAlias = (
-    Stage | Discard | Leave | CommitIntent | CommitOutcome | SweepOnly | SweepIntent | SweepOutcome | StepDone
+    Stage
+    | Discard
+    | LeaveFiles
+    | CommitIntent
+    | CommitOutcome
+    | SweepOnly
+    | SweepIntent
+    | SweepOutcome
+    | StepDone
 )
 Record: TypeAlias = Begin | Resume | StepRecord | LookAgain | Close
 _KINDS: Final[Mapping[str, type[Record]]] = {
     each.kind: each
     for each in (
-        Begin, Resume, Stage, Discard, Leave, CommitIntent, CommitOutcome, SweepOnly, SweepIntent, SweepOutcome,
+        Begin, Resume, Stage, Discard, LeaveFiles, CommitIntent, CommitOutcome, SweepOnly, SweepIntent, SweepOutcome,
         StepDone, LookAgain, Close,
     )
 }  # fmt: skip
@@ -403,7 +411,7 @@ def _after(state: StepState, record: StepRecord) -> StepState:
             return replace(state, staged=(*state.staged, *paths), by_workers=(*state.by_workers, *by_workers))
         case Discard(paths=paths):
             return replace(state, staged=_without(state.staged, paths), leftovers=(*state.leftovers, *paths))
-        case Leave(paths=paths):
+        case LeaveFiles(paths=paths):
             return replace(state, staged=_without(state.staged, paths), left=(*state.left, *paths))
         case CommitIntent():
             return replace(state, intent=record, outcome=None, removals_file=record.removals_file)

@@ -11,7 +11,7 @@ from itertools import chain
 import pyarrow as pa
 
 from iceberg_cli.encoding.external_sort import SpillFile
-from iceberg_cli.plan.removal_rows import KINDS, from_parquet, in_delete_order, to_parquet
+from iceberg_cli.plan.removal_rows import KINDS, from_parquet, sort_for_deletion, to_parquet
 from iceberg_cli.plan.removals import MEMORY_ROWS, PART_ROWS, RemovalPart, Removals
 
 _INDEX = "_index.json"  # readers of Parquet datasets take no notice of such a name
@@ -53,7 +53,7 @@ def _parts_on_disk(tables: Iterable[pa.Table]) -> Iterator[RemovalPart]:
     for table in tables:
         if not table.num_rows:
             continue
-        rows = in_delete_order(table)
+        rows = sort_for_deletion(table)
         if _sort_key(rows, 0) < last:
             raise AssertionError("removals come in another order than files are to be deleted in")
         last = _sort_key(rows, rows.num_rows - 1)

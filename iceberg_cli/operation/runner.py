@@ -24,7 +24,7 @@ from iceberg_cli.operation.records import (
     CommitIntent,
     CommitOutcome,
     Discard,
-    Leave,
+    LeaveFiles,
     Operation,
     Stage,
     StepDone,
@@ -442,7 +442,7 @@ class OperationRun:
         assert state.intent is not None
         paths = (*state.staged, *state.intent.own_files)
         if paths:
-            self.journal.append(Leave(step=step.name, paths=paths))
+            self.journal.append(LeaveFiles(step=step.name, paths=paths))
             self.notes.append(
                 f"It cannot be proved that nothing references {len(paths)} files of its own, such as {paths[0]}; "
                 "they stay."

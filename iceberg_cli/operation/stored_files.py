@@ -13,7 +13,12 @@ from typing import Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from iceberg_cli.encoding.parquet import PARQUET_TAIL_BYTES, Uncounted, parquet_footer_bytes, parquet_rows
+from iceberg_cli.encoding.parquet import (
+    PARQUET_TAIL_BYTES,
+    UnknownRowCount,
+    parquet_footer_bytes,
+    parquet_rows,
+)
 from iceberg_cli.engines import Event, Scan, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.operation.table import OpenTable
@@ -171,7 +176,7 @@ def check_row_counts(
             own_sizes = sizes[start : start + _AT_ONCE].tolist()
             counted = pool.map(partial(_footer_rows, table.storage), part, own_sizes)
             for row, (path, rows) in enumerate(zip(part, counted, strict=True), start):
-                if isinstance(rows, Uncounted):
+                if isinstance(rows, UnknownRowCount):
                     findings.add(rows.rule, path, rows.reason)
                 elif rows is not None:
                     if stated[row] not in (rows, unstated):
@@ -220,7 +225,7 @@ def check_content(
             findings.merge(found)
 
 
-def _footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | None:
+def _footer_rows(storage: Storage, path: str, size: int) -> int | UnknownRowCount | None:
     """The number of rows of a Parquet file; or why it is not known; None where the file is gone or encrypted."""
     tail_bytes = min(size, PARQUET_TAIL_BYTES)
     try:
@@ -234,6 +239,6 @@ def _footer_rows(storage: Storage, path: str, size: int) -> int | Uncounted | No
     except FileNotFoundError:
         return None  # it went after its size was read
     except BackendUnavailable as error:
-        return Uncounted(UNANSWERED, f"it was not looked at: {error.message}")
+        return UnknownRowCount(UNANSWERED, f"it was not looked at: {error.message}")
     except CorruptFile as error:
-        return Uncounted("parquet-unreadable", error.reason)
+        return UnknownRowCount("parquet-unreadable", error.reason)

@@ -64,7 +64,7 @@ _SLICE_ROWS = 1 << 16  # written at once
 _HASHED_ROWS = 1 << 13  # converted to text at once
 
 
-def in_delete_order(rows: pa.Table) -> pa.Table:
+def sort_for_deletion(rows: pa.Table) -> pa.Table:
     """Sort rows, of which each path is in one, into delete order; rows in that order already are not copied."""
     if _in_order(rows):
         return _share_paths(rows.select(SCHEMA.names).cast(SCHEMA).unify_dictionaries())

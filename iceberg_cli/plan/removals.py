@@ -23,9 +23,9 @@ from iceberg_cli.plan.removal_rows import (
     KINDS,
     SCHEMA,
     from_parquet,
-    in_delete_order,
     kind_totals,
     row_digests,
+    sort_for_deletion,
 )
 
 PART_ROWS = 1 << 16  # of each of several parts
@@ -150,7 +150,7 @@ class Removals:
     @classmethod
     def of(cls, rows: pa.Table) -> Self:
         """Removals of rows in any order, each path once. Rows in delete order already are not copied."""
-        return cls.in_memory(in_delete_order(rows))
+        return cls.in_memory(sort_for_deletion(rows))
 
     @property
     def rows(self) -> pa.Table:

@@ -73,7 +73,7 @@ class Manifest(NamedTuple):
         return [entry for entry in self.entries if entry["status"] != DELETED]
 
 
-class Draft(NamedTuple):
+class ManifestDraft(NamedTuple):
     """A manifest that is still to be written."""
 
     content: int
@@ -208,7 +208,7 @@ class IcebergWriter:
         self._named += 1
         return uuid.uuid5(self._namespace, str(self._named))
 
-    def manifest_name(self, draft: Draft) -> str:
+    def manifest_name(self, draft: ManifestDraft) -> str:
         """The name of a manifest."""
         return f"{self.unique}-m{draft.written}.avro"
 
@@ -387,7 +387,9 @@ class IcebergWriter:
             entry = numbers | {name: value for name, value in new.items() if value is not None}
             key = int(new["content"] > DATA), int(new.get("spec_id", default))
             groups.setdefault(key, []).append(entry | {"status": ADDED})
-        drafts: list[Manifest | Draft] = [Draft(*key, groups[key], added=True) for key in sorted(groups)]
+        drafts: list[Manifest | ManifestDraft] = [
+            ManifestDraft(*key, groups[key], added=True) for key in sorted(groups)
+        ]
         missing = set(removed)
         for each in before:
             gone = {key_of(entry) for entry in each.live} & removed
@@ -396,7 +398,7 @@ class IcebergWriter:
                 removal = {"status": DELETED, "snapshot_id": snapshot_id}
                 entries = [e | (removal if key_of(e) in gone else {"status": EXISTING}) for e in each.live]
                 content, spec_id = each.row["content"], each.row["partition_spec_id"]
-                drafts.append(Draft(content, spec_id, entries, added=False))
+                drafts.append(ManifestDraft(content, spec_id, entries, added=False))
             elif each.live:
                 drafts.append(each)
         if missing:
@@ -415,7 +417,7 @@ class IcebergWriter:
             found.sort(key=lambda each: (each.row["content"], each.row["added_snapshot_id"] != snapshot_id))
         return found
 
-    def write_manifest(self, draft: Draft, sequence_number: int) -> Manifest:
+    def write_manifest(self, draft: ManifestDraft, sequence_number: int) -> Manifest:
         """Write a manifest; in the file, numbers of added entries are left to inheritance."""
         numbers = _numbers(self.snapshot_id, sequence_number)
         stored = []

@@ -12,7 +12,7 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
-from iceberg_cli.testing.crash.engine import Engine
+from iceberg_cli.testing.crash.engine import OtherEngine
 from iceberg_cli.testing.crash.process import Process
 from iceberg_cli.testing.crash.world import Script, World
 from iceberg_cli.testing.iceberg_reader import Lineage, Row, check_table, rows_of, snapshot_of
@@ -22,7 +22,7 @@ from tests.crash import suite
 PROPERTIES = {"commit.retry.min-wait-ms": "1"}
 
 
-def fragmented(engine: Engine) -> None:
+def fragmented(engine: OtherEngine) -> None:
     """Version 3 from the start: five appends, vectors in four Puffin files, some superseded, one branch and one tag."""
     engine.create(format_version=3, properties=PROPERTIES)
     for name in ("a", "b", "c", "d"):
@@ -38,7 +38,7 @@ def fragmented(engine: Engine) -> None:
     engine.append("f")
 
 
-def upgraded(engine: Engine) -> None:
+def upgraded(engine: OtherEngine) -> None:
     """Version 2 with position deletes that cover several files each, upgraded; some files have vectors by now."""
     engine.create(format_version=2, properties=PROPERTIES)
     engine.append("a", "b")
@@ -55,7 +55,7 @@ def upgraded(engine: Engine) -> None:
     engine.delete({"b": [6]})
 
 
-def untouched(engine: Engine) -> None:
+def untouched(engine: OtherEngine) -> None:
     """Version 2 with position deletes, upgraded, and no commit since: no row has an id."""
     engine.create(format_version=2, properties=PROPERTIES)
     engine.append("a", "b")
@@ -67,7 +67,7 @@ def untouched(engine: Engine) -> None:
     engine.upgrade()
 
 
-def second(engine: Engine) -> None:
+def second(engine: OtherEngine) -> None:
     """Version 2."""
     engine.create(format_version=2, properties=PROPERTIES)
     engine.append("a", "b")
@@ -84,7 +84,7 @@ class Case:
 
     verb: str
     policy: Mapping[str, Any]
-    build: Callable[[Engine], None]
+    build: Callable[[OtherEngine], None]
 
     def __str__(self) -> str:
         return f"{self.verb}-{self.build.__name__}"
@@ -118,7 +118,7 @@ class Lake(suite.Scene):
     others: ClassVar[tuple[Case, ...]] = OTHERS
 
     case: Case
-    engine: Engine
+    engine: OtherEngine
     rows: dict[str, set[Row]]  # by ref: what the engine left
     known: dict[str, dict[Row, Lineage]] = field(
         default_factory=dict
@@ -127,7 +127,7 @@ class Lake(suite.Scene):
     @classmethod
     def of(cls, case: Case) -> Self:
         world = World()
-        engine = Engine(world)
+        engine = OtherEngine(world)
         case.build(engine)
         lake = cls(case=case, world=world, engine=engine, rows={})
         lake.note_rows()
@@ -136,7 +136,7 @@ class Lake(suite.Scene):
     def copy(self) -> Self:
         """The same, to change it alone."""
         here = super().copy()
-        engine = Engine(here.world, commits=self.engine.commits)
+        engine = OtherEngine(here.world, commits=self.engine.commits)
         return replace(here, engine=engine, rows=dict(self.rows), known=dict(self.known))
 
     def note_rows(self) -> None:
@@ -158,7 +158,7 @@ class Lake(suite.Scene):
             self.known[manifest_list] = rows_of(self.engine.storage, snapshot)
         return self.known[manifest_list]
 
-    def disturb(self, act: Callable[[Engine], None]) -> Callable[[], None]:
+    def disturb(self, act: Callable[[OtherEngine], None]) -> Callable[[], None]:
         """Another engine's commit. What it does to rows is seen at once: our verbs change none."""
 
         def disturbing() -> None:
@@ -214,7 +214,7 @@ class Lake(suite.Scene):
         assert self.process().plan().plan.steps == ()
 
 
-ACTS: Mapping[str, Callable[[Engine], None]] = {
+ACTS: Mapping[str, Callable[[OtherEngine], None]] = {
     "append": lambda engine: engine.append(f"x{engine.commits}"),
     "delete": lambda engine: engine.delete({"a": [7], "b": [7], "c": [7], "d2": [7]}),
     "compaction": lambda engine: engine.replace("a", f"y{engine.commits}"),

@@ -18,7 +18,7 @@ from iceberg_cli.operation.records import (
     CommitIntent,
     CommitOutcome,
     Discard,
-    Leave,
+    LeaveFiles,
     Line,
     LookAgain,
     Operation,
@@ -39,7 +39,7 @@ from tests.journals import BEGIN, RESUME
 
 BEGUN = Line(kind="begin", body=BEGIN)
 KINDS: tuple[type[Record], ...] = (
-    *(Begin, Resume, Stage, Discard, Leave, CommitIntent, CommitOutcome),
+    *(Begin, Resume, Stage, Discard, LeaveFiles, CommitIntent, CommitOutcome),
     *(SweepOnly, SweepIntent, SweepOutcome, StepDone, LookAgain, Close),
 )
 

@@ -165,7 +165,7 @@ def file_differences(stated: pa.Table, replayed: pa.Table) -> list[str]:
     return differences
 
 
-def compaction_differences(stated: Actions, replayed: Actions) -> list[str]:
+def log_compaction_differences(stated: Actions, replayed: Actions) -> list[str]:
     """The differences of a log compaction from its commits, in words. Tombstones may have expired.
 
     Args:

@@ -19,7 +19,7 @@ from iceberg_cli.delta.check.state import (
     check_protocol,
     check_row_ids,
     check_times,
-    compaction_differences,
+    log_compaction_differences,
     missing_tombstones,
     state_differences,
 )
@@ -251,7 +251,7 @@ class DeltaTableCheck:
                 replayed = log.commits(file.version, end, listing=listing)
             except CorruptFile:
                 continue  # a commit is gone or damaged, and nobody can tell
-            for difference in compaction_differences(compacted, reconcile([replayed])):
+            for difference in log_compaction_differences(compacted, reconcile([replayed])):
                 self.findings.add("compaction-differs", file.path, difference)
 
     def _check_checksum(self, listing: Listing) -> int:

@@ -148,7 +148,7 @@ def _send_package(session: Session) -> None:
     if session.spark in _sent:
         return
     folder = tempfile.TemporaryDirectory(prefix="iceberg-cli-")
-    archive = packed()
+    archive = package_archive()
     place = f"{folder.name}/iceberg_cli-{__version__}-{hashlib.sha256(archive).hexdigest()[:12]}.zip"
     with open(place, "wb") as file:
         file.write(archive)
@@ -157,7 +157,7 @@ def _send_package(session: Session) -> None:
     _sent[session.spark] = _SentPackage(folder)
 
 
-def packed() -> bytes:
+def package_archive() -> bytes:
     """This package's sources as a zip archive, the same bytes each time."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:

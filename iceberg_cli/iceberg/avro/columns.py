@@ -18,7 +18,15 @@ from iceberg_cli.encoding.arrow import Bools, array_of, bitmap_of
 from iceberg_cli.encoding.string_hash import hash_strings
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import Container
-from iceberg_cli.iceberg.avro.projection import PADDING_BYTES, Column, DecodePlan, Ints, Malformed, Node, Raw
+from iceberg_cli.iceberg.avro.projection import (
+    PADDING_BYTES,
+    DecodePlan,
+    Ints,
+    Malformed,
+    Node,
+    ProjectedColumn,
+    Raw,
+)
 from iceberg_cli.iceberg.avro.scalar import decode_narrow
 from iceberg_cli.iceberg.avro.vectorized import decode_lockstep
 
@@ -106,7 +114,7 @@ class _Assembler:
         self.raws = raws
         self.buffer = buffer
 
-    def columns(self, columns: Sequence[Column], starts: Ints) -> list[pa.Array]:
+    def columns(self, columns: Sequence[ProjectedColumn], starts: Ints) -> list[pa.Array]:
         """One array per column; `starts`: where the blocks of each row's file start."""
         return [
             self._column(column) if column.edge is None else array_of(self._edges(column.edge) - starts)
@@ -118,7 +126,7 @@ class _Assembler:
         assert values is not None
         return values
 
-    def _column(self, column: Column) -> pa.Array:
+    def _column(self, column: ProjectedColumn) -> pa.Array:
         valid: Bools | None = None
         for guard in column.guards:
             valid = self._both(valid, self._raw(guard).valid)

@@ -90,7 +90,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ProjectedColumn:
     """A projected column that the schema has. `guards` are the optional unions around it, outermost first.
 
     `edge`: the column is the positions in this Raw.
@@ -108,7 +108,7 @@ class DecodePlan:
     """How to decode records of one schema."""
 
     root: Node
-    columns: list[Column] = field(default_factory=list)
+    columns: list[ProjectedColumn] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # wanted names that the schema lacks
     outs: int = 0
 
@@ -162,13 +162,15 @@ def _select(plan: DecodePlan, projection: Projection, path: str) -> None:
         if place not in above.edges:
             above.edges[place] = plan.outs
             plan.outs += 1
-        plan.columns.append(Column(projection.name, above, hashed=False, guards=(), edge=above.edges[place]))
+        plan.columns.append(
+            ProjectedColumn(projection.name, above, hashed=False, guards=(), edge=above.edges[place])
+        )
         return
     for guard in guards:
         guard.keeps = True
         _keep_one(plan, guard)
     _keep(plan, node, projection.name, path)
-    plan.columns.append(Column(projection.name, node, projection.hashed, tuple(guards)))
+    plan.columns.append(ProjectedColumn(projection.name, node, projection.hashed, tuple(guards)))
 
 
 def _keep_one(plan: DecodePlan, node: Node) -> None:

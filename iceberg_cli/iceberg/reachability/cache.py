@@ -153,7 +153,7 @@ class ReachabilityCache:
         sizes = [(path, index.lists[path].facts[0]) for path in paths]
         return rows.append_column("snapshot_id", array_of(ids)), sizes
 
-    def contents(self, rows: pa.Table) -> list[ManifestContent]:
+    def contents(self, rows: pa.Table) -> list[CachedManifest]:
         """The live files of those manifests in `rows` that are known and the same.
 
         The others are to be read after this, for `remember_keys`.
@@ -248,7 +248,7 @@ class KnownManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestContent:
+class CachedManifest:
     """The live files of a manifest that was read whole.
 
     Args:
@@ -317,10 +317,10 @@ class CacheIndex:
         """The version of a manifest whose keys are known, when they were read."""
         return self._known(at).version
 
-    def content(self, path: str, at: int) -> ManifestContent:
+    def content(self, path: str, at: int) -> CachedManifest:
         """The cached content of a manifest's live files."""
         facts = self._facts[at]
-        return ManifestContent(path, self._known(at).keys, int(facts[_FILES].sum()), int(facts[_ROWS].sum()))
+        return CachedManifest(path, self._known(at).keys, int(facts[_FILES].sum()), int(facts[_ROWS].sum()))
 
     def _known(self, at: int) -> KnownManifest:
         known = self._read[at]

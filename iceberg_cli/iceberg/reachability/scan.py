@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.engines import BATCH_BYTES, Engine, OnEvent, Scan, Source
-from iceberg_cli.iceberg.reachability.cache import KEPT_SCHEMA, ManifestContent, ReachabilityCache
+from iceberg_cli.iceberg.reachability.cache import KEPT_SCHEMA, CachedManifest, ReachabilityCache
 from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
     Keys,
@@ -88,7 +88,7 @@ class ManifestKeys:
     `folders` are those of all the files; None where links give some of them other names, whose keys are here too.
     """
 
-    manifests: list[ManifestContent]
+    manifests: list[CachedManifest]
     folders: list[str] | None
 
 
@@ -118,7 +118,7 @@ class PathHasher:
             first, stop = np.searchsorted(owners, (index, index + 1))
             mine = [keys[first:stop], *(more[first:stop] for more in other)]
             rows = int(records[first:stop].sum())
-            contents.append(ManifestContent(sources[index].path, key_set(mine), int(stop - first), rows))
+            contents.append(CachedManifest(sources[index].path, key_set(mine), int(stop - first), rows))
         return ManifestKeys(contents, folders)
 
 
@@ -136,7 +136,7 @@ class Reachability:
     other_names: OtherNames | None = None  # of local tables
     cache: ReachabilityCache | None = None
     stale_lengths: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _contents: dict[str, ManifestContent] = field(default_factory=dict)
+    _contents: dict[str, CachedManifest] = field(default_factory=dict)
     _read_paths: set[str] = field(default_factory=set)  # of manifests that were read whole, for any purpose
     _whole: dict[frozenset[SnapshotFiles], pa.Table] = field(
         default_factory=dict
@@ -350,7 +350,7 @@ class Reachability:
             self._whole[known_set] = manifests.rows
         return self._whole[known_set]
 
-    def contents(self, rows: pa.Table) -> list[ManifestContent]:
+    def contents(self, rows: pa.Table) -> list[CachedManifest]:
         """The live files of manifests, for each row of a manifest list.
 
         Raises:

@@ -24,7 +24,7 @@ from iceberg_cli.testing.iceberg_reader import (
     manifests_of,
     snapshot_of,
 )
-from iceberg_cli.testing.iceberg_writer import Draft, IcebergWriter, Key, Manifest, is_vector, key_of
+from iceberg_cli.testing.iceberg_writer import IcebergWriter, Key, Manifest, ManifestDraft, is_vector, key_of
 
 SCHEMA: Json = {
     "type": "struct",
@@ -51,7 +51,7 @@ class _Commit(IcebergWriter):
         rows = manifests_of(self.storage, snapshot_of(self.document, snapshot_id))  # type: ignore[arg-type]
         return tuple(Manifest(row, tuple(entries_of(self.storage, row))) for row in rows)  # type: ignore[arg-type]
 
-    def manifest_name(self, draft: Draft) -> str:
+    def manifest_name(self, draft: ManifestDraft) -> str:
         return f"{self.snapshot_id}-{f'a{draft.content}' if draft.added else f'r{draft.listed}'}.avro"
 
     def list_name(self, snapshot_id: int) -> str:
@@ -60,7 +60,7 @@ class _Commit(IcebergWriter):
     def summary(self, manifests: object) -> dict[str, str]:  # noqa: ARG002 - it counts nothing
         return {}
 
-    def write_manifest(self, draft: Draft, sequence_number: int) -> Manifest:
+    def write_manifest(self, draft: ManifestDraft, sequence_number: int) -> Manifest:
         if self.early:
             entries = [{**each, "file_sequence_number": None} for each in draft.entries]
             draft = draft._replace(entries=entries)
@@ -68,7 +68,7 @@ class _Commit(IcebergWriter):
 
 
 @dataclass
-class Engine:
+class OtherEngine:
     """Commits to the table that a world's pointer names. Its snapshots are 1001, 1002 and so on."""
 
     world: World

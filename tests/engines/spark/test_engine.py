@@ -25,7 +25,7 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.engines.spark.engine import SparkEngine
 from iceberg_cli.engines.spark.session import Session, translated
-from iceberg_cli.engines.spark.startup import packed, prepare
+from iceberg_cli.engines.spark.startup import package_archive, prepare
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.formats import open as choosing
 from iceberg_cli.formats.open import open_table
@@ -284,7 +284,7 @@ def test_of_a_table_that_is_cut_into_items_each_takes_its_own_rows_along() -> No
 
 
 def test_the_package_is_packed_into_the_same_bytes_each_time() -> None:
-    assert packed() == packed()
+    assert package_archive() == package_archive()
 
 
 def test_keys_of_the_environment_go_along_together_or_not_at_all() -> None:

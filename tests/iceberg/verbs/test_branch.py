@@ -13,7 +13,7 @@ import pytest
 from iceberg_cli.errors import CommitConflict, CorruptFile, StalePlan
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest_list
 from iceberg_cli.iceberg.verbs import VERBS
-from iceberg_cli.testing.crash.engine import Engine
+from iceberg_cli.testing.crash.engine import OtherEngine
 from iceberg_cli.testing.crash.world import crash
 from iceberg_cli.testing.iceberg_files import Json
 from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of, snapshot_of
@@ -26,7 +26,7 @@ VERB_CASES = [case for case in CASES if case.verb != "upgrade-v3"]
 (RECIPE,) = (case for case in CASES if case.verb == "upgrade-v3" and case.policy["with"])
 
 
-def relist(engine: Engine, change: Callable[[list[Json]], list[Json]]) -> str:
+def relist(engine: OtherEngine, change: Callable[[list[Json]], list[Json]]) -> str:
     """Write main's manifest list anew under its name, with other rows; its path."""
     document = engine.document
     snapshot = snapshot_of(document, document["refs"]["main"]["snapshot-id"])
@@ -44,7 +44,7 @@ def relist(engine: Engine, change: Callable[[list[Json]], list[Json]]) -> str:
     return path
 
 
-def alter(engine: Engine, change: Callable[[Json], None]) -> None:
+def alter(engine: OtherEngine, change: Callable[[Json], None]) -> None:
     """Change the current metadata file in its place."""
     document = engine.document
     change(document)
@@ -77,7 +77,7 @@ def test_a_list_that_has_a_manifest_twice_is_refused(case: Any) -> None:
     assert path in str(refused.value)
 
 
-def early(engine: Engine) -> None:
+def early(engine: OtherEngine) -> None:
     """Files that were listed again by a writer that knows no file sequence numbers."""
     engine.early = True
     upgraded(engine)

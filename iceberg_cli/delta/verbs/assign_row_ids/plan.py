@@ -38,7 +38,7 @@ from iceberg_cli.delta.verbs.assign_row_ids.rules import DECLARE, ENABLE, FilesW
 from iceberg_cli.delta.verbs.upgrade_v3 import rules as upgrade
 from iceberg_cli.encoding.parquet import (
     PARQUET_TAIL_BYTES,
-    Uncounted,
+    UnknownRowCount,
     parquet_footer_bytes,
     parquet_rows,
 )
@@ -91,7 +91,7 @@ def _rows(storage: Storage, path: str, size_bytes: int) -> int:
     except FileNotFoundError:
         raise CorruptFile(path, None, "the table needs this file and it is not there") from None
     rows = parquet_rows(tail)
-    if isinstance(rows, Uncounted):
+    if isinstance(rows, UnknownRowCount):
         # Its frame is whole: another reader may know what this one does not.
         raise Refused(
             f"Cannot count the rows of {path}: its footer {rows.reason.removeprefix('it ')}",

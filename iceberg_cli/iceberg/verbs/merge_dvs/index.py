@@ -23,7 +23,7 @@ from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID, TOP
 from iceberg_cli.iceberg.spec.schema import Type
 from iceberg_cli.iceberg.spec.transforms import parse, result_type
-from iceberg_cli.iceberg.verbs.merge_dvs.where import Condition, matching
+from iceberg_cli.iceberg.verbs.merge_dvs.where import Condition, match_partitions
 from iceberg_cli.paths import path_key_column
 
 Ints = npt.NDArray[np.int64]
@@ -196,7 +196,7 @@ class EntryReader:
             if only_keys:
                 continue
             if self.conditions:
-                chosen[rows] = matching(self.conditions, spec, self.types, mine)
+                chosen[rows] = match_partitions(self.conditions, spec, self.types, mine)
             encoded = keys.dictionary_encode()
             _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
             values = [tuple(value.values()) for value in mine.take(pa.array(first)).to_pylist()]

@@ -59,7 +59,7 @@ LIMITS: Final = MergeLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buckets:
+class BucketAssignment:
     """The buckets in which n sets of positions are merged.
 
     Args:
@@ -75,13 +75,13 @@ class Buckets:
     buckets: int
 
     @classmethod
-    def of_whole(cls, bucket: Ints, buckets: int) -> Buckets:
+    def of_whole(cls, bucket: Ints, buckets: int) -> BucketAssignment:
         """Sets that are whole, each in a bucket that is given."""
         ones = np.ones(len(bucket), np.int64)
         return cls(bucket=bucket, width=ones * CONTAINER, ranges=ones, buckets=buckets)
 
 
-def assign_buckets(weights: Ints, ends: Ints, limits: MergeLimits) -> Buckets:
+def assign_buckets(weights: Ints, ends: Ints, limits: MergeLimits) -> BucketAssignment:
     """Assign n sets to buckets of about even weight; each range of a large set has a bucket of its own.
 
     Args:
@@ -102,7 +102,7 @@ def assign_buckets(weights: Ints, ends: Ints, limits: MergeLimits) -> Buckets:
     rest = weights[~large]
     buckets = min(max(1, -(-int(rest.sum()) // limits.bucket_bytes)), len(rest))
     bucket[~large] = first + _shared_out(rest, buckets)
-    return Buckets(bucket=bucket, width=width, ranges=ranges, buckets=first + buckets)
+    return BucketAssignment(bucket=bucket, width=width, ranges=ranges, buckets=first + buckets)
 
 
 def _shared_out(weights: Ints, buckets: int) -> Ints:

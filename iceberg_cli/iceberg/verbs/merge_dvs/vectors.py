@@ -34,7 +34,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     NUMBERS_SCHEMA,
     REPORTED_SCHEMA,
     REQUEST_SCHEMA,
-    Buckets,
+    BucketAssignment,
     MergeLimits,
     assign_buckets,
     runs_of,
@@ -245,7 +245,7 @@ class DeletionVectors:
         builder = tasks.PuffinBuilder(outputs.select(tasks.BUILT_COLUMNS), bounds, tuple(files))
         stages = [ShuffleStage(builder, len(bounds))]
         if whole.all():  # nothing is merged: each goes to its Puffin file at once
-            at = Buckets.of_whole(np.searchsorted(starts, places, side="right") - 1, len(bounds))
+            at = BucketAssignment.of_whole(np.searchsorted(starts, places, side="right") - 1, len(bounds))
         else:
             at = requests.buckets()
             stages.insert(0, ShuffleStage(tasks.VectorsByPuffin(starts), at.buckets))
@@ -268,7 +268,7 @@ class DeletionVectors:
         )  # fmt: skip
 
     def _shuffle(
-        self, phase: str, stages: Sequence[ShuffleStage], requests: VectorRequests, at: Buckets
+        self, phase: str, stages: Sequence[ShuffleStage], requests: VectorRequests, at: BucketAssignment
     ) -> Iterable[Any]:
         if not at.buckets:
             return ()
@@ -336,7 +336,7 @@ class VectorRequests:
         np.add.at(totals, owner, self.index.parts["cardinality"].to_numpy()[parts])
         return totals
 
-    def buckets(self) -> Buckets:
+    def buckets(self) -> BucketAssignment:
         """The buckets in which vectors are merged.
 
         The ends of a vector are those of its position deletes, so one that is only moved is in one range, and keeps
@@ -350,14 +350,14 @@ class VectorRequests:
         np.maximum.at(ends, owner, self.index.parts["last"].to_numpy()[parts] + 1)
         return assign_buckets(weights, np.minimum(ends, self.records), self.limits)
 
-    def columns(self, at: Buckets, numbers: Ints) -> dict[str, Ints]:
+    def columns(self, at: BucketAssignment, numbers: Ints) -> dict[str, Ints]:
         """The buckets of some of the vectors."""
         columns = {
             "place": self.places, "bucket": at.bucket, "width": at.width, "ranges": at.ranges, "records": self.records,
         }  # fmt: skip
         return {name: values[numbers] for name, values in columns.items()}
 
-    def delete_files(self, at: Buckets) -> list[DeleteFile]:
+    def delete_files(self, at: BucketAssignment) -> list[DeleteFile]:
         """The position delete files that are read, with the data files requested of each."""
         parts, owner = self.owners()
         unread = self.index.parts["blob_id"].to_numpy()[parts] < 0
@@ -375,7 +375,7 @@ class VectorRequests:
             for split in splits_of(size, self.limits)
         ]
 
-    def kept_rows(self, at: Buckets) -> list[KeptRows]:
+    def kept_rows(self, at: BucketAssignment) -> list[KeptRows]:
         """What was read or merged before, block by block."""
         parts, owner = self.owners()
         part_blobs = self.index.parts["blob_id"].to_numpy()[parts]

@@ -79,7 +79,7 @@ def check_fields(conditions: Sequence[Condition], specs: Sequence[PartitionSpec]
             raise UsageError(f"--where: {condition.field!r} is no partition field; there is {names}")
 
 
-def matching(
+def match_partitions(
     conditions: Sequence[Condition],
     spec: PartitionSpec,
     types: Mapping[int, Type],

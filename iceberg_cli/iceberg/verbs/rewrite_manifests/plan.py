@@ -180,7 +180,7 @@ def _rewrite(
     lost = losses(table, table.metadata, rewrite.rows)
     if rewrite.tasks and not lost.blocked_by and rules.stored_bytes(rewrite) <= _REHEARSED_BYTES:
         rewrite = _rehearsed(table, rewrite)
-    return (rewrite, lost) if rules.pays(rewrite) else None
+    return (rewrite, lost) if rules.rewrite_pays(rewrite) else None
 
 
 def _rehearsed(table: IcebergTable, rewrite: Rewrite) -> Rewrite:

@@ -389,7 +389,7 @@ def due_again(group: Group, rows: Sequence[Mapping[str, Any]]) -> Mapping[int, s
     return chosen(candidates, replace(group.layout, min_manifests=1))
 
 
-def pays(rewrite: Rewrite) -> bool:
+def rewrite_pays(rewrite: Rewrite) -> bool:
     """Whether a rewrite improves anything: merging that does not leave fewer manifests does not."""
     return len(rewrite.tasks) < len(rewrite.reasons) or any(
         not reason.startswith(MERGED) for reason in rewrite.reasons.values()

@@ -12,7 +12,7 @@ from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.operation.apply import apply
-from iceberg_cli.testing.crash.engine import Engine
+from iceberg_cli.testing.crash.engine import OtherEngine
 from tests.builders import NOW_MS, SCHEMA
 from tests.crash import suite
 from tests.crash.lakes import Case, Lake, fragmented, second, upgraded
@@ -34,29 +34,29 @@ CASES = [
 ]
 
 
-def properties(engine: Engine) -> None:
+def properties(engine: OtherEngine) -> None:
     """A property of the owner's, and one that the merge goes by."""
     asked = {"owner": "me", "write.delete.target-file-size-bytes": "1000"}
     engine.change({"properties": {**engine.document["properties"], **asked}})
 
 
-def schema(engine: Engine) -> None:
+def schema(engine: OtherEngine) -> None:
     """A column more."""
     engine.change({"schemas": [SCHEMA, NEW_SCHEMA], "current-schema-id": 1, "last-column-id": 2})
 
 
-def spec(engine: Engine) -> None:
+def spec(engine: OtherEngine) -> None:
     """Partitioned from here on."""
     specs = [*engine.document["partition-specs"][:1], NEW_SPEC]
     engine.change({"partition-specs": specs, "default-spec-id": 1, "last-partition-id": 1000})
 
 
-def upgrade(engine: Engine) -> None:
+def upgrade(engine: OtherEngine) -> None:
     """To version 3."""
     engine.upgrade()
 
 
-def upgrade_and_delete(engine: Engine) -> None:
+def upgrade_and_delete(engine: OtherEngine) -> None:
     """To version 3, with the first deletion vectors right after it."""
     engine.upgrade()
     engine.delete({"a": [8], "c": [8]})
@@ -69,9 +69,9 @@ ACTS = (properties, schema, spec, upgrade, upgrade_and_delete)
 class ChangedLake(Lake):
     """A table that another engine changes, and what it has made of it."""
 
-    changes: tuple[Callable[[Engine], None], ...] = ()
+    changes: tuple[Callable[[OtherEngine], None], ...] = ()
 
-    def change(self, act: Callable[[Engine], None]) -> None:
+    def change(self, act: Callable[[OtherEngine], None]) -> None:
         """Let the other engine change the table."""
         self.disturb(act)()
         self.changes += (act,)

@@ -21,7 +21,7 @@ from iceberg_cli.iceberg.spec.partition_spec import PartitionField, PartitionSpe
 from iceberg_cli.iceberg.spec.position_deletes import named_files, read_position_deletes
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import rolled
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
-from iceberg_cli.iceberg.verbs.merge_dvs.where import matching, parse_where
+from iceberg_cli.iceberg.verbs.merge_dvs.where import match_partitions, parse_where
 from iceberg_cli.testing.iceberg_files import position_deletes, vector_blob
 from tests.paths import FIXTURES, needs_fixtures
 
@@ -42,7 +42,9 @@ def met(
 ) -> list[bool]:
     """Which of the values of one partition field meet an expression."""
     column = pa.StructArray.from_arrays([pa.array(values, arrow)], ["f"])
-    found: list[bool] = matching(parse_where(where), a_spec(("f", transform)), {1: type_}, column).tolist()
+    found: list[bool] = match_partitions(
+        parse_where(where), a_spec(("f", transform)), {1: type_}, column
+    ).tolist()
     return found
 
 
