@@ -43,6 +43,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
 )
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
+from tests.builders import NOW_MS
 from tests.fixtures.iceberg_tables import ALL
 from tests.manifest_tables import (
     BY_ONE,
@@ -59,6 +60,7 @@ from tests.manifest_tables import (
     entry,
     live_entries,
     of_fixture,
+    opened,
     policy,
     spec,
 )
@@ -224,6 +226,16 @@ def test_the_replace_snapshot_has_the_keys_that_java_writes_and_the_totals() -> 
         "total-data-files": "0",
         "total-records": "70",
     }
+
+
+def test_the_replace_snapshot_is_no_older_than_the_last_change_of_a_table_whose_clock_was_ahead() -> None:
+    table = a_lot().table()
+    ((_, location),), storage = table.catalog.locations.items(), table.storage
+    ahead = json.loads(storage.read(location)) | {"last-updated-ms": NOW_MS + 7}
+    storage.replace(location, json.dumps(ahead).encode())
+    table = opened(storage, location)
+    rewritten(table)
+    assert table.head()["timestamp-ms"] == table.metadata()["last-updated-ms"] == NOW_MS + 7
 
 
 def test_deleted_entries_are_dropped_and_added_ones_become_existing_with_their_inherited_numbers() -> None:
