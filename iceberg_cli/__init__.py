@@ -55,6 +55,8 @@ Where building showed something better than the first design:
 - A Delta commit that lost to another is not merged with the winners by rules of its own: the verb plans again on the
   winners' version, bounded by what was shown, so one set of rules decides. Reading the winners costs their size alone.
 - A Delta verb that writes checkpoints commits nothing: its step has tasks and no change.
+- What writes Delta tables for tests and benchmarks (`testing/delta_writer.py`) is functions, not a class: a commit of a
+  Delta log needs nothing of the one before it, as a snapshot of Iceberg does.
 - Local files go through plain system calls instead of fsspec: `link`, `fsync` and unlinking inside an opened folder
   are what the safety rules stand on.
 """
