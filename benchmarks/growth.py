@@ -36,7 +36,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.paths import OPERATIONS_FOLDER
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 
 # 0.4 thousand to 2.6 million files; a size takes six, the last of which is its own table.
 TOGETHER = (

@@ -18,7 +18,7 @@ from iceberg_cli.operation.ports import Planned
 from iceberg_cli.operation.runtime import Runtime, system_runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.delta_vectors import positions_in
 from iceberg_cli.testing.delta_writer import NOW_MS, Action, commit_path, write_log
 from tests.policies import policy_with

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING, manifest, manifest_list, manifest_row
 from tests.builders import DAY_MS, SCHEMA, SPEC, a_snapshot, a_table_document
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing

@@ -132,19 +132,6 @@ class ObstructedStorage(Protocol):
         ...
 
 
-def open_storage(options: Mapping[str, str] | None = None, *, trusted_folders: Sequence[str] = ()) -> Storage:
-    """The storage for paths of all schemes, each handled by its adapter.
-
-    Args:
-        options: for the adapters, under their own names or PyIceberg's (`s3.endpoint` and the like).
-        trusted_folders: local folders that the operator named. Deleting accepts symbolic links in and above
-            them and none below; without any, no part of a deleted local path may be a symbolic link.
-    """
-    from iceberg_cli.storage.router import RoutedStorage
-
-    return RoutedStorage(options or {}, trusted_folders=trusted_folders)
-
-
 def put_checked(storage: Storage, path: str, data: bytes) -> None:
     """Create a file and read it back, or find that it has these bytes already.
 

@@ -251,3 +251,14 @@ def storage_of(opened: str, options: Mapping[str, str], overrides: UnsafeOverrid
     """
     targets = tuple(path for path in overrides.allow_roots if scheme_of(path) == "file")
     return RoutedStorage(dict(options), trusted_folders=overrides.local_folders(opened), link_targets=targets)
+
+
+def open_storage(options: Mapping[str, str] | None = None, *, trusted_folders: Sequence[str] = ()) -> Storage:
+    """The storage for paths of all schemes, each handled by its adapter.
+
+    Args:
+        options: for the adapters, under their own names or PyIceberg's (`s3.endpoint` and the like).
+        trusted_folders: local folders that the operator named. Deleting accepts symbolic links in and above
+            them and none below; without any, no part of a deleted local path may be a symbolic link.
+    """
+    return RoutedStorage(options or {}, trusted_folders=trusted_folders)

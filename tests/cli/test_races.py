@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.demo import create_demo
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.crash.delta_reader import commits, state_at
 from iceberg_cli.testing.crash.world import DELTA_TABLE
 from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add

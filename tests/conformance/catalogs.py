@@ -11,7 +11,8 @@ from sqlalchemy.pool import NullPool
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
-from iceberg_cli.storage import Storage, open_storage
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 

@@ -9,7 +9,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.delta_logs import add_version
 
 

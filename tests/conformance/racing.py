@@ -11,7 +11,7 @@ import sys
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import set_property
 from tests.conformance.catalogs import Catalog
 

@@ -27,7 +27,7 @@ from iceberg_cli.operation.records import CommitIntent
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.conformance.delta_logs import make_log
 from iceberg_cli.testing.delta_writer import (

@@ -15,8 +15,8 @@ import pytest
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import TableNotFound
 from iceberg_cli.operation.outcomes import Committed, Unknown
-from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.delta_logs import (
     DeltaLogConformance,
     Log,

@@ -26,7 +26,8 @@ from iceberg_cli.delta.spec.protocol import Metadata
 from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
-from iceberg_cli.storage import FileInfo, open_storage
+from iceberg_cli.storage import FileInfo
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     a_checkpoint,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.budget import few_or_many
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, TableWriter, a_tag

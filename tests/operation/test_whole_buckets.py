@@ -15,7 +15,7 @@ from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.ports import Planned
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.delta_writer import a_remove, an_add
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.builders import DAY_MS

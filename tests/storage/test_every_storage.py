@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
 from iceberg_cli.paths import Roots, is_suspicious
-from iceberg_cli.storage import open_storage
 from iceberg_cli.storage.local import LocalStorage, in_its_folder
 from iceberg_cli.storage.redaction import redact
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance, versions
 from iceberg_cli.testing.memory_storage import MemoryStorage

@@ -14,8 +14,9 @@ from typing import Any
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.iceberg.catalogs import Committer
-from iceberg_cli.storage import Storage, open_storage
+from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
+from iceberg_cli.storage.router import open_storage
 
 _MEND = "Mend the file, or name another one with --catalog-config."
 _ENVIRONMENT = "PYICEBERG_CATALOG__"

@@ -18,8 +18,9 @@ from typing import Any
 import psutil
 import pytest
 
-from iceberg_cli.storage import Storage, open_storage
+from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.iceberg_files import vector_blob
 from tests.budget import FULL
 from tests.cli.lakes import listing, listing_of_table

@@ -14,7 +14,7 @@ import pytest
 
 from iceberg_cli.errors import InvalidMetadata, TableNotFound
 from iceberg_cli.operation.outcomes import Unknown
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogConformance
 from iceberg_cli.testing.conformance.commits import an_attempt, properties_of, set_property
 from iceberg_cli.testing.memory_catalog import MemoryCatalog

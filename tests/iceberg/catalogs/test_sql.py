@@ -33,7 +33,8 @@ from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.plan.report import Report
-from iceberg_cli.storage import Storage, open_storage
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property
 from tests.cli.lakes import CatalogTable, catalog_table
 from tests.conformance.catalogs import Catalog, execute, insert_row, make_table

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.plan.findings import EXAMPLES
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from tests.builders import HOUR_MS, TableWriter, a_tag
 from tests.check_tables import Sound
 from tests.cli.lakes import listing

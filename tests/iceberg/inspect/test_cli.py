@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from tests.builders import HOUR_MS, TableWriter, a_tag
 from tests.cli.running import SCHEMAS, Ran
 from tests.cli.running import iceberg_cli as run

@@ -26,7 +26,7 @@ from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import resume
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.delta_vectors import vector_file_name, vector_name
 from iceberg_cli.testing.delta_writer import (
     NOW_MS,

@@ -20,7 +20,7 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.storage import open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.builders import DAY_MS, a_snapshot, a_statistics_file
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing, listing_of_table, metadata_of, newest_metadata
