@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
-    CachedManifest,
+    ManifestContent,
     ManifestEntryStatus,
 )
 from pyiceberg.manifest import (
@@ -548,7 +548,7 @@ def test_pyiceberg_reads_what_is_written(format_version: int, tmp_path: Path) ->
         )
     )
     [row] = list(pyiceberg_list(PyArrowFileIO().new_input(str(file))))
-    assert (row.manifest_length, row.added_files_count, row.content) == (len(data), 2, CachedManifest.DATA)
+    assert (row.manifest_length, row.added_files_count, row.content) == (len(data), 2, ManifestContent.DATA)
     found = row.fetch_manifest_entry(PyArrowFileIO())
     assert [e.status for e in found] == [ManifestEntryStatus.ADDED] * 2
     assert [e.data_file.file_path for e in found] == [entry["file_path"] for entry in entries]
