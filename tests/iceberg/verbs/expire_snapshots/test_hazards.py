@@ -9,11 +9,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import sqlite3
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import fastavro
@@ -23,7 +21,15 @@ import pytest
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.builders import DAY_MS, a_snapshot, a_statistics_file
-from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS, listing, listing_of_table, metadata_of, newest_metadata
+from tests.cli.lakes import (
+    AS_OF_MS,
+    LONG_AGO_MS,
+    listing,
+    listing_of_table,
+    metadata_of,
+    newest_metadata,
+    registered,
+)
 from tests.cli.running import as_nobody, iceberg_cli
 from tests.hazard_tables import OWN_GONE, Entry, Hazard, a_dv, entry, expire, removed, stopped
 from tests.paths import FIXTURES, needs_fixtures
@@ -721,15 +727,6 @@ def test_two_local_spellings_of_a_file_are_one_file(table: Hazard, expired: str,
 def objects(s3_server: S3Server, prefix: str) -> set[str]:
     storage = open_storage(s3_server.options)
     return {info.path.rsplit("/", 1)[-1] for info in storage.list(f"s3://{s3_server.bucket}/{prefix}")}
-
-
-def registered(database: Path, metadata_location: str) -> None:
-    """A row of a SQL catalog that names this metadata file."""
-    columns = "catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location"
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute(f"CREATE TABLE iceberg_tables ({columns}, PRIMARY KEY (catalog_name, table_name))")
-        row = ("lake", "shop", "t", metadata_location, None)
-        connection.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, ?)", row)
 
 
 @pytest.mark.parametrize(("expired", "kept"), [("s3", "s3a"), ("s3a", "s3"), ("s3n", "s3a")])
