@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.inspect.files import cardinalities, num_records
-from iceberg_cli.delta.inspect.rows import is_enabled, last_row_id, logical_names, schema_fields
+from iceberg_cli.delta.inspect.rows import is_enabled, last_row_id, logical_names
 from iceberg_cli.delta.inspect.summary import hint_problem
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.checkpoint_columns import STATS_AS_JSON, STATS_AS_STRUCT
@@ -36,6 +36,7 @@ from iceberg_cli.delta.spec.protocol import (
     TRANSACTIONS_PROPERTY,
     Metadata,
     Protocol,
+    schema_fields,
 )
 from iceberg_cli.delta.spec.row_ids import MATERIALIZED, record_counts
 from iceberg_cli.delta.spec.snapshot import Snapshot

@@ -12,14 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from iceberg_cli.delta.spec.actions import Actions, Json
+from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.features import READER_FEATURES, WRITER_FEATURES, reader_features, writer_features
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
-from iceberg_cli.delta.spec.protocol import Metadata, Protocol
+from iceberg_cli.delta.spec.protocol import Metadata, Protocol, schema_fields
 from iceberg_cli.delta.spec.row_ids import DOMAIN, high_water_mark
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.encoding.strict_json import loads
-from iceberg_cli.errors import CorruptFile, InvalidMetadata
+from iceberg_cli.errors import InvalidMetadata
 from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
 from iceberg_cli.plan.text import iso
 
@@ -132,25 +131,6 @@ def schema_rows(snapshot: Snapshot) -> list[Row]:
             "fields": schema_fields(snapshot.metadata),
         }
     ]
-
-
-def schema_fields(metadata: Metadata) -> list[Json]:
-    """The top-level fields of a table's schema.
-
-    Raises:
-        CorruptFile: the schema is no struct of named fields.
-
-    Spec: "Schema Serialization Format".
-    """
-    where = "metaData.schemaString"
-    if not metadata.schema_string:
-        return []
-    fields = loads(metadata.schema_string.encode(), where).get("fields")
-    if not isinstance(fields, list) or not all(
-        isinstance(field, dict) and isinstance(field.get("name"), str) for field in fields
-    ):
-        raise CorruptFile(where, None, "a struct of named fields is expected")
-    return fields
 
 
 def logical_names(metadata: Metadata) -> dict[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
+from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 
 DAY_MS: Final = 86_400_000
@@ -339,3 +340,22 @@ def _features(fields: Mapping[str, Any], name: str, path: str, where: str) -> fr
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise CorruptFile(path, f"{where}.{name}", "an array of strings is expected")
     return frozenset(value)
+
+
+def schema_fields(metadata: Metadata) -> list[dict[str, Any]]:
+    """The top-level fields of a table's schema.
+
+    Raises:
+        CorruptFile: the schema is no struct of named fields.
+
+    Spec: "Schema Serialization Format".
+    """
+    where = "metaData.schemaString"
+    if not metadata.schema_string:
+        return []
+    fields = loads(metadata.schema_string.encode(), where).get("fields")
+    if not isinstance(fields, list) or not all(
+        isinstance(field, dict) and isinstance(field.get("name"), str) for field in fields
+    ):
+        raise CorruptFile(where, None, "a struct of named fields is expected")
+    return fields

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.spec.columns import ADD
-from iceberg_cli.delta.spec.protocol import Metadata
+from iceberg_cli.delta.spec.protocol import Metadata, schema_fields
 from iceberg_cli.delta.spec.row_ids import (
     ENABLED,
     MATERIALIZED,
@@ -151,7 +151,7 @@ def column_names(metadata: Metadata, version: int) -> dict[str, str]:
         metadata: of the table.
         version: its newest; after row tracking was dropped and enabled again the names are others.
     """
-    taken = _names(json.loads(metadata.schema_string)) if metadata.schema_string else set()
+    taken = _names(schema_fields(metadata))
     found = {}
     for key, prefix in MATERIALIZED:
         salt = 0

@@ -36,7 +36,7 @@ from iceberg_cli.delta.spec.features import (
     writer_features,
 )
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
-from iceberg_cli.delta.spec.protocol import Metadata, Protocol
+from iceberg_cli.delta.spec.protocol import Metadata, Protocol, schema_fields
 from iceberg_cli.delta.spec.row_ids import ENABLED as ROW_TRACKING_ENABLED
 from iceberg_cli.errors import UsageError
 
@@ -242,11 +242,7 @@ def _without_vectors(metadata: Metadata) -> list[str]:
 
 
 def _columns(metadata: Metadata) -> set[str]:
-    if not metadata.schema_string:
-        return set()
-    return {
-        str(field.get("name", "")).lower() for field in json.loads(metadata.schema_string).get("fields", ())
-    }
+    return {field["name"].lower() for field in schema_fields(metadata)}
 
 
 def _text(value: Mapping[str, Any]) -> str:

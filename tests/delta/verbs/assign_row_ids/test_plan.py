@@ -217,6 +217,15 @@ def test_a_suspended_table_is_refused(tmp_path: Path) -> None:
         assigned(tmp_path)
 
 
+@pytest.mark.parametrize("schema", ["{", "[]", '{"type":"struct"}', '{"type":"struct","fields":[1]}'])
+def test_a_schema_that_is_no_struct_of_named_fields_is_refused_by_its_name(
+    tmp_path: Path, schema: str
+) -> None:
+    a_log(tmp_path, [a_protocol(), a_metadata(schemaString=schema), an_add()])
+    with pytest.raises(CorruptFile, match="schemaString"):
+        planned(tmp_path)
+
+
 def test_a_column_name_that_the_schema_has_is_not_used(tmp_path: Path) -> None:
     a_supporting_table(tmp_path)
     assigned(tmp_path)
