@@ -17,7 +17,10 @@ BATCH_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to read; `size_bytes` is 0 where nothing records it. Path None: the item has all that `load` needs."""
+    """A file to read, or None where the item has all that `load` needs.
+
+    `load` gets no bytes for None and for an empty path. `size_bytes` is 0 where nothing records it.
+    """
 
     path: str | None
     size_bytes: int = 0

@@ -104,7 +104,8 @@ class LocalEngine:
         """A file's size in bytes, and what is loaded of it; None where it is gone."""
         source = scan.source(item)
         path = source.path
-        if path is None:
+        # Damaged metadata can hold an empty path: what is loaded of no bytes says which file that is.
+        if not path:
             return source.size_bytes, scan.load(item, b"")
         try:
             data = self.storage.read(path)
@@ -121,7 +122,7 @@ class LocalEngine:
         return (
             enough
             and all(sizes)
-            and all(source.path is not None and scheme_of(source.path) == "file" for source in sources)
+            and all(source.path and scheme_of(source.path) == "file" for source in sources)
         )
 
     def _in_threads(

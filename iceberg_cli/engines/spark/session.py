@@ -148,9 +148,9 @@ class Session:
 
         Args:
             rows: n values, each in a task of its own.
-            function: over a column of rows; gives `shuffle.SPLITS_TYPE`.
+            function: over a column of rows; gives `worker.SPLITS_TYPE`.
             rounds: about how many buckets there are, and a function over a column of buckets and one of lists of
-                their contents; each but the last gives `shuffle.SPLITS_TYPE` too, for the next one.
+                their contents; each but the last gives `worker.SPLITS_TYPE` too, for the next one.
             most_tasks: so many at most split the buckets of a round, each taking neighbouring ones.
             description: for Spark's list of jobs.
 

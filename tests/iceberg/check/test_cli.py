@@ -11,7 +11,7 @@ from iceberg_cli.plan.findings import EXAMPLES
 from iceberg_cli.storage.router import open_storage
 from tests.builders import HOUR_MS, TableWriter, a_tag
 from tests.check_tables import Sound
-from tests.cli.lakes import listing
+from tests.cli.lakes import edited, listing
 from tests.cli.running import Ran
 from tests.cli.running import iceberg_cli as run
 from tests.delete_tables import a_table, puffin
@@ -58,6 +58,18 @@ def test_what_is_broken_on_a_branch_is_seen_from_the_branch_alone(tmp_path: Path
     assert stated(check(location, "--snapshot", 3)) == lost
     ran = check(location, "--ref", "main")
     assert (ran.code, stated(ran), ran.json["snapshot_ids"]) == (0, set(), ["2"])
+
+
+def test_an_empty_path_of_a_manifest_list_is_damage_and_not_another_storages_file(tmp_path: Path) -> None:
+    location = a_written_table(tmp_path / "t").location
+    with edited(tmp_path / "t/metadata/v1.metadata.json") as document:
+        document["snapshots"][-1]["manifest-list"] = ""
+    ran = check(location)
+    assert (ran.code, [finding["id"] for finding in ran.json["findings"]]) == (
+        15,
+        ["manifest-list-unreadable"],
+    )
+    assert run("upgrade-v3", location, "--yes").code == 15
 
 
 def test_a_file_that_cannot_be_read_is_a_finding_and_the_check_goes_on(tmp_path: Path) -> None:
