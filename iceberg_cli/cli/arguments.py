@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.policy import Policy, PolicyOption
 
 
-@dataclass(frozen=True)
+# Nobody compares or prints these, and making the methods for that takes time at every start.
+@dataclass(frozen=True, eq=False, repr=False)
 class Argument:
     """An argument or option as typer wants it.
 
@@ -52,7 +53,7 @@ class Argument:
         return Argument(Annotated[self.annotation.__origin__, about], self.default)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ArgumentGroup:
     """Arguments that a command takes as one parameter.
 
@@ -153,7 +154,7 @@ def _words(flag: str, value: Any) -> list[str]:
 # -- options of policies ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class VerbOptions:
     """What a command line gives for a verb.
 

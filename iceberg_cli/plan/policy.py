@@ -75,7 +75,8 @@ class Switch(Kind):
         return {"type": "boolean"}
 
 
-@dataclass(frozen=True)
+# Nobody compares or prints a kind, and making the methods for that takes time at every start.
+@dataclass(frozen=True, eq=False, repr=False)
 class Switches(Kind):
     """One of several values, each but the default by a flag of its own.
 
@@ -100,7 +101,7 @@ class Switches(Kind):
         return [self.otherwise, *(value for value, _ in self.flags.values())]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Text(Kind):
     """Any text."""
 
@@ -115,7 +116,7 @@ class Text(Kind):
         return {"type": "string"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Whole(Kind):
     """A whole number, `least` or more; None: any."""
 
@@ -228,7 +229,7 @@ class Size(Whole):
         return size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ratio(Kind):
     """A part of a whole, above 0 and at most 1.
 
@@ -261,7 +262,7 @@ class Ratio(Kind):
         return {"type": "number", "minimum" if self.from_zero else "exclusiveMinimum": 0, "maximum": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choice(Kind):
     """One of a few words."""
 
@@ -287,7 +288,7 @@ class Choice(Kind):
         return {"enum": list(self.values)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Selection(Kind):
     """Some of a few words, with commas between them; they run in the order of `values`."""
 
@@ -323,7 +324,7 @@ class Selection(Kind):
         return {"type": "array", "items": {"enum": list(self.values)}}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Several(Kind):
     """Values of one kind, each by a flag, each once; `ordered`: from the least to the greatest."""
 
@@ -399,7 +400,7 @@ class VersionRange(Kind):
         return {"type": "array", "items": item, "minItems": 2, "maxItems": 2}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PolicyOption:
     """A field of a policy, as the option that gives it.
 
