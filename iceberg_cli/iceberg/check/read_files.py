@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.check.metadata import check_blobs
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.metadata import PartitionStatisticsFile, StatisticsFile
 from iceberg_cli.iceberg.spec.position_deletes import delete_column_names
-from iceberg_cli.iceberg.spec.puffin import DELETION_VECTOR, BlobMetadata, read_footer
+from iceberg_cli.iceberg.spec.puffin import DELETION_VECTOR, BlobMetadata, Footer, read_footer
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.stored_files import (
     GONE,
@@ -269,18 +269,28 @@ def check_puffin(
         columns: ids of all columns that the table ever had.
         findings: to add to.
     """
-    try:
-        footer = read_footer(data, len(data), path)
-    except CorruptFile as error:
-        findings.add("puffin-unreadable", path, reason_of(error))
+    footer = _checked_footer(data, path, columns, findings, unreadable="puffin-unreadable")
+    if footer is None:
         return
-    check_blobs(footer.blobs, path, columns, findings)
     blobs = {blob.offset: blob for blob in footer.blobs}
     for vector in vectors:
         reason = _other_place(blobs.get(vector.offset), vector)
         if reason:
             findings.add("deletion-vector-place-differs", path, f"the vector of {vector.ref}: {reason}")
         _check_vector(data[vector.offset : vector.offset + vector.size], path, vector, findings)
+
+
+def _checked_footer(
+    data: bytes, path: str, columns: Container[int], findings: Findings, *, unreadable: str
+) -> Footer | None:
+    """The footer of a Puffin file whose blobs were checked; None where it cannot be read, which is that finding."""
+    try:
+        footer = read_footer(data, len(data), path)
+    except CorruptFile as error:
+        findings.add(unreadable, path, reason_of(error))
+        return None
+    check_blobs(footer.blobs, path, columns, findings)
+    return footer
 
 
 def _other_place(blob: BlobMetadata | None, vector: LiveVector) -> str:
@@ -321,12 +331,9 @@ def _check_vector(blob: bytes, path: str, vector: LiveVector, findings: Findings
 def check_statistics(data: bytes, file: StatisticsFile, columns: Container[int], findings: Findings) -> None:
     """Compare a statistics file with table metadata, and its blobs with the ids of columns."""
     path = file.statistics_path
-    try:
-        footer = read_footer(data, len(data), path)
-    except CorruptFile as error:
-        findings.add("statistics-file-unreadable", path, reason_of(error))
+    footer = _checked_footer(data, path, columns, findings, unreadable="statistics-file-unreadable")
+    if footer is None:
         return
-    check_blobs(footer.blobs, path, columns, findings)
     size = len(data) - footer.offset
     if size != file.file_footer_size_in_bytes:
         message = f"its footer has {size} bytes, metadata says {file.file_footer_size_in_bytes}"
