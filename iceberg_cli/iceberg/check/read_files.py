@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.deletion_vector import decode
 from iceberg_cli.encoding.parquet import _PARQUET_TRAILER_BYTES, parquet_footer_bytes
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.engines import Event, Source
@@ -25,8 +24,6 @@ from iceberg_cli.iceberg.check.files import matches
 from iceberg_cli.iceberg.check.metadata import check_blobs
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.metadata import PartitionStatisticsFile, StatisticsFile
-from iceberg_cli.iceberg.spec.position_deletes import delete_column_names
-from iceberg_cli.iceberg.spec.puffin import DELETION_VECTOR, BlobMetadata, Footer, read_footer
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.stored_files import (
     GONE,
@@ -37,6 +34,9 @@ from iceberg_cli.operation.stored_files import (
     stored_sizes,
 )
 from iceberg_cli.plan.findings import UNANSWERED, Findings, Ints, reason_of
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.spec.puffin import BlobMetadata, Footer
 
 _STAT_AT_ONCE: Final = 100_000
 _BATCH_ROWS: Final = 1 << 18
@@ -284,6 +284,8 @@ def _checked_footer(
     data: bytes, path: str, columns: Container[int], findings: Findings, *, unreadable: str
 ) -> Footer | None:
     """The footer of a Puffin file whose blobs were checked; None where it cannot be read, which is that finding."""
+    from iceberg_cli.iceberg.spec.puffin import read_footer
+
     try:
         footer = read_footer(data, len(data), path)
     except CorruptFile as error:
@@ -295,6 +297,8 @@ def _checked_footer(
 
 def _other_place(blob: BlobMetadata | None, vector: LiveVector) -> str:
     """The difference of a manifest entry from the footer's blob metadata at its offset."""
+    from iceberg_cli.iceberg.spec.puffin import DELETION_VECTOR
+
     if blob is None:
         return f"a manifest says it is at {vector.offset}, where no blob begins"
     if blob.type != DELETION_VECTOR:
@@ -313,6 +317,8 @@ def _other_place(blob: BlobMetadata | None, vector: LiveVector) -> str:
 
 
 def _check_vector(blob: bytes, path: str, vector: LiveVector, findings: Findings) -> None:
+    from iceberg_cli.encoding.deletion_vector import decode  # only --deep looks into files
+
     try:
         stored = decode(blob, path)
     except CorruptFile as error:
@@ -349,6 +355,8 @@ def check_position_deletes(data: bytes, path: str, findings: Findings) -> None:
         findings: to add to.
     """
     import pyarrow.parquet as pq
+
+    from iceberg_cli.iceberg.spec.position_deletes import delete_column_names
 
     try:
         if parquet_footer_bytes(data[-_PARQUET_TRAILER_BYTES:], len(data), path) is None:
