@@ -76,7 +76,7 @@ class Switch(Kind):
 
 
 # Nobody compares or prints a kind, and making the methods for that takes time at every start.
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Switches(Kind):
     """One of several values, each but the default by a flag of its own.
 
@@ -101,7 +101,7 @@ class Switches(Kind):
         return [self.otherwise, *(value for value, _ in self.flags.values())]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Text(Kind):
     """Any text."""
 
@@ -116,7 +116,7 @@ class Text(Kind):
         return {"type": "string"}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Whole(Kind):
     """A whole number, `least` or more; None: any."""
 
@@ -229,7 +229,7 @@ class Size(Whole):
         return size
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Ratio(Kind):
     """A part of a whole, above 0 and at most 1.
 
@@ -262,7 +262,7 @@ class Ratio(Kind):
         return {"type": "number", "minimum" if self.from_zero else "exclusiveMinimum": 0, "maximum": 1}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Choice(Kind):
     """One of a few words."""
 
@@ -288,7 +288,7 @@ class Choice(Kind):
         return {"enum": list(self.values)}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Selection(Kind):
     """Some of a few words, with commas between them; they run in the order of `values`."""
 
@@ -324,7 +324,7 @@ class Selection(Kind):
         return {"type": "array", "items": {"enum": list(self.values)}}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class Several(Kind):
     """Values of one kind, each by a flag, each once; `ordered`: from the least to the greatest."""
 
@@ -400,7 +400,7 @@ class VersionRange(Kind):
         return {"type": "array", "items": item, "minItems": 2, "maxItems": 2}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class PolicyOption:
     """A field of a policy, as the option that gives it.
 
@@ -472,6 +472,9 @@ def option(
 class Policy:
     """What an operator asks of a verb. A subclass is a frozen dataclass of `option` fields.
 
+    It compares and prints itself by methods of this class (`eq=False, repr=False`): making them for each subclass takes
+    time at every start that shows options.
+
     Times and sizes are numbers of ms and of bytes, or texts as on the command line: "7d", "8MiB".
 
     Args:
@@ -481,7 +484,6 @@ class Policy:
         examples: of its command lines: a description, and the words after `iceberg-cli`.
     """
 
-    __slots__ = ()
     verb: ClassVar[str]
     about: ClassVar[str] = ""
     preflight: ClassVar[str] = ""
@@ -500,6 +502,23 @@ class Policy:
                 item.kind.check(value, item.flag)
                 object.__setattr__(self, item.name, value)
         self.check_together()
+
+    def _values(self) -> tuple[tuple[str, Any], ...]:
+        return tuple((item.name, getattr(self, item.name)) for item in fields(self))  # type: ignore[arg-type]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it asks the same of the same verb."""
+        return self._values() == other._values() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        """As equality wants it."""
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        """As Python would make it."""
+        return (
+            f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in self._values())})"
+        )
 
     def at(self, now_ms: int) -> Self:
         """The same policy with points in time in place of "how long ago".

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -270,3 +271,22 @@ def test_a_policy_that_a_program_makes_is_held_to_the_same_limits() -> None:
     ):
         with pytest.raises(UsageError, match=f"--{field.replace('_', '-')} must be"):
             POLICIES[name](**{field: value})
+
+
+def test_a_policy_is_equal_to_one_that_asks_the_same_of_the_same_verb_and_format() -> None:
+    merges = [
+        POLICIES["merge-dvs-iceberg"](min_files=3, target_size=size) for size in ("8MiB", 8 << 20, None)
+    ]
+    assert [each == merges[0] for each in merges] == [True, True, False]
+    assert len({*merges, POLICIES["merge-dvs-delta"](min_files=3, target_size="8MiB")}) == 3
+    assert repr(merges[2]) == (
+        "MergeDvs(target_size=None, min_files=3, dead_ratio=None, where=None, keep_dangling=False)"
+    )
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_is_not_changed(name: str) -> None:
+    policy = POLICIES[name]()
+    for option in policy.options():
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(policy, option.name, None)

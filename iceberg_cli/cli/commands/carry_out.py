@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.report import RecoveredOperation, Report
 
 
-@dataclass(frozen=True, kw_only=True)
+# Nobody compares or prints these, and making the methods for that takes time at every start.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ApplyOptions:
     """The options of commands that carry out a plan."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli.arguments import Argument, ArgumentGroup, VerbOptions, verb_group
-from iceberg_cli.cli.commands.carry_out import tell_what_stays
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.formats import VERB_NAMES, policies_of
@@ -132,6 +131,7 @@ def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
 def _show(run: Run, plan: Plan, output: str | None) -> None:
     from iceberg_cli.api import removals_beside
     from iceberg_cli.cli import render
+    from iceberg_cli.cli.commands.carry_out import tell_what_stays
     from iceberg_cli.cli.render import plan as render_plan
 
     if run.json:
@@ -159,6 +159,7 @@ def _show_survey(
 ) -> None:
     """Print a block for each verb, the one that frees most first, and last those that cannot be planned."""
     from iceberg_cli.cli import render
+    from iceberg_cli.cli.commands.carry_out import tell_what_stays
     from iceberg_cli.cli.render import plan as render_plan
 
     ranked = sorted(plans, key=lambda each: -(each.removals.size_bytes))

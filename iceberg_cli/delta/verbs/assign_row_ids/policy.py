@@ -10,7 +10,7 @@ from iceberg_cli.plan.policy import Policy, Switch, Whole, option
 VERB_NAME: Final = "assign-row-ids"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AssignRowIds(Policy):
     """The options of assign-row-ids; None where a default decides."""
 

@@ -12,7 +12,7 @@ VERB_NAME: Final = "expire-snapshots"
 FULL, LITE = "full", "lite"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ExpireSnapshots(Policy):
     """The options of expire-snapshots; None where the table's property or the protocol's default decides.
 

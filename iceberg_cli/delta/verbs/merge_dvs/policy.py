@@ -10,7 +10,7 @@ from iceberg_cli.plan.policy import Policy, Ratio, Size, Whole, option
 VERB_NAME: Final = "merge-dvs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MergeDvs(Policy):
     """The options of merge-dvs; None where a default decides. `target_size`: bytes of a new deletion vector file."""
 

@@ -11,7 +11,7 @@ VERB_NAME: Final = "rewrite-manifests"
 CLASSIC, V2 = "classic", "v2"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RewriteManifests(Policy):
     """The options of rewrite-manifests: a checkpoint of the newest version, and a log compaction.
 

@@ -11,7 +11,7 @@ from iceberg_cli.plan.policy import Policy, Several, Text, option
 VERB_NAME: Final = "upgrade-v3"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UpgradeV3(Policy):
     """The options of upgrade-v3: table features by the protocol's names, the default set where none is named."""
 

@@ -11,7 +11,7 @@ from iceberg_cli.plan.policy import Policy, Several, Switch, Text, option
 VERB_NAME: Final = "assign-row-ids"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AssignRowIds(Policy):
     """The options of assign-row-ids: branches by name, all of them where none is named."""
 

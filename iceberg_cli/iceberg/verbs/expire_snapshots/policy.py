@@ -11,7 +11,7 @@ from iceberg_cli.plan.policy import Choice, Duration, Id, Moment, Policy, Severa
 VERB_NAME: Final = "expire-snapshots"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ExpireSnapshots(Policy):
     """The options of expire-snapshots; None where the table's property or the specification's default decides.
 

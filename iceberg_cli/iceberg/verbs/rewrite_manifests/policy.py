@@ -11,7 +11,7 @@ from iceberg_cli.plan.policy import Choice, Policy, Several, Size, Switch, Text,
 VERB_NAME: Final = "rewrite-manifests"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RewriteManifests(Policy):
     """The options of rewrite-manifests; None where the table's property or a default decides.
 

@@ -19,7 +19,7 @@ _TAGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UpgradeV3(Policy):
     """The options of upgrade-v3.
 
