@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import iceberg_cli
 from benchmarks.measure import OURS, PYTHON, Run, peak_mb_of, run
-from benchmarks.spark_jars import DELTA, ICEBERG, spark_jars
+from tests.spark_jars import DELTA, ICEBERG, spark_jars
 
 ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
 SPARK_MASTER = "local[2]"

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from benchmarks.spark_jars import Jar, NoJar, spark_jars
+from tests.spark_jars import Jar, NoJar, spark_jars
 
 HERE_AND_TINY: Final = {
     "spark.driver.host": "127.0.0.1",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.spark_jars import DELTA
 from tests.delta_live.lake import DeltaLake
+from tests.spark_jars import DELTA
 from tests.spark_settings import has_only_descriptions
 
 pytestmark = pytest.mark.jvm

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.spark_jars import DELTA as DELTA_JARS
 from iceberg_cli.cli.context import now_ms
 from tests.budget import FULL
 from tests.cli.running import iceberg_cli
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import DELTA, DeltaSpark, plain
+from tests.spark_jars import DELTA as DELTA_JARS
 from tests.spark_settings import settings_of_jvm, starting
 
 Rows = list[tuple[Any, ...]]

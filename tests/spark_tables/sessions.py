@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.spark_jars import ICEBERG, SQLITE
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.engines.spark.session import Session
 from iceberg_cli.engines.spark.startup import open_session, prepare
 from iceberg_cli.storage.local import LocalStorage
+from tests.spark_jars import ICEBERG, SQLITE
 from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY, settings_of_jvm, starting
 from tests.spark_tables.lake import Lake
 from tests.spark_tables.shape import Writing

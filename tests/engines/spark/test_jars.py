@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import spark_jars as jars
-from benchmarks.spark_jars import Jar, NoJar, repositories, spark_jars
+from tests import spark_jars as jars
 from tests.paths import ROOT
+from tests.spark_jars import Jar, NoJar, repositories, spark_jars
 from tests.spark_settings import Missing, has_only_descriptions, settings_of_jvm
 from tests.spark_tables.lake import Lake
 from tests.spark_tables.sessions import JARS
