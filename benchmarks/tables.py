@@ -5,28 +5,33 @@ The same numbers make the same bytes. Many entries are one that is copied and ch
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from iceberg_cli.encoding.deletion_vector import encode
 from iceberg_cli.iceberg.avro.container import read_container, write_container
-from iceberg_cli.iceberg.spec import puffin
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.testing.iceberg_files import (
+    ADDED,
+    DATA,
+    DELETES,
+    POSITION_DELETES,
+    Entry,
+    manifest,
+    manifest_list,
+    manifest_row,
+    position_delete_columns,
+    puffin,
+)
 
 Numbers = npt.NDArray[np.int64]
-Entry = dict[str, Any]
 
 COLUMNS = 20
 START_MS = 1_700_000_000_000
@@ -116,35 +121,36 @@ class Writer:
 
     def manifest(self, files: Numbers, new: int, commit: int) -> Manifest:
         """`files`, of which the last `new` are ADDED and the others EXISTING since the commit before."""
+        entries: list[Entry] = []
         blocks: list[tuple[int, bytes]] = []
         for status, part in enumerate(np.split(files, [len(files) - new])):
             if len(part):
-                one = read_container(
-                    self._encoded([self._template(status, commit)], 0, bytes(16)), "one entry"
-                )
+                entry = self._template(status, commit)
+                entries += [entry] * len(part)
+                one = read_container(self._encoded([entry], DATA, bytes(16)), "one entry")
                 rows = self._rows(part, bytes(one.blocks[0].payload))
                 step = max(1, _BLOCK_BYTES // rows.shape[1])
                 cut = (rows[i : i + step] for i in range(0, len(rows), step))
                 blocks += [(len(block), block.tobytes()) for block in cut]
         schema, sync = one.schema_text.decode(), self.rng.bytes(16)
         data = write_container(schema, one.metadata, blocks, codec="deflate", sync=sync)
-        return self._listed(data, commit, files, [len(files) - new, new], 10_000, {"content": 0})
+        return self._listed(data, commit, files, entries, DATA)
 
     def manifest_of(self, entries: Sequence[Entry], commit: int, *, content: int) -> Manifest:
-        """Entries as they are, all ADDED; 1 is the content of deletes."""
+        """Entries as they are, all ADDED."""
         data = self._encoded(entries, content, self.rng.bytes(16))
-        records = sum(entry["record_count"] for entry in entries) / len(entries)
-        others = {"content": content, "partitions": [], "first_row_id": None if content else 0}
-        return self._listed(data, commit, np.arange(len(entries)), [0, len(entries)], records, others)
+        found = self._listed(data, commit, np.arange(len(entries)), entries, content)
+        found.row.update(partitions=[], first_row_id=None if content == DELETES else 0)
+        return found
 
     def snapshot(self, manifests: Sequence[Manifest], *, added: int, commit: int = 0, rows: int = 0) -> None:
         """Add a snapshot of manifests, the next one or the only one, with a number; `rows` get ids in version 3."""
         parent = None if commit else len(self.snapshots) or None
         commit = commit or len(self.snapshots) + 1
-        data, deletes = ([m for m in manifests if m.row["content"] == content] for content in (0, 1))
+        data, deletes = ([m for m in manifests if m.row["content"] == each] for each in (DATA, DELETES))
         row_ids = {"first-row-id": 0, "added-rows": rows} if self.version > 2 else {}
-        listing = write_manifest_list(
-            [m.row for m in manifests], format_version=self.version, snapshot_id=commit, parent_snapshot_id=parent,
+        listing = manifest_list(
+            [m.row for m in manifests], version=self.version, snapshot_id=commit, parent_snapshot_id=parent,
             sequence_number=commit, first_row_id=row_ids.get("first-row-id"), sync=self.rng.bytes(16),
         )  # fmt: skip
         self.snapshots.append(
@@ -179,23 +185,18 @@ class Writer:
         Path(f"{self.location}/metadata/version-hint.text").write_text("1")
 
     def _listed(
-        self, data: bytes, commit: int, files: Numbers, counts: list[int], records: float, others: Entry
+        self, data: bytes, commit: int, files: Numbers, entries: Sequence[Entry], content: int
     ) -> Manifest:
         self.entries += len(files)
-        row: dict[str, Any] = {
-            "manifest_path": self.put(f"metadata/m-{commit}-{self.written}.avro", data), "manifest_length": len(data),
-            "partition_spec_id": 0, "sequence_number": commit, "min_sequence_number": commit,
-            "added_snapshot_id": commit, **others,
-        }  # fmt: skip
-        for name, count in zip(("existing", "added", "deleted"), (*counts, 0), strict=True):
-            row |= {f"{name}_files_count": count, f"{name}_rows_count": round(count * records)}
+        path = self.put(f"metadata/m-{commit}-{self.written}.avro", data)
+        row = manifest_row(
+            path, data, entries, content=content, spec_id=0, snapshot_id=commit, sequence_number=commit,
+            min_sequence_number=commit,
+        )  # fmt: skip
         return Manifest(row, files)
 
     def _encoded(self, entries: Sequence[Entry], content: int, sync: bytes) -> bytes:
-        version = self.version
-        return write_manifest(
-            entries, schema=_SCHEMA, partition_spec=_SPEC, format_version=version, content=content, sync=sync
-        )
+        return manifest(entries, schema=_SCHEMA, spec=_SPEC, version=self.version, content=content, sync=sync)
 
     def _template(self, status: int, commit: int) -> Entry:
         columns = () if self.small else range(1, COLUMNS + 1)
@@ -203,9 +204,7 @@ class Writer:
         metrics = dict.fromkeys(("column_sizes", "value_counts", "null_value_counts"), counts)
         metrics |= {"nan_value_counts": {}, "lower_bounds": bounds, "upper_bounds": bounds}
         name = f"part-{_NUMBER}-{_UNIQUE}.parquet" if self.small else f"part-{_NUMBER}.parquet"
-        entry = _entry(
-            f"{self.location}/data/{name}", 10_000, 1, "PARQUET", 0, split_offsets=[4], sort_order_id=0
-        )
+        entry = _entry(f"{self.location}/data/{name}", 10_000, 1, split_offsets=[4], sort_order_id=0)
         numbers = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"), commit)
         return entry | metrics | numbers | {"status": status}
 
@@ -261,9 +260,9 @@ def _history(writer: Writer, size: Size) -> Iterator[list[Manifest]]:
     fresh: list[Manifest] = []
     for commit in range(1, size.snapshots + 1):
         files = np.arange((commit - 1) * size.files_per_snapshot, commit * size.files_per_snapshot)
-        for index, manifest in enumerate(merged):
-            if commit - manifest.commit >= 5 and shrinks[index] < len(SHRINK):
-                left = manifest.files[: int(GROUP * size.files_per_snapshot * SHRINK[shrinks[index]])]
+        for index, each in enumerate(merged):
+            if commit - each.commit >= 5 and shrinks[index] < len(SHRINK):
+                left = each.files[: int(GROUP * size.files_per_snapshot * SHRINK[shrinks[index]])]
                 merged[index] = writer.manifest(left, 0, commit)
                 shrinks[index] += 1
         if len(fresh) == GROUP - 1:
@@ -336,24 +335,20 @@ def make_puffin_table(
     alive = np.isin(np.arange(slots), live)
     for number in range(puffins):
         mine = range(number * vectors, (number + 1) * vectors)
-        blobs = []
-        for slot in mine:
-            positions = np.unique(rng.integers(0, RECORDS, deleted)).astype(np.uint64)
-            blob = partial(puffin.deletion_vector_blob, encode(positions), cardinality=len(positions))
-            blobs.append(blob(referenced_data_file=writer.path_of(int(files[slot]))))
-        data = puffin.write(blobs, {"created-by": "a benchmark"})
+        positions = (np.unique(rng.integers(0, RECORDS, deleted)).tolist() for _ in mine)
+        names = (writer.path_of(int(files[slot])) for slot in mine)
+        data, blobs = puffin(zip(names, positions, strict=True), {"created-by": "a benchmark"})
         path = writer.put(f"data/{number:05d}-deletes.puffin", data)
         entries = [
             _entry(
-                path, int(blob.properties["cardinality"]), len(data), "PUFFIN", 1,
-                referenced_data_file=blob.properties["referenced-data-file"], content_offset=blob.offset,
-                content_size_in_bytes=blob.length,
+                path, cardinality, len(data), file_format="PUFFIN", content=POSITION_DELETES,
+                referenced_data_file=data_file, content_offset=offset, content_size_in_bytes=size,
             )
-            for slot, blob in zip(mine, puffin.read_footer(data, len(data), path).blobs, strict=True)
+            for slot, (data_file, offset, size, cardinality) in zip(mine, blobs, strict=True)
             if alive[slot]
         ]  # fmt: skip
         if entries:
-            manifests.append(writer.manifest_of(entries, len(manifests) + 1, content=1))
+            manifests.append(writer.manifest_of(entries, len(manifests) + 1, content=DELETES))
     _publish(writer, manifests, len(live))
 
 
@@ -367,7 +362,7 @@ def make_position_delete_table(location: str, *, files: int, positions: int, dat
         rows = [np.unique(rng.integers(0, RECORDS, positions // len(chosen))) for _ in chosen]
         paths = [writer.path_of(int(n)) for n in chosen]
         entries.append(_position_deletes(writer, f"{number:05d}", paths, rows))
-    manifests = [_data_files(writer, data_files, 1), writer.manifest_of(entries, 2, content=1)]
+    manifests = [_data_files(writer, data_files, 1), writer.manifest_of(entries, 2, content=DELETES)]
     _publish(writer, manifests, data_files)
 
 
@@ -378,7 +373,7 @@ def make_dangling_table(location: str, *, files: int, data_files: int = 1_000) -
     for part in np.split(np.arange(files), range(max(1, files // 10), files, max(1, files // 10))):
         names = [(f"{n:06d}", f"{location}/data/replaced-{n:06d}.parquet") for n in part]
         entries = [_position_deletes(writer, name, [replaced], [np.arange(10)]) for name, replaced in names]
-        manifests.append(writer.manifest_of(entries, len(manifests) + 1, content=1))
+        manifests.append(writer.manifest_of(entries, len(manifests) + 1, content=DELETES))
     manifests.append(_data_files(writer, data_files, len(manifests) + 1))
     _publish(writer, manifests, data_files)
 
@@ -390,34 +385,24 @@ def _publish(writer: Writer, manifests: list[Manifest], data_files: int) -> None
 
 
 def _data_files(writer: Writer, count: int, commit: int) -> Manifest:
-    entries = [_entry(writer.path_of(n), RECORDS, 10 * RECORDS, "PARQUET", 0) for n in range(count)]
-    return writer.manifest_of(entries, commit, content=0)
+    entries = [_entry(writer.path_of(n), RECORDS, 10 * RECORDS) for n in range(count)]
+    return writer.manifest_of(entries, commit, content=DATA)
 
 
-def _entry(path: str, records: int, size: int, kind: str, content: int, **others: Any) -> Entry:
+def _entry(path: str, records: int, size: int, **others: Any) -> Entry:
     return {
-        "status": 1, "snapshot_id": None, "sequence_number": None, "file_sequence_number": None, "content": content,
-        "file_path": path, "file_format": kind, "partition": {}, "record_count": records,
-        "file_size_in_bytes": size, **others,
+        "status": ADDED, "content": DATA, "file_path": path, "file_format": "PARQUET", "partition": {},
+        "record_count": records, "file_size_in_bytes": size, **others,
     }  # fmt: skip
 
 
 def _position_deletes(writer: Writer, name: str, paths: list[str], rows: list[Numbers]) -> Entry:
     """A position delete file of the rows of each data file; its entry."""
     indices = pa.array(np.repeat(np.arange(len(paths), dtype=np.int32), [len(part) for part in rows]))
-    fields = [
-        pa.field(name, type_, nullable=False, metadata={"PARQUET:field_id": str(field_id)})
-        for name, type_, field_id in (
-            ("file_path", pa.dictionary(pa.int32(), pa.string()), 2147483546), ("pos", pa.int64(), 2147483545),
-        )
-    ]  # fmt: skip
-    columns = [pa.DictionaryArray.from_arrays(indices, pa.array(paths)), pa.array(np.concatenate(rows))]
-    out = io.BytesIO()
     # As Iceberg's own writers do: the footer has field ids, and no Arrow schema.
-    pq.write_table(
-        pa.table(columns, schema=pa.schema(fields)), out, compression="zstd", use_dictionary=["file_path"],
-        store_schema=False,
+    data = position_delete_columns(
+        pa.DictionaryArray.from_arrays(indices, pa.array(paths)), pa.array(np.concatenate(rows)),
+        compression="zstd", use_dictionary=["file_path"], store_schema=False,
     )  # fmt: skip
-    data = out.getvalue()
     path = writer.put(f"data/{name}-deletes.parquet", data)
-    return _entry(path, sum(map(len, rows)), len(data), "PARQUET", 1)
+    return _entry(path, sum(map(len, rows)), len(data), content=POSITION_DELETES)

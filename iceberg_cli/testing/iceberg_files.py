@@ -428,13 +428,17 @@ def records(data: bytes) -> list[Json]:
 def position_deletes(rows: Iterable[tuple[str, int]], **options: Any) -> bytes:
     """A position delete file of data file paths and positions; options are those of pyarrow's writer."""
     paths, positions = zip(*rows, strict=True)
+    return position_delete_columns(pa.array(paths), pa.array(positions, pa.int64()), **options)
+
+
+def position_delete_columns(paths: pa.Array, positions: pa.Array, **options: Any) -> bytes:
+    """A position delete file of any length, see `position_deletes`; the paths may be a dictionary array."""
     fields = [
-        pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
+        pa.field("file_path", paths.type, nullable=False, metadata={"PARQUET:field_id": "2147483546"}),
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": "2147483545"}),
     ]
     out = io.BytesIO()
-    columns = [pa.array(paths), pa.array(positions, pa.int64())]
-    pq.write_table(pa.table(columns, schema=pa.schema(fields)), out, **options)
+    pq.write_table(pa.table([paths, positions], schema=pa.schema(fields)), out, **options)
     return out.getvalue()
 
 
@@ -445,15 +449,21 @@ def vector_blob(positions: Iterable[int]) -> bytes:
 
 
 def puffin(
-    vectors: Mapping[str, Iterable[int]],
+    vectors: Mapping[str, Iterable[int]] | Iterable[tuple[str, Iterable[int]]],
     properties: Mapping[str, str] | None = None,
     *,
     separators: tuple[str, str] = (",", ":"),
 ) -> tuple[bytes, list[Blob]]:
-    """A Puffin file of deletion vectors by data file, and where each of them is; `separators` are those of its JSON."""
+    """A Puffin file of deletion vectors by data file, and where each of them is.
+
+    Args:
+        vectors: positions by data file; pairs where a data file has several vectors, of which no more than one is live.
+        properties: of the file.
+        separators: of its JSON.
+    """
     parts, blobs, found = [b"PFA1"], [], []
     at = 4
-    for path, positions in vectors.items():
+    for path, positions in vectors.items() if isinstance(vectors, Mapping) else vectors:
         members = set(positions)
         blob = vector_blob(members)
         blobs.append(
