@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import os
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.measure import Run
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.iceberg_files import DELETED, DELETES
+from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of, vector_in
+from iceberg_cli.testing.iceberg_writer import is_vector
 
 _VERSION = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
-_BLOB_HEAD, _BLOB_TAIL = 8, 4  # length and magic; CRC
-_DELETES = 1  # content of a manifest
-_DELETED = 2  # status of an entry
 
 
 def files_left(location: str, _: Run) -> Hashable:
@@ -34,11 +33,7 @@ def files_left(location: str, _: Run) -> Hashable:
 
 def live_entries(location: str, _: Run) -> Hashable:
     """Path, snapshot id and both sequence numbers of each live entry of the current snapshot, by PyIceberg."""
-    from pyiceberg.table import StaticTable
-
-    table = StaticTable.from_metadata(_newest(location))
-    snapshot = table.current_snapshot()
-    assert snapshot is not None
+    table, snapshot = _head(location)
     return _digest(
         f"{entry.data_file.file_path} {entry.snapshot_id} {entry.sequence_number} {entry.file_sequence_number}"
         for manifest in snapshot.manifests(table.io)
@@ -53,22 +48,25 @@ def deleted_rows(location: str, _: Run) -> Hashable:
     """
     from pyroaring import BitMap64
 
+    storage = LocalStorage()
+    _, snapshot = _head(location)
+    entries = [
+        entry
+        for manifest in manifests_of(storage, {"manifest-list": snapshot.manifest_list})
+        if manifest["content"] == DELETES
+        for entry in entries_of(storage, manifest)
+        if entry["status"] != DELETED
+    ]
+    read = lru_cache(maxsize=1)(storage.read)  # the vectors of a Puffin file follow each other
     vectors: dict[str, Any] = {}
-    others: defaultdict[str, Any] = defaultdict(BitMap64)
-    files: set[str] = set()
-    for entry in _delete_entries(location):
-        if entry["file_format"].upper() != "PUFFIN":
-            files.add(entry["file_path"])
-            continue
-        with open(_local(entry["file_path"]), "rb") as file:
-            file.seek(entry["content_offset"] + _BLOB_HEAD)
-            body = file.read(entry["content_size_in_bytes"] - _BLOB_HEAD - _BLOB_TAIL)
+    for entry in filter(is_vector, entries):
         name = entry["referenced_data_file"]
         if name in vectors:
             raise RuntimeError(f"two deletion vectors for {name}")
-        vectors[name] = BitMap64.deserialize(body)
-    for path in sorted(files):
-        for name, positions in _positions(path):
+        vectors[name] = vector_in(read(entry["file_path"]), entry)
+    others: defaultdict[str, Any] = defaultdict(BitMap64)
+    for path in sorted({entry["file_path"] for entry in entries if not is_vector(entry)}):
+        for name, positions in _positions(storage.canonical(path)):
             others[name] |= BitMap64(array("Q", positions.tobytes()))
     lines = []
     for name, rows in {**others, **vectors}.items():
@@ -104,41 +102,19 @@ def _digest(lines: Iterable[str]) -> Hashable:
     return len(ordered), hashlib.sha256("\n".join(ordered).encode()).hexdigest()
 
 
-def _newest(location: str) -> str:
-    """The metadata file of the greatest version, as a catalog in a folder has it."""
-    found = [
-        (int(match[1]), name)
-        for name in os.listdir(f"{location}/metadata")
-        if (match := _VERSION.fullmatch(name))
-    ]
-    return f"{location}/metadata/{max(found)[1]}"
+def _head(location: str) -> tuple[Any, Any]:
+    """The table of the metadata file of the greatest version, as a catalog in a folder has it, and its snapshot."""
+    from pyiceberg.table import StaticTable
+
+    names = os.listdir(f"{location}/metadata")
+    versions = {int(match[1]): name for name in names if (match := _VERSION.fullmatch(name))}
+    table = StaticTable.from_metadata(f"{location}/metadata/{versions[max(versions)]}")
+    return table, table.current_snapshot()
 
 
-def _delete_entries(location: str) -> Iterable[dict[str, Any]]:
-    path = Path(_newest(location))
-    data = path.read_bytes()
-    metadata = json.loads(gzip.decompress(data) if ".gz" in path.name else data)
-    current = metadata["current-snapshot-id"]
-    snapshot = next(s for s in metadata["snapshots"] if s["snapshot-id"] == current)
-    for row in _records(snapshot["manifest-list"]):
-        if row["content"] == _DELETES:
-            for entry in _records(row["manifest_path"]):
-                if entry["status"] != _DELETED:
-                    yield entry["data_file"]
-
-
-def _records(path: str) -> list[Any]:
-    with open(_local(path), "rb") as file:
-        return list(fastavro.reader(file))
-
-
-def _positions(path: str) -> Iterable[tuple[str, Any]]:
-    table = pq.read_table(_local(path), columns=["file_path", "pos"]).combine_chunks()
+def _positions(path: str) -> Iterator[tuple[str, Any]]:
+    table = pq.read_table(path, columns=["file_path", "pos"]).combine_chunks()
     names = table["file_path"].combine_chunks().dictionary_encode()
     codes, positions = names.indices.to_numpy(), table["pos"].to_numpy()
     for code, name in enumerate(names.dictionary.to_pylist()):
         yield name, positions[np.flatnonzero(codes == code)].astype(np.uint64)
-
-
-def _local(path: str) -> str:
-    return path.removeprefix("file://").removeprefix("file:")

@@ -103,7 +103,11 @@ def deleted_positions(storage: Storage, data: Mapping[str, Any], deletes: Iterab
 
 def vector_of(storage: Storage, entry: Mapping[str, Any]) -> BitMap64:
     """A deletion vector, out of its Puffin file. Spec: Puffin, "deletion-vector-v1" blob type."""
-    puffin = storage.read(entry["file_path"])
+    return vector_in(storage.read(entry["file_path"]), entry)
+
+
+def vector_in(puffin: bytes, entry: Mapping[str, Any]) -> BitMap64:
+    """A deletion vector, out of the bytes of its Puffin file."""
     assert len(puffin) == entry["file_size_in_bytes"]
     offset, size = entry["content_offset"], entry["content_size_in_bytes"]
     blob = puffin[offset : offset + size]
