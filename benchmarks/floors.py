@@ -91,19 +91,10 @@ for path in open(sys.argv[1]).read().split():
 # writes these into one file, and the commit that names it. Names the table wrote are relative ("u"), one classic
 # checkpoint is there, and no statistics need a second look.
 DELTA_VECTORS = r"""
-import glob, json, os, struct, sys, uuid, zlib
+import glob, json, os, struct, sys, zlib
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
-Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-VALUE = {character: value for value, character in enumerate(Z85)}
-def name_of(text):
-    words = []
-    for at in range(0, 20, 5):
-        word = 0
-        for character in text[at : at + 5]:
-            word = word * 85 + VALUE[character]
-        words.append(word)
-    return f"deletion_vector_{uuid.UUID(bytes=struct.pack('>4I', *words))}.bin"
+from iceberg_cli.testing.delta_vectors import vector_file
 root = sys.argv[1]
 checkpoint = max(glob.glob(f"{root}/_delta_log/*.checkpoint.parquet"))
 column = pq.ParquetFile(checkpoint).read(columns=["add"])["add"].drop_null()
@@ -117,11 +108,11 @@ for path in commits:
                 adds[action["add"]["path"]] = action["add"]
 by_file = {}
 for add in adds.values():
-    if add["deletionVector"] if "deletionVector" in add else None:
-        by_file.setdefault(add["deletionVector"]["pathOrInlineDv"], []).append(add)
+    if add.get("deletionVector"):
+        by_file.setdefault(vector_file(add["deletionVector"], root), []).append(add)
 parts, lines, end = [b"\x01"], [], 1
-for encoded, mine in by_file.items():
-    with open(f"{root}/{name_of(encoded)}", "rb") as file:
+for path, mine in by_file.items():
+    with open(path, "rb") as file:
         data = file.read()
     for add in mine:
         vector = add["deletionVector"]
