@@ -21,23 +21,8 @@ import pyarrow as pa
 
 from iceberg_cli.delta.spec.checkpoint_columns import ACTIONS
 from iceberg_cli.delta.spec.columns import ADD, REMOVE
-from iceberg_cli.testing.delta_writer import (
-    Action,
-    Json,
-    a_commit,
-    a_commit_info,
-    a_field,
-    a_metadata,
-    a_protocol,
-    a_protocol_with,
-    a_schema,
-    set_modified,
-    write_commit,
-    write_file,
-    write_log_file,
-    write_row_groups,
-    write_vectors,
-)
+from iceberg_cli.testing import delta_writer as delta
+from iceberg_cli.testing.delta_writer import Action, Json
 
 STEP_MS = 480_000
 AGE_MS = 9 * 86_400_000  # of the newest commit: vacuum takes what is older than 7 days
@@ -87,14 +72,14 @@ class Writer:
         self.partitioned = partitioned
         now_s = time.time()  # noqa: TID251 - vacuum compares with the clock
         self.start_ms = int(now_s * 1_000) - AGE_MS - commits * STEP_MS
-        metadata = a_metadata(
+        metadata = delta.a_metadata(
             id="b0a4ccf3-5a3e-4b5c-8d0e-3f2f5f8a5a01",
-            schemaString=json.dumps(a_schema(*(a_field(*each) for each in _COLUMNS.items()))),
+            schemaString=json.dumps(delta.a_schema(*(delta.a_field(*each) for each in _COLUMNS.items()))),
             partitionColumns=["day"] if partitioned else [],
             configuration={f"delta.enable{name[0].upper()}{name[1:]}": "true" for name in features},
             createdTime=self.start_ms,
         )
-        self.first = (a_protocol_with(*features) if features else a_protocol(), metadata)
+        self.first = (delta.a_protocol_with(*features) if features else delta.a_protocol(), metadata)
 
     def at_ms(self, version: int) -> int:
         return self.start_ms + version * STEP_MS
@@ -103,26 +88,26 @@ class Writer:
         name = f"part-{file % 200:05}-{uuid.UUID(int=file * _SPREAD % (1 << 128))}-c000.snappy.parquet"
         return f"{_folder(file)}/{name}" if self.partitioned else name
 
-    def add(self, file: int, version: int) -> Json:
+    def add(self, file: int, version: int, **others: object) -> Action:
         times = {"modificationTime": self.at_ms(version), "dataChange": True}
-        return {**self._file(file), **times, "stats": _stats(file)}
+        return {"add": {**self._file(file), **times, "stats": _stats(file), **others}}
 
-    def remove(self, file: int, version: int) -> Json:
+    def remove(self, file: int, version: int, **others: object) -> Action:
         times = {"deletionTimestamp": self.at_ms(version), "dataChange": True, "extendedFileMetadata": True}
-        return {**self._file(file), **times}
+        return {"remove": {**self._file(file), **times, **others}}
 
-    def commit(self, version: int, actions: Iterable[Json]) -> None:
-        info = a_commit_info(
+    def commit(self, version: int, actions: Iterable[Action]) -> None:
+        info = delta.a_commit_info(
             timestamp=self.at_ms(version), operation="MERGE", isolationLevel="Serializable",
             isBlindAppend=False, operationMetrics={}, engineInfo="a benchmark",
         )  # fmt: skip
-        data = a_commit(info, *(() if version else self.first), *actions)
-        write_commit(self.root, version, data, modified_ms=self.at_ms(version))
+        data = delta.a_commit(info, *(() if version else self.first), *actions)
+        delta.write_commit(self.root, version, data, modified_ms=self.at_ms(version))
 
     def data_files(self, version: int, files: Iterable[int]) -> None:
         """One file under all names: links are made in a fraction of the time."""
         first, *others = map(self.path_of, files)
-        linked = write_file(self.root, first, b"x", modified_ms=self.at_ms(version))
+        linked = delta.write_file(self.root, first, b"x", modified_ms=self.at_ms(version))
         for path in others:
             os.link(linked, f"{self.root}/{path}")
 
@@ -130,15 +115,10 @@ class Writer:
         """A classic checkpoint, a row group for each of `files`, and the hint that names it."""
         path = self.root / "_delta_log" / f"{version:020}.checkpoint.parquet"
         groups = chain(([action] for action in self.first), files)
-        rows = write_row_groups(str(path), _CHECKPOINT, groups)
-        set_modified(path, self.at_ms(version))
+        rows = delta.write_row_groups(str(path), _CHECKPOINT, groups)
+        delta.set_modified(path, self.at_ms(version))
         hint = json.dumps({"version": version, "size": rows}).encode()
-        write_log_file(self.root, "_last_checkpoint", hint, modified_ms=self.at_ms(version))
-
-    def vectors(self, version: int, deleted: Iterable[np.ndarray]) -> list[Json]:
-        """Write one file of deletion vectors; the descriptors of the vectors."""
-        number = version * _SPREAD % (1 << 128)
-        return write_vectors(self.root, number, *(positions.tolist() for positions in deleted))
+        delta.write_log_file(self.root, "_last_checkpoint", hint, modified_ms=self.at_ms(version))
 
     def _file(self, file: int) -> Json:
         values = {"day": _folder(file)[4:]} if self.partitioned else {}
@@ -154,8 +134,8 @@ def make_delta_table(location: str, size: Size) -> None:
     for version in range(size.commits):
         files = size.files(version)
         gone = size.files(version - 1)[: size.removed] if version else ()
-        adds = [{"add": writer.add(file, version)} for file in files]
-        writer.commit(version, [*adds, *({"remove": writer.remove(file, version)} for file in gone)])
+        adds = [writer.add(file, version) for file in files]
+        writer.commit(version, [*adds, *(writer.remove(file, version) for file in gone)])
         writer.data_files(version, files)
         if version in checkpoints:
             writer.checkpoint(version, _state(writer, size, version))
@@ -168,22 +148,23 @@ def make_vector_table(location: str, *, files: int, vectors: int, deleted: int =
     """
     writer = Writer(location, files + 1, partitioned=False, features=("deletionVectors",))
     rng = np.random.default_rng(3)
-    adds = [writer.add(file, 0) for file in range(int(1.3 * files * vectors))]
-    writer.commit(0, [{"add": add} for add in adds])
-    tombstones: list[Json] = []
+    data_files = range(int(1.3 * files * vectors))
+    writer.commit(0, [writer.add(file, 0) for file in data_files])
+    tombstones: list[Action] = []
+    newest: dict[int, Json] = {}  # the vector of a data file, as a field
     for version in range(1, files + 1):
-        mine = rng.choice(len(adds), vectors, replace=False).tolist()
-        rows = [np.unique(rng.integers(0, RECORDS, deleted)).astype(np.uint64) for _ in mine]
+        mine = rng.choice(len(data_files), vectors, replace=False).tolist()
+        rows = [np.unique(rng.integers(0, RECORDS, deleted)).tolist() for _ in mine]
+        written = delta.write_vectors(writer.root, version * _SPREAD % (1 << 128), *rows)
         actions = []
-        for file, vector in zip(mine, writer.vectors(version, rows), strict=True):
-            former = {name: value for name, value in adds[file].items() if name == "deletionVector"}
-            removed = writer.remove(file, version) | former
-            adds[file] = {**adds[file], "deletionVector": vector}
-            actions += [{"remove": removed}, {"add": adds[file]}]
-            tombstones.append({"remove": _unchanged(removed)})
+        for file, vector in zip(mine, written, strict=True):
+            former, newest[file] = newest.get(file, {}), {"deletionVector": vector}
+            actions += [writer.remove(file, version, **former), writer.add(file, 0, **newest[file])]
+            tombstones.append(writer.remove(file, version, **former, dataChange=False))
         writer.commit(version, actions)
         if version == files - AFTER_CHECKPOINT:
-            writer.checkpoint(version, ([{"add": _unchanged(add)} for add in adds], tombstones))
+            adds = [writer.add(file, 0, **newest.get(file, {}), dataChange=False) for file in data_files]
+            writer.checkpoint(version, (adds, tombstones))
 
 
 def _state(writer: Writer, size: Size, version: int) -> Iterator[list[Action]]:
@@ -193,8 +174,8 @@ def _state(writer: Writer, size: Size, version: int) -> Iterator[list[Action]]:
         removes: list[Action] = []
         for number in range(first, min(first + GROUP, version + 1)):
             files, gone = size.files(number), size.removed if number < version else 0
-            adds += [{"add": _unchanged(writer.add(file, number))} for file in files[gone:]]
-            removes += [{"remove": _unchanged(writer.remove(file, number + 1))} for file in files[:gone]]
+            adds += [writer.add(file, number, dataChange=False) for file in files[gone:]]
+            removes += [writer.remove(file, number + 1, dataChange=False) for file in files[:gone]]
         yield from (adds, removes)
 
 
@@ -210,8 +191,3 @@ def _stats(file: int) -> str:
         f'"name":"zygote {high}","at":"2026-01-31T23:59:59.999Z"}},'
         '"nullCount":{"id":0,"price":0,"name":0,"at":0}}'
     )
-
-
-def _unchanged(fields: Json) -> Json:
-    """As a checkpoint has it."""
-    return {**fields, "dataChange": False}

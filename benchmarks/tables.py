@@ -18,18 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.iceberg.avro.container import read_container, write_container
-from iceberg_cli.testing.iceberg_files import (
-    ADDED,
-    DATA,
-    DELETES,
-    POSITION_DELETES,
-    Entry,
-    manifest,
-    manifest_list,
-    manifest_row,
-    position_delete_columns,
-    puffin,
-)
+from iceberg_cli.testing import iceberg_files
+from iceberg_cli.testing.iceberg_files import ADDED, DATA, DELETES, POSITION_DELETES, Entry
 
 Numbers = npt.NDArray[np.int64]
 
@@ -149,7 +139,7 @@ class Writer:
         commit = commit or len(self.snapshots) + 1
         data, deletes = ([m for m in manifests if m.row["content"] == each] for each in (DATA, DELETES))
         row_ids = {"first-row-id": 0, "added-rows": rows} if self.version > 2 else {}
-        listing = manifest_list(
+        listing = iceberg_files.manifest_list(
             [m.row for m in manifests], version=self.version, snapshot_id=commit, parent_snapshot_id=parent,
             sequence_number=commit, first_row_id=row_ids.get("first-row-id"), sync=self.rng.bytes(16),
         )  # fmt: skip
@@ -189,14 +179,16 @@ class Writer:
     ) -> Manifest:
         self.entries += len(files)
         path = self.put(f"metadata/m-{commit}-{self.written}.avro", data)
-        row = manifest_row(
+        row = iceberg_files.manifest_row(
             path, data, entries, content=content, spec_id=0, snapshot_id=commit, sequence_number=commit,
             min_sequence_number=commit,
         )  # fmt: skip
         return Manifest(row, files)
 
     def _encoded(self, entries: Sequence[Entry], content: int, sync: bytes) -> bytes:
-        return manifest(entries, schema=_SCHEMA, spec=_SPEC, version=self.version, content=content, sync=sync)
+        return iceberg_files.manifest(
+            entries, schema=_SCHEMA, spec=_SPEC, version=self.version, content=content, sync=sync
+        )
 
     def _template(self, status: int, commit: int) -> Entry:
         columns = () if self.small else range(1, COLUMNS + 1)
@@ -337,7 +329,7 @@ def make_puffin_table(
         mine = range(number * vectors, (number + 1) * vectors)
         positions = (np.unique(rng.integers(0, RECORDS, deleted)).tolist() for _ in mine)
         names = (writer.path_of(int(files[slot])) for slot in mine)
-        data, blobs = puffin(zip(names, positions, strict=True), {"created-by": "a benchmark"})
+        data, blobs = iceberg_files.puffin(zip(names, positions, strict=True), {"created-by": "a benchmark"})
         path = writer.put(f"data/{number:05d}-deletes.puffin", data)
         entries = [
             _entry(
@@ -400,7 +392,7 @@ def _position_deletes(writer: Writer, name: str, paths: list[str], rows: list[Nu
     """A position delete file of the rows of each data file; its entry."""
     indices = pa.array(np.repeat(np.arange(len(paths), dtype=np.int32), [len(part) for part in rows]))
     # As Iceberg's own writers do: the footer has field ids, and no Arrow schema.
-    data = position_delete_columns(
+    data = iceberg_files.position_delete_columns(
         pa.DictionaryArray.from_arrays(indices, pa.array(paths)), pa.array(np.concatenate(rows)),
         compression="zstd", use_dictionary=["file_path"], store_schema=False,
     )  # fmt: skip
