@@ -54,6 +54,7 @@ SHARED = {
 REPEATED = 300_000  # entries up to which a point is the median of three runs
 HEADER = "work | entries | seconds | cpu s | MB | driver | requests | reads | MB read | journal"
 WIDTHS = (28, 11, 8, 7, 6, 6, 9, 7, 8, 9)
+FIT_WIDTHS = (28, 13, 5, 17, 32, 5, 12, 12)
 _ONE = ("read", "stat", "put_if_absent", "list")
 _MANY = {"stat_many": 1, "delete": 1_000}  # objects in one request to an object store
 _CACHE_BYTES = 1 << 30
@@ -84,8 +85,9 @@ def main(bench: Bench) -> None:
         table = bench.table(f"step{number}", partial(make_table, size=size))
         points += [point for job in jobs(table, size) if (point := measure(bench, job))]
         table.remove()
-    for line in slopes.lines(points):
-        print(line)
+    show(slopes.HEADER.split(" | "), FIT_WIDTHS)
+    for cells in slopes.cells_of_fits(points):
+        show(cells, FIT_WIDTHS)
 
 
 def whole_jobs(table: BenchTable, size: Size) -> Iterator[Job]:
@@ -188,14 +190,13 @@ def count(location: str, verb_name: str, policy: str, cache: str) -> None:
     verb = VERBS[verb_name]
     runtime = system_runtime(on_event=lambda _: None, host="a benchmark", process_id=os.getpid())
     plan = verb.plan(table, verb.policy.from_json(json.loads(policy)), as_of_ms=runtime.now_ms())
-    counts = {"plan_requests": storage.requests.total()}
+    plan_requests = storage.requests.total()
     apply(plan, table, verb, runtime)
-    counts |= {
-        "requests": storage.requests.total(),
-        "reads": storage.requests["read"],
-        "by_kind": storage.requests,
-    }
-    print(json.dumps({**counts, "bytes_read": storage.bytes_read, "journal_bytes": storage.journal_bytes}))
+    counts = {
+        "plan_requests": plan_requests, "requests": storage.requests.total(), "reads": storage.requests["read"],
+        "by_kind": storage.requests, "bytes_read": storage.bytes_read, "journal_bytes": storage.journal_bytes,
+    }  # fmt: skip
+    print(json.dumps(counts))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,15 @@ _ABOUT_GROWTH = (
 )
 _MISSED = "**missed**"
 _CROSSOVER = "entries | MB of metadata | new process | warm session | `--engine auto`"
-_GROWTH = "work | measure | slope | last three points | straight line | law | least | greatest"
+_LARGE_FILES = 100_000_000
+_FURTHEST = 1_000  # how much smaller the largest table may be that this is said from
+_MINUTES = 10
+# What an operator would call too much for one run: a core hour, 16 GB, a million requests to an object store.
+_BUDGETS = {
+    "cpu_seconds": ("processor time", 3_600, "s"),
+    "peak_mb": ("memory", 16 * 1024, "MB"),
+    "requests": ("requests to the storage", 1_000_000, "requests"),
+}
 
 
 def main(rows: str, page: str) -> None:
@@ -67,7 +76,10 @@ def main(rows: str, page: str) -> None:
         else:
             Path(page).with_name(PLOT).write_bytes(drawn)
             about.insert(1, f"![time and memory against entries]({PLOT})")
-        text += [*_section("Growth", about, _GROWTH, _growth(points)), *slopes.large_table(points)]
+        text += [
+            *_section("Growth", about, slopes.HEADER, slopes.cells_of_fits(points)),
+            *_large_table(points),
+        ]
     Path(page).write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
     print(f"{len(pairs)} rows and {len(points)} points: {page}")
 
@@ -118,9 +130,47 @@ def _crossover(line: Line) -> list[str]:
     return [f"{line['entries']:,}", *numbers, line["auto"]]
 
 
-def _growth(points: list[Line]) -> Iterable[list[str]]:
-    for work, measure, mine, fit in slopes.fits(points):
-        line = f"{fit.base:,.3g} + {fit.per_million:,.3g} a million"
-        values = [point[measure] for point in mine]
-        extremes = (f"{min(values):,g}", f"{max(values):,g}")
-        yield [work, measure, f"{fit.slope:.2f}", f"{fit.late_slope:.2f}", line, fit.law, *extremes]
+def _large_table(points: list[Line]) -> list[str]:
+    """What a table of 100 million files costs, and where the first bottleneck is.
+
+    Empty where the largest table that was measured is too small to say anything of one so large.
+    """
+    largest = max(point["live_files"] for point in points)
+    if largest < _LARGE_FILES / _FURTHEST:
+        return []
+    rows, bottlenecks = [], [(math.inf, "", "")]
+    for work, mine in slopes.by_work(points).items():
+        ratio = mine[-1]["entries"] / mine[-1]["live_files"]
+        entries = _LARGE_FILES * ratio
+        fits = {measure: fit for measure in _BUDGETS if (fit := slopes.fit(mine, measure))}
+        if "cpu_seconds" not in fits or "peak_mb" not in fits:
+            continue
+        cost = {measure: fit.at(entries) for measure, fit in fits.items()}
+        cores = max(1, round(cost["cpu_seconds"] / (60 * _MINUTES) + 0.5))
+        rows.append(
+            [
+                work, f"{entries / 1e6:,.0f}", f"{cost['cpu_seconds'] / 3600:,.1f}", str(cores),
+                f"{cost['peak_mb'] / 1024:,.1f}", f"{cost['requests']:,.0f}" if "requests" in cost else "-",
+            ]
+        )  # fmt: skip
+        bottlenecks += [(fit.reaching(_BUDGETS[name][1]) / ratio, work, name) for name, fit in fits.items()]
+    files, work, measure = min(bottlenecks)
+    first = "Nothing measured here grows into its budget."
+    if math.isfinite(files):
+        name, budget, unit = _BUDGETS[measure]
+        first = (
+            f"The first bottleneck: {name} of {work}, which reaches {budget:,} {unit} at about "
+            f"{files / 1e6:,.0f} million files."
+        )
+    about = (
+        "From the fits above, each by the law that its larger points follow more closely: the straight line, or the "
+        f"power law of the last three. This is an extrapolation from tables of up to {largest:,} live files; nothing "
+        "of this size was run. Entries read are as many for each live file as in the largest table measured."
+    )
+    last_words = (
+        f"{first} The budgets of one run: {', '.join(f'{budget:,} {unit}' for _, budget, unit in _BUDGETS.values())}. "
+        f"Cores for {_MINUTES} minutes take the work as divisible, as the scans of the Spark engine are."
+    )
+    header = f"work | million entries | core hours | cores for {_MINUTES} minutes | GB | requests"
+    section = _section(f"A table of {_LARGE_FILES // 1_000_000} million files", [about], header, rows)
+    return [*section, last_words, ""] if rows else []

@@ -1,27 +1,21 @@
-"""How cost grows: fits over measured points, what follows for a much larger table, and the plot."""
+"""How cost grows: fits over measured points, their table, and the plot."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-LARGE_FILES = 100_000_000
-FURTHEST = 1_000  # how much smaller the largest table may be that this is said from
-# What an operator would call too much for one run: a core hour, 16 GB, a million requests to an object store.
-BUDGETS = {"cpu_seconds": 3_600.0, "peak_mb": 16 * 1024.0, "requests": 1_000_000.0}
-UNITS = {"cpu_seconds": "s", "peak_mb": "MB", "requests": "requests"}
-NAMES = {"cpu_seconds": "processor time", "peak_mb": "memory", "requests": "requests to the storage"}
+from benchmarks.bench import Line
+
+HEADER = "work | measure | slope | last three points | straight line | law | least | greatest"
 # Processor time is what grows with the table, whatever else the machine does meanwhile.
 MEASURES = ("cpu_seconds", "seconds", "peak_mb", "driver_mb", "requests", "bytes_read", "journal_bytes")
 _LEVELS_OFF = ("peak_mb", "driver_mb")  # work is done in batches of a bounded size
 _MOST = 1e15  # entries
-IN_TIME_S = 600
-
-Point = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +47,7 @@ class Fit:
         return high
 
 
-def fit(points: Sequence[Point], measure: str) -> Fit | None:
+def fit(points: Sequence[Line], measure: str) -> Fit | None:
     """The growth of a measure; None where it has fewer than three positive points."""
     found = sorted((p["entries"], p[measure]) for p in points if p.get(measure, 0) > 0)
     if len(found) < 3:
@@ -79,79 +73,28 @@ def _slope(entries: Any, values: Any) -> float:
     return float(np.polyfit(np.log(entries), np.log(values), 1)[0])
 
 
-def by_work(points: Iterable[Point]) -> dict[str, list[Point]]:
+def by_work(points: Iterable[Line]) -> dict[str, list[Line]]:
     """The points of each work, smallest first, in the order in which the works come first."""
-    found: dict[str, list[Point]] = {}
+    found: dict[str, list[Line]] = {}
     for point in points:
         found.setdefault(point["work"], []).append(point)
     return {work: sorted(mine, key=lambda point: int(point["entries"])) for work, mine in found.items()}
 
 
-def fits(points: Iterable[Point]) -> Iterator[tuple[str, str, list[Point], Fit]]:
+def cells_of_fits(points: Iterable[Line]) -> Iterator[list[str]]:
+    """The fits of each measure of each work in the columns of `HEADER`."""
     for work, mine in by_work(points).items():
         for measure in MEASURES:
-            found = fit(mine, measure)
-            if found is not None:
-                yield work, measure, mine, found
+            if found := fit(mine, measure):
+                values = [point[measure] for point in mine]
+                yield [
+                    work, measure, f"{found.slope:.2f}", f"{found.late_slope:.2f}",
+                    f"{found.base:,.3g} + {found.per_million:,.3g} a million", found.law,
+                    f"{min(values):,g}", f"{max(values):,g}",
+                ]  # fmt: skip
 
 
-def lines(points: Iterable[Point]) -> Iterable[str]:
-    for work, measure, _, found in fits(points):
-        yield (
-            f"  {work}, {measure}: slope {found.slope:.2f} (last three {found.late_slope:.2f}), "
-            f"{found.base:,.4g} + {found.per_million:,.4g} a million entries, by the {found.law}"
-        )
-
-
-def large_table(points: Sequence[Point]) -> list[str]:
-    """A section in Markdown: what a table of 100 million files costs, and where the first bottleneck is.
-
-    Empty where the largest table that was measured is too small to say anything of one so large.
-    """
-    largest = max(point["live_files"] for point in points)
-    if largest < LARGE_FILES / FURTHEST:
-        return []
-    rows, bottlenecks = [], []
-    for work, mine in by_work(points).items():
-        ratio = mine[-1]["entries"] / mine[-1]["live_files"]
-        entries = LARGE_FILES * ratio
-        found = {measure: each for measure in BUDGETS if (each := fit(mine, measure))}
-        if "cpu_seconds" not in found or "peak_mb" not in found:
-            continue
-        cpu, memory = found["cpu_seconds"].at(entries), found["peak_mb"].at(entries)
-        requests = f"{found['requests'].at(entries):,.0f}" if "requests" in found else "-"
-        cores = max(1, round(cpu / IN_TIME_S + 0.5))
-        row = (
-            f"{work} | {entries / 1e6:,.0f} | {cpu / 3600:,.1f} | {cores} | {memory / 1024:,.1f} | {requests}"
-        )
-        rows.append(f"| {row} |")
-        bottlenecks += [(each.reaching(BUDGETS[name]) / ratio, work, name) for name, each in found.items()]
-    if not rows:
-        return []
-    files, work, measure = min(bottlenecks)
-    first = (
-        f"The first bottleneck: {NAMES[measure]} of {work}, which reaches "
-        f"{BUDGETS[measure]:,.0f} {UNITS[measure]} at about {files / 1e6:,.0f} million files."
-        if np.isfinite(files)
-        else "Nothing measured here grows into its budget."
-    )
-    about = (
-        "From the fits above, each by the law that its larger points follow more closely: the straight line, or the "
-        f"power law of the last three. This is an extrapolation from tables of up to {largest:,} live files; nothing "
-        "of this size was run. Entries read are as many for each live file as in the largest table measured."
-    )
-    budgets = ", ".join(f"{budget:,.0f} {UNITS[measure]}" for measure, budget in BUDGETS.items())
-    minutes = f"{IN_TIME_S // 60} minutes"
-    last_words = (
-        f"{first} The budgets of one run: {budgets}. Cores for {minutes} take the work as divisible, "
-        "as the scans of the Spark engine are."
-    )
-    header = f"| work | million entries | core hours | cores for {minutes} | GB | requests |"
-    title = f"## A table of {LARGE_FILES // 1_000_000} million files"
-    return [title, "", about, "", header, "|---|---|---|---|---|---|", *rows, "", last_words, ""]
-
-
-def plot(points: Iterable[Point]) -> bytes | None:
+def plot(points: Iterable[Line]) -> bytes | None:
     """Processor time and memory against entries on linear and on logarithmic axes, as SVG; None without matplotlib."""
     try:
         import matplotlib as mpl
