@@ -95,7 +95,8 @@ class Bench:
     only: str = ""
     pairs: int | None = None
     report: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)  # of this benchmark alone
+    before: str = ""  # of `versions` alone: a checkout of our program
+    bar: float = 1.1  # likewise: the ratio that a median may reach
     started: float = field(default_factory=time.monotonic)
     load: float = field(default_factory=lambda: os.getloadavg()[0])
     left_out: list[str] = field(default_factory=list)
@@ -184,7 +185,7 @@ class Bench:
     def command(self) -> str:
         only = f" --only {shlex.quote(self.only)}" if self.only else ""
         pairs = f" --pairs {self.pairs}" if self.pairs else ""
-        before = f" --before DIR --bar {self.options['bar']:g}" if self.options else ""
+        before = f" --before DIR --bar {self.bar:g}" if self.name == "versions" else ""
         options = f"--minutes {self.minutes:g}{' --spark' if self.spark else ''}{only}{pairs}{before}"
         return f"python -m benchmarks {self.name} --size {self.size_name} {options}"
 

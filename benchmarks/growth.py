@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks import slopes
 from benchmarks.bench import Bench, BenchTable, show
 from benchmarks.measure import OURS, PYTHON, run
-from benchmarks.rows import DAILY, compile_all, day_one, expiry, shown_file
+from benchmarks.rows import DAILY, day_one, expiry, shown_file
 from benchmarks.tables import SIZES, Size, make_table
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
@@ -74,8 +74,6 @@ class Job:
 
 
 def main(bench: Bench) -> None:
-    bench.announce()
-    compile_all(bench)
     show(HEADER.split(" | "), WIDTHS)
     points: list[dict[str, Any]] = []
     together = TOGETHER[max(0, LAST[bench.size_name] - STEPS) : LAST[bench.size_name]]

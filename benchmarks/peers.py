@@ -66,8 +66,10 @@ def find_iceberg_go() -> str | None:
     return str(target / "iceberg")
 
 
-def spark_engine_is_there() -> bool:
-    return find_spec("iceberg_cli.engines.spark.engine") is not None and find_spec("pyspark") is not None
+def missing_package(benchmark: str) -> str:
+    """The package without which nothing of a benchmark can be measured, where it is not here."""
+    package = {"delta": "deltalake", "spark": "pyspark", "driver": "pyspark"}.get(benchmark, "")
+    return package if package and find_spec(package) is None else ""
 
 
 @functools.cache

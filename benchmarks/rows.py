@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import delta_tables, floors, outcomes, tables
@@ -37,8 +36,6 @@ REWRITE_POSITION_DELETES = (
 
 
 def measure_rows(bench: Bench, rows: Callable[[Bench], Iterable[Row]]) -> None:
-    bench.announce()
-    compile_all(bench)
     show(HEADER.split(" | "))
     for row in rows(bench):
         bench.measure(row)
@@ -280,9 +277,6 @@ def delta_rows(bench: Bench) -> Iterator[Row]:
 
     delta-rs runs in a Python process, as most people have it; what that costs before any work is a row of its own.
     """
-    if find_spec("deltalake") is None:
-        print("deltalake is not here: nothing to measure")
-        return
     table = bench.table(
         "delta", partial(delta_tables.make_delta_table, size=delta_tables.SIZES[bench.size_name])
     )

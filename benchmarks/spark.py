@@ -23,11 +23,10 @@ from benchmarks import rows
 from benchmarks.bench import SAME, Bench, BenchTable, Line, Row, ratios_of, show
 from benchmarks.measure import OURS, PYTHON, Run, run
 from benchmarks.outcomes import deleted_rows, files_left, live_entries
-from benchmarks.peers import SPARK_MASTER, Session, ours, spark_engine_is_there
+from benchmarks.peers import SPARK_MASTER, Session, ours
 from benchmarks.rows import WARM, expiry
 from benchmarks.tables import SIZES, Size, make_replaced_table, make_table
 
-NOT_HERE = "our Spark engine or pyspark is not here: nothing to measure"
 # From smallest to largest; a size takes the first so many.
 CROSSOVER = (Size(30, 50, 5), Size(100, 100, 10), Size(400, 250, 10), SIZES["M"], SIZES["L"])
 CROSSOVER_STEPS = {"S": 2, "M": 4, "L": 5}
@@ -53,9 +52,6 @@ ON_CLUSTER = [
 
 def main(bench: Bench) -> None:
     """Run both sides of every row, then look where the engines cross."""
-    if not spark_engine_is_there():
-        print(NOT_HERE)
-        return
     rows.measure_rows(bench, spark_rows)
     measure_crossover(bench)
 
@@ -158,11 +154,6 @@ def _engine_named(stated: str) -> str:
 
 def driver(bench: Bench) -> None:
     """The plan, then the whole expiry, on each table."""
-    if not spark_engine_is_there():
-        print(NOT_HERE)
-        return
-    bench.announce()
-    rows.compile_all(bench)
     show(DRIVER.split(" | "), DRIVER_WIDTHS)
     for number, size in enumerate(REPLACED[: REPLACED_STEPS[bench.size_name]]):
         table = bench.table(f"replaced{number}", partial(make_replaced_table, size=size))

@@ -54,12 +54,9 @@ class Version:
 
 def main(bench: Bench) -> None:
     """Measure every verb of both formats; a median above the bar is a failure."""
-    bar = float(bench.options["bar"])
-    bench.announce()
-    rows.compile_all(bench)
     folder = f"{bench.root}/neutral"
     os.makedirs(folder, exist_ok=True)
-    after, before = Version(ROOT, folder), Version(Path(bench.options["before"]).resolve(), folder)
+    after, before = Version(ROOT, folder), Version(Path(bench.before).resolve(), folder)
     for version in (after, before):
         version.compile()
     show(HEADER.split(" | "), WIDTHS)
@@ -67,21 +64,23 @@ def main(bench: Bench) -> None:
         if bench.selects(name):
             ours, theirs = (partial(each.run, [*OURS, *arguments]) for each in (after, before))
             row = Row(name, "before", ours, theirs, place, ours, pairs=PAIRS)
-            compare(bench, row, bar)
+            compare(bench, row)
 
 
-def compare(bench: Bench, row: Row, bar: float) -> None:
+def compare(bench: Bench, row: Row) -> None:
     """Run both versions, print and write the ratios, and note those that are above the bar."""
     ours, theirs, _ = bench.run_pairs(row, alternating=True)
     pairs = list(zip(ours, theirs, strict=True))
     ratios = {name: median(of(a) / of(b) for a, b in pairs) for name, of in MEASURES.items()}
     seconds = [median(run.seconds for run in runs) for runs in (ours, theirs)]
-    missed = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio > bar]
+    missed = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if ratio > bench.bar]
     numbers = [f"{number:.2f}" for number in (*seconds, *ratios.values())]
     show([row.name, str(len(ours)), *numbers, "MISSED" if missed else ""], WIDTHS)
-    bench.write("versions", {"name": row.name, "pairs": len(ours), "bar": bar, **ratios})
+    bench.write("versions", {"name": row.name, "pairs": len(ours), "bar": bench.bar, **ratios})
     if missed:
-        bench.failures.append(f"{row.name}: {', '.join(missed)} times the version before, above {bar:g}")
+        bench.failures.append(
+            f"{row.name}: {', '.join(missed)} times the version before, above {bench.bar:g}"
+        )
 
 
 def commands(bench: Bench) -> Iterator[tuple[str, Callable[[], None], list[str]]]:
