@@ -176,7 +176,7 @@ class CountingStorage:
 
 def count(location: str, verb_name: str, policy: str, cache: str) -> None:
     """Plan and carry out, and print the counts of both."""
-    storage = CountingStorage(open_storage(trusted_folders=(location,)))
+    storage: Any = CountingStorage(open_storage(trusted_folders=(location,)))
     committer, engine = open_folder(location, storage), LocalEngine(storage, threads=1)
     table = IcebergTable(
         name=location, storage=storage, committer=committer, engine=engine, on_event=lambda _: None

@@ -95,7 +95,7 @@ class _Tree(threading.Thread):
         while os.path.exists(f"/proc/{self._process_id}/task"):
             look_started = time.monotonic()
             try:
-                members = _descendants(self._process_id)
+                members = descendants(self._process_id)
                 self.driver_kb = max(self.driver_kb, _field_kb(self._process_id, "status", "VmHWM:"))
                 for child in members[1:2]:
                     self.child_kb = max(self.child_kb, _field_kb(child, "status", "VmHWM:"))
@@ -114,7 +114,8 @@ def peak_mb_of(process_ids: Sequence[int]) -> float:
     return sum(_field_kb(number, "status", "VmHWM:") for number in process_ids) / 1024
 
 
-def _descendants(process_id: int) -> list[int]:
+def descendants(process_id: int) -> list[int]:
+    """A process, and those that it and they have started, which are still there."""
     found = [process_id]
     for member in found:
         text = Path(f"/proc/{member}/task/{member}/children").read_text()

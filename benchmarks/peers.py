@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import iceberg_cli
-from benchmarks.measure import OURS, PYTHON, Run, peak_mb_of, run
+from benchmarks.measure import OURS, PYTHON, Run, descendants, peak_mb_of, run
 from tests.spark_jars import DELTA, ICEBERG, spark_jars
 
 ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
@@ -166,7 +166,7 @@ class Session:
                 if answer["failed"]:
                     raise RuntimeError(f"{job} failed in Spark's session: {answer['failed']}")
                 self._calls += 1
-                members = _tree(process.pid)
+                members = descendants(process.pid)
                 return Run(
                     seconds=time.perf_counter() - self._started if cold else answer["seconds"],
                     cpu_seconds=_cpu_seconds(process.pid) - cpu_before,
@@ -176,17 +176,11 @@ class Session:
         raise RuntimeError("Spark ended without an answer")
 
 
-def _tree(process_id: int) -> list[int]:
-    import psutil
-
-    return [process_id, *(child.pid for child in psutil.Process(process_id).children(recursive=True))]
-
-
 def _cpu_seconds(process_id: int) -> float:
     """Of a process, the children it has and had, since their start."""
     import psutil
 
-    return sum(sum(psutil.Process(member).cpu_times()[:4]) for member in _tree(process_id))
+    return sum(sum(psutil.Process(member).cpu_times()[:4]) for member in descendants(process_id))
 
 
 def serve(table_format: str, warehouse: str, master: str, jars: str) -> None:
@@ -210,7 +204,7 @@ def serve(table_format: str, warehouse: str, master: str, jars: str) -> None:
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
         },
     }
-    settings = {
+    settings: dict[str, Any] = {
         "spark.jars": jars, "spark.driver.memory": "4g", "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC", **formats[table_format],
     }  # fmt: skip

@@ -65,7 +65,7 @@ def compile_all(bench: Bench) -> None:
         table = vectors = bench.table("first", partial(make_table, size=Size(2, 10, 1)))
         programs = [
             python(PYICEBERG_FILES, f"{table.location}/metadata/v1.metadata.json"),
-            floor(floors.MANIFESTS, table, partial(matching, table, "m-*.avro")),
+            floor(floors.MANIFESTS, table, matching("m-*.avro")),
         ]
         verbs = [ours(*expiry(table, Size(2, 10, 1), 1), "--yes")]
     for command in (*programs, *verbs, ours("inspect", table.location), files_shown(table)):
@@ -109,19 +109,19 @@ def shown_file(table: BenchTable) -> str:
     return f"{table.location}.files.parquet"
 
 
-def floor(program: str, table: BenchTable, paths: Callable[[], Iterable[object]]) -> Work:
+def floor(program: str, table: BenchTable, paths: Callable[[BenchTable], list[str]]) -> Work:
     """A floor, which reads files of the table as it is then: it finds their paths in a file."""
 
     def work() -> Run:
         names = Path(f"{table.location}.names")
-        names.write_text("\n".join(map(str, paths())))
+        names.write_text("\n".join(paths(table)))
         return run([PYTHON, "-c", program, str(names)])
 
     return work
 
 
-def matching(table: BenchTable, pattern: str) -> list[Path]:
-    return sorted(Path(table.location).rglob(pattern))
+def matching(pattern: str) -> Callable[[BenchTable], list[str]]:
+    return lambda table: sorted(map(str, Path(table.location).rglob(pattern)))
 
 
 def manifests_of_head(table: BenchTable) -> list[str]:
@@ -161,7 +161,7 @@ def expire_rows(bench: Bench) -> Iterator[Row]:
         )  # fmt: skip
     yield Row(
         "expiry plan", "floor: read, inflate", ours(*expiry(table, size, size.kept), "--dry-run"),
-        floor(floors.MANIFESTS, table, partial(matching, table, "m-*.avro")), partial(table.uncached, changing=False),
+        floor(floors.MANIFESTS, table, matching("m-*.avro")), partial(table.uncached, changing=False),
         bar=3.5, most_mb=most_mb,
     )  # fmt: skip
     jobs = expiry_jobs(table, size)
@@ -228,8 +228,8 @@ def v3_rows(bench: Bench) -> Iterator[Row]:
         verb("upgrade-v3", table)()
 
     for name, before, paths in (
-        ("upgrade-v3", table.uncached, partial(matching, table, "m-*.avro")),
-        ("assign-row-ids", upgraded, partial(manifests_of_head, table)),
+        ("upgrade-v3", table.uncached, matching("m-*.avro")),
+        ("assign-row-ids", upgraded, manifests_of_head),
     ):
         least = floor(floors.MANIFESTS, table, paths)
         yield Row(name, "floor: read, inflate", verb(name, table), least, before, bar=2.5)
@@ -240,12 +240,12 @@ def v3_rows(bench: Bench) -> Iterator[Row]:
     table = bench.table("puffins", partial(tables.make_puffin_table, puffins=files, vectors=vectors))
     yield Row(
         f"merge-dvs, {files} Puffins of {vectors}", "floor: read, unite, write", verb("merge-dvs", table),
-        floor(floors.PUFFINS, table, partial(matching, table, "*.puffin")), table.fresh, bar=3,
+        floor(floors.PUFFINS, table, matching("*.puffin")), table.fresh, bar=3,
     )  # fmt: skip
     table, name = position_deletes(bench)
     merged = Row(
         name, "floor: read, unite, write", verb("merge-dvs", table),
-        floor(floors.POSITIONS, table, partial(matching, table, "*-deletes.parquet")), table.fresh, most_mb=512,
+        floor(floors.POSITIONS, table, matching("*-deletes.parquet")), table.fresh, most_mb=512,
     )  # fmt: skip
     yield merged
     if bench.spark:
@@ -259,7 +259,7 @@ def v3_rows(bench: Bench) -> Iterator[Row]:
     table = bench.table("dangling", partial(tables.make_dangling_table, files=files))
     yield Row(
         f"merge-dvs, {files:,} dangling files of v2", "floor: read names", verb("merge-dvs", table),
-        floor(floors.NAMES, table, partial(matching, table, "*-deletes.parquet")), table.fresh, bar=1, most_mb=512,
+        floor(floors.NAMES, table, matching("*-deletes.parquet")), table.fresh, bar=1, most_mb=512,
     )  # fmt: skip
 
 

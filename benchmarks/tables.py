@@ -78,10 +78,6 @@ class Manifest:
     row: dict[str, Any]
     files: Numbers
 
-    @property
-    def commit(self) -> int:
-        return int(self.row["added_snapshot_id"])
-
 
 @dataclass
 class Writer:
@@ -193,7 +189,7 @@ class Writer:
     def _template(self, status: int, commit: int) -> Entry:
         columns = () if self.small else range(1, COLUMNS + 1)
         counts, bounds = {i: 4_999 + i for i in columns}, dict.fromkeys(columns, _BOUND)
-        metrics = dict.fromkeys(("column_sizes", "value_counts", "null_value_counts"), counts)
+        metrics: dict[str, Any] = dict.fromkeys(("column_sizes", "value_counts", "null_value_counts"), counts)
         metrics |= {"nan_value_counts": {}, "lower_bounds": bounds, "upper_bounds": bounds}
         name = f"part-{_NUMBER}-{_UNIQUE}.parquet" if self.small else f"part-{_NUMBER}.parquet"
         entry = _entry(f"{self.location}/data/{name}", 10_000, 1, split_offsets=[4], sort_order_id=0)
@@ -253,7 +249,7 @@ def _history(writer: Writer, size: Size) -> Iterator[list[Manifest]]:
     for commit in range(1, size.snapshots + 1):
         files = np.arange((commit - 1) * size.files_per_snapshot, commit * size.files_per_snapshot)
         for index, each in enumerate(merged):
-            if commit - each.commit >= 5 and shrinks[index] < len(SHRINK):
+            if commit - each.row["added_snapshot_id"] >= 5 and shrinks[index] < len(SHRINK):
                 left = each.files[: int(GROUP * size.files_per_snapshot * SHRINK[shrinks[index]])]
                 merged[index] = writer.manifest(left, 0, commit)
                 shrinks[index] += 1
@@ -361,7 +357,7 @@ def make_position_delete_table(location: str, *, files: int, positions: int, dat
 def make_dangling_table(location: str, *, files: int, data_files: int = 1_000) -> None:
     """A v2 table of position delete files, each of one data file that a compaction has replaced, in ten manifests."""
     writer = Writer(location)
-    manifests = []
+    manifests: list[Manifest] = []
     for part in np.split(np.arange(files), range(max(1, files // 10), files, max(1, files // 10))):
         names = [(f"{n:06d}", f"{location}/data/replaced-{n:06d}.parquet") for n in part]
         entries = [_position_deletes(writer, name, [replaced], [np.arange(10)]) for name, replaced in names]
