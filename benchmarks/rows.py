@@ -78,8 +78,11 @@ def compile_all(bench: Bench) -> None:
 
 def expiry(table: BenchTable, size: Size, kept: int) -> list[str]:
     """Our expiry, keeping the newest `kept` snapshots."""
-    options = ["-q", "--older-than", str(size.last_ms), "--retain-last", str(kept)]
-    return ["expire-snapshots", table.location, *options]
+    return ["expire-snapshots", table.location, "-q", *retention(size, kept)]
+
+
+def retention(size: Size, kept: int) -> list[str]:
+    return ["--older-than", str(size.last_ms), "--retain-last", str(kept)]
 
 
 def expiry_call(table: str, size: Size, kept: int) -> str:

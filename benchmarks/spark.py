@@ -36,6 +36,7 @@ REPLACED_STEPS = {"S": 1, "M": 2, "L": 3}
 DRIVER_MOST_MB = 1_000
 DRIVER = "work | files that go | s | Python MB | JVM MB | both | bar | same"
 DRIVER_WIDTHS = (12, 13, 5, 9, 7, 6, 14, 4)
+AS_JSON = ("--format", "json", "--no-progress")
 CONF = {
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
@@ -61,10 +62,8 @@ def spark_rows(bench: Bench) -> Iterator[Row]:
     size = SIZES[bench.size_name]
     with Session(f"{bench.root}/wh") as mine, Session(f"{bench.root}/wh") as theirs:
         table = bench.table("t", partial(make_table, size=size))
-        arguments, call = (
-            [*expiry(table, size, size.kept), "--engine", "spark"],
-            rows.expiry_call("t", size, size.kept),
-        )
+        arguments = [*expiry(table, size, size.kept), "--engine", "spark"]
+        call = rows.expiry_call("t", size, size.kept)
         plan = partial(mine.command, [*arguments, "--dry-run"])
 
         def warm_up_both() -> None:
@@ -102,10 +101,8 @@ def measure_crossover(bench: Bench) -> None:
     for step, size in enumerate(CROSSOVER[: CROSSOVER_STEPS[bench.size_name]]):
         name = f"expiry plan, {size.snapshots * size.files_per_snapshot:,} files"
         table = bench.table(f"step{step}", partial(make_table, size=size))
-        arguments = [
-            "expire-snapshots", table.location, "--older-than", str(size.last_ms), "--retain-last", str(size.kept),
-            "--as-of", str(size.last_ms), "--dry-run", "--format", "json", "--no-progress",
-        ]  # fmt: skip
+        options = [*rows.retention(size, size.kept), "--as-of", str(size.last_ms), *AS_JSON]
+        arguments = ["expire-snapshots", table.location, *options, "--dry-run"]
         on_spark = ours(*arguments, "--engine", "spark", "--spark-master", SPARK_MASTER)
         local = ours(*arguments, "--engine", "local")
         before = partial(table.uncached, changing=False)
@@ -157,10 +154,8 @@ def driver(bench: Bench) -> None:
     show(DRIVER.split(" | "), DRIVER_WIDTHS)
     for number, size in enumerate(REPLACED[: REPLACED_STEPS[bench.size_name]]):
         table = bench.table(f"replaced{number}", partial(make_replaced_table, size=size))
-        options = [
-            "--older-than", str(size.last_ms), "--retain-last", str(size.kept), "--as-of", str(size.last_ms + 1),
-            "--format", "json", "--no-progress", "--no-cache",
-        ]  # fmt: skip
+        as_of = ["--as-of", str(size.last_ms + 1), "--no-cache"]
+        options = [*rows.retention(size, size.kept), *as_of, *AS_JSON]
         plan = ["plan", table.location, "expire-snapshots", *options]
         if bench.selects("expiry plan"):
             table.untouched()
