@@ -25,7 +25,7 @@ from benchmarks import slopes
 from benchmarks.bench import Bench, BenchTable, show
 from benchmarks.measure import OURS, PYTHON, run
 from benchmarks.rows import DAILY, day_one, expiry, shown_file
-from benchmarks.tables import SIZES, Size, make_table
+from benchmarks.tables import SIZES
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
@@ -37,6 +37,7 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.paths import OPERATIONS_FOLDER
 from iceberg_cli.storage.router import open_storage
+from tests.large_tables import Size, make_table
 
 # 0.4 thousand to 2.6 million files; a size takes six, the last of which is its own table.
 TOGETHER = (

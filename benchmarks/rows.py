@@ -13,7 +13,8 @@ from benchmarks import delta_tables, floors, outcomes, tables
 from benchmarks.bench import HEADER, Bench, BenchTable, Row, Work, show
 from benchmarks.measure import OURS, PYTHON, Run, run
 from benchmarks.peers import Session, find_iceberg_go, iceberg_go, ours, python
-from benchmarks.tables import SIZES, Size, make_table
+from benchmarks.tables import SIZES
+from tests.large_tables import Size, make_table
 
 DAILY = 24
 PUFFINS = {"S": (20, 20), "M": (500, 20), "L": (500, 20)}  # files, vectors in each

@@ -25,7 +25,8 @@ from benchmarks.measure import OURS, PYTHON, Run, run
 from benchmarks.outcomes import deleted_rows, files_left, live_entries
 from benchmarks.peers import SPARK_MASTER, Session, ours
 from benchmarks.rows import WARM, expiry
-from benchmarks.tables import SIZES, Size, make_replaced_table, make_table
+from benchmarks.tables import SIZES, make_replaced_table
+from tests.large_tables import Size, make_table
 
 # From smallest to largest; a size takes the first so many.
 CROSSOVER = (Size(30, 50, 5), Size(100, 100, 10), Size(400, 250, 10), SIZES["M"], SIZES["L"])

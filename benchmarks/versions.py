@@ -16,6 +16,7 @@ from statistics import median
 from benchmarks import delta_tables, rows, tables
 from benchmarks.bench import Bench, BenchTable, Row, show
 from benchmarks.measure import OURS, PYTHON, Run, run
+from tests.large_tables import Size, make_table
 
 PAIRS = 7
 HEADER = "verb | pairs | seconds | before | wall | cpu | memory | bar"
@@ -86,7 +87,7 @@ def compare(bench: Bench, row: Row) -> None:
 def commands(bench: Bench) -> Iterator[tuple[str, Callable[[], None], list[str]]]:
     """Name, what puts the table in its place, and arguments: of every verb and look, on both formats."""
     size, delta_size = tables.SIZES[bench.size_name], delta_tables.SIZES[bench.size_name]
-    table = bench.table("t", partial(tables.make_table, size=size, whole=True))
+    table = bench.table("t", partial(make_table, size=size, whole=True))
     upgraded = bench.table("upgraded", partial(make_upgraded, size))
     puffins, vectors = rows.PUFFINS[bench.size_name]
     puffin = bench.table("puffins", partial(tables.make_puffin_table, puffins=puffins, vectors=vectors))
@@ -124,6 +125,6 @@ def looks(table_format: str, table: BenchTable) -> Iterator[tuple[str, Callable[
     yield f"{table_format} inspect --check", place, [*inspect, "--check", "--format", "json"]
 
 
-def make_upgraded(size: tables.Size, location: str) -> None:
-    tables.make_table(location, size, whole=True)
+def make_upgraded(size: Size, location: str) -> None:
+    make_table(location, size, whole=True)
     run([*OURS, "upgrade-v3", location, "-q", "--yes"])

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tables import Size, make_table
 from tests.budget import FULL
 from tests.cli.lakes import GONE, four_snapshots, listing
 from tests.cli.running import iceberg_cli
 from tests.conformance.both_engines import BY_CHANCE, CARRIED_OUT, of_four_snapshots
+from tests.large_tables import Size, make_table
 from tests.manifest_tables import live_entries, of_folder
 from tests.spark_tables.clusters import TWICE, WAIT_S, Running, executors, finished, on_cluster, start
 

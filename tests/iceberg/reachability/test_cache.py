@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.tables import Size, make_table
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
@@ -30,6 +29,7 @@ from tests.cached_tables import ROOM, Counted, a_history, opened
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import iceberg_cli
 from tests.hazard_tables import Hazard, entry, expire, obstruct_an_upgrade
+from tests.large_tables import Size, make_table
 
 
 @pytest.fixture

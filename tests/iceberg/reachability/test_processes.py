@@ -12,7 +12,6 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from benchmarks.tables import Made, Size, make_table
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
@@ -20,6 +19,7 @@ from iceberg_cli.iceberg.inspect.inspector import TableInspector
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.storage.aliases import OtherNames
+from tests.large_tables import Made, Size, make_table
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="lanes are forked on Linux only")
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.tables import Made, Size, make_table
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
@@ -38,6 +37,7 @@ from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.aliases import OtherNames
 from iceberg_cli.storage.local import LocalStorage
+from tests.large_tables import Made, Size, make_table
 from tests.plans import a_plan
 from tests.shuffling import AdversarialEngine
 
