@@ -362,24 +362,24 @@ class OperationRun:
         assert intent is not None
         base = self.table.load()
         attempt = self.table.rebind(step, intent)
-        # Of metadata that a catalog wrote itself nothing is known but that what is current came of it.
-        location = intent.metadata_location or base.version
         stated, refused = "Its commit had happened.", "Its commit had been refused"
+        moved = base.version != intent.base_location
         outcome = (
             Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)
         )
-        if isinstance(outcome, Unknown) and base.version != intent.base_location:
+        if isinstance(outcome, Unknown) and moved and intent.metadata_location is not None:
             # The base has moved, so the swap cannot happen any more; had it happened, its effects would show. The
-            # sweep recomputes what is live in any case.
+            # sweep recomputes what is live in any case. A catalog that writes the metadata itself holds a request
+            # against refs and not against a location, so that it may still come in: there the committer's word stands.
             sent = replace(step, change=Change(updates=intent.updates))
             if self.table.effects_visible(sent):
-                outcome = Committed(metadata_location=location)
+                outcome = Committed(metadata_location=intent.metadata_location)
             else:
                 # Where the log was trimmed it may have come in all the same, and be a version of the past.
                 outcome = Conflict(reason="the table has moved, and no effect of this commit shows")
                 intent = replace(intent, own_files=())
                 self._leave(step, state)
-        elif isinstance(outcome, Unknown) and attempt is not None:
+        elif isinstance(outcome, Unknown) and not moved and attempt is not None:
             # The base is still current, so the same swap, with the same content, can be sent again.
             decided_ms = intent.timestamp_ms
             stale = self._why_stale(state.staged, decided_ms, 0, []) or self._damage(step)
@@ -388,7 +388,7 @@ class OperationRun:
                 outcome = self.table.commit(replace(attempt, why_stale=why_stale))
                 stated = "Its commit was sent again, and happened."
             else:
-                # Whatever of it still arrives is refused once the base has moved. Until then its files stay.
+                # Whatever of it still arrives is refused once the base or its refs have moved. Its files stay.
                 outcome, refused = Conflict(reason=stale), f"Its commit was not sent again, for {stale}"
                 intent = replace(intent, scratch=(), own_files=())
                 self._leave(step, state)
@@ -399,9 +399,10 @@ class OperationRun:
             case Conflict():
                 self.notes.append(f"{refused}; it was planned again.")
             case Unknown(cause=cause):
+                way_out = " `resume --abandon` closes it, and its files stay." if moved else ""
                 raise CommitStateUnknown(
                     f"Cannot tell yet whether the commit of {self.shown.table['name']} happened: {cause}",
-                    next_step=f"`resume` asks again for operation {self.journal.operation_id}.",
+                    next_step=f"`resume` asks again for operation {self.journal.operation_id}.{way_out}",
                 )
 
     def _why_stale(

@@ -84,14 +84,26 @@ class Scene(suite.Scene):
         )
         if keep_log is not None:
             document["metadata-log"] = document["metadata-log"][-keep_log:] if keep_log else []
+        self._publish(f"foreign{snapshot_id}")
+        self.refs[of] = snapshot_id
+        self.foreign.append(snapshot_id)
+
+    def foreign_setting(self, name: str, value: str) -> None:
+        """Another writer sets a property of the table, on whatever is current; its refs stay as they are."""
+        current = self.current
+        self.writer.document, self.writer.published = json.loads(self.world.files[current]), current
+        self.writer.document["properties"][name] = value
+        self._publish(f"foreign-{name}")
+
+    def _publish(self, name: str) -> None:
+        """Write the next version, by a catalog's name of it or by its number."""
+        current = self.current
         if self.world.pointer is None:
             version = int(current.rpartition("/v")[2].partition(".")[0])
             self.writer.publish(f"v{version + 1}.metadata.json")
         else:
             version = int(current.rpartition("/")[2].partition("-")[0])
-            self.world.pointer = self.writer.publish(f"{version + 1:05d}-foreign{snapshot_id}.metadata.json")
-        self.refs[of] = snapshot_id
-        self.foreign.append(snapshot_id)
+            self.world.pointer = self.writer.publish(f"{version + 1:05d}-{name}.metadata.json")
 
     def check(self) -> set[str]:
         """What must hold at any time; returns what the table reaches."""

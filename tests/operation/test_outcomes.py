@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -33,6 +34,12 @@ def scene(request: pytest.FixtureRequest) -> Scene:
 def swapped() -> Scene:
     """Where this tool writes the metadata file."""
     return a_scene()
+
+
+@pytest.fixture
+def served() -> Scene:
+    """Where the catalog writes it."""
+    return a_scene(served=True)
 
 
 def foreign_files_deleted(scene: Scene) -> list[str]:
@@ -110,15 +117,98 @@ def test_swap_that_came_in_and_was_followed_by_others_is_swept(swapped: Scene) -
     swapped.finish()
 
 
-def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(scene: Scene) -> None:
+def test_swap_that_no_log_shows_and_whose_effects_do_not_show_is_planned_again(swapped: Scene) -> None:
     """Other writers commit on, and their settings trim the log; the base has moved, so ours can never come in."""
-    lose_the_answer(scene)
+    lose_the_answer(swapped)
     for _ in range(3):
-        scene.foreign_append(keep_log=1)
-    (report,) = scene.process().resume()
+        swapped.foreign_append(keep_log=1)
+    (report,) = swapped.process().resume()
     assert report.status == "done"
-    assert journal_files(scene) == []
-    scene.check()
+    assert journal_files(swapped) == []
+    swapped.check()
+
+
+def test_request_that_no_log_shows_and_whose_effects_do_not_show_stays_unknown_until_it_is_abandoned(
+    served: Scene,
+) -> None:
+    """Its mark may have been in what was cut off."""
+    lose_the_answer(served)
+    for _ in range(3):
+        served.foreign_append(keep_log=1)
+    for _ in range(2):
+        with pytest.raises(CommitStateUnknown, match="does not reach back") as caught:
+            served.process().resume()
+        assert "`resume --abandon` closes it, and its files stay." in caught.value.next_step
+        assert served.world.deleted == []
+    assert abandon_all(served.process()) == 1
+    assert foreign_files_deleted(served) == []
+    served.check()
+
+
+def test_request_that_arrives_late_on_a_version_that_leaves_the_refs_alone_is_not_undone(
+    served: Scene,
+) -> None:
+    """A metadata location that moved is no proof where the catalog holds requests against refs."""
+    before = set(served.world.files)
+    with pytest.raises(CommitStateUnknown):
+        served.process(swaps=["late"]).run()
+    served.foreign_setting("owner", "somebody")
+    for _ in range(2):
+        with pytest.raises(CommitStateUnknown, match="it may still arrive") as caught:
+            served.process().resume()
+        assert caught.value.exit_code == 13
+        assert served.world.deleted == []
+        assert before <= set(served.world.files)
+    served.world.arrive()
+    served.check()
+    (report,) = served.process().resume()
+    assert (report.status, report.notes) == ("done", ("Its commit had happened.",))
+    served.check_finished()
+
+
+def test_request_that_arrives_late_and_is_followed_by_others_that_trim_nothing_is_found(
+    served: Scene,
+) -> None:
+    with pytest.raises(CommitStateUnknown):
+        served.process(swaps=["late"]).run()
+    served.foreign_setting("owner", "somebody")
+    served.world.arrive()
+    served.foreign_append()
+    (report,) = served.process().resume()
+    assert report.notes == ("Its commit had happened.",)
+    served.finish()
+
+
+def test_request_that_is_late_and_whose_refs_have_moved_is_planned_again(served: Scene) -> None:
+    with pytest.raises(CommitStateUnknown):
+        served.process(swaps=["late"]).run()
+    served.foreign_append()
+    (report,) = served.process().resume()
+    assert report.notes == ("Its commit had been refused; it was planned again.",)
+    pointer = served.world.pointer
+    served.world.arrive()
+    assert served.world.pointer == pointer
+    served.check_finished()
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_request_that_arrives_before_any_effect_of_resume(served: Scene, *, between: bool) -> None:
+    """It may come in twice, late and as it was sent again: both do the same."""
+    with pytest.raises(CommitStateUnknown):
+        served.process(swaps=["late"]).run()
+    if between:
+        served.foreign_setting("owner", "somebody")
+    trial = served.copy().process()
+    with suppress(CommitStateUnknown):
+        trial.resume()
+    assert len(trial.effects) == (2 if between else 44)
+    for number, _ in enumerate(trial.effects):
+        here = served.copy()
+        with suppress(CommitStateUnknown):
+            here.process(before={number: here.world.arrive}).resume()
+        assert here.world.late == []
+        here.check()
+        here.finish()
 
 
 def test_swap_that_can_never_come_in_any_more_can_be_abandoned(scene: Scene) -> None:

@@ -944,13 +944,46 @@ def test_a_commit_whose_base_has_moved_happened_where_its_effects_show() -> None
     assert bodies(run.journal, "leave") == []
 
 
-def test_where_the_catalog_writes_the_metadata_what_is_current_came_of_a_commit_whose_effects_show() -> None:
+@pytest.mark.parametrize("base_is_there", [True, False])
+@pytest.mark.parametrize("visible", [True, False])
+def test_where_the_catalog_writes_the_metadata_a_base_that_moved_proves_nothing(
+    *, visible: bool, base_is_there: bool
+) -> None:
+    """The request asserts refs and no location: only the committer knows whether it can still come in."""
     run = an_open_commit(served=True, name_is_unique=False)
     (intent,) = bodies(run.journal, "commit-intent")
     assert (intent["metadata_location"], intent["own_files"]) == (None, [])
-    run.table.version, run.table.visible = "v2", True
+    run.table.version, run.table.visible, run.table.base_is_there = "v2", visible, base_is_there
+    for _ in range(2):
+        error = error_of(run, CommitStateUnknown, "Cannot tell yet whether ")
+        assert error.next_step == (
+            "`resume` asks again for operation op. `resume --abandon` closes it, and its files stay."
+        )
+        assert (state_of(run).outcome, run.table.asked_for) == ("unknown", None)
+        assert state_of(run).staged == ("op-1-a", "op-1-b", "op-2-list")
+        assert (run.table.discarded, run.table.deleted, len(run.table.sent)) == ([], [], 1)
+        assert bodies(run.journal, "leave") == bodies(run.journal, "discard") == []
+        run = run.go_on()
+
+
+def test_where_the_catalog_writes_the_metadata_the_committer_says_where_it_is() -> None:
+    run = an_open_commit(served=True, name_is_unique=False)
+    run.table.version, run.table.answer = "v3", Committed(metadata_location="v2")
     assert finish(run).notes == ("Its commit had happened.",)
     assert state_of(run).metadata_location == "v2"
+
+
+def test_where_the_catalog_writes_the_metadata_a_refusal_of_the_committer_discards_what_was_staged() -> None:
+    run = an_open_commit(served=True, name_is_unique=False)
+    run.table.version, run.table.answer = "v2", REFUSED
+    assert finish(run).notes == ("Its commit had been refused; it was planned again.",)
+    assert run.table.discarded[1] == (["op-1-a", "op-1-b", "op-2-list"], ["op"])
+
+
+def test_where_the_catalog_writes_the_metadata_a_request_is_sent_again_while_its_base_is_current() -> None:
+    run = an_open_commit(served=True, name_is_unique=False)
+    assert finish(run).notes == ("Its commit was sent again, and happened.",)
+    assert [attempt.commit.commit_uuid for attempt in run.table.sent] == ["uuid-0", ""]
 
 
 def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_again() -> None:

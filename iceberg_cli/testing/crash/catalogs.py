@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
@@ -18,7 +19,7 @@ from iceberg_cli.operation.outcomes import (
     digest_of,
 )
 from iceberg_cli.paths import canonical
-from iceberg_cli.testing.crash.world import SimStorage
+from iceberg_cli.testing.crash.world import SimStorage, World
 
 
 class SimCommitter(SwapCommitter):
@@ -92,39 +93,64 @@ class ServingCommitter:
         fate = self._fates.pop(0) if self._fates else ""
         if fate == "down":
             raise BackendUnavailable("Cannot reach the catalog: connection refused")
+        request = partial(_serve, commit=_commit_of(attempt))
         answers: list[Outcome] = [Conflict(reason="refused")] if fate == "refused" else []
+
+        def send() -> None:
+            if fate == "late":
+                self._storage.world.late.append(request)
+            elif fate != "lost":
+                answers.append(request(self._storage.world))
+
         if not answers:
-            self._storage.effect("swap by the catalog", lambda: answers.append(self._serve(attempt, fate)))
-        if fate in ("lost", "lost after"):
+            self._storage.effect("swap by the catalog", send)
+        if fate in ("lost", "lost after", "late"):
             return self.settle(attempt)
         (answer,) = answers
         # One that was sent before may be what has moved the table.
         return answer if first or isinstance(answer, Committed) else self.settle(attempt)
 
-    def _serve(self, attempt: Attempt, fate: str) -> Outcome:
-        """What happens at the catalog, which holds requirements against its current metadata."""
-        commit, world = attempt.commit, self._storage.world
-        assert isinstance(commit, Commit)
-        now = self.current()
-        metadata = TableMetadata.from_json(json.loads(world.files[canonical(now)]), path=now)
-        if fate == "lost":
-            return Unknown(cause="no answer")
+    def settle(self, attempt: Attempt) -> Outcome:
+        """By the attempt's own marks in every version since its base: its snapshot or, without one, its effects.
+
+        Where there is none, only a requirement that does not hold any more proves that it can never come in.
+        """
+        commit, now = _commit_of(attempt), self.current()
+        try:
+            metadata = self._read(now)
+            versions = [*(entry.metadata_file for entry in metadata.metadata_log), now]
+            trimmed = attempt.base not in versions
+            for location in versions if trimmed else versions[versions.index(attempt.base) + 1 :]:
+                if effects_visible(commit.updates, self._read(location)):
+                    return Committed(metadata_location=location)
+        except FileNotFoundError as error:
+            return Unknown(cause=f"a version since {attempt.base} is not there any more: {error}")
+        if trimmed:
+            return Unknown(cause=f"the log of {now} does not reach back to {attempt.base}")
         if reason := check(commit.requirements, metadata):
             return Conflict(reason=reason)
-        after = with_updates(
-            metadata, commit.updates, base_location=now, timestamp_ms=commit.timestamp_ms
-        ).to_json()
-        world.pointer = f"{metadata.location}/metadata/{len(world.files):05d}-served.metadata.json"
-        world.write(canonical(world.pointer), json.dumps(after).encode())
-        return Committed(metadata_location=world.pointer)
+        return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive")
 
-    def settle(self, attempt: Attempt) -> Outcome:
-        """By the attempt's own marks: the snapshot that it adds, or, without one, what its updates do."""
-        now = self.current()
-        if now == attempt.base:
-            return Unknown(cause=f"the table is still at {now}")
-        metadata = TableMetadata.from_json(json.loads(self._storage.read(now)), path=now)
-        assert isinstance(attempt.commit, Commit)
-        if effects_visible(attempt.commit.updates, metadata):
-            return Committed(metadata_location=now)
-        return Conflict(reason=f"the table has moved to {now}, and no effect of this commit shows")
+    def _read(self, location: str) -> TableMetadata:
+        return TableMetadata.from_json(json.loads(self._storage.read(location)), path=location)
+
+
+def _commit_of(attempt: Attempt) -> Commit:
+    assert isinstance(attempt.commit, Commit)
+    return attempt.commit
+
+
+def _serve(world: World, commit: Commit) -> Outcome:
+    """What happens at the catalog, which holds requirements against the metadata that is current when they arrive."""
+    now = world.pointer
+    assert now is not None
+    metadata = TableMetadata.from_json(json.loads(world.files[canonical(now)]), path=now)
+    if reason := check(commit.requirements, metadata):
+        return Conflict(reason=reason)
+    after = with_updates(
+        metadata, commit.updates, base_location=now, timestamp_ms=commit.timestamp_ms
+    ).to_json()
+    version = int(now.rpartition("/")[2].partition("-")[0]) + 1
+    world.pointer = f"{metadata.location}/metadata/{version:05d}-served.metadata.json"
+    world.write(canonical(world.pointer), json.dumps(after).encode())
+    return Committed(metadata_location=world.pointer)

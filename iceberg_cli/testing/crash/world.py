@@ -54,11 +54,16 @@ class World:
     written_ms: dict[str, int] = field(default_factory=dict)  # of files that are not as old as can be
     dated: bool = False  # whether new files are as old as they are
     served: bool = False  # whether the catalog writes the metadata itself
+    late: list[Callable[[World], object]] = field(default_factory=list)  # requests on their way to it
 
     def copy(self) -> World:
         """The same, to change it alone."""
         return replace(
-            self, files=dict(self.files), deleted=list(self.deleted), written_ms=dict(self.written_ms)
+            self,
+            files=dict(self.files),
+            deleted=list(self.deleted),
+            written_ms=dict(self.written_ms),
+            late=list(self.late),
         )
 
     def write(self, path: str, data: bytes) -> None:
@@ -66,6 +71,12 @@ class World:
         self.files[path] = data
         if self.dated:
             self.written_ms[path] = self.now_ms
+
+    def arrive(self) -> None:
+        """The requests that were late reach the catalog, which judges them by what is current now."""
+        requests, self.late = self.late, []
+        for request in requests:
+            request(self)
 
     def remove_orphans(self, needed: Collection[str]) -> None:
         """Three days go by, and another tool removes what the table does not need; it knows nothing of journals."""
@@ -92,7 +103,7 @@ class Script:
     after: Mapping[int, Act] = field(default_factory=dict)
     fail_put: Callable[[str], str | None] = allow
     fail_delete: Callable[[str], str | None] = allow
-    swaps: Sequence[str] = ()  # "", "lost", "lost after", "refused" or "down"
+    swaps: Sequence[str] = ()  # "", "lost", "lost after", "refused", "down", or "late" where it is served
 
 
 class SimStorage(Storage):

@@ -13,11 +13,11 @@ import random
 
 import pytest
 
-from iceberg_cli.errors import CommitConflict, StalePlan
+from iceberg_cli.errors import CommitConflict, CommitStateUnknown, StalePlan
 from iceberg_cli.testing.crash.world import crash
 from tests.budget import deep_unless, few_or_many, some
 from tests.crash import suite
-from tests.crash.lakes import ACTS, CASES, Lake
+from tests.crash.lakes import ACTS, CASES, PROPERTIES, Lake
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
@@ -72,6 +72,22 @@ def test_two_commits_of_others_and_a_crash_at_any_three_moments(lake: Lake, budg
             process.dies(process.run)
         here.check()
         here.finish()
+
+
+def test_a_request_that_comes_in_after_its_outcome_was_asked_for_finds_all_its_files(lake: Lake) -> None:
+    """The catalog writes the metadata, and what was committed between leaves the refs where the request saw them."""
+    here = lake.copy()
+    here.world.served = True
+    with pytest.raises(CommitStateUnknown):
+        here.process(swaps=["late"]).run()
+    here.disturb(lambda engine: engine.change({"properties": {**PROPERTIES, "owner": "somebody"}}))()
+    before = set(here.world.files)
+    with pytest.raises(CommitStateUnknown):
+        here.process().resume()
+    assert before <= set(here.world.files)
+    here.world.arrive()
+    here.check()
+    here.finish()
 
 
 @pytest.mark.parametrize("fates", [["lost"], ["lost after"], ["refused"], ["refused", "lost after"]])
