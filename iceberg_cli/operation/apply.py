@@ -110,7 +110,8 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         The report of the operation, with the state that it was found in among its `notes`.
 
     Raises:
-        As `apply`; CorruptFile for a journal or plan that cannot be read whole: nothing is deleted then.
+        As `apply`; CorruptFile for a journal or plan that cannot be read whole: nothing is deleted then. DeletesFailed
+        where its commit showed that nothing may be deleted: only `abandon` ends it.
     """
     started_ms = runtime.now_ms()
     journal = table.workspace.journal(operation_id)
@@ -292,6 +293,7 @@ def _orphans(table: Table, journal: Journal, operation: Operation) -> OrphanFile
         if own := [*state.left, *(state.staged if unknown else ())]:
             orphans.add_own(own)
             orphans.note = orphans.note or "it cannot be proved that nothing references what it wrote itself"
+    orphans.note = operation.withheld or orphans.note
     return OrphanFiles(
         count=orphans.count,
         size_bytes=orphans.size_bytes,

@@ -76,9 +76,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The table is now at `metadata_location`."""
+    """The table is now at `metadata_location`; `withheld`: why no file may be deleted although it is, or None."""
 
     metadata_location: str
+    withheld: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

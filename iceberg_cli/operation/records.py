@@ -142,13 +142,15 @@ class CommitIntent(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOutcome(_Wire):
-    """The outcome of a commit: committed, conflict or unknown."""
+    """The outcome of a commit: committed, conflict or unknown; see `Committed` for `withheld`."""
 
     kind = "commit-outcome"
+    optional = frozenset({"withheld"})
     step: str
     outcome: str
     metadata_location: str | None
     sweep_after_ms: int | None  # the end of the grace, in ms since the epoch
+    withheld: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +303,7 @@ class StepState:
     metadata_location: str | None = None
     removals_file: str | None = None
     sweep_after_ms: int | None = None
+    withheld: str | None = None  # why no file may be deleted any more, though it was committed
     swept: tuple[tuple[int, int], ...] = ()
     failed: tuple[int, ...] = ()
     deleted_bytes: int = 0
@@ -335,6 +338,11 @@ class Operation:
     look_again: LookAgain | None = None
     closed: str | None = None
 
+    @property
+    def withheld(self) -> str | None:
+        """Why no file may be deleted any more, by none of the steps; None: they may."""
+        return next((state.withheld for state in self.steps.values() if state.withheld is not None), None)
+
     def uncommitted(self) -> tuple[str, ...]:
         """The steps whose commit is still to come."""
         return tuple(
@@ -342,9 +350,14 @@ class Operation:
         )
 
     def next_action(self) -> str:
-        """The next action: `clean-up`, `look-again`, `ask-the-catalog`, `wait`, `sweep`, `discard` or `go-on`."""
+        """The next action.
+
+        `clean-up`, `abandon`, `look-again`, `ask-the-catalog`, `wait`, `sweep`, `discard` or `go-on`.
+        """
         if self.closed is not None:
             return "clean-up"
+        if self.withheld is not None:
+            return "abandon"
         if self.look_again is not None:
             return "look-again"
         if not self.steps:
@@ -421,6 +434,7 @@ def _after(state: StepState, record: StepRecord) -> StepState:
                 outcome=record.outcome,
                 metadata_location=record.metadata_location,
                 sweep_after_ms=record.sweep_after_ms,
+                withheld=record.withheld,
                 leftovers=(*state.leftovers, *_leftovers_of(state, record.outcome)),
             )
         case SweepOnly():

@@ -121,6 +121,11 @@ def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | Non
     match operation.next_action():
         case "clean-up":
             return "interrupted", "finished; its journal is not deleted yet", None
+        case "abandon":
+            message = (
+                f"committed, but no file may be deleted: {operation.withheld}; `resume --abandon` closes it"
+            )
+            return "sweeping", message, None
         case "discard":
             return "interrupted", "stopped before its commit; nothing was changed", None
         case "look-again":

@@ -12,6 +12,7 @@ from iceberg_cli.errors import (
     CommitConflict,
     CommitStateUnknown,
     CorruptFile,
+    DeletesFailed,
     Refused,
     StalePlan,
     TakenOver,
@@ -83,6 +84,7 @@ class OperationRun:
             state = self._state(step)
             if state.outcome != "committed" and not self._commit(step):
                 return self._report("nothing_to_do", started_ms)
+            self._check_withheld()
             if not self._sweep(step):
                 waiting = self._state(step).sweep_after_ms is not None
                 return self._report("waiting" if waiting else "partial", started_ms)
@@ -338,14 +340,16 @@ class OperationRun:
         self, step: Step, intent: CommitIntent, outcome: Committed | Conflict | Unknown
     ) -> None:
         """Record what came of a swap, then delete what it left behind and nobody can reference."""
-        committed = isinstance(outcome, Committed)
-        waits = committed and intent.grace_ms
+        committed = outcome if isinstance(outcome, Committed) else None
+        withheld = committed.withheld if committed else None
+        waits = committed and intent.grace_ms and withheld is None
         self.journal.append(
             CommitOutcome(
                 step=step.name,
                 outcome=type(outcome).__name__.lower(),
-                metadata_location=outcome.metadata_location if isinstance(outcome, Committed) else None,
+                metadata_location=committed.metadata_location if committed else None,
                 sweep_after_ms=self.runtime.now_ms() + intent.grace_ms if waits else None,
+                withheld=withheld,
             )
         )
         match outcome:
@@ -461,7 +465,11 @@ class OperationRun:
         """The report of an operation of which only files are left that fail to go as they did before, else None.
 
         Nothing is recorded then: such an operation may be resumed by every run for years.
+
+        Raises:
+            DeletesFailed: none of its files may be deleted any more.
         """
+        self._check_withheld()
         operation = self._operation()
         if operation.next_action() != "sweep":
             return None
@@ -471,6 +479,28 @@ class OperationRun:
         if not self._sweep_of(name, state.removals_file).fails_as_before(state):
             return None
         return self._report("partial", started_ms)
+
+    def _check_withheld(self) -> None:
+        """Stop where a commit showed that no file may be deleted: not by this step, nor by any other one.
+
+        A catalog that holds no requirement against what it was not told of may have dropped a ref that nobody here had
+        seen; its files are needed to get it back.
+
+        Raises:
+            DeletesFailed: with the reason, and the way out.
+        """
+        operation = self._operation()
+        if operation.withheld is None:
+            return
+        waiting = operation.uncommitted()
+        not_done = f" Not carried out: {', '.join(waiting)}." if waiting else ""
+        raise DeletesFailed(
+            f"Cannot delete files of {self.shown.table['name']} after this commit: {operation.withheld}",
+            state=f"{self._state_of_steps()} No file was deleted after that, nor will be by this operation.{not_done}",
+            next_step="The metadata file of the version before still has what went, and all files of it are there: "
+            "save from it what is needed. Then "
+            f"`resume TABLE {operation.operation_id} --abandon` closes the operation and leaves all files.",
+        )
 
     def _sweep_of(self, step: str, removals_file: str) -> Sweep:
         return Sweep(

@@ -95,6 +95,13 @@ class Scene(suite.Scene):
         self.writer.document["properties"][name] = value
         self._publish(f"foreign-{name}")
 
+    def foreign_tag(self, name: str, snapshot_id: int) -> None:
+        """Another writer tags a snapshot."""
+        current = self.current
+        self.writer.document, self.writer.published = json.loads(self.world.files[current]), current
+        self.writer.document["refs"][name] = a_tag(snapshot_id)
+        self._publish(f"foreign-{name}")
+
     def _publish(self, name: str) -> None:
         """Write the next version, by a catalog's name of it or by its number."""
         current = self.current

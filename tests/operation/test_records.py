@@ -96,6 +96,17 @@ def test_a_field_of_another_type_is_refused_and_an_unknown_field_is_not(kind: ty
                 records_of("op", [BEGUN, Line(kind=kind.kind, body={**body, name: [*body[name], []]})])
 
 
+def test_an_outcome_that_withholds_files_is_kept_and_one_that_does_not_has_no_such_field() -> None:
+    for withheld in (None, "why"):
+        body = {**COMMITTED, **({} if withheld is None else {"withheld": withheld})}
+        (_, record) = records_of("op", [BEGUN, Line(kind="commit-outcome", body=body)])
+        assert isinstance(record, CommitOutcome)
+        assert record.withheld == withheld
+        assert json.dumps(record.to_json()) == json.dumps(body)
+    with pytest.raises(CorruptFile, match="lacks a field: withheld is 1"):
+        records_of("op", [BEGUN, Line(kind="commit-outcome", body={**COMMITTED, "withheld": 1})])
+
+
 def test_an_operation_begins_once() -> None:
     with pytest.raises(CorruptFile, match="two begin records"):
         records_of("op", [BEGUN, BEGUN])
@@ -122,6 +133,7 @@ TRIED: dict[str, Any] = {"by_kind": {}, "reasons": []}
 CONFLICT = {**COMMITTED, "outcome": "conflict", "metadata_location": None}
 SENT, DONE, REFUSED = ("commit-intent", INTENT), ("commit-outcome", COMMITTED), ("commit-outcome", CONFLICT)
 UNANSWERED = ("commit-outcome", {**CONFLICT, "outcome": "unknown"})
+WITHHELD = ("commit-outcome", {**COMMITTED, "withheld": "why"})
 
 
 def of_records(*records: tuple[str, dict[str, Any]]) -> Operation:
@@ -203,6 +215,9 @@ def test_files_that_are_discarded_are_gone_through_a_few_times_and_not_once_for_
         ([SENT, REFUSED], "discard"),
         ([SENT, DONE], "sweep"),
         ([SENT, ("commit-outcome", {**COMMITTED, "sweep_after_ms": 9})], "wait"),
+        ([SENT, WITHHELD], "abandon"),
+        ([SENT, WITHHELD, ("step-done", {"step": "a"}), ("stage", {"step": "b", "paths": ["f"]})], "abandon"),
+        ([SENT, WITHHELD, ("close", {"status": "abandoned", "begin": BEGIN})], "clean-up"),
         ([("sweep-only", {"step": "a", "removals_file": "r", "sweep_after_ms": None})], "sweep"),
         ([SENT, DONE, ("step-done", {"step": "a"})], "go-on"),
         ([("step-done", {"step": "a"}), ("stage", {"step": "b", "paths": ["f"]})], "go-on"),
@@ -224,6 +239,15 @@ def test_a_grace_counts_until_the_first_file_is_about_to_go() -> None:
     assert of_records(*waiting).steps["a"].sweep_after_ms == 9
     assert of_records(*waiting, ("sweep-intent", {"step": "a"})).next_action() == "sweep"
     assert of_records(*waiting, ("sweep-outcome", swept)).next_action() == "sweep"
+
+
+def test_what_one_step_withholds_is_withheld_from_the_whole_operation() -> None:
+    assert (of_records(SENT, DONE).withheld, step(SENT, DONE).withheld) == (None, None)
+    operation = of_records(SENT, WITHHELD, ("stage", {"step": "b", "paths": ["f"]}))
+    assert (operation.withheld, operation.steps["a"].withheld, operation.steps["b"].withheld) == (
+        *("why", "why"),
+        None,
+    )
 
 
 def test_the_steps_whose_commit_is_to_come_are_those_that_are_not_committed() -> None:

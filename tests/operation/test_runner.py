@@ -14,6 +14,7 @@ from iceberg_cli.errors import (
     CommitConflict,
     CommitStateUnknown,
     CorruptFile,
+    DeletesFailed,
     Interrupted,
     Refused,
     StalePlan,
@@ -1019,6 +1020,68 @@ def test_a_commit_that_happened_counts_where_the_base_has_moved_on() -> None:
     finish(run)
     assert run.table.asked_for is None
     assert state_of(run).metadata_location == "found"
+
+
+# -- commits after which nothing may be deleted ----------------------------------------------------------------
+
+WITHHELD = Committed(metadata_location="new", withheld="a tag went with it, see m9")
+
+
+@pytest.mark.parametrize("grace_ms", [0, 50])
+def test_after_a_commit_that_withholds_files_nothing_is_deleted_and_no_step_follows(grace_ms: int) -> None:
+    run = a_run(ONE, TWO, grace_ms=grace_ms, outcomes=[WITHHELD])
+    error = error_of(
+        run, DeletesFailed, "Cannot delete files of cat.shop.events after this commit: a tag went"
+    )
+    assert error.exit_code == 14
+    assert error.message.endswith(": a tag went with it, see m9")
+    assert error.state == (
+        "Committed: one. No file was deleted after that, nor will be by this operation. Not carried out: two."
+    )
+    assert error.next_step.endswith("`resume TABLE op --abandon` closes the operation and leaves all files.")
+    assert bodies(run.journal, "commit-outcome") == [
+        {
+            "step": "one",
+            "outcome": "committed",
+            "metadata_location": "new",
+            "sweep_after_ms": None,
+            "withheld": "a tag went with it, see m9",
+        }
+    ]
+    assert records(run)[-1] == "commit-outcome"
+    for _ in range(2):
+        again = run.go_on()
+        again.clock_ms = NOW_MS + 100
+        for resume in (again.finish, again.unchanged):
+            with pytest.raises(DeletesFailed) as caught:
+                resume(NOW_MS)
+            assert (caught.value.message, caught.value.state) == (error.message, error.state)
+        assert again.trace == []
+    assert run.table.deleted == []
+    assert run.journal.operation().closed is None
+
+
+def test_a_later_step_that_withholds_files_stops_after_what_was_done_before_it() -> None:
+    run = a_run(ONE, TWO, outcomes=[DONE, WITHHELD])
+    assert error_of(run, DeletesFailed).state == (
+        "Committed: one, two. No file was deleted after that, nor will be by this operation."
+    )
+    assert run.table.deleted == ["/t/1", "/t/2"]
+    assert error_of(run.go_on(), DeletesFailed)
+    assert run.table.deleted == ["/t/1", "/t/2"]
+
+
+@pytest.mark.parametrize("sent_again", [False, True])
+def test_a_commit_that_is_settled_withholds_files_as_well(*, sent_again: bool) -> None:
+    run = an_open_commit(served=True, name_is_unique=False)
+    if sent_again:
+        run.table.outcomes = [WITHHELD]
+    else:
+        run.table.version, run.table.answer = "v2", WITHHELD
+    error_of(run, DeletesFailed, "a tag went with it")
+    error_of(run.go_on(), DeletesFailed, "a tag went with it")
+    assert state_of(run).withheld == WITHHELD.withheld
+    assert run.table.deleted == []
 
 
 # -- the sweep -------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class ServingCommitter:
         if fate == "down":
             raise BackendUnavailable("Cannot reach the catalog: connection refused")
         request = partial(_serve, commit=_commit_of(attempt))
-        answers: list[Outcome] = [Conflict(reason="refused")] if fate == "refused" else []
+        answers: list[str | Conflict] = [Conflict(reason="refused")] if fate == "refused" else []
 
         def send() -> None:
             if fate == "late":
@@ -107,8 +107,10 @@ class ServingCommitter:
         if fate in ("lost", "lost after", "late"):
             return self.settle(attempt)
         (answer,) = answers
-        # One that was sent before may be what has moved the table.
-        return answer if first or isinstance(answer, Committed) else self.settle(attempt)
+        if not first:
+            # One that was sent before may have come in before this one, and be what moved the table or dropped a ref.
+            return self.settle(attempt)
+        return self._committed(attempt, answer) if isinstance(answer, str) else answer
 
     def settle(self, attempt: Attempt) -> Outcome:
         """By the attempt's own marks in every version since its base: its snapshot or, without one, its effects.
@@ -122,7 +124,7 @@ class ServingCommitter:
             trimmed = attempt.base not in versions
             for location in versions if trimmed else versions[versions.index(attempt.base) + 1 :]:
                 if effects_visible(commit.updates, self._read(location)):
-                    return Committed(metadata_location=location)
+                    return self._committed(attempt, location)
         except FileNotFoundError as error:
             return Unknown(cause=f"a version since {attempt.base} is not there any more: {error}")
         if trimmed:
@@ -130,6 +132,14 @@ class ServingCommitter:
         if reason := check(commit.requirements, metadata):
             return Conflict(reason=reason)
         return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive")
+
+    def _committed(self, attempt: Attempt, location: str) -> Committed:
+        """Nothing may be deleted where the catalog dropped a ref that was made between our look and the commit."""
+        metadata, seen = self._read(location), _commit_of(attempt).base.refs
+        before = metadata.metadata_log[-1].metadata_file
+        dropped = sorted(self._read(before).refs.keys() - seen.keys() - metadata.refs.keys())
+        withheld = f"{', '.join(dropped)} went with it, see the version before, {before}" if dropped else None
+        return Committed(metadata_location=location, withheld=withheld)
 
     def _read(self, location: str) -> TableMetadata:
         return TableMetadata.from_json(json.loads(self._storage.read(location)), path=location)
@@ -140,8 +150,8 @@ def _commit_of(attempt: Attempt) -> Commit:
     return attempt.commit
 
 
-def _serve(world: World, commit: Commit) -> Outcome:
-    """What happens at the catalog, which holds requirements against the metadata that is current when they arrive."""
+def _serve(world: World, commit: Commit) -> str | Conflict:
+    """The new metadata location of a catalog that holds requirements against what is current when they arrive."""
     now = world.pointer
     assert now is not None
     metadata = TableMetadata.from_json(json.loads(world.files[canonical(now)]), path=now)
@@ -153,4 +163,4 @@ def _serve(world: World, commit: Commit) -> Outcome:
     version = int(now.rpartition("/")[2].partition("-")[0]) + 1
     world.pointer = f"{metadata.location}/metadata/{version:05d}-served.metadata.json"
     world.write(canonical(world.pointer), json.dumps(after).encode())
-    return Committed(metadata_location=world.pointer)
+    return world.pointer
