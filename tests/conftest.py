@@ -12,6 +12,7 @@ import pytest
 from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
+from tests.rest_servers import rest_server
 from tests.servers import postgres_database, postgres_server, s3_server
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
@@ -26,6 +27,7 @@ __all__ = [
     "lakes",
     "postgres_database",
     "postgres_server",
+    "rest_server",
     "s3_server",
     "server",
     "spark_session",

@@ -33,10 +33,11 @@ class Jar:
     artifact: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{self.artifact}-{self.version}{self.classifier and f'-{self.classifier}'}.jar"
 
     @property
     def path(self) -> str:

@@ -8,7 +8,7 @@ and the storage, and returns a `Committer`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -50,10 +50,12 @@ def open_catalog_table(
         raise UsageError(
             f"Cannot use {name} as a table's name: it is not of the form catalog.namespace.table."
         )
-    properties = _properties(catalog, config_file)
+    sections, properties = _properties(catalog, config_file)
     options = {**properties, **(storage_options or {})}
-    storage = open_storage(options)
     kind = _type_of(catalog, properties)
+    if kind == "rest":
+        return _open_rest(catalog, levels, table, {**sections, **properties}, storage_options or {})
+    storage = open_storage(options)
     namespace = ".".join(levels)
     for entry in entry_points(group="iceberg_cli.committers", name=kind):
         committer: Committer = entry.load()(catalog, namespace, table, properties, storage)
@@ -73,6 +75,23 @@ def _open_sql(
     if not (uri := properties.get("uri")):
         raise UsageError(f"Cannot open the catalog {catalog}: its configuration has no uri.")
     return SqlCommitter(uri, catalog_name=catalog, namespace=namespace, table=table, storage=storage)
+
+
+def _open_rest(
+    catalog: str,
+    levels: Sequence[str],
+    table: str,
+    properties: Mapping[str, Any],
+    storage_options: Mapping[str, str],
+) -> tuple[Committer, Mapping[str, str]]:
+    try:
+        from iceberg_cli.iceberg.catalogs.rest import RestCommitter
+    except ImportError as error:
+        raise _not_installed(catalog, error) from error
+    if "uri" not in properties:
+        raise UsageError(f"Cannot open the catalog {catalog}: its configuration has no uri.")
+    committer = RestCommitter(catalog, tuple(levels), table, properties, storage_options)
+    return committer, committer.storage_options
 
 
 def _not_installed(catalog: str, error: ImportError) -> UsageError:
@@ -96,21 +115,22 @@ def _type_of(catalog: str, properties: Mapping[str, str]) -> str:
     )
 
 
-def _properties(catalog: str, config_file: str | None) -> dict[str, str]:
-    """The catalog's properties, keys in lower case."""
+def _properties(catalog: str, config_file: str | None) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """The sections of the catalog's configuration, such as `auth` and `ssl`; and its properties, keys in lower case."""
     configured = _from_pyiceberg(catalog) if config_file is None else _from_file(catalog, config_file)
+    sections = {key.lower(): value for key, value in configured.items() if isinstance(value, dict)}
     properties = {key.lower(): str(value) for key, value in configured.items() if not isinstance(value, dict)}
     prefix = f"{_ENVIRONMENT}{catalog}__".lower()
     for variable, value in os.environ.items():
         if variable.lower().startswith(prefix):
             key = variable.lower().removeprefix(prefix)
             properties[key.replace("__", ".").replace("_", "-")] = value
-    if not properties:
+    if not properties and not sections:
         raise UsageError(
             f"Cannot open the catalog {catalog}: it is not configured.",
             next_step=f"Add it to .pyiceberg.yaml, or set {_ENVIRONMENT}{catalog.upper()}__URI.",
         )
-    return properties
+    return sections, properties
 
 
 def _in_one_line(error: Exception) -> str:

@@ -1,0 +1,437 @@
+"""REST catalogs on Iceberg's reference server: what is sent, and what is concluded from answers that get lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import requests
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
+
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
+from iceberg_cli.iceberg.catalogs import rest
+from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
+from iceberg_cli.iceberg.catalogs.rest import RestCommitter
+from iceberg_cli.iceberg.commit.update import (
+    AddSnapshot,
+    Commit,
+    RemoveSnapshots,
+    SetProperties,
+    SetSnapshotRef,
+    TableUpdate,
+    requirements_for,
+)
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.storage.router import open_storage
+from iceberg_cli.testing.conformance.commits import load
+from tests.rest_servers import SLOW_S, Fate, Front
+
+STORAGE = open_storage()
+MARK = "iceberg-cli.operation-id"
+KINDS = ("a snapshot", "an expiry")
+
+
+@dataclasses.dataclass
+class Lake:
+    """A table of three snapshots behind a front of the server, and PyIceberg's client, which does not go through it."""
+
+    front: Front
+    theirs: RestCatalog
+    namespace: str
+
+    def open(self) -> RestCommitter:
+        return RestCommitter("prod", (self.namespace, "inner"), "t", {"uri": self.front.uri}, {})
+
+    @property
+    def table(self) -> Table:
+        return self.theirs.load_table((self.namespace, "inner", "t"))
+
+    def append(self) -> None:
+        self.table.append(pa.table({"i": [1]}))
+
+    def set_property(self, name: str) -> None:
+        with self.table.transaction() as transaction:
+            transaction.set_properties({name: "theirs"})
+
+    def attempt(self, kind: str = "an expiry", *, fresh: bool = True) -> Attempt:
+        """Of a commit that adds a snapshot, or that removes the oldest one."""
+        committer = self.open()
+        location = committer.current()
+        base = load(STORAGE, location)
+        head = base.current_snapshot()
+        assert head is not None
+        updates: tuple[TableUpdate, ...] = (RemoveSnapshots(snapshot_ids=(base.snapshots[0].snapshot_id,)),)
+        if kind == "a snapshot":
+            new = dataclasses.replace(
+                head,
+                snapshot_id=uuid.uuid4().int & (1 << 62) - 1,
+                parent_snapshot_id=head.snapshot_id,
+                sequence_number=base.last_sequence_number + 1,
+                timestamp_ms=base.last_updated_ms + 1,
+            )
+            updates = (
+                AddSnapshot(snapshot=new),
+                SetSnapshotRef(ref_name="main", type="branch", snapshot_id=new.snapshot_id),
+            )
+        commit = Commit(
+            updates=updates,
+            requirements=requirements_for(updates, base),
+            base=base,
+            timestamp_ms=int(time.time() * 1000),  # noqa: TID251  (a test is a shell)
+            commit_uuid=str(uuid.uuid4()),
+        )
+        return dataclasses.replace(committer.prepare(commit, base_location=location), fresh=fresh)
+
+
+@pytest.fixture
+def lake(rest_server: str, tmp_path: Path) -> Iterator[Lake]:
+    theirs = RestCatalog("theirs", uri=rest_server)
+    namespace = f"n{uuid.uuid4().hex}"
+    theirs.create_namespace((namespace,))
+    theirs.create_namespace((namespace, "inner"))
+    table = theirs.create_table(
+        (namespace, "inner", "t"), pa.schema([("i", pa.int64())]), location=f"file://{tmp_path}/t"
+    )
+    for number in range(3):
+        table.append(pa.table({"i": [number]}))
+    with Front(rest_server) as front:
+        yield Lake(front, theirs, namespace)
+
+
+def shows(lake: Lake, attempt: Attempt) -> bool:
+    """Whether the table as PyIceberg reads it has what a commit does."""
+    (update, *_) = attempt.commit.updates
+    ids = {each.snapshot_id for each in lake.table.metadata.snapshots}
+    if isinstance(update, AddSnapshot):
+        return update.snapshot.snapshot_id in ids
+    assert isinstance(update, RemoveSnapshots)
+    return not ids & set(update.snapshot_ids)
+
+
+# What is sent
+
+
+def test_a_commit_is_one_request_of_updates_and_requirements_for_every_ref(lake: Lake) -> None:
+    lake.table.manage_snapshots().create_tag(lake.table.metadata.snapshots[1].snapshot_id, "kept").commit()
+    metadata = lake.table.metadata
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.requests.clear()
+    outcome = committer.commit(attempt)
+    assert outcome == Committed(metadata_location=lake.table.metadata_location)
+    assert [method for method, _ in lake.front.requests] == ["GET", "POST"]
+    (sent,) = map(json.loads, lake.front.bodies)
+    sent["requirements"].sort(key=lambda each: str(each.get("ref", "")))
+    assert sent == {
+        "identifier": {"namespace": [lake.namespace, "inner"], "name": "t"},
+        "requirements": [
+            {"type": "assert-table-uuid", "uuid": str(metadata.table_uuid)},
+            {
+                "type": "assert-ref-snapshot-id",
+                "ref": "kept",
+                "snapshot-id": metadata.snapshots[1].snapshot_id,
+            },
+            {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": metadata.current_snapshot_id},
+        ],
+        "updates": [
+            {"action": "remove-snapshots", "snapshot-ids": [metadata.snapshots[0].snapshot_id]},
+            {"action": "set-properties", "updates": {MARK: attempt.commit.commit_uuid}},
+        ],
+    }
+    assert shows(lake, attempt)
+    assert lake.table.properties[MARK] == attempt.commit.commit_uuid
+
+
+def test_a_table_without_main_asserts_that_there_is_none(lake: Lake, tmp_path: Path) -> None:
+    name = (lake.namespace, "inner", "empty")
+    lake.theirs.create_table(name, pa.schema([("i", pa.int64())]), location=f"file://{tmp_path}/empty")
+    committer = RestCommitter("prod", name[:2], "empty", {"uri": lake.front.uri}, {})
+    base = load(STORAGE, committer.current())
+    commit = Commit(
+        updates=(SetProperties(updates={"colour": "red"}),),
+        requirements=requirements_for((), base),
+        base=base,
+        timestamp_ms=1,
+        commit_uuid=str(uuid.uuid4()),
+    )
+    attempt = committer.prepare(commit, base_location=committer.current())
+    assert {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None} in json.loads(attempt.data)[
+        "requirements"
+    ]
+    lake.theirs.load_table(name).append(pa.table({"i": [1]}))
+    assert isinstance(committer.commit(dataclasses.replace(attempt, fresh=True)), Conflict)
+
+
+def test_every_snapshot_is_asked_for(lake: Lake) -> None:
+    lake.open()
+    (path,) = {path for method, path in lake.front.requests if "/tables/" in path}
+    assert path.endswith("/tables/t?snapshots=all")
+
+
+def test_the_request_does_not_depend_on_when_it_is_made(lake: Lake) -> None:
+    attempt = lake.attempt()
+    assert isinstance(attempt.commit, Commit)
+    again = lake.open().prepare(attempt.commit, base_location=attempt.base)
+    assert dataclasses.replace(again, fresh=True) == attempt
+    assert attempt.target is None
+
+
+# What is concluded
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "fate",
+    ["lost before", "lost after", "reset before", "reset after", "slow before", "slow after", "500 after"],
+)
+@pytest.mark.parametrize("others", ["nothing", "a property", "a snapshot"])
+def test_an_answer_that_is_lost_is_judged_by_what_the_table_shows(
+    lake: Lake, kind: str, fate: Fate, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt, committer = lake.attempt(kind), lake.open()
+    if fate.startswith("slow"):
+        monkeypatch.setattr(rest, "_WAITS", (5, SLOW_S - 0.5))
+    lake.front.fates.append(fate)
+    first = committer.commit(attempt)
+    happened = fate.endswith("after")
+    assert isinstance(first, Committed if happened else Unknown)
+    assert shows(lake, attempt) is happened
+    if others == "a property":
+        lake.set_property("colour")
+    if others == "a snapshot":
+        lake.append()
+    settled = [committer.settle(attempt), lake.open().settle(dataclasses.replace(attempt, fresh=False))]
+    expected: type[Outcome] = Committed if happened else Conflict if others == "a snapshot" else Unknown
+    assert [type(each) for each in settled] == [expected] * 2
+    if happened:
+        assert settled == [first, first]
+    assert len(lake.front.bodies) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("others", ["nothing", "a property", "a snapshot"])
+def test_a_request_that_comes_in_late_is_never_called_a_conflict_before(
+    lake: Lake, kind: str, others: str
+) -> None:
+    attempt, committer = lake.attempt(kind), lake.open()
+    lake.front.fates.append("late")
+    assert isinstance(committer.commit(attempt), Unknown)
+    if others == "a property":
+        lake.set_property("colour")
+    if others == "a snapshot":
+        lake.append()
+    before = committer.settle(attempt)
+    (status,) = lake.front.release()
+    after = committer.settle(attempt)
+    if others == "a snapshot":
+        assert (type(before), status, type(after)) == (Conflict, 409, Conflict)
+    else:
+        assert (type(before), status, type(after)) == (Unknown, 200, Committed)
+    assert shows(lake, attempt) is (others != "a snapshot")
+
+
+def test_a_mark_that_the_next_operation_replaced_is_found_in_the_log(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.fates.append("lost after")
+    first = committer.commit(attempt)
+    second = lake.attempt()
+    assert isinstance(lake.open().commit(second), Committed)
+    assert lake.table.properties[MARK] == second.commit.commit_uuid
+    assert committer.settle(attempt) == first
+
+
+def test_a_log_that_does_not_reach_the_base_proves_nothing(lake: Lake) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({"write.metadata.previous-versions-max": "1"})
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.fates.append("lost before")
+    committer.commit(attempt)
+    for _ in range(3):
+        lake.append()
+    assert isinstance(committer.settle(attempt), Unknown)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_refusal_is_a_conflict_and_nothing_is_sent_where_the_table_has_moved(lake: Lake, kind: str) -> None:
+    attempt, committer = lake.attempt(kind), lake.open()
+    lake.append()
+    assert isinstance(committer.commit(attempt), Conflict)
+    assert lake.front.bodies == []
+    assert not shows(lake, attempt)
+
+
+def test_a_ref_that_moves_after_the_last_look_is_refused_by_the_server(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    stale = dataclasses.replace(attempt, why_stale=lambda _: lake.append())
+    outcome = committer.commit(stale)
+    assert isinstance(outcome, Conflict)
+    assert len(lake.front.bodies) == 1
+    assert not shows(lake, attempt)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(401, AccessDenied), (403, AccessDenied), (404, TableNotFound), (429, BackendUnavailable)],
+)
+def test_an_answer_that_it_was_not_done_is_an_error_of_its_own(
+    lake: Lake, status: int, error: type[Exception]
+) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.answers.append(status)
+    with pytest.raises(error, match=f"{status}: as the test wants it"):
+        committer.commit(attempt)
+    assert len(lake.front.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_request_that_the_server_does_not_take_is_a_conflict(lake: Lake, status: int) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.answers.append(status)
+    assert committer.commit(attempt) == Conflict(
+        reason=f"the catalog does not take it, {status}: as the test wants it"
+    )
+
+
+@pytest.mark.parametrize("status", [202, 302, 408, 500, 502, 503, 504])
+def test_any_other_answer_proves_nothing(lake: Lake, status: int) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.answers.append(status)
+    outcome = committer.commit(attempt)
+    assert isinstance(outcome, Unknown)
+    assert f"the catalog answered {status}: as the test wants it" in outcome.cause
+    assert len(lake.front.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 429])
+def test_a_refusal_of_a_second_try_says_nothing_of_the_first(lake: Lake, status: int) -> None:
+    attempt, committer = lake.attempt(fresh=False), lake.open()
+    lake.front.answers.append(status)
+    assert isinstance(committer.commit(attempt), Unknown)
+
+
+# What others change between our look and the commit
+
+
+def test_a_tag_that_went_with_a_snapshot_forbids_every_deletion(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    oldest = lake.table.metadata.snapshots[0].snapshot_id
+
+    def tag(_: Any) -> None:
+        lake.table.manage_snapshots().create_tag(oldest, "audit").commit()
+
+    outcome = committer.commit(dataclasses.replace(attempt, why_stale=tag))
+    assert isinstance(outcome, Committed)
+    assert shows(lake, attempt)
+    assert "audit" not in lake.table.metadata.refs  # the server dropped it
+    before = lake.table.metadata.metadata_log[-1].metadata_file
+    assert outcome.withheld == (
+        f"audit, made meanwhile, went with it: see {before}, the version before; its metadata file is kept"
+    )
+    assert "audit" in load(STORAGE, before).refs
+    assert lake.open().settle(dataclasses.replace(attempt, fresh=False)) == outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "forbids"),
+    [("gc.enabled", True), ("history.expire.max-snapshot-age-ms", True), ("colour", False)],
+)
+def test_retention_that_was_changed_meanwhile_forbids_every_deletion(
+    lake: Lake, name: str, forbids: bool
+) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    outcome = committer.commit(dataclasses.replace(attempt, why_stale=lambda _: lake.set_property(name)))
+    assert isinstance(outcome, Committed)
+    assert (outcome.withheld is not None) is forbids
+
+
+def test_a_tag_on_a_snapshot_that_stays_forbids_nothing(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    newest = lake.table.metadata.snapshots[-1].snapshot_id
+
+    def tag(_: Any) -> None:
+        lake.table.manage_snapshots().create_tag(newest, "audit").commit()
+
+    outcome = committer.commit(dataclasses.replace(attempt, why_stale=tag))
+    assert outcome == Committed(metadata_location=lake.table.metadata_location)
+    assert "audit" in lake.table.metadata.refs
+
+
+# Opening
+
+
+def test_a_name_that_is_not_there_is_not_found_and_a_near_one_is_named(lake: Lake) -> None:
+    with pytest.raises(TableNotFound, match=r"inner\.tt in its catalog\. Did you mean 't'"):
+        RestCommitter("prod", (lake.namespace, "inner"), "tt", {"uri": lake.front.uri}, {})
+
+
+def test_a_view_is_called_one(lake: Lake) -> None:
+    view = {
+        "name": "v",
+        "schema": {"type": "struct", "schema-id": 0, "fields": []},
+        "view-version": {
+            "version-id": 1, "timestamp-ms": 1, "schema-id": 0, "summary": {}, "default-namespace": [],
+            "representations": [{"type": "sql", "sql": "SELECT 1", "dialect": "spark"}],
+        },
+        "properties": {},
+    }  # fmt: skip
+    separator = (
+        requests.get(f"{lake.front.uri}/v1/config", timeout=9).json()["overrides"].get("namespace-separator")
+    )
+    path = f"{lake.front.uri}/v1/namespaces/{lake.namespace}{separator}inner/views"
+    requests.post(path, json=view, timeout=9).raise_for_status()
+    with pytest.raises(TableNotFound, match=r"inner\.v in its catalog\. It is a view"):
+        RestCommitter("prod", (lake.namespace, "inner"), "v", {"uri": lake.front.uri}, {})
+
+
+def test_a_catalog_that_is_not_there_is_unavailable() -> None:
+    with pytest.raises(BackendUnavailable, match="Cannot reach the catalog prod"):
+        RestCommitter("prod", ("a",), "t", {"uri": "http://127.0.0.1:1"}, {})
+
+
+def test_a_catalog_that_is_gone_before_the_request_left_the_table_as_it_was(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.__exit__()
+    with pytest.raises(BackendUnavailable):
+        committer.commit(attempt)
+
+
+def test_the_configuration_names_the_catalog(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(f"catalog:\n  prod:\n    uri: {lake.front.uri}\n    s3.region: mars\n")
+    name = f"prod.{lake.namespace}.inner.t"
+    committer, options = open_catalog_table(
+        name, config_file=f"{tmp_path}/c.yaml", storage_options={"s3.endpoint": "x"}
+    )
+    assert committer.current() == lake.table.metadata_location
+    assert (options["s3.region"], options["s3.endpoint"]) == ("mars", "x")
+    (tmp_path / "c.yaml").write_text("catalog:\n  prod:\n    type: rest\n")
+    with pytest.raises(UsageError, match="has no uri"):
+        open_catalog_table(name, config_file=f"{tmp_path}/c.yaml")
+    (tmp_path / "c.yaml").write_text(
+        f"catalog:\n  prod:\n    uri: {lake.front.uri}\n    auth:\n      type: no\n"
+    )
+    with pytest.raises(UsageError, match="Cannot open the catalog prod"):
+        open_catalog_table(name, config_file=f"{tmp_path}/c.yaml")
+
+
+def test_nessie_is_read_only_and_names_no_file(lake: Lake) -> None:
+    settings = {"uri": lake.front.uri, "nessie.is-nessie-catalog": "true"}
+    committer = RestCommitter("prod", (lake.namespace, "inner"), "t", settings, {})
+    assert "Nessie" in (committer.read_only_reason() or "")
+    assert lake.open().read_only_reason() is None
+
+
+def test_a_metadata_location_that_is_no_file_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        rest, "_object_of", lambda _: {"metadata-location": "http://catalog/tree/main", "metadata": {}}
+    )
+    with pytest.raises(Refused, match="names no metadata file"):
+        lake.open()

@@ -1,0 +1,210 @@
+"""A REST catalog for tests: Iceberg's reference implementation, and a front before it whose answers can get lost."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar, Final, Literal, Self
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.spark_jars import SQLITE, Jar, NoJar, spark_jars
+
+SOURCE: Final = Path(__file__).parent / "iceberg" / "catalogs" / "RestServer.java"
+# What Spark's own jars lack of what the server needs.
+JARS: Final = (
+    Jar("com.github.ben-manes.caffeine", "caffeine", "2.9.3",
+        "1e0a7bbef1dd791653143f3f05d0e489934bf5481e58a87c9e619cd46b68729b"),
+    Jar("org.apache.httpcomponents.client5", "httpclient5", "5.6.1",
+        "1e3d8444c3c27772e4b9d42a790f06b3345a8ece4fd16d00981f2f2460e1e772"),
+    Jar("org.apache.httpcomponents.core5", "httpcore5", "5.4",
+        "cec2981fa7f520efb63f0787c24f10af2679e31f9f75c448c4dde40a3ae8100d"),
+    Jar("org.apache.httpcomponents.core5", "httpcore5-h2", "5.4",
+        "2e0f4ace15db2d1609c2b06eca6012e7582afe4a99ad8d15073f62dd8edb3460"),
+    Jar("org.apache.iceberg", "iceberg-api", "1.11.0",
+        "f00675a12ceb6d833bb9c22024823a3e7afdedf7abcefe34719f45b0d211995a"),
+    Jar("org.apache.iceberg", "iceberg-bundled-guava", "1.11.0",
+        "396d48d93ef5735f2ddef0cf9b3d6968ebd67b64b5cfe753d41c429d3f46a2a1"),
+    Jar("org.apache.iceberg", "iceberg-common", "1.11.0",
+        "b2835d00db7c92bdfa728123ad7cdcb488e2f2805c1c51fb9ae94e8bd203bd7d"),
+    Jar("org.apache.iceberg", "iceberg-core", "1.11.0",
+        "4284719a5f0eb7db01e9f784a0ed4ca8bacf7d6f9951924143afc083428d8be3", classifier="tests"),
+    Jar("org.apache.iceberg", "iceberg-core", "1.11.0",
+        "53b9eb7a8c34fb9958ea7d9a4d19ba5bc96f592d0f05e8625b0778c70b1f0090"),
+    Jar("jakarta.servlet", "jakarta.servlet-api", "6.0.0",
+        "c034eb1afb158987dbb53a5fea0cadf611c8dae8daadd59c44d9d5ab70129cef"),
+    Jar("org.eclipse.jetty.compression", "jetty-compression-common", "12.1.8",
+        "46f12d348115f310130c7df6e736017c6e7dc032f19b96a0dc2658f56ec43bf1"),
+    Jar("org.eclipse.jetty.compression", "jetty-compression-gzip", "12.1.8",
+        "482455c2e4b243913354dfd52cf2a68becfb9a7479c1deb385019f97925f0ae0"),
+    Jar("org.eclipse.jetty.compression", "jetty-compression-server", "12.1.8",
+        "fab794df5609bbe97e7ff04d8d5ff3446048dc7af7ca64ce52bbe19d31c420a5"),
+    Jar("org.eclipse.jetty.ee10", "jetty-ee10-servlet", "12.1.8",
+        "c6251faae241b2b6879ce8fb9177366ca4793ff9356f60793b8d10a1f1fef404"),
+    Jar("org.eclipse.jetty", "jetty-http", "12.1.8",
+        "32c351984fd74e7db9b3120f7aa43c034a9d7fe290386747ff318f4c4221d94b"),
+    Jar("org.eclipse.jetty", "jetty-io", "12.1.8",
+        "c45a68ceed3526f5ca0974768caa61f6683c3d5591a819fbcf3c0480a64ab245"),
+    Jar("org.eclipse.jetty", "jetty-security", "12.1.8",
+        "44add9ee95b955d96979cc74e32ec751ea807ebc0f5139eb13adcfc23712c58f"),
+    Jar("org.eclipse.jetty", "jetty-server", "12.1.8",
+        "71b8862a72305aebb65909b8b9f3c9a0c790ef3245c6056e56b48117aec238fe"),
+    Jar("org.eclipse.jetty", "jetty-session", "12.1.8",
+        "ebe84dd41942d7adda5f7d1304095d274e7915999451d848e887cbd409f947ea"),
+    Jar("org.eclipse.jetty", "jetty-util", "12.1.8",
+        "00432715f20c3ddc8d4fe3b01974253a7772f1830f7712da71af30348b01c822"),    SQLITE,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def rest_server() -> Iterator[str]:
+    """The URI of a REST catalog over SQLite, which any table location may be given to."""
+    java = shutil.which("java")
+    if java is None or shutil.which("javac") is None or find_spec("pyspark") is None:
+        pytest.skip("Iceberg's REST server needs a JDK, and the jars of pyspark")
+    try:
+        jars = spark_jars(JARS).split(",")
+    except NoJar as error:
+        pytest.skip(str(error))
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    jars.append(f"{Path(spec.origin).parent}/jars/*")
+    with tempfile.TemporaryDirectory(prefix="ice-rest-") as folder:
+        command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(jars), str(SOURCE)]
+        process = subprocess.Popen(
+            [*command, f"jdbc:sqlite:{folder}/catalog.db", f"{folder}/warehouse"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            word, _, port = process.stdout.readline().partition(" ")
+            assert word == "port", "the server did not start"
+            yield f"http://127.0.0.1:{int(port)}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+Fate = Literal["", "lost before", "lost after", "reset before", "reset after", "500 after", "slow before", "slow after",
+               "late"]  # fmt: skip
+
+
+@dataclass
+class Front:
+    """A server before another: it forwards, and for each POST has the next of `fates`.
+
+    `lost`: no answer; `reset`: the connection is reset; `slow`: the client gives up waiting; each before the request
+    reaches the server behind, or after. `500 after`: another answer than the server's. `late`: forwarded by `release`.
+    """
+
+    behind: str
+    fates: list[Fate] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    answers: list[int] = field(
+        default_factory=list
+    )  # of status, by which POSTs are answered instead of by the server
+    _late: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"front": self}))
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def release(self) -> list[int]:
+        """Forward what is late; the answers' status."""
+        late, self._late = self._late, []
+        return [self.forward("POST", path, headers, body)[0] for path, headers, body in late]
+
+    def hold(self, path: str, headers: dict[str, str], body: bytes) -> None:
+        self._late.append((path, headers, body))
+
+    def forward(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
+        host = urlsplit(self.behind)
+        connection = http.client.HTTPConnection(str(host.hostname), host.port)
+        connection.request(method, path, body, {**headers, "Accept-Encoding": "identity"})
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, content, answer.headers.get("Content-Type", "application/json")
+
+
+SLOW_S: Final = 2.5  # longer than the clients of tests wait
+
+
+class _Handler(BaseHTTPRequestHandler):
+    front: ClassVar[Front]
+
+    def do_GET(self) -> None:
+        self._serve("")
+
+    def do_HEAD(self) -> None:
+        self._serve("")
+
+    def do_POST(self) -> None:
+        self._serve(self.front.fates.pop(0) if self.front.fates else "")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        pass
+
+    def _serve(self, fate: Fate) -> None:
+        self.close_connection = True
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
+        self.front.requests.append((self.command, self.path))
+        if self.command == "POST":
+            self.front.bodies.append(body)
+            if self.front.answers:
+                self._answer(self.front.answers.pop(0), b'{"error": {"message": "as the test wants it"}}')
+                return
+        if fate == "late":  # and the connection ends without an answer
+            self.front.hold(self.path, headers, body)
+            return
+        if fate.endswith("before"):
+            self._lose(fate)
+            return
+        status, content, kind = self.front.forward(self.command, self.path, headers, body)
+        if fate == "500 after":
+            self._answer(500, b"<html>an error page</html>")
+        elif fate.endswith("after"):
+            self._lose(fate)
+        else:
+            self._answer(status, content, kind)
+
+    def _lose(self, fate: Fate) -> None:
+        if fate.startswith("slow"):
+            threading.Event().wait(SLOW_S)
+        if fate.startswith("reset"):
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+
+    def _answer(self, status: int, content: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
