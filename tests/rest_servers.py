@@ -10,6 +10,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -84,17 +85,17 @@ def rest_server() -> Iterator[str]:
     jars.append(f"{Path(spec.origin).parent}/jars/*")
     with tempfile.TemporaryDirectory(prefix="ice-rest-") as folder:
         command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(jars), str(SOURCE)]
+        port = Path(folder, "port")
         process = subprocess.Popen(
-            [*command, f"jdbc:sqlite:{folder}/catalog.db", f"{folder}/warehouse"],
-            stdout=subprocess.PIPE,
+            [*command, f"jdbc:sqlite:{folder}/catalog.db", f"{folder}/warehouse", str(port)],
+            stdout=subprocess.DEVNULL,  # where every refusal leaves a trace
             stderr=subprocess.DEVNULL,
-            text=True,
         )
         try:
-            assert process.stdout is not None
-            word, _, port = process.stdout.readline().partition(" ")
-            assert word == "port", "the server did not start"
-            yield f"http://127.0.0.1:{int(port)}"
+            while not port.exists():
+                assert process.poll() is None, "the server did not start"
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port.read_text()}"
         finally:
             process.kill()
             process.wait()
@@ -102,6 +103,11 @@ def rest_server() -> Iterator[str]:
 
 Fate = Literal["", "lost before", "lost after", "reset before", "reset after", "500 after", "slow before", "slow after",
                "late"]  # fmt: skip
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256  # connections that wait to be accepted; with 5, others hang
 
 
 @dataclass
@@ -122,9 +128,8 @@ class Front:
     _late: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"front": self}))
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"front": self}))
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,6 @@
 import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
@@ -10,7 +12,10 @@ import org.eclipse.jetty.ee10.servlet.ServletHolder;
 import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 
-/** Iceberg's reference implementation of a REST catalog over a JDBC catalog, on a free port of loopback. */
+/**
+ * Iceberg's reference implementation of a REST catalog over a JDBC catalog, on a free port of loopback, which it writes
+ * to a file. Arguments: the JDBC URL, the warehouse, the file.
+ */
 public class RestServer {
   public static void main(String[] arguments) throws Exception {
     Map<String, String> properties = new HashMap<>();
@@ -26,8 +31,9 @@ public class RestServer {
     context.addServlet(new ServletHolder(new RESTCatalogServlet(adapter)), "/*");
     server.setHandler(context);
     server.start();
-    System.out.println("port " + ((ServerConnector) server.getConnectors()[0]).getLocalPort());
-    System.out.flush();
+    Path unfinished = Path.of(arguments[2] + ".new");
+    Files.writeString(unfinished, "" + ((ServerConnector) server.getConnectors()[0]).getLocalPort());
+    Files.move(unfinished, Path.of(arguments[2]));
     server.join();
   }
 }

@@ -7,6 +7,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import requests
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import ancestors_of
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg.catalogs import rest
@@ -363,6 +365,48 @@ def test_a_tag_on_a_snapshot_that_stays_forbids_nothing(lake: Lake) -> None:
     outcome = committer.commit(dataclasses.replace(attempt, why_stale=tag))
     assert outcome == Committed(metadata_location=lake.table.metadata_location)
     assert "audit" in lake.table.metadata.refs
+
+
+# Many writers
+
+
+def race(lake: Lake, *, writers: int, commits: int) -> int:
+    """Let threads add snapshots; every acknowledged one must be in the history of main. Returns the conflicts."""
+    acknowledged: list[int] = []
+    conflicts: list[str] = []
+
+    def write() -> None:
+        committer, done = lake.open(), 0
+        while done < commits:
+            attempt = lake.attempt("a snapshot")
+            (added, *_) = attempt.commit.updates
+            match committer.commit(attempt):
+                case Committed():
+                    assert isinstance(added, AddSnapshot)
+                    acknowledged.append(added.snapshot.snapshot_id)
+                    done += 1
+                case Conflict(reason=reason):
+                    conflicts.append(reason)
+                case Unknown(cause=cause):
+                    pytest.fail(cause)
+
+    with ThreadPoolExecutor(writers) as pool:
+        for each in [pool.submit(write) for _ in range(writers)]:
+            each.result()
+    table = lake.table
+    history = {snapshot.snapshot_id for snapshot in ancestors_of(table.current_snapshot(), table.metadata)}
+    assert len(acknowledged) == len(set(acknowledged)) == writers * commits
+    assert history >= set(acknowledged)
+    return len(conflicts)
+
+
+def test_racing_writers_lose_no_commit(lake: Lake) -> None:
+    assert race(lake, writers=4, commits=3) > 0
+
+
+@pytest.mark.deep
+def test_many_racing_writers_lose_no_commit(lake: Lake) -> None:
+    assert race(lake, writers=16, commits=40) > 0
 
 
 # Opening
