@@ -55,8 +55,12 @@ def _open_in_catalog(request: OpenRequest) -> IcebergTable:
     committer, options = open_catalog_table(
         request.name, config_file=request.catalog_config, storage_options=request.storage_options
     )
-    storage = storage_of(_folder_of(committer.current()), options, request.overrides)
-    return _loaded(request.name, storage, committer, request.overrides, request.on_event)
+    location = committer.current()
+    folder = _folder_of(location)
+    storage = storage_of(folder, options, request.overrides)
+    table = _table(request.name, storage, committer, request.overrides, request.on_event, folder=folder)
+    table.load_from(location)
+    return _looking_through_links(table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +108,7 @@ def open_in_folder(
     """
     committer = open_folder(opened, storage)
     name = storage.canonical(opened)  # a saved plan is carried out from any folder
-    table = _loaded(name, storage, committer, overrides, on_event)
+    table = _loaded(name, storage, committer, overrides, on_event, folder=name)
     folder = _table_folder(name, table.metadata) if name.endswith(METADATA_SUFFIXES) else name
     own = canonical(table.location.rstrip("/"))
     if folder == own:
@@ -114,7 +118,7 @@ def open_in_folder(
         return open_in_folder(own + name[len(folder) :], storage, overrides, on_event)
     moved = RelocatedStorage(storage, original=table.location, copy=folder)
     copy = _Copy(committer=committer, folder=folder, original=table.location)
-    relocated = _table(name, moved, copy, overrides, on_event)
+    relocated = _table(name, moved, copy, overrides, on_event, folder=folder)
     relocated.load()
     return relocated
 
@@ -145,10 +149,20 @@ def _table_folder(metadata_location: str, metadata: TableMetadata) -> str:
 
 
 def _loaded(
-    name: str, storage: RoutedStorage, committer: Committer, overrides: UnsafeOverrides, on_event: OnEvent
+    name: str,
+    storage: RoutedStorage,
+    committer: Committer,
+    overrides: UnsafeOverrides,
+    on_event: OnEvent,
+    *,
+    folder: str,
 ) -> IcebergTable:
-    table = _table(name, storage, committer, overrides, on_event)
+    table = _table(name, storage, committer, overrides, on_event, folder=folder)
     table.load()
+    return _looking_through_links(table)
+
+
+def _looking_through_links(table: IcebergTable) -> IcebergTable:
     if scheme_of(table.location) == "file":
         table.look_through_links()
     return table
@@ -160,13 +174,14 @@ def _table(
     committer: Committer,
     overrides: UnsafeOverrides,
     on_event: OnEvent,
+    *,
+    folder: str,
 ) -> IcebergTable:
-    local = scheme_of(committer.current()) == "file"
     return IcebergTable(
         name=name,
         storage=storage,
         committer=committer,
-        engine=engine_of(storage, local=local),
+        engine=engine_of(storage, local=scheme_of(folder) == "file"),
         on_event=on_event,
         allow_roots=overrides.allow_roots,
         trust_lists=overrides.trust_lists,

@@ -154,7 +154,14 @@ class IcebergTable(OpenTable):
         Raises:
             TableNotFound, CorruptFile, BackendUnavailable.
         """
-        location = self.committer.current()
+        return self.load_from(self.committer.current())
+
+    def load_from(self, location: str) -> Base:
+        """Read what the pointer was just seen to point to, if it has moved.
+
+        Raises:
+            TableNotFound, CorruptFile, BackendUnavailable.
+        """
         if location != self.metadata_location or self._metadata is None:
             self._metadata = self._version(location)
             self.metadata_location, self._newer = location, None

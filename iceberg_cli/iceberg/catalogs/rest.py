@@ -57,6 +57,7 @@ _WAITS: Final = (_CONNECT_S, _ANSWER_S)
 _DENIED: Final = frozenset({401, 403, 407, 419})
 _NOT_DONE: Final = _DENIED | {400, 404, 422, 429}  # the specification's answers to what was not carried out
 _SECRET: Final = ("token", "credential", "secret", "password", "access-key", "header.authorization")
+_CATALOGS_OWN: Final = ("token", "credential", "oauth2-", "header.", "auth", "uri")  # and no storage's
 _NESSIE: Final = "nessie."
 # What decides about later deletions and is asserted by no requirement.
 _RETENTION: Final = ("gc.enabled", "history.expire.")
@@ -102,28 +103,29 @@ class RestCommitter:
         self._catalog = self._connect(catalog_name, properties)
         self._secrets += _secrets_of(self._catalog.properties)
         self._sent = SentAttempts()
-        loaded = self._load()
-        texts = {key: value for key, value in self._catalog.properties.items() if isinstance(value, str)}
-        self.storage_options: Mapping[str, str] = {**texts, **loaded.options, **storage_options}
+        opened = self._load()
+        self._opened: str | None = opened.location
+        properties = self._catalog.properties
+        options = {key: text for key, text in _texts(properties).items() if not key.startswith(_CATALOGS_OWN)}
+        self.storage_options: Mapping[str, str] = {**options, **opened.options, **storage_options}
         self._storage: Storage = open_storage(self.storage_options)
 
     def read_only_reason(self) -> str | None:
         """Why the server takes no commit that maintains a table, or None."""
         if any(key.startswith(_NESSIE) for key in self._catalog.properties):
-            return (
-                "its catalog is Nessie, which shows only the current snapshot and refuses the removal of snapshots"
-            )
+            return "its catalog is Nessie, which shows only the current snapshot and refuses the removal of snapshots"
         if Capability.V1_UPDATE_TABLE not in self._catalog._supported_endpoints:  # noqa: SLF001
             return "its catalog does not take commits: updateTable is not among its endpoints"
         return None
 
     def current(self) -> str:
-        """The metadata location that the server names.
+        """The metadata location that the server names; the first answer is what opening the table brought.
 
         Raises:
             TableNotFound, BackendUnavailable.
         """
-        return self._load().location
+        opened, self._opened = self._opened, None
+        return opened or self._load().location
 
     def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
         """The request. A commit without a snapshot gets a property by which it is known again.
@@ -258,7 +260,9 @@ class RestCommitter:
         base: TableMetadata = commit.base  # type: ignore[attr-defined]
         kept = "its metadata file is kept"
         if gone := sorted((former.refs.keys() - base.refs.keys()) - metadata.refs.keys()):
-            return f"{', '.join(gone)}, made meanwhile, went with it: see {before}, the version before; {kept}"
+            return (
+                f"{', '.join(gone)}, made meanwhile, went with it: see {before}, the version before; {kept}"
+            )
         if _retention_of(former, base) != _retention_of(base, base):
             return f"retention was changed meanwhile by {before}, the version before; {kept}"
         return None
@@ -290,9 +294,7 @@ class RestCommitter:
                 f"Cannot reach the catalog {catalog_name}: {self._said(error)}"
             ) from error
         except (RESTError, pydantic.ValidationError) as error:
-            raise BackendUnavailable(
-                f"Cannot use the catalog {catalog_name}: {self._said(error)}"
-            ) from error
+            raise BackendUnavailable(f"Cannot use the catalog {catalog_name}: {self._said(error)}") from error
         except (ValueError, KeyError, ImportError) as error:
             raise UsageError(f"Cannot open the catalog {catalog_name}: {self._said(error)}") from error
 
@@ -303,18 +305,14 @@ class RestCommitter:
             try:
                 self._catalog._refresh_token()  # noqa: SLF001 - OAuth2 tokens end
             except (requests.RequestException, RESTError) as error:
-                raise AccessDenied(
-                    f"Cannot ask the catalog for {self._name}: {self._said(error)}"
-                ) from error
+                raise AccessDenied(f"Cannot ask the catalog for {self._name}: {self._said(error)}") from error
             answer = self._ask()
         code = answer.status_code
         if code == requests.codes.not_found:
             raise TableNotFound(f"Cannot find the table {self._name} in its catalog.{self._near()}")
         if code != requests.codes.ok:
             kind = AccessDenied if code in _DENIED else BackendUnavailable
-            raise kind(
-                f"Cannot ask the catalog for {self._name}: it answered {code}: {self._reason(answer)}"
-            )
+            raise kind(f"Cannot ask the catalog for {self._name}: it answered {code}: {self._reason(answer)}")
         document = _object_of(answer)
         location = _text_of(document, "metadata-location")
         if location.startswith(("http://", "https://")):

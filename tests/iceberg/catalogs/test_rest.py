@@ -17,7 +17,9 @@ import requests
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
+from typer.testing import CliRunner
 
+from iceberg_cli.cli.app import make_app
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg.catalogs import rest
 from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
@@ -479,3 +481,55 @@ def test_a_metadata_location_that_is_no_file_is_refused(lake: Lake, monkeypatch:
     )
     with pytest.raises(Refused, match="names no metadata file"):
         lake.open()
+
+
+# Requests
+
+
+def run(lake: Lake, folder: Path, *arguments: str) -> str:
+    """Run a command on the table, from its configuration on; what it prints. The requests are counted anew."""
+    config = folder / "pyiceberg.yaml"
+    config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n")
+    command, *rest_of_it = arguments
+    lake.front.requests.clear()
+    result = CliRunner().invoke(
+        make_app(),
+        [
+            command,
+            f"prod.{lake.namespace}.inner.t",
+            *rest_of_it,
+            "--catalog-config",
+            str(config),
+            "--no-cache",
+        ],
+    )
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_inspect_asks_the_catalog_twice(lake: Lake, tmp_path: Path) -> None:
+    assert "3 snapshots" in run(lake, tmp_path, "inspect")
+    assert [path.partition("?")[0].rpartition("/")[2] for _, path in lake.front.requests] == ["config", "t"]
+
+
+VERBS = [
+    ("rewrite-manifests",),
+    ("expire-snapshots", "--older-than", "1s", "--retain-last", "1"),
+    ("upgrade-v3",),
+    ("assign-row-ids",),
+]
+
+
+def test_every_verb_maintains_a_table_that_others_read(lake: Lake, tmp_path: Path) -> None:
+    time.sleep(1.1)  # an expiry by age takes nothing that is younger than a second
+    ids = {snapshot.snapshot_id for snapshot in lake.table.metadata.snapshots}
+    for arguments in VERBS:
+        run(lake, tmp_path, *arguments, "--yes")
+        posts = [path for method, path in lake.front.requests if method == "POST"]
+        assert len(posts) == 1
+        assert len(lake.front.requests) <= 8, arguments
+        assert lake.table.scan().to_arrow()["i"].sort().to_pylist() == [0, 1, 2]
+    table = lake.table
+    assert (table.format_version, table.metadata.next_row_id) == (3, 3)
+    assert not ids & {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    assert "Nothing was found" in run(lake, tmp_path, "inspect", "--check")
