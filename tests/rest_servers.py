@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -125,6 +125,7 @@ class Front:
     answers: list[int] = field(
         default_factory=list
     )  # of status, by which POSTs are answered instead of by the server
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)  # done before a POST is forwarded
     _late: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -183,6 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.front.requests.append((self.command, self.path))
         if self.command == "POST":
             self.front.bodies.append(body)
+            if self.front.meanwhile:
+                self.front.meanwhile.pop(0)()
             if self.front.answers:
                 self._answer(self.front.answers.pop(0), b'{"error": {"message": "as the test wants it"}}')
                 return

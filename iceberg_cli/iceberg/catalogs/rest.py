@@ -213,6 +213,9 @@ class RestCommitter:
     def _outcome(self, attempt: Attempt, answer: requests.Response, *, first: bool) -> Outcome:
         """By the status of an answer, see the specification's responses of `updateTable`."""
         code, reason = answer.status_code, self._reason(answer)
+        if code == requests.codes.ok and not first:
+            # A try before this one may have come in first, and be the one with which refs were lost.
+            return self.settle(attempt)
         if code == requests.codes.ok:
             try:
                 location = _text_of(_object_of(answer), "metadata-location")
@@ -246,10 +249,12 @@ class RestCommitter:
 
     def _changed_between(self, attempt: Attempt, location: str, metadata: TableMetadata) -> str | None:
         """Why nothing may be deleted after a commit: what it was built upon is not what we saw, and this was lost."""
+        from iceberg_cli.iceberg.commit.update import RemoveSnapshots
+
         commit = attempt.commit
         log = _log_of(metadata)
         before = log[-1] if log else None
-        if before == attempt.base:
+        if before == attempt.base or not any(isinstance(each, RemoveSnapshots) for each in commit.updates):
             return None
         if before is None:
             return f"{location} does not say which version came before it"

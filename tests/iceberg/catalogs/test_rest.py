@@ -20,7 +20,14 @@ from pyiceberg.table.snapshots import ancestors_of
 from typer.testing import CliRunner
 
 from iceberg_cli.cli.app import make_app
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
+from iceberg_cli.errors import (
+    AccessDenied,
+    BackendUnavailable,
+    IcebergCliError,
+    Refused,
+    TableNotFound,
+    UsageError,
+)
 from iceberg_cli.iceberg.catalogs import rest
 from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
 from iceberg_cli.iceberg.catalogs.rest import RestCommitter
@@ -357,6 +364,12 @@ def test_retention_that_was_changed_meanwhile_forbids_every_deletion(
     assert (outcome.withheld is not None) is forbids
 
 
+def test_a_commit_that_removes_no_snapshot_loses_nothing_of_what_others_did(lake: Lake) -> None:
+    attempt, committer = lake.attempt("a snapshot"), lake.open()
+    change = dataclasses.replace(attempt, why_stale=lambda _: lake.set_property("gc.enabled"))
+    assert committer.commit(change) == Committed(metadata_location=lake.table.metadata_location)
+
+
 def test_a_tag_on_a_snapshot_that_stays_forbids_nothing(lake: Lake) -> None:
     attempt, committer = lake.attempt(), lake.open()
     newest = lake.table.metadata.snapshots[-1].snapshot_id
@@ -367,6 +380,22 @@ def test_a_tag_on_a_snapshot_that_stays_forbids_nothing(lake: Lake) -> None:
     outcome = committer.commit(dataclasses.replace(attempt, why_stale=tag))
     assert outcome == Committed(metadata_location=lake.table.metadata_location)
     assert "audit" in lake.table.metadata.refs
+
+
+def test_a_request_that_came_in_late_and_again_forbids_what_the_first_one_lost(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    oldest = lake.table.metadata.snapshots[0].snapshot_id
+    lake.front.fates.append("late")
+    committer.commit(attempt)
+
+    def tag_and_arrive() -> None:
+        lake.table.manage_snapshots().create_tag(oldest, "audit").commit()
+        assert lake.front.release() == [200]
+
+    lake.front.meanwhile.append(tag_and_arrive)
+    outcome = lake.open().commit(dataclasses.replace(attempt, fresh=False))
+    assert isinstance(outcome, Committed)
+    assert "audit, made meanwhile, went with it" in (outcome.withheld or "")
 
 
 # Many writers
@@ -483,10 +512,10 @@ def test_a_metadata_location_that_is_no_file_is_refused(lake: Lake, monkeypatch:
         lake.open()
 
 
-# Requests
+# Whole runs
 
 
-def run(lake: Lake, folder: Path, *arguments: str) -> str:
+def run(lake: Lake, folder: Path, *arguments: str, exit_code: int = 0) -> str:
     """Run a command on the table, from its configuration on; what it prints. The requests are counted anew."""
     config = folder / "pyiceberg.yaml"
     config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n")
@@ -503,8 +532,10 @@ def run(lake: Lake, folder: Path, *arguments: str) -> str:
             "--no-cache",
         ],
     )
-    assert result.exit_code == 0, result.output
-    return result.output
+    error = result.exception
+    told = f"{result.output}{error or ''}"
+    assert (error.exit_code if isinstance(error, IcebergCliError) else result.exit_code) == exit_code, told
+    return told
 
 
 def test_inspect_asks_the_catalog_twice(lake: Lake, tmp_path: Path) -> None:
@@ -532,4 +563,61 @@ def test_every_verb_maintains_a_table_that_others_read(lake: Lake, tmp_path: Pat
     table = lake.table
     assert (table.format_version, table.metadata.next_row_id) == (3, 3)
     assert not ids & {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    assert "Nothing was found" in run(lake, tmp_path, "inspect", "--check")
+
+
+EXPIRY = ("expire-snapshots", "--older-than", "1s", "--retain-last", "1", "--yes")
+
+
+def files_of(lake: Lake) -> set[str]:
+    return {
+        path.name for path in Path(lake.table.location().removeprefix("file://")).rglob("*") if path.is_file()
+    }
+
+
+def test_a_tag_that_the_catalog_dropped_keeps_every_file_until_the_operation_is_abandoned(
+    lake: Lake, tmp_path: Path
+) -> None:
+    time.sleep(1.1)
+    oldest = lake.table.metadata.snapshots[0]
+    lake.front.meanwhile.append(
+        lambda: lake.table.manage_snapshots().create_tag(oldest.snapshot_id, "audit").commit()
+    )
+    before = files_of(lake)
+    told = run(lake, tmp_path, *EXPIRY, exit_code=14)
+    assert "audit, made meanwhile, went with it" in " ".join(told.split())
+    assert files_of(lake) >= before
+    assert "audit" not in lake.table.metadata.refs
+    for _ in range(2):
+        run(lake, tmp_path, "resume", exit_code=14)
+        run(lake, tmp_path, *EXPIRY, exit_code=14)
+    assert files_of(lake) >= before
+    (operation_id,) = {
+        line.split()[0] for line in run(lake, tmp_path, "resume", "--list").splitlines() if "abandon" in line
+    }
+    run(lake, tmp_path, "resume", operation_id, "--abandon")
+    assert files_of(lake) >= before
+
+
+@pytest.mark.parametrize(
+    "fate", ["lost before", "lost after", "reset before", "reset after", "500 after", "late"]
+)
+@pytest.mark.parametrize("verb", [EXPIRY, ("rewrite-manifests", "--yes")], ids=["expiry", "rewrite"])
+def test_a_run_whose_answer_is_lost_ends_unknown_or_done_and_resume_settles_it(
+    lake: Lake, tmp_path: Path, fate: Fate, verb: tuple[str, ...]
+) -> None:
+    time.sleep(1.1)
+    before, rows = files_of(lake), [0, 1, 2]
+    lake.front.fates.append(fate)
+    happened = fate.endswith("after")
+    run(lake, tmp_path, *verb, exit_code=0 if happened else 13)
+    assert lake.table.scan().to_arrow()["i"].sort().to_pylist() == rows
+    if not happened:
+        assert files_of(lake) >= before
+        if fate == "late":
+            assert lake.front.release() == [200]
+        run(lake, tmp_path, "resume")
+    assert lake.table.scan().to_arrow()["i"].sort().to_pylist() == rows
+    shown = lake.table.metadata.snapshots
+    assert len(shown) == (1 if verb is EXPIRY else 4)
     assert "Nothing was found" in run(lake, tmp_path, "inspect", "--check")
