@@ -59,6 +59,8 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             not_applicable=plan.not_applicable,
         )
     assert plan.removals is not None
+    if plan.removals.count:
+        _check_others(plan, table)
     operation_id = runtime.new_uuid()
     base = table.load()
     if base.table_uuid != plan.base.table_uuid:
@@ -95,6 +97,27 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         journal=journal,
     )
     return run.finish(started_ms)
+
+
+def _check_others(plan: Plan, table: Table) -> None:
+    """Refuse deletions while an operation is open whose commit showed that nothing may be deleted.
+
+    What went with that commit can only be had back while all its files are there, and snapshots share files.
+
+    Raises:
+        Refused: there is one.
+    """
+    for operation_id in table.workspace.open_operations():
+        try:
+            operation = table.workspace.journal(operation_id).operation()
+        except (CorruptFile, Refused):
+            continue  # `resume --list` tells of a journal that cannot be read
+        if operation is not None and operation.withheld is not None:
+            raise Refused(
+                f"Cannot delete files of {plan.table['name']}: operation {operation_id} keeps all of them: "
+                f"{operation.withheld}",
+                next_step=f"Save what is needed, then `resume TABLE {operation_id} --abandon`.",
+            )
 
 
 def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[str, Verb]) -> Report:

@@ -178,7 +178,7 @@ class RestCommitter:
                 timeout=_WAITS,
             )
         except requests.RequestException as error:
-            reason = self._said(error)
+            reason = self._message_of(error)
             if first and _was_not_sent(error):
                 raise BackendUnavailable(f"Cannot reach the catalog of {self._name}: {reason}") from error
             return self._doubtful(attempt, f"the catalog gave no answer: {reason}")
@@ -296,12 +296,14 @@ class RestCommitter:
             return RestCatalog(catalog_name, **properties)
         except requests.RequestException as error:
             raise BackendUnavailable(
-                f"Cannot reach the catalog {catalog_name}: {self._said(error)}"
+                f"Cannot reach the catalog {catalog_name}: {self._message_of(error)}"
             ) from error
         except (RESTError, pydantic.ValidationError) as error:
-            raise BackendUnavailable(f"Cannot use the catalog {catalog_name}: {self._said(error)}") from error
+            raise BackendUnavailable(
+                f"Cannot use the catalog {catalog_name}: {self._message_of(error)}"
+            ) from error
         except (ValueError, KeyError, ImportError) as error:
-            raise UsageError(f"Cannot open the catalog {catalog_name}: {self._said(error)}") from error
+            raise UsageError(f"Cannot open the catalog {catalog_name}: {self._message_of(error)}") from error
 
     def _load(self) -> _Loaded:
         """Ask for the table, with every snapshot: by default a server may leave out those without a ref."""
@@ -310,7 +312,9 @@ class RestCommitter:
             try:
                 self._catalog._refresh_token()  # noqa: SLF001 - OAuth2 tokens end
             except (requests.RequestException, RESTError) as error:
-                raise AccessDenied(f"Cannot ask the catalog for {self._name}: {self._said(error)}") from error
+                raise AccessDenied(
+                    f"Cannot ask the catalog for {self._name}: {self._message_of(error)}"
+                ) from error
             answer = self._ask()
         code = answer.status_code
         if code == requests.codes.not_found:
@@ -349,7 +353,7 @@ class RestCommitter:
             )
         except (requests.RequestException, RESTError) as error:
             raise BackendUnavailable(
-                f"Cannot ask the catalog for {self._name}: {self._said(error)}"
+                f"Cannot ask the catalog for {self._name}: {self._message_of(error)}"
             ) from error
 
     def _url(self) -> str:
@@ -371,7 +375,7 @@ class RestCommitter:
             return ""  # a hint, beside an answer that was clear
         return did_you_mean(self._table, names)
 
-    def _said(self, error: Exception) -> str:
+    def _message_of(self, error: Exception) -> str:
         return redact(" ".join(str(error).split()), self._secrets)
 
     def _reason(self, answer: requests.Response) -> str:
