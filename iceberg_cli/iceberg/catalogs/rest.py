@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pydantic
@@ -199,13 +199,16 @@ class RestCommitter:
             versions = list(self._versions_since(attempt.base, now, metadata))
         except (BackendUnavailable, CorruptFile, FileNotFoundError, TableNotFound, UsageError) as error:
             return Unknown(cause=f"the table could not be read back: {error}")
+        trimmed = now != attempt.base and attempt.base not in _log_of(metadata)
+        cut_off = f"the metadata log of {now} does not reach back to {attempt.base}"
         ours = [version for version in versions if _is_marked(version[1], commit)]
         if ours:
-            return self._committed(attempt, ours[-1][0], ours[-1][1])
-        if now != attempt.base and attempt.base not in _log_of(metadata):
-            return Unknown(
-                cause=f"the table has moved to {now}, and its metadata log does not reach back to {attempt.base}"
-            )
+            committed = self._committed(attempt, ours[-1][0], ours[-1][1])
+            # The version that the commit made may be one of those that were cut off.
+            lost = cut_off if trimmed and _removes_snapshots(commit) else None
+            return replace(committed, withheld=lost or committed.withheld)
+        if trimmed:
+            return Unknown(cause=f"the table has moved, and {cut_off}")
         if reason := check(commit.requirements, metadata):  # type: ignore[attr-defined]
             return Conflict(reason=reason)
         return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive")
@@ -249,12 +252,10 @@ class RestCommitter:
 
     def _changed_between(self, attempt: Attempt, location: str, metadata: TableMetadata) -> str | None:
         """Why nothing may be deleted after a commit: what it was built upon is not what we saw, and this was lost."""
-        from iceberg_cli.iceberg.commit.update import RemoveSnapshots
-
         commit = attempt.commit
         log = _log_of(metadata)
         before = log[-1] if log else None
-        if before == attempt.base or not any(isinstance(each, RemoveSnapshots) for each in commit.updates):
+        if before == attempt.base or not _removes_snapshots(commit):
             return None
         if before is None:
             return f"{location} does not say which version came before it"
@@ -404,6 +405,13 @@ def _snapshot_of(commit: Any) -> int | None:
 
     added = [update.snapshot.snapshot_id for update in commit.updates if isinstance(update, AddSnapshot)]
     return added[0] if added else None
+
+
+def _removes_snapshots(commit: Any) -> bool:
+    """Whether refs may go with a commit, and files after it."""
+    from iceberg_cli.iceberg.commit.update import RemoveSnapshots
+
+    return any(isinstance(update, RemoveSnapshots) for update in commit.updates)
 
 
 def _is_marked(metadata: TableMetadata, commit: Any) -> bool:

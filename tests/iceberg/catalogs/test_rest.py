@@ -269,6 +269,19 @@ def test_a_log_that_does_not_reach_the_base_proves_nothing(lake: Lake) -> None:
     assert isinstance(committer.settle(attempt), Unknown)
 
 
+def test_a_commit_that_shows_in_a_log_that_was_cut_off_forbids_every_deletion(lake: Lake) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({"write.metadata.previous-versions-max": "1"})
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.fates.append("lost after")
+    committer.commit(attempt)
+    for _ in range(3):
+        lake.append()
+    outcome = committer.settle(attempt)
+    assert isinstance(outcome, Committed)
+    assert f"does not reach back to {attempt.base}" in (outcome.withheld or "")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_refusal_is_a_conflict_and_nothing_is_sent_where_the_table_has_moved(lake: Lake, kind: str) -> None:
     attempt, committer = lake.attempt(kind), lake.open()
