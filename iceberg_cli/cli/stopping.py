@@ -43,7 +43,8 @@ class _Phase(Enum):
     ENDING = 3
 
 
-@dataclass
+# Nobody compares or prints it, and making the methods for that takes time at every start.
+@dataclass(eq=False, repr=False)
 class _Process:
     """The phase and state of this process, and the signals that it received."""
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.report import RecoveredOperation
 
 
-@dataclass
+# Nobody compares or prints it, and making the methods for that takes time at every start.
+@dataclass(eq=False, repr=False)
 class _Subject:
     table: Mapping[str, str | None] | None = None
     settled: list[RecoveredOperation] = field(default_factory=list)

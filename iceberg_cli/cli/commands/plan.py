@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,6 +128,8 @@ def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
 
 
 def _show(run: Run, plan: Plan, output: str | None) -> None:
+    import shlex
+
     from iceberg_cli.api import removals_beside
     from iceberg_cli.cli import render
     from iceberg_cli.cli.commands.carry_out import tell_what_stays
@@ -158,6 +159,8 @@ def _show_survey(
     chosen: Mapping[str, VerbOptions],
 ) -> None:
     """Print a block for each verb, the one that frees most first, and last those that cannot be planned."""
+    import shlex
+
     from iceberg_cli.cli import render
     from iceberg_cli.cli.commands.carry_out import tell_what_stays
     from iceberg_cli.cli.render import plan as render_plan
