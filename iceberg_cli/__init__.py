@@ -52,8 +52,8 @@ Where building showed something better than the first design:
   Delta only within the hour: it says when it removed files, and a vacuum would take them at once.
 - A REST catalog writes the metadata itself: its `Attempt` is the request and has no location. A request whose answer is
   lost may come in at any later time, so it is a conflict only once a ref that it asserts has moved, and until then
-  unknown, however often the table moves. What the server drops with it unasked (a tag on an expiring snapshot that we had
-  not seen) keeps every file: `Committed.withheld` is journalled, and no operation of the table deletes while it is open.
+  unknown, however often the table moves. Where the server drops with it a tag that we had not seen, every file is kept:
+  the journal has `Committed.withheld`, and no operation of the table deletes while that one is open.
 - An open operation is finished, not rolled back: its plan was confirmed, and planning again may only remove less.
 - A table's folder opened in another place than its metadata says is a copy: it is read there and never written to.
 - A Delta commit that lost to another is not merged with the winners by rules of its own: the verb plans again on the
