@@ -26,7 +26,7 @@ from iceberg_cli.errors import (
     AccessDenied,
     BackendUnavailable,
     CommitConflict,
-    CorruptFile,
+    IcebergCliError,
     Refused,
     TableNotFound,
     UsageError,
@@ -177,7 +177,7 @@ class RestCommitter:
                 allow_redirects=False,
                 timeout=_WAITS,
             )
-        except requests.RequestException as error:
+        except (requests.RequestException, RESTError) as error:
             reason = self._message_of(error)
             if first and _was_not_sent(error):
                 raise BackendUnavailable(f"Cannot reach the catalog of {self._name}: {reason}") from error
@@ -197,7 +197,7 @@ class RestCommitter:
             now = self._load().location
             metadata = self._read(now)
             versions = list(self._versions_since(attempt.base, now, metadata))
-        except (BackendUnavailable, CorruptFile, FileNotFoundError, TableNotFound, UsageError) as error:
+        except (IcebergCliError, FileNotFoundError) as error:
             return Unknown(cause=f"the table could not be read back: {error}")
         trimmed = now != attempt.base and attempt.base not in _log_of(metadata)
         cut_off = f"the metadata log of {now} does not reach back to {attempt.base}"
@@ -223,7 +223,7 @@ class RestCommitter:
             try:
                 location = _text_of(_object_of(answer), "metadata-location")
                 return self._committed(attempt, location, self._read(location))
-            except (BackendUnavailable, CorruptFile, FileNotFoundError, UsageError) as error:
+            except (IcebergCliError, FileNotFoundError) as error:
                 return self._doubtful(attempt, f"the catalog's answer cannot be used: {error}")
         if code == requests.codes.conflict:
             settled = self.settle(attempt)
@@ -261,7 +261,7 @@ class RestCommitter:
             return f"{location} does not say which version came before it"
         try:
             former = self._read(before)
-        except (BackendUnavailable, CorruptFile, FileNotFoundError, UsageError) as error:
+        except (IcebergCliError, FileNotFoundError) as error:
             return f"the version before, which others made meanwhile, cannot be read: {error}"
         base: TableMetadata = commit.base  # type: ignore[attr-defined]
         kept = "its metadata file is kept"
@@ -432,7 +432,7 @@ def _retention_of(metadata: TableMetadata, base: TableMetadata) -> tuple[Any, ..
     return properties, {name: metadata.refs.get(name) for name in base.refs}
 
 
-def _was_not_sent(error: requests.RequestException) -> bool:
+def _was_not_sent(error: Exception) -> bool:
     """Whether no connection was made: nothing can have been sent."""
     from urllib3.exceptions import NewConnectionError
 

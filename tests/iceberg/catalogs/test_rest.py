@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 import requests
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import OAuthError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 from typer.testing import CliRunner
@@ -340,6 +341,38 @@ def test_a_refusal_of_a_second_try_says_nothing_of_the_first(lake: Lake, status:
     attempt, committer = lake.attempt(fresh=False), lake.open()
     lake.front.answers.append(status)
     assert isinstance(committer.commit(attempt), Unknown)
+
+
+def test_a_token_that_cannot_be_renewed_before_the_request_is_no_traceback(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    calls: list[str] = []
+
+    def sign(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        calls.append(str(request.method))
+        if request.method == "POST":
+            raise OAuthError("invalid_client")
+        return request
+
+    monkeypatch.setattr(committer._catalog._session, "auth", sign)
+    outcome = committer.commit(attempt)
+    assert isinstance(outcome, Unknown)
+    assert "invalid_client" in outcome.cause
+    assert lake.front.bodies == []
+    assert calls[:2] == ["GET", "POST"]
+
+
+def test_a_version_that_this_release_cannot_read_proves_nothing(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.fates.append("lost before")
+    committer.commit(attempt)
+    location = Path(lake.table.metadata_location.removeprefix("file:"))
+    document = json.loads(location.read_text())
+    location.write_text(json.dumps({**document, "format-version": 9}))
+    outcome = committer.settle(attempt)
+    assert isinstance(outcome, Unknown)
+    assert "could not be read back" in outcome.cause
 
 
 # What others change between our look and the commit
