@@ -126,6 +126,9 @@ class Front:
         default_factory=list
     )  # of status, by which POSTs are answered instead of by the server
     meanwhile: list[Callable[[], object]] = field(default_factory=list)  # done before a POST is forwarded
+    later: Callable[[], object] | None = (
+        None  # done after a POST; the answer names the table's location after it
+    )
     _late: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -196,6 +199,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._lose(fate)
             return
         status, content, kind = self.front.forward(self.command, self.path, headers, body)
+        if self.command == "POST" and self.front.later:
+            self.front.later()
+            status, content, kind = self.front.forward("GET", self.path, headers, b"")
         if fate == "500 after":
             self._answer(500, b"<html>an error page</html>")
         elif fate.endswith("after"):

@@ -20,6 +20,7 @@ import pydantic
 import requests
 from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCatalog
 from pyiceberg.exceptions import RESTError
+from urllib3.util import Retry
 
 from iceberg_cli.encoding.strict_json import dumps
 from iceberg_cli.errors import (
@@ -55,8 +56,12 @@ _CONNECT_S: Final = 30
 _ANSWER_S: Final = 300  # a server writes the metadata of a large table meanwhile
 _WAITS: Final = (_CONNECT_S, _ANSWER_S)
 _DENIED: Final = frozenset({401, 403, 407, 419})
-_NOT_DONE: Final = _DENIED | {400, 404, 422, 429}  # the specification's answers to what was not carried out
-_SECRET: Final = ("token", "credential", "secret", "password", "access-key", "header.authorization")
+_REFUSED: Final = frozenset({400, 409, 422})
+_NOT_DONE: Final = _DENIED | {404, 429}  # the specification's answers to what was not carried out
+_SECRET: Final = (
+    "token", "credential", "secret", "password", "access-key", "account-key", "connection-string", "api-key", "api_key",
+    "header.",
+)  # fmt: skip
 _CATALOGS_OWN: Final = ("token", "credential", "oauth2-", "header.", "auth", "uri")  # and no storage's
 _NESSIE: Final = "nessie."
 # What decides about later deletions and is asserted by no requirement.
@@ -190,6 +195,10 @@ class RestCommitter:
         Committed: it is there. Conflict: it is not, and a ref that the request asserts has moved, so that it can only
         fail. Unknown: neither, or the metadata log does not reach back to the base.
         """
+        return self._settled(attempt)[0]
+
+    def _settled(self, attempt: Attempt) -> tuple[Outcome, bool]:
+        """See `settle`; and whether every version since the base was looked at."""
         from iceberg_cli.iceberg.commit.update import check
 
         commit = attempt.commit
@@ -198,7 +207,7 @@ class RestCommitter:
             metadata = self._read(now)
             versions = list(self._versions_since(attempt.base, now, metadata))
         except (IcebergCliError, FileNotFoundError) as error:
-            return Unknown(cause=f"the table could not be read back: {error}")
+            return Unknown(cause=f"the table could not be read back: {error}"), False
         trimmed = now != attempt.base and attempt.base not in _log_of(metadata)
         cut_off = f"the metadata log of {now} does not reach back to {attempt.base}"
         ours = [version for version in versions if _is_marked(version[1], commit)]
@@ -206,12 +215,12 @@ class RestCommitter:
             committed = self._committed(attempt, ours[-1][0], ours[-1][1])
             # The version that the commit made may be one of those that were cut off.
             lost = cut_off if trimmed and _removes_snapshots(commit) else None
-            return replace(committed, withheld=lost or committed.withheld)
+            return replace(committed, withheld=lost or committed.withheld), not trimmed
         if trimmed:
-            return Unknown(cause=f"the table has moved, and {cut_off}")
+            return Unknown(cause=f"the table has moved, and {cut_off}"), False
         if reason := check(commit.requirements, metadata):  # type: ignore[attr-defined]
-            return Conflict(reason=reason)
-        return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive")
+            return Conflict(reason=reason), True
+        return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive"), True
 
     def _outcome(self, attempt: Attempt, answer: requests.Response, *, first: bool) -> Outcome:
         """By the status of an answer, see the specification's responses of `updateTable`."""
@@ -222,13 +231,18 @@ class RestCommitter:
         if code == requests.codes.ok:
             try:
                 location = _text_of(_object_of(answer), "metadata-location")
-                return self._committed(attempt, location, self._read(location))
+                metadata = self._read(location)
+                if _is_marked(metadata, attempt.commit) and _log_of(metadata)[-1:] == [attempt.base]:
+                    return Committed(metadata_location=location)
+                # The answer may name a later version than the one that the request made.
+                return self.settle(attempt)
             except (IcebergCliError, FileNotFoundError) as error:
                 return self._doubtful(attempt, f"the catalog's answer cannot be used: {error}")
-        if code == requests.codes.conflict:
-            settled = self.settle(attempt)
-            refused = first and isinstance(settled, Unknown)
-            return Conflict(reason=f"the catalog refuses it: {reason}") if refused else settled
+        if code in _REFUSED:
+            # Where something between us and the server sent it twice, the first of the two may have come in.
+            settled, whole = self._settled(attempt)
+            refused = first and whole and isinstance(settled, Unknown)
+            return Conflict(reason=f"the catalog refuses it, {code}: {reason}") if refused else settled
         if code not in _NOT_DONE or not first:
             return self._doubtful(attempt, f"the catalog answered {code}: {reason}")
         words = f"Cannot commit to {self._name}: the catalog answered {code}: {reason}"
@@ -236,9 +250,7 @@ class RestCommitter:
             raise AccessDenied(words)
         if code == requests.codes.not_found:
             raise TableNotFound(words)
-        if code == requests.codes.too_many_requests:
-            raise BackendUnavailable(words)
-        return Conflict(reason=f"the catalog does not take it, {code}: {reason}")
+        raise BackendUnavailable(words)
 
     def _doubtful(self, attempt: Attempt, cause: str) -> Outcome:
         settled = self.settle(attempt)
@@ -265,11 +277,17 @@ class RestCommitter:
             return f"the version before, which others made meanwhile, cannot be read: {error}"
         base: TableMetadata = commit.base  # type: ignore[attr-defined]
         kept = "its metadata file is kept"
-        if gone := sorted((former.refs.keys() - base.refs.keys()) - metadata.refs.keys()):
+        new = {name: ref for name, ref in former.refs.items() if name not in base.refs}
+        if gone := sorted(
+            name
+            for name, ref in new.items()
+            if name not in metadata.refs or metadata.snapshot(ref.snapshot_id) is None
+        ):
             return (
                 f"{', '.join(gone)}, made meanwhile, went with it: see {before}, the version before; {kept}"
             )
-        if _retention_of(former, base) != _retention_of(base, base):
+        keeps_more = any(ref.min_snapshots_to_keep or ref.max_snapshot_age_ms for ref in new.values())
+        if keeps_more or _retention_of(former, base) != _retention_of(base, base):
             return f"retention was changed meanwhile by {before}, the version before; {kept}"
         return None
 
@@ -294,7 +312,7 @@ class RestCommitter:
 
     def _connect(self, catalog_name: str, properties: Mapping[str, Any]) -> RestCatalog:
         try:
-            return RestCatalog(catalog_name, **properties)
+            catalog = RestCatalog(catalog_name, **properties)
         except requests.RequestException as error:
             raise BackendUnavailable(
                 f"Cannot reach the catalog {catalog_name}: {self._message_of(error)}"
@@ -305,6 +323,11 @@ class RestCommitter:
             ) from error
         except (ValueError, KeyError, ImportError) as error:
             raise UsageError(f"Cannot open the catalog {catalog_name}: {self._message_of(error)}") from error
+        for adapter in catalog._session.adapters.values():  # noqa: SLF001
+            if isinstance(adapter, requests.adapters.HTTPAdapter):
+                # With SigV4 the client's own would send a commit again.
+                adapter.max_retries = Retry(0, read=False)
+        return catalog
 
     def _load(self) -> _Loaded:
         """Ask for the table, with every snapshot: by default a server may leave out those without a ref."""
@@ -385,7 +408,9 @@ class RestCommitter:
             message = _texts(_object_of(answer).get("error")).get("message", "")
         except BackendUnavailable:
             message = answer.text[:200]
-        return redact(" ".join(message.split()), self._secrets) or answer.reason or "without a reason"
+        sent = str(answer.request.headers.get("Authorization", ""))
+        secrets = [*self._secrets, sent, sent.rpartition(" ")[2]]
+        return redact(" ".join(message.split()), secrets) or answer.reason or "without a reason"
 
 
 class _Bearer(requests.auth.AuthBase):

@@ -322,7 +322,7 @@ def test_a_request_that_the_server_does_not_take_is_a_conflict(lake: Lake, statu
     attempt, committer = lake.attempt(), lake.open()
     lake.front.answers.append(status)
     assert committer.commit(attempt) == Conflict(
-        reason=f"the catalog does not take it, {status}: as the test wants it"
+        reason=f"the catalog refuses it, {status}: as the test wants it"
     )
 
 
@@ -442,6 +442,33 @@ def test_a_request_that_came_in_late_and_again_forbids_what_the_first_one_lost(l
     outcome = lake.open().commit(dataclasses.replace(attempt, fresh=False))
     assert isinstance(outcome, Committed)
     assert "audit, made meanwhile, went with it" in (outcome.withheld or "")
+
+
+def test_an_answer_that_names_a_later_version_is_judged_by_the_commit_s_own(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    oldest = lake.table.metadata.snapshots[0].snapshot_id
+    lake.front.meanwhile.append(lambda: lake.table.manage_snapshots().create_tag(oldest, "audit").commit())
+    lake.front.later = lake.append
+    outcome = committer.commit(attempt)
+    assert isinstance(outcome, Committed)
+    assert "audit, made meanwhile, went with it" in (outcome.withheld or "")
+
+
+def test_a_refusal_whose_read_back_does_not_reach_the_base_is_unknown(lake: Lake) -> None:
+    lake.set_property("colour")
+    with lake.table.transaction() as transaction:
+        transaction.set_properties({"write.metadata.previous-versions-max": "1"})
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.answers.append(409)
+    lake.front.meanwhile.append(lambda: [lake.append() for _ in range(3)])
+    assert isinstance(committer.commit(attempt), Unknown)
+
+
+def test_sigv4_does_not_send_a_commit_again(lake: Lake) -> None:
+    settings = {"rest.sigv4-enabled": "true", "rest.signing-region": "mars", "client.access-key-id": "AK",
+                "client.secret-access-key": "SK", "uri": lake.front.uri}  # fmt: skip
+    committer = RestCommitter("prod", (lake.namespace, "inner"), "t", settings, {})
+    assert {adapter.max_retries.total for adapter in committer._catalog._session.adapters.values()} == {0}
 
 
 # Many writers
