@@ -56,11 +56,8 @@ def _open_in_catalog(request: OpenRequest) -> IcebergTable:
         request.name, config_file=request.catalog_config, storage_options=request.storage_options
     )
     location = committer.current()
-    folder = _folder_of(location)
-    storage = storage_of(folder, options, request.overrides)
-    table = _table(request.name, storage, committer, request.overrides, request.on_event, folder=folder)
-    table.load_from(location)
-    return _looking_through_links(table)
+    storage = storage_of(_folder_of(location), options, request.overrides)
+    return _loaded(request.name, storage, committer, request.overrides, request.on_event, location=location)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +105,7 @@ def open_in_folder(
     """
     committer = open_folder(opened, storage)
     name = storage.canonical(opened)  # a saved plan is carried out from any folder
-    table = _loaded(name, storage, committer, overrides, on_event, folder=name)
+    table = _loaded(name, storage, committer, overrides, on_event, location=committer.current())
     folder = _table_folder(name, table.metadata) if name.endswith(METADATA_SUFFIXES) else name
     own = canonical(table.location.rstrip("/"))
     if folder == own:
@@ -118,7 +115,7 @@ def open_in_folder(
         return open_in_folder(own + name[len(folder) :], storage, overrides, on_event)
     moved = RelocatedStorage(storage, original=table.location, copy=folder)
     copy = _Copy(committer=committer, folder=folder, original=table.location)
-    relocated = _table(name, moved, copy, overrides, on_event, folder=folder)
+    relocated = _table(name, moved, copy, overrides, on_event, local=scheme_of(folder) == "file")
     relocated.load()
     return relocated
 
@@ -155,14 +152,10 @@ def _loaded(
     overrides: UnsafeOverrides,
     on_event: OnEvent,
     *,
-    folder: str,
+    location: str,
 ) -> IcebergTable:
-    table = _table(name, storage, committer, overrides, on_event, folder=folder)
-    table.load()
-    return _looking_through_links(table)
-
-
-def _looking_through_links(table: IcebergTable) -> IcebergTable:
+    table = _table(name, storage, committer, overrides, on_event, local=scheme_of(location) == "file")
+    table.load_from(location)
     if scheme_of(table.location) == "file":
         table.look_through_links()
     return table
@@ -175,13 +168,13 @@ def _table(
     overrides: UnsafeOverrides,
     on_event: OnEvent,
     *,
-    folder: str,
+    local: bool,
 ) -> IcebergTable:
     return IcebergTable(
         name=name,
         storage=storage,
         committer=committer,
-        engine=engine_of(storage, local=scheme_of(folder) == "file"),
+        engine=engine_of(storage, local=local),
         on_event=on_event,
         allow_roots=overrides.allow_roots,
         trust_lists=overrides.trust_lists,

@@ -53,13 +53,13 @@ def open_catalog_table(
     sections, properties = _properties(catalog, config_file)
     options = {**properties, **(storage_options or {})}
     kind = _type_of(catalog, properties)
-    if kind == "rest":
-        return _open_rest(catalog, levels, table, {**sections, **properties}, storage_options or {})
     storage = open_storage(options)
     namespace = ".".join(levels)
     for entry in entry_points(group="iceberg_cli.committers", name=kind):
         committer: Committer = entry.load()(catalog, namespace, table, properties, storage)
         return committer, options
+    if kind == "rest":
+        return _open_rest(catalog, levels, table, {**sections, **properties}, storage_options or {})
     if kind != "sql":
         raise UsageError(f"Cannot open {name}: the catalog type {kind} is not supported yet.")
     return _open_sql(catalog, namespace, table, properties, storage), options

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pydantic
@@ -212,10 +212,11 @@ class RestCommitter:
         cut_off = f"the metadata log of {now} does not reach back to {attempt.base}"
         ours = [version for version in versions if _is_marked(version[1], commit)]
         if ours:
-            committed = self._committed(attempt, ours[-1][0], ours[-1][1])
+            location, version = ours[-1]
             # The version that the commit made may be one of those that were cut off.
             lost = cut_off if trimmed and _removes_snapshots(commit) else None
-            return replace(committed, withheld=lost or committed.withheld), not trimmed
+            withheld = lost or self._changed_between(attempt, location, version)
+            return Committed(metadata_location=location, withheld=withheld), not trimmed
         if trimmed:
             return Unknown(cause=f"the table has moved, and {cut_off}"), False
         if reason := check(commit.requirements, metadata):  # type: ignore[attr-defined]
@@ -225,16 +226,13 @@ class RestCommitter:
     def _outcome(self, attempt: Attempt, answer: requests.Response, *, first: bool) -> Outcome:
         """By the status of an answer, see the specification's responses of `updateTable`."""
         code, reason = answer.status_code, self._reason(answer)
-        if code == requests.codes.ok and not first:
-            # A try before this one may have come in first, and be the one with which refs were lost.
-            return self.settle(attempt)
         if code == requests.codes.ok:
             try:
                 location = _text_of(_object_of(answer), "metadata-location")
                 metadata = self._read(location)
                 if _is_marked(metadata, attempt.commit) and _log_of(metadata)[-1:] == [attempt.base]:
                     return Committed(metadata_location=location)
-                # The answer may name a later version than the one that the request made.
+                # It names a later version than ours, or ours follows one that others made meanwhile, or an earlier try.
                 return self.settle(attempt)
             except (IcebergCliError, FileNotFoundError) as error:
                 return self._doubtful(attempt, f"the catalog's answer cannot be used: {error}")
@@ -255,12 +253,6 @@ class RestCommitter:
     def _doubtful(self, attempt: Attempt, cause: str) -> Outcome:
         settled = self.settle(attempt)
         return Unknown(cause=f"{cause}; {settled.cause}") if isinstance(settled, Unknown) else settled
-
-    def _committed(self, attempt: Attempt, location: str, metadata: TableMetadata) -> Committed:
-        """The outcome of a commit that came in, with what was changed between our last look and it."""
-        return Committed(
-            metadata_location=location, withheld=self._changed_between(attempt, location, metadata)
-        )
 
     def _changed_between(self, attempt: Attempt, location: str, metadata: TableMetadata) -> str | None:
         """Why nothing may be deleted after a commit: what it was built upon is not what we saw, and this was lost."""
