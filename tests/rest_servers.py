@@ -125,6 +125,10 @@ class Front:
     answers: list[int] = field(
         default_factory=list
     )  # of status, by which POSTs are answered instead of by the server
+    answers_to_gets: list[int] = field(default_factory=list)
+    contents: dict[str, bytes] = field(
+        default_factory=dict
+    )  # by path, answered with 200 instead of by the server
     meanwhile: list[Callable[[], object]] = field(default_factory=list)  # done before a POST is forwarded
     later: Callable[[], object] | None = (
         None  # done after a POST; the answer names the table's location after it
@@ -185,6 +189,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
         self.front.requests.append((self.command, self.path))
+        if (content := self.front.contents.get(self.path)) is not None:
+            self._answer(200, content)
+            return
+        if self.command == "GET" and self.front.answers_to_gets:
+            self._answer(self.front.answers_to_gets.pop(0), b"{}")
+            return
         if self.command == "POST":
             self.front.bodies.append(body)
             if self.front.meanwhile:

@@ -18,6 +18,7 @@ from iceberg_cli.operation.removal_files import in_files
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import MAX_AHEAD_MS, Runtime
 from iceberg_cli.operation.sweep import gaps
+from iceberg_cli.operation.withholding import check_others
 from iceberg_cli.plan.plan import Base, Plan, encode
 from iceberg_cli.plan.removals import PART_ROWS, Removals
 from iceberg_cli.plan.report import OrphanFiles, Report
@@ -60,7 +61,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         )
     assert plan.removals is not None
     if plan.removals.count:
-        _check_others(plan, table)
+        check_others(table, plan.table["name"])
     operation_id = runtime.new_uuid()
     base = table.load()
     if base.table_uuid != plan.base.table_uuid:
@@ -99,27 +100,6 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
     return run.finish(started_ms)
 
 
-def _check_others(plan: Plan, table: Table) -> None:
-    """Refuse deletions while an operation is open whose commit showed that nothing may be deleted.
-
-    What went with that commit can only be had back while all its files are there, and snapshots share files.
-
-    Raises:
-        Refused: there is one.
-    """
-    for operation_id in table.workspace.open_operations():
-        try:
-            operation = table.workspace.journal(operation_id).operation()
-        except (CorruptFile, Refused):
-            continue  # `resume --list` tells of a journal that cannot be read
-        if operation is not None and operation.withheld is not None:
-            raise Refused(
-                f"Cannot delete files of {plan.table['name']}: operation {operation_id} keeps all of them: "
-                f"{operation.withheld}",
-                next_step=f"Save what is needed, then `resume TABLE {operation_id} --abandon`.",
-            )
-
-
 def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[str, Verb]) -> Report:
     """Finish an interrupted operation, or discard its staged files.
 
@@ -152,6 +132,10 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         take_over(journal, runtime)
         return look_again(table, journal, operation, runtime)
     loaded = load_plan(journal)
+    if loaded is None and operation.steps:
+        raise CorruptFile(
+            PLAN_FILE, None, f"the journal of operation {operation_id} has no plan, and its steps have begun"
+        )
     verb = verbs[operation.verb]
     if loaded is not None:
         run = OperationRun(

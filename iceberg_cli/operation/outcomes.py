@@ -84,9 +84,15 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """The swap was refused and can never happen: the base has moved."""
+    """The swap was refused and cannot happen: the base has moved.
+
+    `for_good`: it would be refused again however often it is tried. `may_arrive`: a request of it may still be under
+    way, which a catalog would take if what it is held against came back; what it names must stay.
+    """
 
     reason: str
+    for_good: bool = False
+    may_arrive: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

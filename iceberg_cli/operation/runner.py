@@ -13,6 +13,7 @@ from iceberg_cli.errors import (
     CommitStateUnknown,
     CorruptFile,
     DeletesFailed,
+    IcebergCliError,
     Refused,
     StalePlan,
     TakenOver,
@@ -138,7 +139,7 @@ class OperationRun:
         if step.unconditional and not self._follows_a_commit(step):
             self.journal.append(_no_sweep(step))
             return True
-        base = self.table.load()
+        base = self._load()
         retries = self.table.retries()
         waits = retries.waits_ms()
         # What a run before this one staged goes: its names are its own, and it may still be writing them.
@@ -191,17 +192,41 @@ class OperationRun:
                         f"Cannot tell whether the commit of {self.shown.table['name']} happened: {cause}",
                         next_step=f"`resume` settles operation {self.journal.operation_id}.",
                     )
-                case Conflict(reason=reason):
-                    wait_ms = next(waits, None)
+                case Conflict() as conflict:
+                    staged = {} if conflict.may_arrive else staged
+                    wait_ms = None if conflict.for_good else next(waits, None)
                     if wait_ms is None:
-                        self._discard(step, _paths(staged))
-                        close(self.journal, "conflict", self.runtime)
-                        raise CommitConflict(
-                            f"Cannot commit to {self.shown.table['name']}: {reason}, {retries.attempts} times",
-                            state=self._state_of_steps(),
-                        )
+                        raise self._given_up(step, staged, conflict, retries.attempts)
                     self.runtime.sleep_ms(wait_ms)
-                    base = self.table.load()
+                    base = self._load()
+
+    def _given_up(
+        self, step: Step, staged: Mapping[Task, StagedFile], conflict: Conflict, attempts: int
+    ) -> IcebergCliError:
+        """Close the operation, whose commit is not tried again; the error that says so."""
+        self._discard(step, _paths(staged))
+        close(self.journal, "refused" if conflict.for_good else "conflict", self.runtime)
+        what = f"Cannot commit to {self.shown.table['name']}: {conflict.reason}"
+        if conflict.for_good:
+            return Refused(what, state=self._state_of_steps())
+        return CommitConflict(f"{what}, {attempts} times", state=self._state_of_steps())
+
+    def _load(self) -> Base:
+        """Look at the table anew.
+
+        Raises:
+            Refused: another one has its name by now.
+        """
+        base = self.table.load()
+        # A version 1 table may have had no UUID when it was planned for; an upgrade gives it one.
+        if self.shown.base.table_uuid not in ("", base.table_uuid):
+            self._close_unsent()
+            raise Refused(
+                f"Cannot go on: {self.shown.table['name']} was table {self.shown.base.table_uuid}, and is "
+                f"{base.table_uuid} now",
+                state=self._state_of_steps(),
+            )
+        return base
 
     def _follows_a_commit(self, step: Step) -> bool:
         """Whether the step before this one has committed something."""
@@ -331,8 +356,11 @@ class OperationRun:
             raise
         stale = why_stale([])
         outcome = self.table.commit(attempt) if stale is None else Conflict(reason=stale)
+        may_arrive = isinstance(outcome, Conflict) and outcome.may_arrive
+        if may_arrive:
+            self._leave(step, self._state(step))
         self._record_outcome(step, intent, outcome)
-        if isinstance(outcome, Conflict):
+        if isinstance(outcome, Conflict) and not may_arrive:
             self._discard(step, own)
         return outcome
 
@@ -396,6 +424,8 @@ class OperationRun:
                 outcome, refused = Conflict(reason=stale), f"Its commit was not sent again, for {stale}"
                 intent = replace(intent, scratch=(), own_files=())
                 self._leave(step, state)
+        if isinstance(outcome, Conflict) and outcome.may_arrive:
+            self._leave(step, state)
         self._record_outcome(step, intent, outcome)
         match outcome:
             case Committed():

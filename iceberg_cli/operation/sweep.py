@@ -13,6 +13,7 @@ from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.records import StepState, SweepIntent, SweepOutcome
 from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.operation.withholding import check_others
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import kind_totals, of_kinds
 from iceberg_cli.plan.removals import PART_ROWS, Removals
@@ -48,12 +49,14 @@ class Sweep:
 
         Raises:
             DeletesFailed: the table cannot be read any more, so nothing more may go.
-            Refused: deletions are forbidden by now.
+            Refused: deletions are forbidden by now, perhaps by another operation.
             Interrupted: a signal asked to stop.
         """
         start, stop = self.removals.of_step(self.step)
         waiting: list[Sequence[int]] = [list(state.failed)] if state.failed else []
         waiting += [range(first, last) for first, last in gaps(start, stop, state.swept)]
+        if waiting:
+            check_others(self.table, self.plan.table["name"], besides=self.journal.operation_id)
         total = sum(map(len, waiting))
         done, size = 0, self.runtime.sweep_batch
         while waiting:

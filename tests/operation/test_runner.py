@@ -101,6 +101,7 @@ class RunTable:
     served: bool = False  # whether the catalog writes the metadata itself
     asked_for: Step | None = None
     base_is_there: bool = True
+    table_uuid: str = ""  # of another table that has its name by now
     discarded: list[tuple[list[str], list[str]]] = field(default_factory=list)  # paths, marks
     deleted: list[str] = field(default_factory=list)
     stuck: dict[str, str] = field(default_factory=dict)
@@ -113,10 +114,14 @@ class RunTable:
         self.before.pop(what, lambda: None)()
         self.trace.append(what)
 
+    def open_operations(self) -> list[str]:
+        return ["op"]
+
     def load(self) -> Base:
         self.note("load")
         self.loaded = self.version
-        return replace(a_plan().base, version=self.version)
+        base = replace(a_plan().base, version=self.version)
+        return replace(base, table_uuid=self.table_uuid or base.table_uuid)
 
     def retries(self) -> Retries:
         assert self.loaded == self.version
@@ -979,6 +984,42 @@ def test_where_the_catalog_writes_the_metadata_a_refusal_of_the_committer_discar
     run.table.version, run.table.answer = "v2", REFUSED
     assert finish(run).notes == ("Its commit had been refused; it was planned again.",)
     assert run.table.discarded[1] == (["op-1-a", "op-1-b", "op-2-list"], ["op"])
+
+
+def test_where_the_request_may_still_arrive_what_it_names_stays() -> None:
+    late = replace(REFUSED, may_arrive=True)
+    run = an_open_commit(served=True, name_is_unique=False)
+    run.table.version, run.table.answer = "v2", late
+    finish(run)
+    (left,) = bodies(run.journal, "leave")
+    assert left["paths"] == ["op-1-a", "op-1-b", "op-2-list"]
+    run = a_run(served=True, name_is_unique=False, outcomes=[late, DONE])
+    finish(run)
+    (left,) = bodies(run.journal, "leave")
+    assert left["paths"] == ["op-1-a", "op-1-b", "op-2-list"]
+    # What the next attempt names is new, so that nothing that comes of the first one matters.
+    assert run.table.bound[1][1] == ("op-6-a", "op-6-b")
+    assert run.table.discarded == []
+
+
+def test_a_commit_that_is_refused_for_good_is_not_tried_again() -> None:
+    run = a_run(outcomes=[replace(REFUSED, for_good=True)])
+    with pytest.raises(Refused) as caught:
+        finish(run)
+    assert caught.value.message == f"Cannot commit to {run.shown.table['name']}: {REFUSED.reason}"
+    assert caught.value.state == "The table was not changed."
+    assert run.waits == []
+    assert bodies(run.journal, "close") != []
+    assert {path for paths, _ in run.table.discarded for path in paths} >= {"op-1-a", "op-1-b"}
+
+
+def test_a_table_of_another_uuid_by_the_same_name_is_left_alone() -> None:
+    run = a_run(outcomes=[REFUSED])
+    run.table.before["commit"] = lambda: setattr(run.table, "table_uuid", "another")
+    with pytest.raises(Refused, match="and is another now"):
+        finish(run)
+    assert len(run.table.sent) == 1
+    assert bodies(run.journal, "close") != []
 
 
 def test_where_the_catalog_writes_the_metadata_a_request_is_sent_again_while_its_base_is_current() -> None:

@@ -239,3 +239,24 @@ def test_no_later_step_is_carried_out(scene: Scene) -> None:
     assert scene.world.files == files
     assert json.loads(files[scene.current])["properties"]["at"] == "begin"
     check_nothing_went(scene)
+
+
+def test_what_a_late_request_names_stays_although_the_refs_moved(scene: Scene) -> None:
+    """They go back to what the request is held against, and the catalog takes it after all."""
+    with pytest.raises(CommitStateUnknown):
+        FakeProcess(world=scene.world, verb=THREE, script=Script(swaps=["late"])).run()
+    refs = json.loads(scene.world.files[scene.current])["refs"]
+    scene.foreign_append()
+    (report,) = FakeProcess(world=scene.world, verb=THREE).resume()
+    assert "cannot be proved that nothing references 2 files of its own" in " ".join(report.notes)
+    current = scene.current
+    document = json.loads(scene.world.files[current])
+    before = document["properties"]["property-note"]
+    scene.writer.document, scene.writer.published = document, current
+    document["refs"] = refs
+    document["current-snapshot-id"] = refs["main"]["snapshot-id"]
+    scene._publish("rolled-back")
+    scene.world.arrive()
+    named = json.loads(scene.world.files[scene.current])["properties"]["property-note"]
+    assert named != before
+    assert named in scene.world.files

@@ -130,7 +130,7 @@ class ServingCommitter:
         if trimmed:
             return Unknown(cause=f"the log of {now} does not reach back to {attempt.base}")
         if reason := check(commit.requirements, metadata):
-            return Conflict(reason=reason)
+            return Conflict(reason=reason, may_arrive=True)
         return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive")
 
     def _committed(self, attempt: Attempt, location: str) -> Committed:

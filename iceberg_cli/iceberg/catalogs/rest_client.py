@@ -1,0 +1,315 @@
+"""Requests to a REST catalog about one table: each is sent once, and each answer is checked before it is used.
+
+PyIceberg finds the server's configuration and authenticates. Nothing here, in the client or below it sends a commit
+again; what a server or an authentication says wrong is one error and no traceback, with no secret in it.
+
+Spec: Iceberg REST catalog specification, `getConfig`, `loadTable`, `updateTable`, `loadCredentials`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pydantic
+import requests
+from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCatalog
+from pyiceberg.exceptions import RESTError
+from urllib3.exceptions import NewConnectionError
+from urllib3.util import Retry
+
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
+from iceberg_cli.plan.text import did_you_mean
+from iceberg_cli.storage.redaction import redact
+
+_CONNECT_S: Final = 30
+_ANSWER_S: Final = 300  # a server writes the metadata of a large table meanwhile
+_WAITS: Final = (_CONNECT_S, _ANSWER_S)
+DENIED: Final = frozenset({401, 403, 407, 419})
+_SECRET: Final = (
+    "token", "credential", "secret", "password", "access-key", "account-key", "connection-string", "api-key", "api_key",
+    "header.",
+)  # fmt: skip
+# The catalog's own, and no storage's.
+_CATALOGS_OWN: Final = (
+    "token",
+    "credential",
+    "oauth2-",
+    "header.",
+    "auth",
+    "uri",
+    "rest.",
+    "urn:ietf:params:oauth:",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What the server says of a table now: its metadata location, the options of its storage, its own token."""
+
+    location: str
+    options: Mapping[str, str]
+    token: str | None
+
+
+class NoAnswer(Exception):
+    """A request that got no answer; `sent`: it may have reached the server."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+class _Catalog(RestCatalog):
+    """PyIceberg's client, none of whose requests waits for ever."""
+
+    def _config_headers(self, session: requests.Session) -> None:
+        super()._config_headers(session)
+        # The first of what is done with each new session: its requests for configuration and tokens set no time-out.
+        session.request = partial(session.request, timeout=_WAITS)  # type: ignore[method-assign]
+
+
+class RestClient:
+    """The requests about one table.
+
+    Args:
+        catalog_name: as it is configured.
+        namespace: its levels, from the outermost.
+        table: its name.
+        properties: the catalog's, as PyIceberg names them.
+
+    Raises:
+        UsageError: the configuration is incomplete or contradicts itself.
+        AccessDenied: the server does not take the credentials.
+        BackendUnavailable: the server did not answer, or not as the specification has it.
+    """
+
+    def __init__(
+        self, catalog_name: str, namespace: tuple[str, ...], table: str, properties: Mapping[str, Any]
+    ) -> None:
+        self._levels, self._table = namespace, table
+        self._identifier = (*namespace, table)
+        self.name = f"{catalog_name}.{'.'.join(self._identifier)}"
+        self._secrets = list(_secrets_of(properties))
+        self._catalog = self._connect(catalog_name, properties)
+        self._secrets += _secrets_of(self._catalog.properties)
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The catalog's properties, with what the server adds and overrides."""
+        return self._catalog.properties
+
+    @property
+    def takes_commits(self) -> bool:
+        """Whether `updateTable` is among the server's endpoints."""
+        return Capability.V1_UPDATE_TABLE in self._catalog._supported_endpoints  # noqa: SLF001
+
+    def storage_options(self) -> dict[str, str]:
+        """The catalog's properties that may be a storage's, none of its own secrets among them."""
+        texts = texts_of(self._catalog.properties)
+        return {key: text for key, text in texts.items() if not key.startswith(_CATALOGS_OWN)}
+
+    def load(self) -> Loaded:
+        """Ask for the table, with every snapshot: by default a server may leave out those without a ref.
+
+        Raises:
+            TableNotFound, AccessDenied, BackendUnavailable. Refused: its metadata is no file.
+        """
+        answer = self._ask()
+        if answer.status_code in (401, 419):
+            try:
+                self._catalog._refresh_token()  # noqa: SLF001 - OAuth2 tokens end
+            except Exception as error:  # an authentication may raise anything
+                raise AccessDenied(
+                    f"Cannot ask the catalog for {self.name}: {self._message_of(error)}"
+                ) from error
+            answer = self._ask()
+        code = answer.status_code
+        if code == requests.codes.not_found:
+            raise TableNotFound(f"Cannot find the table {self.name} in its catalog.{self._near()}")
+        if code != requests.codes.ok:
+            kind = AccessDenied if code in DENIED else BackendUnavailable
+            raise kind(f"Cannot ask the catalog for {self.name}: it answered {code}: {self.reason(answer)}")
+        document = object_of(answer)
+        location = text_of(document, "metadata-location")
+        if location.startswith(("http://", "https://")):
+            raise Refused(
+                f"Cannot open {self.name}: its catalog names no metadata file, only {redact(location)}",
+                next_step="Open the table by its folder; it is read-only there.",
+            )
+        config = texts_of(document.get("config"))
+        self._secrets += _secrets_of(config)
+        options = {**config, **self._credentials(document, location)}
+        return Loaded(location=location, options=options, token=options.pop("token", None))
+
+    def post(self, data: bytes, *, token: str | None) -> requests.Response:
+        """Send a commit, once.
+
+        Args:
+            data: the request of updates and requirements.
+            token: the table's own, for this request alone.
+
+        Raises:
+            NoAnswer.
+        """
+        return self._send("POST", self._url(), data=data, auth=_Bearer(token) if token else None)
+
+    def reason(self, answer: requests.Response) -> str:
+        """The message of an error answer; of one that is no JSON the beginning."""
+        try:
+            message = texts_of(object_of(answer).get("error")).get("message", "")
+        except BackendUnavailable:
+            message = answer.text[:200]
+        sent = str(answer.request.headers.get("Authorization", ""))
+        secrets = [*self._secrets, sent, sent.rpartition(" ")[2]]
+        return redact(" ".join(message.split()), secrets) or answer.reason or "without a reason"
+
+    def _connect(self, catalog_name: str, properties: Mapping[str, Any]) -> _Catalog:
+        try:
+            catalog = _Catalog(catalog_name, **properties)
+        except requests.RequestException as error:
+            raise BackendUnavailable(
+                f"Cannot reach the catalog {catalog_name}: {self._message_of(error)}"
+            ) from error
+        except (RESTError, pydantic.ValidationError) as error:
+            raise BackendUnavailable(
+                f"Cannot use the catalog {catalog_name}: {self._message_of(error)}"
+            ) from error
+        except (ValueError, KeyError, TypeError, ImportError) as error:
+            raise UsageError(f"Cannot open the catalog {catalog_name}: {self._message_of(error)}") from error
+        for adapter in catalog._session.adapters.values():  # noqa: SLF001
+            if isinstance(adapter, requests.adapters.HTTPAdapter):
+                # With SigV4 the client's own would send a commit again.
+                adapter.max_retries = Retry(0, read=False)
+        return catalog
+
+    def _credentials(self, document: Mapping[str, Any], location: str) -> Mapping[str, str]:
+        """The storage credentials with the longest prefix of a location."""
+        given = document.get("storage-credentials") or ()
+        fitting = [
+            (len(str(each.get("prefix", ""))), texts_of(each.get("config")))
+            for each in given
+            if isinstance(each, Mapping) and location.startswith(str(each.get("prefix", "")))
+        ]
+        longest: Mapping[str, str] = max(fitting, key=lambda pair: pair[0], default=(0, {}))[1]
+        self._secrets += _secrets_of(longest)
+        return longest
+
+    def _ask(self) -> requests.Response:
+        try:
+            return self._send("GET", self._url(), params={"snapshots": "all"})
+        except NoAnswer as error:
+            raise BackendUnavailable(f"Cannot ask the catalog for {self.name}: {error}") from error
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        *,
+        data: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        auth: requests.auth.AuthBase | None = None,
+    ) -> requests.Response:
+        """One request; a commit goes to no other address: a redirect is its answer.
+
+        Raises:
+            NoAnswer: authenticating it failed, and nothing was sent; or whatever went wrong from then on.
+        """
+        session = self._catalog._session  # noqa: SLF001 - the session that PyIceberg authenticates
+        try:
+            request = session.prepare_request(
+                requests.Request(method, url, data=data, params=params, auth=auth)
+            )
+            settings = session.merge_environment_settings(url, {}, None, None, None)
+        except Exception as error:  # an authentication may raise anything
+            raise NoAnswer(self._message_of(error), sent=False) from error
+        try:
+            return session.send(request, timeout=_WAITS, allow_redirects=method == "GET", **settings)
+        except Exception as error:  # not all that goes wrong below requests is wrapped there
+            raise NoAnswer(self._message_of(error), sent=not _was_not_sent(error)) from error
+
+    def _url(self) -> str:
+        path = self._catalog._split_identifier_for_path(self._identifier)  # noqa: SLF001
+        return self._catalog.url(Endpoints.load_table, **path)
+
+    def _near(self) -> str:
+        """What else there is by this name or nearly so, in words."""
+        try:
+            path = self._catalog._split_identifier_for_path(self._identifier, IdentifierKind.VIEW)  # noqa: SLF001
+            if Capability.V1_LOAD_VIEW in self._catalog._supported_endpoints:  # noqa: SLF001
+                view = self._send("GET", self._catalog.url(Endpoints.load_view, **path))
+                if view.status_code == requests.codes.ok:
+                    return " It is a view."
+            names = [identifier[-1] for identifier in self._catalog.list_tables(self._levels)]
+        except (NoAnswer, requests.RequestException, RESTError, ValueError, NotImplementedError):
+            return ""  # a hint, beside an answer that was clear
+        return did_you_mean(self._table, names)
+
+    def _message_of(self, error: Exception) -> str:
+        text = redact(" ".join(str(error).split()), self._secrets)
+        # The message of a mapping's error is the key alone.
+        return f"{type(error).__name__}: {text}" if isinstance(error, KeyError) or not text else text
+
+
+class _Bearer(requests.auth.AuthBase):
+    """A token for one request."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+def _was_not_sent(error: Exception) -> bool:
+    """Whether no connection was made: nothing can have been sent."""
+    cause = getattr(error.args[0] if error.args else None, "reason", None)
+    return isinstance(error, requests.ConnectTimeout) or isinstance(cause, NewConnectionError)
+
+
+def object_of(answer: requests.Response) -> Mapping[str, Any]:
+    """The JSON object of an answer.
+
+    Raises:
+        BackendUnavailable: it has none.
+    """
+    try:
+        content = json.loads(answer.content)
+    except ValueError as error:
+        raise BackendUnavailable(f"Cannot use the catalog's answer: it is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise BackendUnavailable("Cannot use the catalog's answer: it is no JSON object")
+    return content
+
+
+def text_of(document: Mapping[str, Any], name: str) -> str:
+    """A text of an answer that must be there.
+
+    Raises:
+        BackendUnavailable: it is not.
+    """
+    value = document.get(name)
+    if not isinstance(value, str) or not value:
+        raise BackendUnavailable(f"Cannot use the catalog's answer: it has no {name}")
+    return value
+
+
+def texts_of(value: object) -> dict[str, str]:
+    """The texts of a JSON object; of anything else none."""
+    items = value.items() if isinstance(value, Mapping) else ()
+    return {str(key): text for key, text in items if isinstance(text, str)}
+
+
+def _secrets_of(properties: Mapping[str, Any]) -> Sequence[str]:
+    """The values that must not be shown, of nested sections as well."""
+    secrets: list[str] = []
+    for key, value in properties.items():
+        if isinstance(value, Mapping):
+            secrets += _secrets_of(value)
+        elif isinstance(value, str) and any(word in key.lower() for word in _SECRET):
+            secrets += [value, *value.split(":", 1)]
+    return secrets
