@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import shutil
 import socket
@@ -125,6 +126,10 @@ class Front:
     answers: list[int] = field(
         default_factory=list
     )  # of status, by which POSTs are answered instead of by the server
+    keys: list[str | None] = field(default_factory=list)  # of POSTs: their `Idempotency-Key`
+    retry_after: str | None = None  # beside `answers`
+    # The status by which a removal of several snapshots in one update is refused, as servers built on Iceberg 1.8 do.
+    one_expected: int | None = None
     answers_to_gets: list[int] = field(default_factory=list)
     contents: dict[str, bytes] = field(
         default_factory=dict
@@ -197,8 +202,14 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self.command == "POST":
             self.front.bodies.append(body)
+            self.front.keys.append(self.headers.get("Idempotency-Key"))
             if self.front.meanwhile:
                 self.front.meanwhile.pop(0)()
+            if self.front.one_expected and (ids := _removed_together(body)):
+                message = f"Invalid set of snapshot ids to remove. Expected one value but received: {ids}"
+                error = {"message": message, "type": "IllegalArgumentException"}
+                self._answer(self.front.one_expected, json.dumps({"error": error}).encode())
+                return
             if self.front.answers:
                 self._answer(self.front.answers.pop(0), b'{"error": {"message": "as the test wants it"}}')
                 return
@@ -230,5 +241,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
+        if self.front.retry_after and status != 200:
+            self.send_header("Retry-After", self.front.retry_after)
         self.end_headers()
         self.wfile.write(content)
+
+
+def _removed_together(body: bytes) -> list[int]:
+    """The snapshots of the first update of a request that removes more than one."""
+    updates = json.loads(body)["updates"]
+    together: list[list[int]] = [
+        each["snapshot-ids"] for each in updates if each["action"] == "remove-snapshots"
+    ]
+    return next((ids for ids in together if len(ids) > 1), [])

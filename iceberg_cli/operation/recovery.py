@@ -49,7 +49,7 @@ class OpenOperation:
 
 
 def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
-    """Every operation that has not been closed."""
+    """Every operation that has not been closed; first those whose commits have no known outcome: others wait on them."""
     open_operations = []
     for operation_id in table.workspace.open_operations():
         try:
@@ -80,7 +80,7 @@ def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
                 message = f"{listed.message}; the table was at {before} then, and is at {table.location} now"
                 listed = replace(listed, message=message)
             open_operations.append(listed)
-    return open_operations
+    return sorted(open_operations, key=lambda each: each.state != "asking")
 
 
 def is_running(operation: Operation) -> bool:

@@ -56,15 +56,32 @@ class Runtime:
 
 def system_runtime(*, on_event: OnEvent, **values: Any) -> Runtime:
     """The clock, ids and sleep of a real run; `values` are the other fields of `Runtime`."""
-    import uuid
-
     return Runtime(
-        now_ms=lambda: time.time_ns() // 1_000_000,  # noqa: TID251 - the clock of real runs
-        new_uuid=lambda: str(uuid.uuid4()),
+        now_ms=_now_ms,
+        new_uuid=lambda: time_ordered_uuid(_now_ms()),
         sleep_ms=lambda ms: time.sleep(ms / 1_000),
         on_event=on_event,
         **values,
     )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000  # noqa: TID251 - the clock of real runs
+
+
+def time_ordered_uuid(now_ms: int) -> str:
+    """A new UUID of version 7: the time in ms since the epoch, then 74 random bits.
+
+    A commit's own is the key by which a REST catalog knows a request again, which must be of this version.
+
+    Spec: RFC 9562, section 5.7.
+    """
+    import secrets
+    import uuid
+
+    drawn = secrets.randbits(74)
+    value = now_ms << 80 | 0x7 << 76 | drawn >> 62 << 64 | 0b10 << 62 | drawn & (1 << 62) - 1
+    return str(uuid.UUID(int=value))
 
 
 def process_started(process_id: int) -> str:

@@ -56,7 +56,7 @@ class Sweep:
         waiting: list[Sequence[int]] = [list(state.failed)] if state.failed else []
         waiting += [range(first, last) for first, last in gaps(start, stop, state.swept)]
         if waiting:
-            check_others(self.table, self.plan.table["name"], besides=self.journal.operation_id)
+            self._check_others()
         total = sum(map(len, waiting))
         done, size = 0, self.runtime.sweep_batch
         while waiting:
@@ -114,6 +114,7 @@ class Sweep:
         limited = 0 <= self.runtime.deletes_left < len(state.failed)
         if limited or not state.failed or any(gaps(start, stop, state.swept)):
             return False
+        self._check_others()
         known = {
             reason
             for record in self.journal.records(SweepOutcome)
@@ -129,6 +130,9 @@ class Sweep:
             if len(failures) < len(batch) or not known.issuperset(_some(failures)):
                 return False
         return True
+
+    def _check_others(self) -> None:
+        check_others(self.table, self.plan.table["name"], besides=self.journal.operation_id)
 
     def _delete(self, table: pa.Table) -> dict[str, str]:
         """Delete files, columns of `removal_rows.SCHEMA`; those that are still there, with the reason."""

@@ -37,6 +37,9 @@ class SweptTable:
     def workspace(self) -> Self:
         return self
 
+    def open_operations(self) -> list[str]:
+        return ["op"]
+
     def unreachable(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         assert plan.verb == "expire-snapshots"
         if self.error and rows[-1] >= self.error[0]:

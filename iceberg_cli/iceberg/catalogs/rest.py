@@ -8,6 +8,7 @@ Spec: Iceberg REST catalog specification, `loadTable`, `updateTable`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,7 @@ from iceberg_cli.errors import (
     IcebergCliError,
     TableNotFound,
 )
-from iceberg_cli.iceberg.catalogs.rest_client import DENIED, NoAnswer, RestClient, object_of, text_of
+from iceberg_cli.iceberg.catalogs.rest_client import DENIED, NoAnswer, RestClient, object_of, text_of, wait_of
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
@@ -38,11 +39,15 @@ from iceberg_cli.operation.outcomes import (
 from iceberg_cli.storage.router import open_storage
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.commit.update import Commit
+    from iceberg_cli.iceberg.commit.update import Commit, TableUpdate
     from iceberg_cli.storage import Storage
 
 _REFUSED: Final = frozenset({400, 409, 422})
 _NOT_DONE: Final = DENIED | {404, 429}  # the specification's answers to what was not carried out
+# Servers that are built on Iceberg up to 1.8 say this of a removal of several snapshots in one update.
+_NOT_PARSED: Final = frozenset({400, 500})
+_ONE_EXPECTED: Final = "Expected one value but received"
+_LONGEST_WAIT_S: Final = 60  # for a server that is busy
 _NESSIE: Final = "nessie."
 # What decides about later deletions and is asserted by no requirement.
 _RETENTION: Final = ("gc.enabled", "history.expire.")
@@ -75,6 +80,7 @@ class RestCommitter:
         self._levels, self._table = namespace, table
         self._client = RestClient(catalog_name, namespace, table, properties)
         self._sent = SentAttempts()
+        self._one_by_one = False  # whether the server removes one snapshot an update
         opened = self._client.load()
         self._opened: str | None = opened.location
         self.storage_options: Mapping[str, str] = {
@@ -111,6 +117,8 @@ class RestCommitter:
 
         if reason := check(commit.requirements, commit.base):
             raise CommitConflict(f"Cannot commit on top of {base_location}: {reason}")
+        if self._one_by_one:
+            commit = replace(commit, updates=tuple(_one_by_one(commit)))
         updates = list(commit.updates)
         if _snapshot_of(commit) is None:
             updates.append(SetProperties(updates={OPERATION_ID: commit.commit_uuid}))
@@ -143,15 +151,32 @@ class RestCommitter:
             return Conflict(reason=reason) if first else self.settle(attempt)
         if stale := attempt.why_stale([]):
             return Conflict(reason=stale) if first else Unknown(cause=stale)
+        # A key belongs to the first try: how old that is, a later one cannot tell.
+        key = attempt.commit.commit_uuid if first and self._client.takes_keys else None
+        outcome, wait_s = self._send(attempt, loaded.token, key, first=first)
+        if isinstance(outcome, Unknown) and wait_s is not None:
+            time.sleep(wait_s)
+            outcome, _ = self._send(attempt, loaded.token, key, first=False)
+        return outcome
+
+    def _send(
+        self, attempt: Attempt, token: str | None, key: str | None, *, first: bool
+    ) -> tuple[Outcome, float | None]:
+        """Send the request once; and after how many seconds it may be sent again if nothing is known then, or None."""
+        # The server knows a request with a key again, and has told what came of it or carries it out once.
+        wait_s = 0.0 if key else None
         try:
-            answer = self._client.post(attempt.data, token=loaded.token)
+            answer = self._client.post(attempt.data, token=token, key=key)
         except NoAnswer as error:
             if first and not error.sent:
                 raise BackendUnavailable(
                     f"Cannot send the commit of {self._client.name} to its catalog: {error}"
                 ) from error
-            return self._doubtful(attempt, f"the catalog gave no answer: {error}")
-        return self._outcome(attempt, answer, first=first)
+            return self._doubtful(attempt, f"the catalog gave no answer: {error}"), wait_s
+        if answer.status_code == requests.codes.unavailable:
+            asked = wait_of(answer)
+            wait_s = asked if asked is None or asked <= _LONGEST_WAIT_S else None
+        return self._outcome(attempt, answer, first=first), wait_s
 
     def settle(self, attempt: Attempt) -> Outcome:
         """Look for the commit's mark in every version since its base.
@@ -200,16 +225,17 @@ class RestCommitter:
                 return self.settle(attempt)
             except (IcebergCliError, FileNotFoundError) as error:
                 return self._doubtful(attempt, f"the catalog's answer cannot be used: {error}")
-        if code in _REFUSED:
+        one_by_one = code in _NOT_PARSED and _ONE_EXPECTED in reason and not self._one_by_one
+        if code in _REFUSED or one_by_one:
             # Where something between us and the server sent it twice, the first of the two may have come in.
             settled, whole = self._settled(attempt)
             if not (first and whole) or isinstance(settled, Committed):
                 return settled
             if isinstance(settled, Conflict):
                 return replace(settled, may_arrive=False)
-            return Conflict(
-                reason=f"the catalog refuses it, {code}: {reason}", for_good=code != requests.codes.conflict
-            )
+            self._one_by_one |= one_by_one
+            for_good = code != requests.codes.conflict and not one_by_one
+            return Conflict(reason=f"the catalog refuses it, {code}: {reason}", for_good=for_good)
         if code not in _NOT_DONE or not first:
             return self._doubtful(attempt, f"the catalog answered {code}: {reason}")
         words = f"Cannot commit to {self._client.name}: the catalog answered {code}: {reason}"
@@ -276,6 +302,17 @@ def _snapshot_of(commit: Any) -> int | None:
 
     added = [update.snapshot.snapshot_id for update in commit.updates if isinstance(update, AddSnapshot)]
     return added[0] if added else None
+
+
+def _one_by_one(commit: Commit) -> Iterator[TableUpdate]:
+    """The updates of a commit, with the removal of each snapshot as one of its own."""
+    from iceberg_cli.iceberg.commit.update import RemoveSnapshots
+
+    for update in commit.updates:
+        if isinstance(update, RemoveSnapshots):
+            yield from (RemoveSnapshots(snapshot_ids=(each,)) for each in update.snapshot_ids)
+        else:
+            yield update
 
 
 def _removes_snapshots(commit: Any) -> bool:

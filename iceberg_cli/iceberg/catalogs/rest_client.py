@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pydantic
 import requests
 from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCatalog
 from pyiceberg.exceptions import RESTError
-from urllib3.exceptions import NewConnectionError
+from urllib3.exceptions import InvalidHeader, NewConnectionError
 from urllib3.util import Retry
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
@@ -28,6 +30,7 @@ from iceberg_cli.storage.redaction import redact
 _CONNECT_S: Final = 30
 _ANSWER_S: Final = 300  # a server writes the metadata of a large table meanwhile
 _WAITS: Final = (_CONNECT_S, _ANSWER_S)
+_KEY_HOLDS_S: Final = 2 * (_CONNECT_S + _ANSWER_S) + 60
 DENIED: Final = frozenset({401, 403, 407, 419})
 _SECRET: Final = (
     "token", "credential", "secret", "password", "access-key", "account-key", "connection-string", "api-key", "api_key",
@@ -64,12 +67,19 @@ class NoAnswer(Exception):
 
 
 class _Catalog(RestCatalog):
-    """PyIceberg's client, none of whose requests waits for ever."""
+    """PyIceberg's client, none of whose requests waits for ever; it remembers for how long keys of requests hold."""
+
+    key_lifetime_s: float = 0.0
 
     def _config_headers(self, session: requests.Session) -> None:
         super()._config_headers(session)
         # The first of what is done with each new session: its requests for configuration and tokens set no time-out.
         session.request = partial(session.request, timeout=_WAITS)  # type: ignore[method-assign]
+        session.hooks["response"].append(self._look_at_configuration)
+
+    def _look_at_configuration(self, answer: requests.Response, **_: object) -> None:
+        if urlsplit(answer.url).path.endswith("/" + Endpoints.get_config) and answer.ok:
+            self.key_lifetime_s = _key_lifetime_s(answer)
 
 
 class RestClient:
@@ -145,17 +155,29 @@ class RestClient:
         options = {**config, **self._credentials(document, location)}
         return Loaded(location=location, options=options, token=options.pop("token", None))
 
-    def post(self, data: bytes, *, token: str | None) -> requests.Response:
+    @property
+    def takes_keys(self) -> bool:
+        """Whether a request that gets no answer may be sent again with its key: the server tells the second from new.
+
+        The key must hold for as long as the two may take.
+        """
+        return self._catalog.key_lifetime_s >= _KEY_HOLDS_S
+
+    def post(self, data: bytes, *, token: str | None, key: str | None) -> requests.Response:
         """Send a commit, once.
 
         Args:
             data: the request of updates and requirements.
             token: the table's own, for this request alone.
+            key: a UUID of version 7 that goes with these bytes and no others, or None.
 
         Raises:
             NoAnswer.
         """
-        return self._send("POST", self._url(), data=data, auth=_Bearer(token) if token else None)
+        headers = {"Idempotency-Key": key} if key else {}
+        return self._send(
+            "POST", self._url(), data=data, headers=headers, auth=_Bearer(token) if token else None
+        )
 
     def reason(self, answer: requests.Response) -> str:
         """The message of an error answer; of one that is no JSON the beginning."""
@@ -211,6 +233,7 @@ class RestClient:
         *,
         data: bytes | None = None,
         params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         auth: requests.auth.AuthBase | None = None,
     ) -> requests.Response:
         """One request; a commit goes to no other address: a redirect is its answer.
@@ -221,7 +244,7 @@ class RestClient:
         session = self._catalog._session  # noqa: SLF001 - the session that PyIceberg authenticates
         try:
             request = session.prepare_request(
-                requests.Request(method, url, data=data, params=params, auth=auth)
+                requests.Request(method, url, data=data, params=params, headers=headers, auth=auth)
             )
             settings = session.merge_environment_settings(url, {}, None, None, None)
         except Exception as error:  # an authentication may raise anything
@@ -269,6 +292,27 @@ def _was_not_sent(error: Exception) -> bool:
     """Whether no connection was made: nothing can have been sent."""
     cause = getattr(error.args[0] if error.args else None, "reason", None)
     return isinstance(error, requests.ConnectTimeout) or isinstance(cause, NewConnectionError)
+
+
+def _key_lifetime_s(answer: requests.Response) -> float:
+    """For how long the server knows a request again by its key, in seconds; 0 where it does not say so."""
+    try:
+        lifetime = texts_of(object_of(answer)).get("idempotency-key-lifetime", "")
+        return pydantic.TypeAdapter(timedelta).validate_python(lifetime).total_seconds()
+    except (BackendUnavailable, pydantic.ValidationError):
+        return 0.0
+
+
+def wait_of(answer: requests.Response) -> float | None:
+    """After how many seconds a server that is busy wants to be asked again; None where it does not say so.
+
+    Spec: RFC 9110, section 10.2.3.
+    """
+    value = answer.headers.get("Retry-After")
+    try:
+        return None if value is None else max(Retry().parse_retry_after(value), 0.0)
+    except InvalidHeader:
+        return None
 
 
 def object_of(answer: requests.Response) -> Mapping[str, Any]:

@@ -633,6 +633,102 @@ def test_a_metadata_location_that_is_no_file_is_refused(lake: Lake, monkeypatch:
         lake.open()
 
 
+# Sent again
+
+
+@pytest.fixture
+def keyed(lake: Lake) -> Lake:
+    """The server says for how long it knows a request again; that it does, it does not say by itself."""
+    configuration = requests.get(f"{lake.front.behind}/v1/config", timeout=60).json()
+    configuration["idempotency-key-lifetime"] = "PT30M"
+    lake.front.contents["/v1/config"] = json.dumps(configuration).encode()
+    return lake
+
+
+def check_keys(front: Front, number: int) -> None:
+    """As many requests with one key, a UUID of version 7, and one body."""
+    assert len(front.keys) == number
+    (key,) = {*front.keys}
+    assert key is not None
+    assert uuid.UUID(key).version == 7
+    assert len({*front.bodies}) == 1
+
+
+@pytest.mark.parametrize("verb", ["expire-snapshots", "rewrite-manifests"])
+@pytest.mark.parametrize(
+    ("fate", "number"), [("", 1), ("lost after", 1), ("500 after", 1), ("lost before", 2), ("late", 2)]
+)
+def test_a_request_with_a_key_is_sent_again_where_nothing_shows(
+    keyed: Lake, tmp_path: Path, verb: str, fate: Fate, number: int
+) -> None:
+    keyed.front.fates.append(fate)
+    run(keyed, tmp_path, *(expiry(keyed) if verb == "expire-snapshots" else (verb, "--yes")))
+    check_keys(keyed.front, number)
+    location = keyed.table.metadata_location
+    if fate == "late":
+        assert keyed.front.release() == [200]  # it is the first answer once more
+        assert keyed.table.metadata_location == location
+    assert keyed.table.scan().to_arrow()["i"].sort().to_pylist() == [0, 1, 2]
+    assert "No open operation" in run(keyed, tmp_path, "resume", "--list")
+
+
+def test_a_key_is_tried_twice_and_not_by_another_process(keyed: Lake, tmp_path: Path) -> None:
+    keyed.front.fates += ["lost before", "lost before"]
+    run(keyed, tmp_path, *expiry(keyed), exit_code=13)
+    check_keys(keyed.front, 2)
+    run(keyed, tmp_path, "resume")
+    assert keyed.front.keys[2:] == [None]
+    assert len({*keyed.front.bodies}) == 1
+    assert len(keyed.table.metadata.snapshots) == 1
+
+
+@pytest.mark.parametrize("lifetime", ["PT1M", "soon", 7, None])
+def test_a_key_that_does_not_hold_for_long_enough_is_not_used(keyed: Lake, lifetime: object) -> None:
+    configuration = json.loads(keyed.front.contents["/v1/config"])
+    configuration["idempotency-key-lifetime"] = lifetime
+    keyed.front.contents["/v1/config"] = json.dumps(configuration).encode()
+    attempt, committer = keyed.attempt(), keyed.open()
+    keyed.front.fates.append("lost before")
+    assert isinstance(committer.commit(attempt), Unknown)
+    assert keyed.front.keys == [None]
+
+
+def test_a_busy_server_is_asked_again_when_it_says_so(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.answers, lake.front.retry_after = [503], "0"
+    assert isinstance(committer.commit(attempt), Committed)
+    assert len(lake.front.bodies) == 2
+    assert shows(lake, attempt)
+
+
+@pytest.mark.parametrize("retry_after", [None, "86400", "when it suits"])
+def test_a_busy_server_that_names_no_near_time_is_not_asked_again(
+    lake: Lake, retry_after: str | None
+) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.answers, lake.front.retry_after = [503], retry_after
+    assert isinstance(committer.commit(attempt), Unknown)
+    assert len(lake.front.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_server_that_removes_one_snapshot_an_update_gets_one_request_of_many(
+    lake: Lake, tmp_path: Path, status: int
+) -> None:
+    lake.front.one_expected = status
+    ids = [snapshot.snapshot_id for snapshot in lake.table.metadata.snapshots]
+    lake.front.fates += ["", "lost before"]
+    run(lake, tmp_path, *expiry(lake), exit_code=13)
+    first, second = map(json.loads, lake.front.bodies)
+    removed = [each["snapshot-ids"] for each in second["updates"] if each["action"] == "remove-snapshots"]
+    assert sorted(removed) == sorted([each] for each in ids[:2])
+    assert first["requirements"] == second["requirements"]
+    # Another process, which has not asked yet what the server takes, sends the same bytes again.
+    run(lake, tmp_path, "resume")
+    assert lake.front.bodies[1] == lake.front.bodies[2]
+    assert [each.snapshot_id for each in lake.table.metadata.snapshots] == ids[2:]
+
+
 # Whole runs
 
 
@@ -765,8 +861,9 @@ def test_while_the_outcome_of_one_commit_is_unknown_no_other_operation_deletes(
     before = files_of(lake)
     output = run(lake, tmp_path, *expiry(lake), "--no-resume", exit_code=13)
     for command in (("resume",), (*expiry(lake), "--no-resume")):
-        lake.set_property("colour")  # what is unknown cannot be sent again by this
-        output = run(lake, tmp_path, *command, exit_code=13 if command == ("resume",) else 11)
+        lake.set_property("colour")  # so that what is unknown is not sent again
+        code = 13 if command == ("resume",) else 11
+        output = run(lake, tmp_path, *command, exit_code=code)
         assert "what became of the commit of operation" in " ".join(output.split()), output
         assert files_of(lake) >= before
     lake.append()
